@@ -1,0 +1,123 @@
+//! What is in every cluster beside Kubernetes itself.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::{
+    Error, Result,
+    apply::{apply, deployment_ready, documents, node_ready},
+    components::Layout,
+    image::Image,
+    knative,
+    loader::Loader,
+    node,
+    progress::Step,
+    programs,
+    spec::{NodeKind, Spec},
+};
+
+/// How many volumes StatefulSets can have before somebody must delete one.
+const VOLUMES: u8 = 40;
+const READY: Duration = Duration::from_secs(90);
+
+/// Brings all of it into the cluster and waits until it is ready.
+pub(crate) async fn install(spec: &Spec, layout: &Layout, client: &Client) -> Result<()> {
+    let nodes = spec.node_names();
+    let step = Step::begin(match spec.kind {
+        NodeKind::Real => format!("Waiting for {} real node(s)", nodes.len()),
+        NodeKind::Simulated => format!("Making {} simulated node(s)", nodes.len()),
+    });
+    if spec.kind == NodeKind::Simulated {
+        apply(client, &nodes.iter().map(|name| simulated_node(name)).collect::<Vec<_>>()).await?;
+    }
+    for node in &nodes {
+        node_ready(client, node, READY).await?;
+    }
+    step.done();
+    if spec.prometheus {
+        apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
+        let definitions = tokio::task::spawn_blocking(programs::monitor_definitions).await;
+        let definitions = definitions.map_err(|error| Error::failed("Fetching", error.to_string()))??;
+        let text = fs::read_to_string(definitions).map_err(Error::io("reading monitor definitions"))?;
+        apply(client, &documents(&text, &[])?).await?;
+    }
+    if spec.kind == NodeKind::Real {
+        on_real_nodes(spec, layout, client).await?;
+    }
+    Ok(())
+}
+
+async fn on_real_nodes(spec: &Spec, layout: &Layout, client: &Client) -> Result<()> {
+    let step = Step::begin("Starting cluster DNS and metrics-server");
+    let programs = &spec.programs;
+    let images = [
+        Image::of_program(node::PAUSE_IMAGE, &programs.pause),
+        Image::of_program("localhost/oprc-coredns:1", &programs.coredns),
+        Image::of_program("localhost/oprc-metrics-server:1", &programs.metrics_server),
+    ];
+    let loader = Loader::of(spec).await?;
+    loader.load_images(&images).await?;
+    let dns = [("DNS", spec.addresses().service(10).to_string())];
+    apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
+    apply(client, &documents(include_str!("../manifests/metrics-server.yaml"), &[])?).await?;
+    apply(client, &storage(layout)?).await?;
+    if spec.prometheus {
+        let host = [("HOST", spec.host().to_string())];
+        apply(client, &documents(include_str!("../manifests/prometheus-service.yaml"), &host)?).await?;
+    }
+    deployment_ready(client, "kube-system", "coredns", READY).await?;
+    deployment_ready(client, "kube-system", "metrics-server", READY).await?;
+    step.done();
+    if spec.knative { knative::install(client, &loader).await } else { Ok(()) }
+}
+
+/// A node that KWOK gives life to, large enough for whatever a test puts on it.
+fn simulated_node(name: &str) -> Value {
+    let size = json!({"cpu": "256", "memory": "1Ti", "pods": "10000"});
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"},
+        },
+        "status": {"capacity": size.clone(), "allocatable": size},
+    })
+}
+
+/// The default class, and volumes of it that are folders on this machine.
+fn storage(layout: &Layout) -> Result<Vec<Value>> {
+    let mut objects = vec![json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {
+            "name": "standard",
+            "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    })];
+    for number in 0..VOLUMES {
+        let folder = layout.data("volumes").join(format!("{number:02}"));
+        let making = || Error::io(format!("making {}", folder.display()));
+        fs::create_dir_all(&folder).map_err(making())?;
+        // Pods run as users of their own, and nothing changes the owner of such a volume.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(making())?;
+        objects.push(json!({
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": format!("volume-{number:02}")},
+            "spec": {
+                "storageClassName": "standard",
+                "capacity": {"storage": "10Gi"},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "hostPath": {"path": folder, "type": "Directory"},
+            },
+        }));
+    }
+    Ok(objects)
+}

@@ -1,0 +1,249 @@
+//! OCI image archives, written and read without a container engine.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{Error, Result, cache::hex};
+
+/// The user that programs in our images run as.
+const USER: &str = "65532:65532";
+/// The largest index that is read from an archive.
+const LARGEST_INDEX: u64 = 1 << 20;
+
+/// An image of one layer.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// Its name with registry and tag.
+    pub name: String,
+    /// The path of the program in it.
+    pub entrypoint: String,
+    /// Files in it, each with the file on this machine that it is a copy of.
+    pub files: Vec<(String, PathBuf)>,
+}
+
+impl Image {
+    /// An image with one static program, named after its file.
+    pub fn of_program(name: &str, program: &Path) -> Self {
+        let file = program.file_name().unwrap_or_default().to_string_lossy();
+        let inside = format!("/{file}");
+        Self { name: name.to_owned(), entrypoint: inside.clone(), files: vec![(inside, program.to_owned())] }
+    }
+
+    /// Writes the archive. The same files always make the same archive.
+    pub fn write(&self, archive: &Path) -> Result<()> {
+        let writing = || Error::io(format!("writing the image {}", archive.display()));
+        let folder = archive.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or_else(|| Path::new("."));
+        let mut layer = tempfile::tempfile_in(folder).map_err(writing())?;
+        self.write_layer(&mut layer)?;
+        let draft = tempfile::NamedTempFile::new_in(folder).map_err(writing())?;
+        self.write_archive(layer, draft.as_file()).map_err(writing())?;
+        draft.persist(archive).map_err(|error| writing()(error.error)).map(drop)
+    }
+
+    fn write_layer(&self, layer: &mut File) -> Result<()> {
+        let mut tar = tar::Builder::new(layer);
+        let mut folders = std::collections::BTreeSet::new();
+        for (inside, source) in &self.files {
+            let adding = || Error::io(format!("adding {} to an image", source.display()));
+            let inside = Path::new(inside.trim_start_matches('/'));
+            let above: Vec<_> = inside.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+            for folder in above.into_iter().rev() {
+                if folders.insert(folder.to_owned()) {
+                    let header = header(tar::EntryType::Directory, 0o755, 0);
+                    append(&mut tar, header, folder, io::empty()).map_err(adding())?;
+                }
+            }
+            let file = File::open(source).map_err(adding())?;
+            let size = file.metadata().map_err(adding())?.len();
+            let header = header(tar::EntryType::Regular, 0o755, size);
+            append(&mut tar, header, inside, file).map_err(adding())?;
+        }
+        tar.finish().map_err(Error::io("writing an image's layer"))
+    }
+
+    fn write_archive(&self, mut layer: File, archive: &File) -> io::Result<()> {
+        let layer_digest = digest(&mut layer)?;
+        let layer_size = layer.metadata()?.len();
+        let architecture = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            other => other,
+        };
+        let config = json!({
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Entrypoint": [self.entrypoint], "Env": ["PATH=/"], "User": USER, "WorkingDir": "/"},
+            "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
+        })
+        .to_string();
+        let config_digest = digest(&mut io::Cursor::new(&config))?;
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {
+                "mediaType": "application/vnd.oci.image.config.v1+json",
+                "digest": config_digest,
+                "size": config.len(),
+            },
+            "layers": [{
+                "mediaType": "application/vnd.oci.image.layer.v1.tar",
+                "digest": layer_digest,
+                "size": layer_size,
+            }],
+        })
+        .to_string();
+        let manifest_digest = digest(&mut io::Cursor::new(&manifest))?;
+        let index = json!({
+            "schemaVersion": 2,
+            "manifests": [{
+                "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "digest": manifest_digest,
+                "size": manifest.len(),
+                "annotations": {
+                    "io.containerd.image.name": self.name,
+                    "org.opencontainers.image.ref.name": self.name,
+                },
+            }],
+        })
+        .to_string();
+        let mut tar = tar::Builder::new(archive);
+        let mut add = |name: String, content: &str| {
+            let header = header(tar::EntryType::Regular, 0o644, content.len().try_into().unwrap_or_default());
+            append(&mut tar, header, Path::new(&name), content.as_bytes())
+        };
+        add("oci-layout".into(), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
+        add("index.json".into(), &index)?;
+        add(blob(&config_digest), &config)?;
+        add(blob(&manifest_digest), &manifest)?;
+        layer.seek(SeekFrom::Start(0))?;
+        let header = header(tar::EntryType::Regular, 0o644, layer_size);
+        append(&mut tar, header, Path::new(&blob(&layer_digest)), layer)?;
+        tar.finish()
+    }
+}
+
+/// Name and digest of an image in an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) digest: String,
+}
+
+/// Reads which images an archive holds, and so finds out whether it is one.
+pub(crate) fn inspect(path: &Path) -> Result<Vec<Named>> {
+    let not_one = |reason: String| Error::NotAnImage { path: path.to_owned(), reason };
+    let file = fs::metadata(path).and_then(|_| File::open(path)).map_err(|error| not_one(error.to_string()))?;
+    let index = read_index(file).map_err(|error| not_one(error.to_string()))?;
+    let index = index.ok_or_else(|| not_one("it is a tar archive without index.json".into()))?;
+    let index: Value = serde_json::from_slice(&index).map_err(|error| not_one(format!("index.json: {error}")))?;
+    let manifests = index.get("manifests").and_then(Value::as_array).cloned().unwrap_or_default();
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+    let named = |manifest: &Value| {
+        let notes = manifest.get("annotations")?;
+        let name = text(notes.get("io.containerd.image.name"))
+            .or_else(|| text(notes.get("org.opencontainers.image.ref.name")))?;
+        Some(Named { name, digest: text(manifest.get("digest"))? })
+    };
+    let found: Vec<_> = manifests.iter().filter_map(named).collect();
+    if found.is_empty() { Err(not_one("its index.json names no image".into())) } else { Ok(found) }
+}
+
+fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {
+    for entry in tar::Archive::new(file).entries()? {
+        let entry = entry?;
+        if entry.path()? == Path::new("index.json") {
+            let mut content = Vec::new();
+            entry.take(LARGEST_INDEX).read_to_end(&mut content)?;
+            return Ok(Some(content));
+        }
+    }
+    Ok(None)
+}
+
+fn blob(digest: &str) -> String {
+    format!("blobs/sha256/{}", digest.trim_start_matches("sha256:"))
+}
+
+fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+fn append<W: Write>(
+    tar: &mut tar::Builder<W>,
+    mut header: tar::Header,
+    path: &Path,
+    content: impl Read,
+) -> io::Result<()> {
+    tar.append_data(&mut header, path, content)
+}
+
+/// The digest of everything from the beginning.
+fn digest(content: &mut (impl Read + Seek)) -> io::Result<String> {
+    content.seek(SeekFrom::Start(0))?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match content.read(&mut buffer)? {
+            0 => return Ok(format!("sha256:{}", hex(&hash.finalize()))),
+            read => hash.update(buffer.get(..read).unwrap_or_default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image(folder: &Path) -> Image {
+        let program = folder.join("program");
+        fs::write(&program, "a program").unwrap();
+        Image::of_program("localhost/thing:1", &program)
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = folder.path().join("thing.oci.tar");
+        image(folder.path()).write(&archive).unwrap();
+        let found = inspect(&archive).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].name, "localhost/thing:1");
+    }
+
+    #[test]
+    fn the_same_files_make_the_same_archive() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| {
+            let archive = folder.path().join(name);
+            image(folder.path()).write(&archive).unwrap();
+            fs::read(archive).unwrap()
+        });
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn what_is_no_image_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "just text").unwrap();
+        assert!(inspect(&path).unwrap_err().to_string().contains("is not an OCI image archive"));
+        tar::Builder::new(File::create(&path).unwrap()).finish().unwrap();
+        assert!(inspect(&path).unwrap_err().to_string().contains("without index.json"));
+        assert!(inspect(&folder.path().join("none")).unwrap_err().to_string().contains("No such file"));
+        assert!(inspect(folder.path()).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! Brings images to the nodes of a cluster.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use tokio::time::sleep;
+
+use crate::{
+    Error, Result,
+    apply::within,
+    command, image,
+    image::Image,
+    node,
+    spec::Spec,
+    supervisor::Supervisor,
+};
+
+/// How long containerd may take to listen.
+const LISTENING: Duration = Duration::from_secs(30);
+
+/// The container runtimes of a cluster's nodes.
+pub(crate) struct Loader {
+    /// A process in the namespaces of each node.
+    nodes: Vec<u32>,
+    ctr: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Loader {
+    /// Finds the runtimes and waits until they listen.
+    pub(crate) async fn of(spec: &Spec) -> Result<Self> {
+        let folder = spec.folder()?;
+        let supervisor = Supervisor { cluster: spec.name.clone(), folder: folder.clone() };
+        let mut nodes = Vec::new();
+        for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
+            let name = node::on_node("node", node);
+            let listening = async {
+                loop {
+                    if let Some(pid) = supervisor.component(&name).await?.pid {
+                        let socket = format!("/proc/{pid}/root{}", node::CONTAINERD_SOCKET);
+                        if Path::new(&socket).exists() {
+                            return Ok::<_, Error>(pid);
+                        }
+                    }
+                    // The socket is in a file system of the node's own that can't be watched from here.
+                    sleep(Duration::from_millis(50)).await;
+                }
+            };
+            nodes.push(within("containerd to listen", LISTENING, listening).await?);
+        }
+        Ok(Self { nodes, ctr: spec.programs.containers.join("ctr"), temporary: folder })
+    }
+
+    /// Makes images and loads them.
+    pub(crate) async fn load_images(&self, images: &[Image]) -> Result<()> {
+        for image in images {
+            let archive = self.temporary.join("image.oci.tar");
+            image.write(&archive)?;
+            let loaded = self.load(&archive).await;
+            let _ = std::fs::remove_file(&archive);
+            loaded?;
+        }
+        Ok(())
+    }
+
+    /// Loads an archive into every node that doesn't have its images yet; gives their names.
+    pub(crate) async fn load(&self, archive: &Path) -> Result<Vec<String>> {
+        let images = image::inspect(archive)?;
+        for node in &self.nodes {
+            let present = self.ctr(*node, &["images", "ls"])?;
+            let is_present = |image: &image::Named| {
+                let same = |line: &str| {
+                    let mut words = line.split_whitespace();
+                    words.next() == Some(&image.name) && words.any(|word| word == image.digest)
+                };
+                present.lines().any(same)
+            };
+            if !images.iter().all(is_present) {
+                self.ctr(*node, &["images", "import", &archive.display().to_string()])?;
+            }
+        }
+        Ok(images.into_iter().map(|image| image.name).collect())
+    }
+
+    fn ctr(&self, node: u32, args: &[&str]) -> Result<String> {
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--mount", "--pid", "--target", &node.to_string(), "--"]);
+        command.arg(&self.ctr).args(["--address", node::CONTAINERD_SOCKET, "--namespace", "k8s.io"]).args(args);
+        command::run("Loading an image", &mut command)
+    }
+}

@@ -1,0 +1,153 @@
+//! Addresses of a cluster, and the links and routes that join its nodes to this machine.
+//!
+//! All of them are from 198.18.0.0/15, which is reserved for tests. A slot is a share of it: a
+//! cluster with real nodes has one, so that several can stand side by side. The first bytes:
+//!
+//! | part | addresses |
+//! | --- | --- |
+//! | pods of node n in slot s | 198.18.(8s+n).0/24 |
+//! | link between host and nodes | 198.18.(128+s).0/24 |
+//! | services | 198.19.(16s).0/20 |
+
+use std::{net::Ipv4Addr, path::Path, process::Command};
+
+use crate::{Error, Result, command};
+
+/// How many clusters with real nodes one machine can have.
+pub(crate) const SLOTS: u8 = 16;
+/// How many real nodes a cluster can have.
+pub(crate) const NODES: u8 = 8;
+
+/// The addresses of one slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    slot: u8,
+}
+
+impl Addresses {
+    /// The addresses of a slot, which must be below [`SLOTS`].
+    pub(crate) fn of(slot: u8) -> Self {
+        Self { slot: slot % SLOTS }
+    }
+
+    pub(crate) fn host(self) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, 128 + self.slot, 1)
+    }
+
+    pub(crate) fn node(self, node: u8) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, 128 + self.slot, 10 + node % NODES)
+    }
+
+    pub(crate) fn pods(self, node: u8) -> String {
+        format!("198.18.{}.0/24", self.slot * NODES + node % NODES)
+    }
+
+    pub(crate) fn all_pods(self) -> String {
+        format!("198.18.{}.0/21", self.slot * NODES)
+    }
+
+    pub(crate) fn services(self) -> String {
+        format!("{}/20", self.service(0))
+    }
+
+    /// An address for a service; the first is the API's own.
+    pub(crate) fn service(self, last: u8) -> Ipv4Addr {
+        Ipv4Addr::new(198, 19, self.slot * 16, last)
+    }
+
+    /// The bridge on this machine that the nodes are joined to.
+    pub(crate) fn bridge(self) -> String {
+        format!("oprc{}", self.slot)
+    }
+
+    /// Whether a bridge of that name stands already, whoever made it.
+    pub(crate) fn in_use(self) -> bool {
+        Path::new("/sys/class/net").join(self.bridge()).exists()
+    }
+
+    /// Makes the bridge, in place of one that an ended cluster left.
+    pub(crate) fn make_bridge(self) -> Result<()> {
+        self.remove_bridge()?;
+        let bridge = self.bridge();
+        let address = format!("{}/24", self.host());
+        ip(&["link", "add", &bridge, "type", "bridge"])?;
+        ip(&["addr", "add", &address, "dev", &bridge])?;
+        ip(&["link", "set", &bridge, "up"])
+    }
+
+    /// Takes the bridge away, and with it every route through it. None there is fine.
+    pub(crate) fn remove_bridge(self) -> Result<()> {
+        if self.in_use() { ip(&["link", "del", &self.bridge()]) } else { Ok(()) }
+    }
+
+    /// Joins the network namespace of process `pid` to the bridge as node `node` of `nodes`.
+    pub(crate) fn join(self, pid: u32, node: u8, nodes: u8) -> Result<()> {
+        let (bridge, port) = (self.bridge(), format!("oprc{}n{node}", self.slot));
+        let pid = pid.to_string();
+        let _ = ip(&["link", "del", &port]);
+        ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid])?;
+        ip(&["link", "set", &port, "master", &bridge, "up"])?;
+        let inside = |args: &[&str]| {
+            let mut command = Command::new("nsenter");
+            command.args(["--net", "--target", &pid, "ip"]).args(args);
+            command::run("Configuring a node's network", &mut command).map(drop)
+        };
+        inside(&["addr", "add", &format!("{}/24", self.node(node)), "dev", "eth0"])?;
+        inside(&["link", "set", "eth0", "up"])?;
+        inside(&["link", "set", "lo", "up"])?;
+        let gateway = |node: u8| self.node(node).to_string();
+        for other in (0..nodes).filter(|other| *other != node) {
+            inside(&["route", "replace", &self.pods(other), "via", &gateway(other)])?;
+        }
+        ip(&["route", "replace", &self.pods(node), "via", &gateway(node)])?;
+        if node == 0 {
+            // Any node answers for services; the first one does for this machine.
+            ip(&["route", "replace", &self.services(), "via", &gateway(0)])?;
+        }
+        Ok(())
+    }
+}
+
+fn ip(args: &[&str]) -> Result<()> {
+    command::run("Configuring the network", Command::new("ip").args(args)).map(drop)
+}
+
+/// A TCP port of the loopback address that nothing listens on.
+pub(crate) fn free_port() -> Result<u16> {
+    let finding = || Error::io("finding a free port");
+    let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(finding())?;
+    Ok(socket.local_addr().map_err(finding())?.port())
+}
+
+/// Whether nothing listens on a TCP port.
+pub(crate) fn is_free(address: Ipv4Addr, port: u16) -> bool {
+    std::net::TcpListener::bind((address, port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_slots_share_an_address() {
+        let mut seen = HashSet::new();
+        for slot in 0..SLOTS {
+            let addresses = Addresses::of(slot);
+            assert!(seen.insert(addresses.host().to_string()));
+            assert!(seen.insert(addresses.services()));
+            for node in 0..NODES {
+                assert!(seen.insert(addresses.node(node).to_string()));
+                assert!(seen.insert(addresses.pods(node)));
+            }
+        }
+        assert!(seen.iter().all(|address| address.starts_with("198.18.") || address.starts_with("198.19.")));
+    }
+
+    #[test]
+    fn pods_of_every_node_are_pods_of_the_cluster() {
+        assert_eq!(Addresses::of(1).all_pods(), "198.18.8.0/21");
+        assert_eq!(Addresses::of(1).pods(7), "198.18.15.0/24");
+    }
+}

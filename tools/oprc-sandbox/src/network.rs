@@ -62,7 +62,7 @@ impl Addresses {
 
     /// Whether a bridge of that name stands already, whoever made it.
     pub(crate) fn in_use(self) -> bool {
-        Path::new("/sys/class/net").join(self.bridge()).exists()
+        exists(&self.bridge())
     }
 
     /// Makes the bridge, in place of one that an ended cluster left.
@@ -75,16 +75,24 @@ impl Addresses {
         ip(&["link", "set", &bridge, "up"])
     }
 
-    /// Takes the bridge away, and with it every route through it. None there is fine.
+    /// Takes the bridge away, with its ports and every route through it. None there is fine.
     pub(crate) fn remove_bridge(self) -> Result<()> {
-        if self.in_use() { ip(&["link", "del", &self.bridge()]) } else { Ok(()) }
+        for node in 0..NODES {
+            // The kernel removes the port of an ended node too, but in its own time.
+            remove_link(&self.port(node))?;
+        }
+        remove_link(&self.bridge())
+    }
+
+    fn port(self, node: u8) -> String {
+        format!("{}n{node}", self.bridge())
     }
 
     /// Joins the network namespace of process `pid` to the bridge as node `node` of `nodes`.
     pub(crate) fn join(self, pid: u32, node: u8, nodes: u8) -> Result<()> {
-        let (bridge, port) = (self.bridge(), format!("oprc{}n{node}", self.slot));
+        let (bridge, port) = (self.bridge(), self.port(node));
         let pid = pid.to_string();
-        let _ = ip(&["link", "del", &port]);
+        remove_link(&port)?;
         ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid])?;
         ip(&["link", "set", &port, "master", &bridge, "up"])?;
         let inside = |args: &[&str]| {
@@ -105,6 +113,21 @@ impl Addresses {
             ip(&["route", "replace", &self.services(), "via", &gateway(0)])?;
         }
         Ok(())
+    }
+}
+
+fn exists(link: &str) -> bool {
+    Path::new("/sys/class/net").join(link).exists()
+}
+
+fn remove_link(link: &str) -> Result<()> {
+    if !exists(link) {
+        return Ok(());
+    }
+    match ip(&["link", "del", link]) {
+        // It may have gone by itself meanwhile.
+        Err(error) if exists(link) => Err(error),
+        _ => Ok(()),
     }
 }
 

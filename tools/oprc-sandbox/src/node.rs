@@ -86,7 +86,8 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
 pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
     for node in nodes(spec) {
         let cni = layout.data(&on_node("cni", node));
-        for folder in [cni.clone(), layout.data(&on_node("node", node)).join("log")] {
+        let own = layout.data(&on_node("node", node));
+        for folder in [cni.clone(), own.join("log"), own.join("lib"), own.join("work")] {
             fs::create_dir_all(&folder).map_err(Error::io(format!("making {}", folder.display())))?;
         }
         let write = |path: &Path, text: String| {
@@ -188,6 +189,8 @@ root = {root}
 state = "/run/containerd"
 [grpc]
   address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.internal.v1.opt"]
+  path = {opt}
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
   restrict_oom_score_adj = true
@@ -201,6 +204,7 @@ state = "/run/containerd"
       BinaryName = {runc}
 "#,
         root = quoted(&data),
+        opt = quoted(&data.join("opt")),
         cni_bin = quoted(&spec.programs.cni),
         cni_conf = quoted(&cni),
         runc = quoted(&spec.programs.runc),
@@ -219,6 +223,13 @@ pub async fn hold(data: &Path) -> Result<()> {
     // containerd, its shims, CNI and iptables keep sockets, namespaces and locks here.
     mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755").map_err(preparing)?;
     mount_bind(data.join("log"), "/var/log").map_err(preparing)?;
+    if !data.starts_with("/var/lib") {
+        // kubelet and CNI have folders here that can't be moved elsewhere.
+        let (upper, work) = (data.join("lib"), data.join("work"));
+        let options = format!("lowerdir=/var/lib,upperdir={},workdir={}", upper.display(), work.display());
+        let options = std::ffi::CString::new(options).unwrap_or_default();
+        mount("overlay", "/var/lib", "overlay", MountFlags::empty(), options.as_c_str()).map_err(preparing)?;
+    }
     fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(Error::io("preparing a node's network"))?;
     let mut children = signal(SignalKind::child()).map_err(Error::io("waiting for processes"))?;
     println!("ready");

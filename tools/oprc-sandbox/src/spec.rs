@@ -236,7 +236,7 @@ pub(crate) fn free_slot() -> Result<u8> {
 }
 
 /// Checks that a name can be part of file, link and cgroup names.
-pub fn check_name(name: &str) -> Result<()> {
+pub(crate) fn check_name(name: &str) -> Result<()> {
     let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if letters && name.len() <= 20 && name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())

@@ -16,7 +16,7 @@ pub(crate) fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
             tool: packages.join(", "),
             purpose: "(from Debian's packages)".to_owned(),
             reason,
-            remedy: "On Debian or Ubuntu run 'apt-get update' as root and try again; elsewhere use --node simulated and leave --prometheus out".to_owned(),
+            remedy: "On Debian or Ubuntu run 'apt-get update' as root and try again; elsewhere use --node simulated".to_owned(),
         };
         let download = || {
             let mut apt = Command::new("apt-get");

@@ -66,7 +66,7 @@ impl Runtime {
 
 /// The Prometheus program.
 pub(crate) fn prometheus() -> Result<PathBuf> {
-    Ok(debian::unpack("prometheus", &["prometheus"])?.join("usr/bin/prometheus"))
+    go::prometheus()
 }
 
 /// The file with the ServiceMonitor and PodMonitor definitions.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     Error, Result,
     apply::{apply, deployment_ready, documents, node_ready},
+    command::off_thread,
     components::Layout,
     image::Image,
     knative,
@@ -22,8 +23,29 @@ use crate::{
 const VOLUMES: u8 = 40;
 const READY: Duration = Duration::from_secs(90);
 
+/// Loads the images of it into real nodes.
+pub(crate) async fn load(spec: &Spec) -> Result<Option<Loader>> {
+    if spec.kind == NodeKind::Simulated {
+        return Ok(None);
+    }
+    let programs = &spec.programs;
+    let images = vec![
+        Image::of_program(node::PAUSE_IMAGE, &programs.pause),
+        Image::of_program("localhost/oprc-metrics-server:1", &programs.metrics_server),
+        Image::of_program("localhost/oprc-coredns:1", &programs.coredns),
+    ];
+    let loader = Loader::of(spec).await?;
+    loader.load_images(images).await?;
+    Ok(Some(loader))
+}
+
 /// Brings all of it into the cluster and waits until it is ready.
-pub(crate) async fn install(spec: &Spec, layout: &Layout, client: &Client) -> Result<()> {
+pub(crate) async fn install(
+    spec: &Spec,
+    layout: &Layout,
+    client: &Client,
+    loader: Option<&Loader>,
+) -> Result<()> {
     let nodes = spec.node_names();
     let step = Step::begin(match spec.kind {
         NodeKind::Real => format!("Waiting for {} real node(s)", nodes.len()),
@@ -38,30 +60,22 @@ pub(crate) async fn install(spec: &Spec, layout: &Layout, client: &Client) -> Re
     step.done();
     if spec.prometheus {
         apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
-        let definitions = tokio::task::spawn_blocking(programs::monitor_definitions).await;
-        let definitions = definitions.map_err(|error| Error::failed("Fetching", error.to_string()))??;
+        let definitions = off_thread(programs::monitor_definitions).await?;
         let text = fs::read_to_string(definitions).map_err(Error::io("reading monitor definitions"))?;
         apply(client, &documents(&text, &[])?).await?;
     }
-    if spec.kind == NodeKind::Real {
-        on_real_nodes(spec, layout, client).await?;
+    match loader {
+        Some(loader) => on_real_nodes(spec, layout, client, loader).await,
+        None => Ok(()),
     }
-    Ok(())
 }
 
-async fn on_real_nodes(spec: &Spec, layout: &Layout, client: &Client) -> Result<()> {
+async fn on_real_nodes(spec: &Spec, layout: &Layout, client: &Client, loader: &Loader) -> Result<()> {
     let step = Step::begin("Starting cluster DNS and metrics-server");
-    let programs = &spec.programs;
-    let images = [
-        Image::of_program(node::PAUSE_IMAGE, &programs.pause),
-        Image::of_program("localhost/oprc-coredns:1", &programs.coredns),
-        Image::of_program("localhost/oprc-metrics-server:1", &programs.metrics_server),
-    ];
-    let loader = Loader::of(spec).await?;
-    loader.load_images(&images).await?;
     let dns = [("DNS", spec.addresses().service(10).to_string())];
-    apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
+    // First the one that takes longest to be ready.
     apply(client, &documents(include_str!("../manifests/metrics-server.yaml"), &[])?).await?;
+    apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
     apply(client, &storage(layout)?).await?;
     if spec.prometheus {
         let host = [("HOST", spec.host().to_string())];
@@ -70,7 +84,7 @@ async fn on_real_nodes(spec: &Spec, layout: &Layout, client: &Client) -> Result<
     deployment_ready(client, "kube-system", "coredns", READY).await?;
     deployment_ready(client, "kube-system", "metrics-server", READY).await?;
     step.done();
-    if spec.knative { knative::install(client, &loader).await } else { Ok(()) }
+    if spec.knative { knative::install(client, loader).await } else { Ok(()) }
 }
 
 /// A node that KWOK gives life to, large enough for whatever a test puts on it.

@@ -55,8 +55,7 @@ impl Cluster {
                 cache::remove(&folder)?;
                 let options = options.clone();
                 let name = name.to_owned();
-                let made = tokio::task::spawn_blocking(move || make(&name, &options)).await;
-                made.map_err(|error| Error::failed("Making a cluster", error.to_string()))??
+                command::off_thread(move || make(&name, &options)).await?
             }
         };
         let started = !supervisor::is_running(&folder);
@@ -64,15 +63,21 @@ impl Cluster {
             cluster.start()?;
         }
         let client = cluster.client().await?;
-        let ready = apply::api_ready(&client, API_READY).await;
-        if let Err(error) = ready {
+        let incomplete = started || !cluster.spec.complete;
+        let ready = async {
+            let api = apply::api_ready(&client, API_READY);
+            if incomplete {
+                // Images can go to the nodes while the API server is still starting.
+                let (loader, ()) = futures::try_join!(addons::load(&cluster.spec), api)?;
+                addons::install(&cluster.spec, &cluster.layout, &client, loader.as_ref()).await
+            } else {
+                api.await
+            }
+        };
+        if let Err(error) = ready.await {
             return Err(cluster.explain(error).await);
         }
-        if started || !cluster.spec.complete {
-            let installed = addons::install(&cluster.spec, &cluster.layout, &client).await;
-            if let Err(error) = installed {
-                return Err(cluster.explain(error).await);
-            }
+        if !cluster.spec.complete {
             cluster.spec.complete = true;
             cluster.spec.save()?;
         }

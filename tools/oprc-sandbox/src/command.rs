@@ -62,6 +62,12 @@ pub(crate) fn run_with(
     Err(Error::failed(what, format!("{} ended with {status}{said}", command.get_program().display())))
 }
 
+/// Does blocking work without keeping other tasks from going on.
+pub(crate) async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Error::failed("A task", error.to_string())))
+}
+
 /// The path of a program, searched as a shell does, and in the folders for
 /// administration that an ordinary user's PATH may lack.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {

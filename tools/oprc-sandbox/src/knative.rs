@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     Error, Result,
     apply::{apply, deployment_ready, documents, within},
+    command::off_thread,
     image::Image,
     loader::Loader,
     programs::Knative,
@@ -26,14 +27,13 @@ const ENVOY: &str = "/usr/local/bin/envoy";
 
 /// Loads the images, applies the manifests and waits until all of it runs.
 pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
-    let programs = tokio::task::spawn_blocking(Knative::provide).await;
-    let programs = programs.map_err(|error| Error::failed("Fetching Knative", error.to_string()))??;
+    let programs = off_thread(Knative::provide).await?;
     let step = Step::begin("Starting Knative Serving and Kourier");
     let mut images: Vec<_> =
         PROGRAMS.iter().map(|name| Image::of_program(&image_of(name), &programs.serving.join(name))).collect();
     images.push(Image::of_program(&image_of("kourier"), &programs.kourier.join("kourier")));
     images.push(envoy(&programs.envoy));
-    loader.load_images(&images).await?;
+    loader.load_images(images).await?;
 
     let mut objects = read(&programs.serving.join("manifests.yaml"))?;
     objects.extend(read(&programs.kourier.join("manifests.yaml"))?);

@@ -25,6 +25,7 @@ mod pki;
 mod programs;
 mod progress;
 mod prometheus;
+pub mod proxy;
 mod spec;
 pub mod supervisor;
 

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use crate::{
     Error, Result,
     apply::within,
-    command, image,
-    image::Image,
+    command::{self, off_thread},
+    image::{self, Image},
     node,
     spec::Spec,
     supervisor::Supervisor,
@@ -22,6 +22,7 @@ use crate::{
 const LISTENING: Duration = Duration::from_secs(30);
 
 /// The container runtimes of a cluster's nodes.
+#[derive(Debug, Clone)]
 pub(crate) struct Loader {
     /// A process in the namespaces of each node.
     nodes: Vec<u32>,
@@ -39,11 +40,15 @@ impl Loader {
             let name = node::on_node("node", node);
             let listening = async {
                 loop {
-                    if let Some(pid) = supervisor.component(&name).await?.pid {
-                        let socket = format!("/proc/{pid}/root{}", node::CONTAINERD_SOCKET);
-                        if Path::new(&socket).exists() {
-                            return Ok::<_, Error>(pid);
-                        }
+                    let pid = match supervisor.component(&name).await {
+                        Ok(component) => component.pid,
+                        // It was started just now.
+                        Err(Error::NotRunning { .. }) => None,
+                        Err(error) => return Err(error),
+                    };
+                    let socket = |pid| format!("/proc/{pid}/root{}", node::CONTAINERD_SOCKET);
+                    if let Some(pid) = pid.filter(|pid| Path::new(&socket(*pid)).exists()) {
+                        return Ok(pid);
                     }
                     // The socket is in a file system of the node's own that can't be watched from here.
                     sleep(Duration::from_millis(50)).await;
@@ -55,19 +60,25 @@ impl Loader {
     }
 
     /// Makes images and loads them.
-    pub(crate) async fn load_images(&self, images: &[Image]) -> Result<()> {
-        for image in images {
-            let archive = self.temporary.join("image.oci.tar");
-            image.write(&archive)?;
-            let loaded = self.load(&archive).await;
+    pub(crate) async fn load_images(&self, images: Vec<Image>) -> Result<()> {
+        let loader = self.clone();
+        off_thread(move || {
+            let archive = loader.temporary.join("image.oci.tar");
+            let load = |image: &Image| image.write(&archive).and_then(|()| loader.load_archive(&archive).map(drop));
+            let loaded = images.iter().try_for_each(load);
             let _ = std::fs::remove_file(&archive);
-            loaded?;
-        }
-        Ok(())
+            loaded
+        })
+        .await
     }
 
     /// Loads an archive into every node that doesn't have its images yet; gives their names.
     pub(crate) async fn load(&self, archive: &Path) -> Result<Vec<String>> {
+        let (loader, archive) = (self.clone(), archive.to_owned());
+        off_thread(move || loader.load_archive(&archive)).await
+    }
+
+    fn load_archive(&self, archive: &Path) -> Result<Vec<String>> {
         let images = image::inspect(archive)?;
         for node in &self.nodes {
             let present = self.ctr(*node, &["images", "ls"])?;

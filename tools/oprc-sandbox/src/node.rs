@@ -72,6 +72,8 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
                     format!("--kubeconfig={}", layout.kubeconfig(&on_node("kubelet", node)).display()),
                     format!("--hostname-override=node-{node}"),
                     format!("--node-ip={}", spec.addresses().node(node)),
+                    // Figures of usage: autoscalers and people wait for the second one.
+                    "--housekeeping-interval=2s".to_owned(),
                     format!("--root-dir={folder}"),
                     format!("--cert-dir={folder}/pki"),
                 ],

@@ -1,0 +1,99 @@
+//! What a request to the API server asks for, read from its method and path.
+
+use hyper::{Method, Uri};
+
+/// One request in the words of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// get, list, watch, create, update, patch, delete, deletecollection, or the method where
+    /// the path is no resource's.
+    pub verb: String,
+    /// The plural name with the subresource, such as `pods` or `deployments/status`; otherwise the path.
+    pub resource: String,
+    /// The namespace, where there is one.
+    pub namespace: Option<String>,
+    /// The object's name, where one object is meant.
+    pub name: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn read(method: &Method, uri: &Uri) -> Self {
+        let path = uri.path();
+        let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let prefix = match parts.first() {
+            Some(&"api") => 2,
+            Some(&"apis") => 3,
+            _ => usize::MAX,
+        };
+        if parts.len() <= prefix {
+            return Self {
+                verb: method.as_str().to_ascii_lowercase(),
+                resource: path.to_owned(),
+                namespace: None,
+                name: None,
+            };
+        }
+        parts.drain(..prefix);
+        let mut namespace = None;
+        // A namespace's own subresources stand where a resource's name would.
+        let own = ["status", "finalize"];
+        if let [first, within, resource, ..] = parts.as_slice()
+            && *first == "namespaces"
+            && !own.contains(resource)
+        {
+            namespace = Some((*within).to_owned());
+            parts.drain(..2);
+        }
+        let mut parts = parts.into_iter();
+        let resource = parts.next().unwrap_or_default().to_owned();
+        let name = parts.next().map(str::to_owned);
+        let resource = match parts.next() {
+            Some(subresource) => format!("{resource}/{subresource}"),
+            None => resource,
+        };
+        let watching = uri.query().is_some_and(|query| {
+            query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
+        });
+        let verb = match (method.as_str(), &name) {
+            ("GET" | "HEAD", _) if watching => "watch",
+            ("GET" | "HEAD", Some(_)) => "get",
+            ("GET" | "HEAD", None) => "list",
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            ("PATCH", _) => "patch",
+            ("DELETE", Some(_)) => "delete",
+            ("DELETE", None) => "deletecollection",
+            (other, _) => other,
+        };
+        Self { verb: verb.to_owned(), resource, namespace, name }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: &str, uri: &str) -> (String, String, Option<String>, Option<String>) {
+        let asked = Asked::read(&method.parse().unwrap(), &uri.parse().unwrap());
+        (asked.verb, asked.resource, asked.namespace, asked.name)
+    }
+
+    #[test]
+    fn requests_are_read_as_the_api_server_reads_them() {
+        let some = |text: &str| Some(text.to_owned());
+        for (method, uri, verb, resource, namespace, name) in [
+            ("GET", "/api/v1/pods?watch=true&limit=5", "watch", "pods", None, None),
+            ("GET", "/api/v1/namespaces/a/pods", "list", "pods", some("a"), None),
+            ("GET", "/api/v1/namespaces/a", "get", "namespaces", None, some("a")),
+            ("PUT", "/api/v1/namespaces/a/finalize", "update", "namespaces/finalize", None, some("a")),
+            ("POST", "/api/v1/namespaces", "create", "namespaces", None, None),
+            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/b/status", "patch", "deployments/status", some("a"), some("b")),
+            ("DELETE", "/apis/oaas.io/v1alpha1/namespaces/a/classruntimes/b", "delete", "classruntimes", some("a"), some("b")),
+            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection", "pods", some("a"), None),
+            ("GET", "/apis/apps/v1", "get", "/apis/apps/v1", None, None),
+            ("GET", "/healthz", "get", "/healthz", None, None),
+        ] {
+            assert_eq!(asked(method, uri), (verb.to_owned(), resource.to_owned(), namespace, name), "{method} {uri}");
+        }
+    }
+}

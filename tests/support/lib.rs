@@ -1,1 +1,140 @@
-//! x
+//! What the suites share: one cluster for a test run, a namespace for each test, and ways to ask
+//! the world how it is.
+
+// Only tests call any of this: here a panic is how a test fails.
+#![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
+
+pub mod http;
+pub mod objects;
+pub mod proof;
+
+use std::{
+    future::Future,
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::PathBuf,
+    process::{Command, Output},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use futures::FutureExt as _;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api, Client,
+    api::{DeleteParams, ObjectMeta, PostParams},
+};
+use oprc_sandbox::{Cluster, NodeChoice, Options};
+
+/// The name of the cluster that a test run shares.
+pub const SHARED: &str = "test";
+/// The image of the sample function, as it is known on the nodes.
+pub const HELLO: &str = "localhost/oprc/hello-fn:dev";
+
+/// The cluster that all tests of a run share: a real node with everything there is.
+pub async fn shared() -> Cluster {
+    let options = Options {
+        node: NodeChoice::Real,
+        nodes: None,
+        prometheus: true,
+        knative: true,
+        no_fsync: true,
+    };
+    let cluster = Cluster::up(SHARED, &options).await.expect("the shared cluster");
+    cluster.load_image(&hello_archive()).await.expect("loading the sample function");
+    cluster
+}
+
+/// A simulated cluster of a test's own, gone when the test is over.
+pub async fn with_simulated<T>(name: &str, nodes: u16, test: impl AsyncFnOnce(Cluster) -> T) -> T {
+    let options =
+        Options { node: NodeChoice::Simulated, nodes: Some(nodes), no_fsync: true, ..Options::default() };
+    with_cluster(name, &options, test).await
+}
+
+/// A cluster of a test's own, gone when the test is over.
+pub async fn with_cluster<T>(name: &str, options: &Options, test: impl AsyncFnOnce(Cluster) -> T) -> T {
+    let cluster = Cluster::up(name, options).await.expect("a cluster of the test's own");
+    let outcome = AssertUnwindSafe(test(cluster)).catch_unwind().await;
+    Cluster::down(name).await.expect("ending the test's cluster");
+    outcome.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// A namespace of a test's own.
+#[derive(Clone)]
+pub struct Place {
+    /// The cluster that it is in.
+    pub cluster: Cluster,
+    /// A client that may do everything.
+    pub client: Client,
+    /// Its name.
+    pub namespace: String,
+}
+
+/// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards.
+pub async fn in_namespace(test: impl AsyncFnOnce(&Place)) {
+    in_namespace_of(shared().await, test).await;
+}
+
+/// The same in another cluster.
+pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let namespace = format!("t-{}-{count}", std::process::id());
+    let client = cluster.client().await.expect("a client");
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let object = Namespace {
+        metadata: ObjectMeta { name: Some(namespace.clone()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    namespaces.create(&PostParams::default(), &object).await.expect("a namespace");
+    let place = Place { cluster, client, namespace };
+    let outcome = AssertUnwindSafe(test(&place)).catch_unwind().await;
+    namespaces.delete(&place.namespace, &DeleteParams::default()).await.expect("deleting the namespace");
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}
+
+/// Asks again and again until there is an answer, for what can't be watched.
+pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
+    what: &str,
+    limit: Duration,
+    mut ask: impl FnMut() -> F,
+) -> T {
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(reason) if begun.elapsed() > limit => {
+                panic!("{what} not within {} s: {reason}", limit.as_secs())
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
+}
+
+/// The folder of the workspace.
+pub fn workspace() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+}
+
+/// The sample function's image, as `make image` writes it.
+pub fn hello_archive() -> PathBuf {
+    let archive = workspace().join("target/hello-fn.oci.tar");
+    assert!(archive.is_file(), "{} is missing: run `make image` first", archive.display());
+    archive
+}
+
+/// The `oprc` program that was built beside this test.
+pub fn oprc_program() -> PathBuf {
+    let test = std::env::current_exe().expect("this program");
+    let found = test.ancestors().map(|folder| folder.join("oprc")).find(|path| path.is_file());
+    found.expect("oprc is missing: run `cargo build -p oprc-cli` first")
+}
+
+/// Runs `oprc` and gives what it said, whether it succeeded or not.
+pub fn oprc(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(oprc_program());
+    command.args(arguments).envs(variables.iter().copied());
+    command.output().expect("running oprc")
+}

@@ -14,7 +14,11 @@
 //! | `PORT` | listens there instead of on 8080 |
 //! | `CONCURRENCY` | works on that many requests at a time; others wait |
 //! | `DRAIN_MS` | goes on serving that long after SIGTERM, 2000 unless said |
+//!
+//! Started as `hello-fn get URL` it asks instead of answering: it prints what the URL answers, so
+//! that a pod can try what another one serves.
 
+mod client;
 mod metrics;
 mod work;
 
@@ -52,7 +56,13 @@ struct Function {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let outcome = match arguments.as_slice() {
+        [] => run().await,
+        [command, url] if command == "get" => client::get(url).await,
+        _ => Err("takes no argument, or: get http://HOST[:PORT]/PATH".to_owned()),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("hello-fn: {error}");

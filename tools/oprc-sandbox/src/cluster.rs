@@ -107,10 +107,7 @@ impl Cluster {
         let lock = folder.with_extension("lock");
         let _lock = cache::wait_for_lock(&lock, &format!("cluster '{name}'"))?;
         let running = Supervisor { cluster: name.to_owned(), folder: folder.clone() };
-        match running.shut_down().await {
-            Ok(()) | Err(Error::NotRunning { .. }) => {}
-            Err(error) => return Err(error),
-        }
+        running.shut_down().await?;
         // What stands in the way of reading the cluster must not keep it from being removed.
         if let Ok(Some(spec)) = Spec::load(name) {
             sweep(&spec)?;

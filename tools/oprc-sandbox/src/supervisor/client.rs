@@ -1,17 +1,22 @@
 //! Talks to the supervisor of a cluster.
 
-use std::{fs::File, os::fd::AsRawFd as _, path::Path, time::Duration};
+use std::{
+    fs::File,
+    os::fd::AsRawFd as _,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::UnixStream,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::protocol::{Action, ComponentStatus, Request, Response};
 use crate::{Error, Result};
 
-/// How long an answer may take.
+/// How long an answer, or the end of everything, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The supervisor of one cluster.
@@ -54,7 +59,16 @@ impl Supervisor {
 
     /// Ends everything, and waits until it is gone.
     pub(crate) async fn shut_down(&self) -> Result<()> {
-        self.ask("", Request::Shutdown).await.map(drop)
+        let outcome = self.ask("", Request::Shutdown).await;
+        let deadline = Instant::now() + PATIENCE;
+        while super::is_running(&self.folder) {
+            if Instant::now() > deadline {
+                return outcome.map(drop);
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        // One that was dying anyway may have hung up instead of answering.
+        Ok(())
     }
 
     fn unknown(&self, component: &str, known: &[String]) -> Error {

@@ -1,0 +1,103 @@
+//! A cluster leaves the machine as it was, however it ends. These tests look at the whole machine,
+//! so they run one after the other and before any cluster is shared.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, missing_docs)]
+
+mod snapshot;
+
+use std::panic::{AssertUnwindSafe, resume_unwind};
+
+use futures::FutureExt as _;
+use oprc_sandbox::{Cluster, NodeChoice, Options};
+use oprc_tests::{
+    Place, eventually, hello_archive,
+    http::get_ok,
+    in_namespace_of,
+    objects::{READY, deploy_hello},
+};
+use tokio::sync::Mutex;
+
+use self::snapshot::Snapshot;
+
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+const NAME: &str = "test-machine";
+
+fn options() -> Options {
+    Options { node: NodeChoice::Real, nodes: Some(2), prometheus: true, ..Options::default() }
+}
+
+/// A cluster with pods and services in it.
+async fn busy_cluster() -> Cluster {
+    let cluster = Cluster::up(NAME, &options()).await.unwrap();
+    cluster.load_image(&hello_archive()).await.unwrap();
+    in_namespace_of(cluster.clone(), async |place: &Place| {
+        let url = deploy_hello(place, "hello").await;
+        eventually("an answer", READY, || get_ok(&url)).await;
+    })
+    .await;
+    cluster
+}
+
+/// Kills everything that belongs to a cluster at once.
+async fn kill_all(cluster: &Cluster) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let components = cluster.status().await.unwrap();
+    let pids: Vec<u32> = components.iter().filter_map(|component| component.pid).collect();
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
+    let supervisor: u32 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    for pid in [supervisor].into_iter().chain(pids) {
+        let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        // Some die by the death of others before it is their turn.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}
+
+/// Runs a test that ends the cluster itself, and ends it for one that fails.
+async fn on_a_machine(test: impl AsyncFnOnce(Snapshot)) {
+    let _turn = ONE_AT_A_TIME.lock().await;
+    let outcome = AssertUnwindSafe(test(Snapshot::take())).catch_unwind().await;
+    if let Err(panic) = outcome {
+        let _ = Cluster::down(NAME).await;
+        resume_unwind(panic);
+    }
+}
+
+#[tokio::test]
+async fn down_leaves_the_machine_as_it_was() {
+    on_a_machine(async |before| {
+        busy_cluster().await;
+        let during = Snapshot::take();
+        for part in ["processes", "links", "routes", "cgroups"] {
+            assert!(!before.added_by(&during, part).is_empty(), "a running cluster shows no {part}");
+        }
+        Cluster::down(NAME).await.unwrap();
+        before.assert_same_as_now();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_cluster_is_cleaned_up_by_down() {
+    on_a_machine(async |before| {
+        kill_all(&busy_cluster().await).await;
+        Cluster::down(NAME).await.unwrap();
+        before.assert_same_as_now();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_killed_cluster_is_started_again_by_up_with_all_that_was_in_it() {
+    on_a_machine(async |before| {
+        let cluster = busy_cluster().await;
+        let client = cluster.client().await.unwrap();
+        let place = Place { cluster: cluster.clone(), client, namespace: "default".to_owned() };
+        let url = deploy_hello(&place, "survivor").await;
+        kill_all(&cluster).await;
+        Cluster::up(NAME, &options()).await.unwrap();
+        eventually("the answer of what ran before", READY, || get_ok(&url)).await;
+        Cluster::down(NAME).await.unwrap();
+        before.assert_same_as_now();
+    })
+    .await;
+}

@@ -1,0 +1,52 @@
+//! Autoscalers scale for real.
+
+use std::time::Duration;
+
+use futures::future::{join_all, select};
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use kube::{Api, api::PostParams, runtime::wait::await_condition};
+use oprc_sandbox::within;
+use oprc_tests::{Place, http::get_ok, in_namespace, objects::deploy_hello};
+use serde_json::json;
+
+#[tokio::test]
+async fn load_brings_more_replicas() {
+    in_namespace(async |place: &Place| {
+        let url = format!("{}/?burn_ms=100", deploy_hello(place, "busy").await);
+        let autoscaler = serde_json::from_value(json!({
+            "metadata": {"name": "busy"},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "busy"},
+                "minReplicas": 1,
+                "maxReplicas": 3,
+                "metrics": [{
+                    "type": "Resource",
+                    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}},
+                }],
+            },
+        }));
+        let autoscalers: Api<HorizontalPodAutoscaler> =
+            Api::namespaced(place.client.clone(), &place.namespace);
+        autoscalers.create(&PostParams::default(), &autoscaler.unwrap()).await.unwrap();
+        let scaled = |autoscaler: Option<&HorizontalPodAutoscaler>| {
+            let status = autoscaler.and_then(|autoscaler| autoscaler.status.as_ref());
+            status.is_some_and(|status| status.current_replicas.unwrap_or_default() >= 2)
+        };
+        let scaled = within(
+            "a second replica",
+            Duration::from_secs(120),
+            await_condition(autoscalers, "busy", scaled),
+        );
+        // Two clients keep one processor busy, for as long as that takes and no longer.
+        let load = join_all((0..2).map(|_| async {
+            for _ in 0..1000 {
+                get_ok(&url).await.unwrap();
+            }
+        }));
+        match select(Box::pin(scaled), Box::pin(load)).await {
+            futures::future::Either::Left((scaled, _)) => drop(scaled.unwrap()),
+            futures::future::Either::Right(_) => panic!("the load ended before anything was scaled"),
+        }
+    })
+    .await;
+}

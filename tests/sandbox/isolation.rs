@@ -1,0 +1,48 @@
+//! Two clusters with real nodes side by side, one of them with two nodes.
+
+use oprc_sandbox::{NodeChoice, Options};
+use oprc_tests::{
+    Place, eventually, hello_archive,
+    http::get_ok,
+    in_namespace, in_namespace_of,
+    objects::{READY, deploy_hello, get_from_pod, pod_of},
+    with_cluster,
+};
+
+#[tokio::test]
+async fn two_clusters_with_real_nodes_run_at_once() {
+    let options = Options { node: NodeChoice::Real, nodes: Some(2), no_fsync: true, ..Options::default() };
+    with_cluster("test-pair", &options, async |pair| {
+        pair.load_image(&hello_archive()).await.unwrap();
+        in_namespace(async |here: &Place| {
+            in_namespace_of(pair.clone(), async |there: &Place| {
+                let first = deploy_hello(here, "hello").await;
+                let second = deploy_hello(there, "hello").await;
+                for (url, place) in [(&first, here), (&second, there)] {
+                    let answer = eventually("an answer", READY, || get_ok(url)).await;
+                    let pod = pod_of(place, "hello").await.metadata.name.unwrap();
+                    assert!(answer.contains(&pod), "{answer} isn't from {pod}");
+                }
+                // Pods reach each other across nodes: a client on each of them.
+                let node = pod_of(there, "hello").await.spec.unwrap().node_name.unwrap();
+                let other = if node == "node-0" { "node-1" } else { "node-0" };
+                cordon(there, &node, true).await;
+                let url = format!("http://hello.{}.svc.cluster.local/?name={other}", there.namespace);
+                let answer = get_from_pod(there, &url).await;
+                assert!(answer.contains(&format!("Hello, {other}!")), "{answer}");
+                cordon(there, &node, false).await;
+            })
+            .await;
+        })
+        .await;
+    })
+    .await;
+}
+
+/// Keeps new pods off a node, or lets them on it again.
+async fn cordon(place: &Place, node: &str, off: bool) {
+    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(place.client.clone());
+    let change = serde_json::json!({"spec": {"unschedulable": off}});
+    let change = kube::api::Patch::Merge(change);
+    nodes.patch(node, &kube::api::PatchParams::default(), &change).await.unwrap();
+}

@@ -1,0 +1,253 @@
+//! Every fault of the proxy does what it says, and the counts are exact.
+
+use std::{
+    pin::pin,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, Client,
+    api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+};
+use oprc_sandbox::{
+    proxy::{ApiProxy, Fault, Match},
+    within,
+};
+use oprc_tests::{Place, in_namespace, objects::named};
+use serde_json::json;
+
+const MASTERS: Option<&str> = Some("system:masters");
+const SOON: Duration = Duration::from_secs(20);
+
+fn config(name: &str) -> ConfigMap {
+    ConfigMap { metadata: named(name), ..ConfigMap::default() }
+}
+
+fn configs(client: Client, place: &Place) -> Api<ConfigMap> {
+    Api::namespaced(client, &place.namespace)
+}
+
+/// A proxy, a client through it, and one past it.
+async fn setup(place: &Place) -> (ApiProxy, Api<ConfigMap>, Api<ConfigMap>) {
+    let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+    let through = configs(proxy.client("tester", MASTERS).await.unwrap(), place);
+    (proxy, through, configs(place.client.clone(), place))
+}
+
+async fn create(api: &Api<ConfigMap>, name: &str) -> kube::Result<ConfigMap> {
+    api.create(&PostParams::default(), &config(name)).await
+}
+
+#[tokio::test]
+async fn counts_are_exact_by_client_verb_and_resource() {
+    in_namespace(async |place: &Place| {
+        let (proxy, first, _) = setup(place).await;
+        let second = configs(proxy.client("other", MASTERS).await.unwrap(), place);
+        for number in 0..7 {
+            create(&first, &format!("c-{number}")).await.unwrap();
+        }
+        for _ in 0..3 {
+            first.get("c-0").await.unwrap();
+            second.list(&ListParams::default()).await.unwrap();
+        }
+        let patch = Patch::Merge(json!({"data": {"a": "b"}}));
+        second.patch("c-1", &PatchParams::default(), &patch).await.unwrap();
+        second.delete("c-2", &kube::api::DeleteParams::default()).await.unwrap();
+        let _watch = watch(&second).await;
+        let counts = proxy.counts();
+        let told: Vec<_> = counts
+            .iter()
+            .map(|((client, verb, resource), count)| format!("{client} {verb} {resource} {count}"))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "other delete configmaps 1",
+                "other list configmaps 3",
+                "other patch configmaps 1",
+                "other watch configmaps 1",
+                "tester create configmaps 7",
+                "tester get configmaps 3",
+            ]
+        );
+        let numbers: Vec<_> =
+            proxy.seen().iter().filter(|seen| seen.client == "tester").map(|seen| seen.number).collect();
+        assert_eq!(numbers, (1..=10).collect::<Vec<u64>>());
+        proxy.reset();
+        assert!(proxy.counts().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn clients_are_known_by_their_certificates() {
+    in_namespace(async |place: &Place| {
+        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+        let nobody = configs(proxy.client("nobody", None).await.unwrap(), place);
+        match create(&nobody, "mine").await {
+            Err(kube::Error::Api(status)) => {
+                assert_eq!(status.code, 403);
+                assert!(status.message.contains(r#"User "nobody""#), "{}", status.message);
+            }
+            other => panic!("not refused: {other:?}"),
+        }
+        // Without a certificate of the cluster there is no connection.
+        let mut config = kube::Config::new(proxy.url().parse().unwrap());
+        config.accept_invalid_certs = true;
+        let stranger = configs(Client::try_from(config).unwrap(), place);
+        assert!(matches!(create(&stranger, "mine").await, Err(error) if !matches!(error, kube::Error::Api(_))));
+        assert_eq!(proxy.counts().len(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_refused_request_never_reaches_the_api_server() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, direct) = setup(place).await;
+        let refusal = proxy.inject(Match::any().verb("create"), Fault::Refuse);
+        assert!(create(&through, "refused").await.is_err());
+        assert!(direct.get_opt("refused").await.unwrap().is_none());
+        through.list(&ListParams::default()).await.unwrap();
+        drop(refusal);
+        create(&through, "refused").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_delayed_request_takes_that_long() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, _) = setup(place).await;
+        let delay = Duration::from_millis(400);
+        let _fault = proxy.inject_times(Match::any().client("tester"), Fault::Delay(delay), 1);
+        let begun = Instant::now();
+        create(&through, "late").await.unwrap();
+        assert!(begun.elapsed() >= delay);
+        let begun = Instant::now();
+        create(&through, "later").await.unwrap();
+        assert!(begun.elapsed() < delay, "the fault was for one request only");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_status_is_answered_without_the_api_server() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, direct) = setup(place).await;
+        for (status, reason) in [(409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError")] {
+            // By number: the next request of this client, whatever it is.
+            let next = proxy.seen().last().map_or(1, |seen| seen.number + 1);
+            let _fault = proxy.inject(Match::any().number(next), Fault::Status(status, Some(1)));
+            match create(&through, "never").await {
+                Err(kube::Error::Api(answer)) => {
+                    assert_eq!((answer.code, answer.reason.as_str()), (status, reason));
+                }
+                other => panic!("{status}: {other:?}"),
+            }
+        }
+        assert!(direct.get_opt("never").await.unwrap().is_none());
+        create(&through, "never").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cut_request_is_carried_out_and_not_answered() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, direct) = setup(place).await;
+        let _fault = proxy.inject_times(Match::any().verb("create").resource("configmaps"), Fault::Cut, 1);
+        assert!(create(&through, "done").await.is_err());
+        assert!(direct.get_opt("done").await.unwrap().is_some());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_held_request_goes_on_when_it_is_let() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, direct) = setup(place).await;
+        let hold = proxy.inject(Match::any().name("slow").verb("get"), Fault::Hold);
+        create(&direct, "slow").await.unwrap();
+        let mut held = pin!(through.get("slow"));
+        // It has come to the proxy, and got no further.
+        let arrived = proxy.wait_for(|counts| !counts.is_empty());
+        tokio::select! {
+            () = arrived => {}
+            answer = &mut held => panic!("answered though held: {answer:?}"),
+        }
+        through.list(&ListParams::default()).await.unwrap();
+        assert!((&mut held).now_or_never().is_none());
+        drop(hold);
+        within("the held answer", SOON, held).await.unwrap();
+    })
+    .await;
+}
+
+type Events = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<ConfigMap>>>>>;
+
+/// A watch that runs: it has told of what there is.
+async fn watch(api: &Api<ConfigMap>) -> Events {
+    let api = api.clone();
+    Box::pin(api.watch(&WatchParams::default(), "0").await.unwrap().boxed_local())
+}
+
+/// Reads a watch up to the event of an object.
+async fn event_of(events: &mut Events, name: &str) {
+    let read = async {
+        while let Some(event) = events.next().await {
+            if let WatchEvent::Added(object) = event.map_err(|error| error.to_string())?
+                && object.metadata.name.as_deref() == Some(name)
+            {
+                return Ok(());
+            }
+        }
+        Err("the watch ended".to_owned())
+    };
+    within(&format!("the event of {name}"), SOON, read).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_watch_is_held_back_and_loses_nothing() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, direct) = setup(place).await;
+        let mut behind = watch(&through).await;
+        let mut ahead = watch(&direct).await;
+        create(&direct, "before").await.unwrap();
+        event_of(&mut behind, "before").await;
+        let hold = proxy.inject(Match::any().verb("watch").resource("configmaps"), Fault::Hold);
+        create(&direct, "held").await.unwrap();
+        event_of(&mut ahead, "held").await;
+        // Other requests pass, the event doesn't.
+        through.get("held").await.unwrap();
+        assert!(behind.next().now_or_never().is_none());
+        drop(hold);
+        event_of(&mut behind, "held").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_running_watch_is_cut_and_can_be_opened_again() {
+    in_namespace(async |place: &Place| {
+        let (proxy, through, direct) = setup(place).await;
+        let mut events = watch(&through).await;
+        create(&direct, "before").await.unwrap();
+        event_of(&mut events, "before").await;
+        let _cut = proxy.inject_times(Match::any().verb("watch"), Fault::Cut, 1);
+        let ended = async {
+            while let Some(event) = events.next().await {
+                if event.is_err() {
+                    break;
+                }
+            }
+            Ok::<_, String>(())
+        };
+        within("the end of the watch", SOON, ended).await.unwrap();
+        let mut again = watch(&through).await;
+        event_of(&mut again, "before").await;
+    })
+    .await;
+}

@@ -1,0 +1,167 @@
+//! Components that die come back; components that are stopped or frozen stay so until they are
+//! let go on.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod},
+};
+use kube::{
+    Api,
+    api::{ObjectMeta, PostParams},
+    runtime::wait::await_condition,
+};
+use oprc_sandbox::{
+    Cluster, NodeChoice, Options,
+    supervisor::{Action, State},
+    within,
+};
+use oprc_tests::{
+    Place, eventually, hello_archive,
+    http::get_ok,
+    in_namespace_of,
+    objects::{READY, deploy_hello, hello_template, named},
+    with_cluster, with_simulated,
+};
+use serde_json::json;
+
+#[tokio::test]
+async fn every_component_comes_back_by_itself() {
+    let options = Options { node: NodeChoice::Real, prometheus: true, ..Options::default() };
+    with_cluster("test-recover", &options, async |cluster| {
+        cluster.load_image(&hello_archive()).await.unwrap();
+        in_namespace_of(cluster.clone(), async |place: &Place| {
+            let url = deploy_hello(place, "before").await;
+            let supervisor = cluster.supervisor();
+            for component in supervisor.status().await.unwrap() {
+                let back = supervisor.kill(&component.name).await.unwrap();
+                assert!(back.restarts > component.restarts, "{back:?}");
+                assert_ne!(back.pid, component.pid);
+                eventually(&format!("an API after {} died", component.name), READY, || {
+                    note(place, &component.name)
+                })
+                .await;
+            }
+            let prometheus = format!("{}/-/ready", cluster.spec().prometheus_url().unwrap());
+            eventually("Prometheus", READY, || get_ok(&prometheus)).await;
+            // What ran before is there again, and something new can be made.
+            eventually("the answer of a pod from before", READY, || get_ok(&url)).await;
+            deploy_hello(place, "after").await;
+        })
+        .await;
+    })
+    .await;
+}
+
+async fn note(place: &Place, name: &str) -> Result<(), String> {
+    let notes: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
+    let note = ConfigMap { metadata: named(name), ..ConfigMap::default() };
+    match notes.create(&PostParams::default(), &note).await {
+        Ok(_) => Ok(()),
+        // A note that was written before its answer got lost.
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[tokio::test]
+async fn a_component_can_be_frozen_stopped_and_started() {
+    with_simulated("test-freeze", 1, async |cluster: Cluster| {
+        in_namespace_of(cluster.clone(), async |place: &Place| {
+            let supervisor = cluster.supervisor();
+            let state = async |name: &str| supervisor.component(name).await.unwrap().state;
+            supervisor.act("kube-scheduler", Action::Freeze).await.unwrap();
+            assert_eq!(state("kube-scheduler").await, State::Frozen);
+            pod(place, "waits").await;
+            // What is awake has acted on something newer meanwhile.
+            observed_deployment(place).await;
+            assert_eq!(node_of(place, "waits").await, None);
+            supervisor.act("kube-scheduler", Action::Thaw).await.unwrap();
+            bound(place, "waits").await;
+
+            supervisor.act("kwok", Action::Stop).await.unwrap();
+            assert_eq!(state("kwok").await, State::Stopped);
+            supervisor.act("kwok", Action::Start).await.unwrap();
+            pod(place, "runs").await;
+            let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+            let running = await_condition(pods, "runs", kube::runtime::conditions::is_pod_running());
+            within("the pod to run", READY, running).await.unwrap();
+
+            let error = supervisor.act("nonsense", Action::Stop).await.unwrap_err().to_string();
+            assert!(error.contains("has no component 'nonsense'; it has etcd"), "{error}");
+        })
+        .await;
+    })
+    .await;
+}
+
+async fn pod(place: &Place, name: &str) {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let pod = serde_json::from_value(json!({
+        "metadata": {"name": name}, "spec": {"containers": [{"name": "none", "image": "none"}]},
+    }));
+    // The account that pods run as comes a moment after the namespace.
+    let pod = pod.unwrap();
+    eventually("a pod", READY, || async {
+        pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())
+    })
+    .await;
+}
+
+/// Makes a Deployment and waits until its controller has seen it.
+async fn observed_deployment(place: &Place) {
+    let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+    let deployment = serde_json::from_value(json!({
+        "metadata": {"name": "newer"},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": {"app": "newer"}},
+            "template": hello_template("newer"),
+        },
+    }));
+    deployments.create(&PostParams::default(), &deployment.unwrap()).await.unwrap();
+    let observed = |deployment: Option<&Deployment>| {
+        deployment.and_then(|deployment| deployment.status.as_ref()?.observed_generation).is_some()
+    };
+    within("a controller", READY, await_condition(deployments, "newer", observed)).await.unwrap();
+}
+
+async fn node_of(place: &Place, name: &str) -> Option<String> {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    pods.get(name).await.unwrap().spec.unwrap().node_name
+}
+
+async fn bound(place: &Place, name: &str) {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let is_bound = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+    within("the pod to be bound", Duration::from_secs(30), await_condition(pods, name, is_bound)).await.unwrap();
+}
+
+/// Names and contents that one writer was told are stored.
+pub(crate) type Acknowledged = BTreeMap<String, String>;
+
+/// Writes objects until it has been told of `count` that they are stored.
+pub(crate) async fn write(api: Api<ConfigMap>, writer: usize, round: usize, count: usize) -> Acknowledged {
+    let mut acknowledged = Acknowledged::new();
+    let mut attempt = 0;
+    while acknowledged.len() < count {
+        attempt += 1;
+        let name = format!("r{round}-w{writer}-{attempt}");
+        let content = format!("{name} was written");
+        let object = ConfigMap {
+            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+            data: Some(BTreeMap::from([("content".to_owned(), content.clone())])),
+            ..ConfigMap::default()
+        };
+        match api.create(&PostParams::default(), &object).await {
+            Ok(_) => {
+                acknowledged.insert(name, content);
+            }
+            // Down: nothing was promised. A short pause, and not without end.
+            Err(error) if attempt > count + 600 => panic!("the API didn't come back: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+    acknowledged
+}

@@ -1,0 +1,104 @@
+//! The sample function on a real node.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, runtime::wait::await_condition};
+use oprc_sandbox::within;
+use oprc_tests::{
+    Place, eventually,
+    http::{get, get_ok, series},
+    in_namespace,
+    objects::{READY, deploy_hello, get_from_pod, pod_of},
+};
+
+const SCRAPED: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn it_answers_this_machine_and_other_pods() {
+    in_namespace(async |place: &Place| {
+        let url = deploy_hello(place, "hello").await;
+        let answer = get_ok(&format!("{url}/?name=host")).await.unwrap();
+        assert!(answer.contains("Hello, host!"), "{answer}");
+        let inside = format!("http://hello.{}.svc.cluster.local/?name=pod", place.namespace);
+        let answer = get_from_pod(place, &inside).await;
+        assert!(answer.contains("Hello, pod!"), "{answer}");
+        let (status, _) = get(&format!("{url}/?fail=503"), None).await.unwrap();
+        assert_eq!(status, 503);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prometheus_has_its_requests_and_its_containers_usage() {
+    in_namespace(async |place: &Place| {
+        let url = deploy_hello(place, "metered").await;
+        for _ in 0..3 {
+            get_ok(&url).await.unwrap();
+        }
+        let prometheus = place.cluster.spec().prometheus_url().unwrap();
+        let namespace = &place.namespace;
+        let pod = pod_of(place, "metered").await.metadata.name.unwrap();
+        // The labels by which latency is asked for later.
+        let requests = format!(
+            r#"sum(http_server_requests_seconds_count{{oaas_owner="metered",namespace="{namespace}",pod="{pod}"}}) >= 3"#
+        );
+        let buckets = format!(
+            r#"http_server_requests_seconds_bucket{{oaas_owner="metered",namespace="{namespace}",le="0.005"}}"#
+        );
+        let container = format!(r#"pod="{pod}",container!="",namespace="{namespace}""#);
+        let cpu = format!("sum(container_cpu_usage_seconds_total{{{container}}})");
+        let memory = format!("sum(container_memory_working_set_bytes{{{container}}}) > 0");
+        for expression in [requests, buckets, cpu, memory] {
+            eventually(&expression, SCRAPED, || series(&prometheus, &expression)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prometheus_can_be_asked_from_a_pod() {
+    in_namespace(async |place: &Place| {
+        let url = "http://prometheus.monitoring.svc.cluster.local:9090/api/v1/query?query=up";
+        let answer = get_from_pod(place, url).await;
+        assert!(answer.contains(r#""status":"success""#), "{answer}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn it_is_restarted_when_it_is_killed() {
+    in_namespace(async |place: &Place| {
+        let url = deploy_hello(place, "killed").await;
+        let pod = pod_of(place, "killed").await;
+        // No more memory than the container may have: the kernel kills it.
+        let uid = pod.metadata.uid.clone().unwrap();
+        kill_container(&uid);
+        let restarted = |pod: Option<&Pod>| {
+            let status = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref()?.first());
+            status.is_some_and(|status| status.restart_count == 1 && status.ready)
+        };
+        let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+        let name = pod.metadata.name.unwrap();
+        within("the restart", READY, await_condition(pods, &name, restarted)).await.unwrap();
+        eventually("an answer", READY, || get_ok(&url)).await;
+    })
+    .await;
+}
+
+/// Kills the sample function in a pod, found by the pod's control group.
+fn kill_container(uid: &str) {
+    let mut killed = 0;
+    for process in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {
+        let path = process.path();
+        let groups = std::fs::read_to_string(path.join("cgroup")).unwrap_or_default();
+        let program = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
+        if groups.contains(uid) && program.trim() == "hello-fn" {
+            let pid = process.file_name().to_str().unwrap().parse().unwrap();
+            let pid = rustix::process::Pid::from_raw(pid).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            killed += 1;
+        }
+    }
+    assert_eq!(killed, 1, "processes killed");
+}

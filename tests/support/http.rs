@@ -1,0 +1,50 @@
+//! Asks over HTTP, from this machine.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::{Request, StatusCode};
+use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(70);
+
+/// Status and body of a GET, with a Host header of its own where one is given.
+pub async fn get(url: &str, host: Option<&str>) -> Result<(StatusCode, String), String> {
+    let mut request = Request::get(url);
+    if let Some(host) = host {
+        request = request.header(hyper::header::HOST, host);
+    }
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
+    let exchange = async {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let answer = client.request(request).await.map_err(|error| format!("{url}: {error}"))?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await.map_err(|error| format!("{url}: {error}"))?;
+        Ok((status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+    };
+    tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| format!("{url}: no answer"))?
+}
+
+/// The body of a GET that must succeed.
+pub async fn get_ok(url: &str) -> Result<String, String> {
+    match get(url, None).await? {
+        (StatusCode::OK, body) => Ok(body),
+        (status, body) => Err(format!("{url}: {status}: {body}")),
+    }
+}
+
+/// The series that a Prometheus has for an expression, each with its labels and value.
+pub async fn series(prometheus: &str, expression: &str) -> Result<Vec<(Value, f64)>, String> {
+    let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let body = get_ok(&format!("{prometheus}/api/v1/query?query={encoded}")).await?;
+    let answer: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
+    let found = answer.pointer("/data/result").and_then(Value::as_array).cloned().unwrap_or_default();
+    let read = |series: Value| {
+        let value = series.pointer("/value/1")?.as_str()?.parse().ok()?;
+        Some((series.get("metric")?.clone(), value))
+    };
+    let found: Vec<_> = found.into_iter().filter_map(read).collect();
+    if found.is_empty() { Err(format!("no series for {expression}")) } else { Ok(found) }
+}

@@ -1,0 +1,102 @@
+//! Objects that tests put into a cluster.
+
+use std::time::Duration;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        core::v1::{Pod, Service},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api,
+    api::{ListParams, LogParams, PostParams},
+    runtime::wait::await_condition,
+};
+use oprc_sandbox::{deployment_ready, within};
+use serde_json::{Value, json};
+
+use crate::{HELLO, Place};
+
+/// How long a pod of ours may take to be ready.
+pub const READY: Duration = Duration::from_secs(60);
+
+/// A pod template of the sample function for a class of that name.
+pub fn hello_template(name: &str) -> Value {
+    json!({
+        "metadata": {
+            "labels": {"app": name, "oaas.io/owner": name},
+            "annotations": {"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
+        },
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{
+                "name": "function",
+                "image": HELLO,
+                "imagePullPolicy": "Never",
+                "ports": [{"name": "http", "containerPort": 8080}],
+                "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1},
+                "resources": {"requests": {"cpu": "50m", "memory": "16Mi"}},
+            }],
+        },
+    })
+}
+
+/// Deploys the sample function with a Service, waits until it is ready, and gives the Service's address.
+pub async fn deploy_hello(place: &Place, name: &str) -> String {
+    let deployment: Deployment = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": hello_template(name)},
+    }))
+    .unwrap();
+    let service: Service = serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "spec": {"selector": {"app": name}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]},
+    }))
+    .unwrap();
+    let create = PostParams::default();
+    let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+    deployments.create(&create, &deployment).await.unwrap();
+    let services: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
+    let service = services.create(&create, &service).await.unwrap();
+    deployment_ready(&place.client, &place.namespace, name, READY).await.unwrap();
+    let address = service.spec.unwrap().cluster_ip.unwrap();
+    format!("http://{address}")
+}
+
+/// The only pod with a label `app`.
+pub async fn pod_of(place: &Place, app: &str) -> Pod {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let mut found = pods.list(&ListParams::default().labels(&format!("app={app}"))).await.unwrap().items;
+    assert_eq!(found.len(), 1, "pods of {app}");
+    found.remove(0)
+}
+
+/// Runs the sample function's own client in a pod and gives what it printed.
+pub async fn get_from_pod(place: &Place, url: &str) -> String {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"generateName": "client-"},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "client", "image": HELLO, "imagePullPolicy": "Never", "args": ["get", url],
+            }],
+        },
+    }))
+    .unwrap();
+    let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
+    let name = pod.metadata.name.unwrap();
+    let ended = |pod: Option<&Pod>| {
+        let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
+        matches!(phase, Some("Succeeded" | "Failed"))
+    };
+    within("the client pod to end", READY, await_condition(pods.clone(), &name, ended)).await.unwrap();
+    pods.logs(&name, &LogParams::default()).await.unwrap()
+}
+
+/// Metadata with a name only.
+pub fn named(name: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
+}

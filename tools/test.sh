@@ -1,0 +1,23 @@
+#!/bin/sh
+# All tests, or those whose names contain the words given.
+# usage: tools/test.sh [WORDS]
+set -eu
+
+oprc=target/debug/oprc
+shared="sandbox up --name test --node real --prometheus --knative --no-fsync"
+
+if [ "$(id -u)" != 0 ]; then
+    echo "The tests run containers on a real node, and that takes root: try 'sudo -E make test'." >&2
+    exit 1
+fi
+cargo test --quiet --workspace --exclude oprc-tests --no-run
+cargo test --quiet -p oprc-tests --no-run
+cargo test --quiet --workspace --exclude oprc-tests -- "$@"
+# These look at the whole machine: before any cluster is shared.
+cargo test --quiet -p oprc-tests --test machine -- "$@"
+
+trap '$oprc sandbox down --name test' EXIT
+# Word splitting is meant.
+# shellcheck disable=SC2086
+$oprc $shared
+cargo test --quiet -p oprc-tests --test sandbox -- "$@"

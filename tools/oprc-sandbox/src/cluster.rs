@@ -58,7 +58,7 @@ impl Cluster {
                 command::off_thread(move || make(&name, &options)).await?
             }
         };
-        let started = !supervisor::is_running(&folder);
+        let started = !cluster.supervisor().is_alive().await;
         if started {
             cluster.start()?;
         }

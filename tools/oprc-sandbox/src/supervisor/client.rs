@@ -57,6 +57,19 @@ impl Supervisor {
         self.component(component).await
     }
 
+    /// Whether there is a supervisor that answers. One that has just been started, or is just
+    /// dying, is waited for.
+    pub(crate) async fn is_alive(&self) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while super::is_running(&self.folder) && Instant::now() < deadline {
+            if self.status().await.is_ok() {
+                return true;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+        false
+    }
+
     /// Ends everything, and waits until it is gone.
     pub(crate) async fn shut_down(&self) -> Result<()> {
         let outcome = self.ask("", Request::Shutdown).await;

@@ -23,7 +23,7 @@ build: tools
 .PHONY: image
 image: build ## Make the sample function's image, target/hello-fn.oci.tar
 	@cargo build --quiet -p hello-fn $(STATIC)
-	@$(OPRC) sandbox image --name localhost/oprc/hello-fn:dev target/$(HOST)/image/hello-fn $(HELLO)
+	@$(OPRC) sandbox image --name oprc.local/hello-fn:dev target/$(HOST)/image/hello-fn $(HELLO)
 
 .PHONY: up
 up: image ## From nothing to a cluster with Prometheus and a sample function that answers

@@ -31,8 +31,7 @@ async fn busy_cluster() -> Cluster {
     let cluster = Cluster::up(NAME, &options()).await.unwrap();
     cluster.load_image(&hello_archive()).await.unwrap();
     in_namespace_of(cluster.clone(), async |place: &Place| {
-        let url = deploy_hello(place, "hello").await;
-        eventually("an answer", READY, || get_ok(&url)).await;
+        deploy_hello(place, "hello").await;
     })
     .await;
     cluster

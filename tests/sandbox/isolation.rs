@@ -2,10 +2,10 @@
 
 use oprc_sandbox::{NodeChoice, Options};
 use oprc_tests::{
-    Place, eventually, hello_archive,
+    Place, hello_archive,
     http::get_ok,
     in_namespace, in_namespace_of,
-    objects::{READY, deploy_hello, get_from_pod, pod_of},
+    objects::{deploy_hello, get_from_pod, pod_of},
     with_cluster,
 };
 
@@ -19,7 +19,7 @@ async fn two_clusters_with_real_nodes_run_at_once() {
                 let first = deploy_hello(here, "hello").await;
                 let second = deploy_hello(there, "hello").await;
                 for (url, place) in [(&first, here), (&second, there)] {
-                    let answer = eventually("an answer", READY, || get_ok(url)).await;
+                    let answer = get_ok(url).await.unwrap();
                     let pod = pod_of(place, "hello").await.metadata.name.unwrap();
                     assert!(answer.contains(&pod), "{answer} isn't from {pod}");
                 }

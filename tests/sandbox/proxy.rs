@@ -137,10 +137,10 @@ async fn a_delayed_request_takes_that_long() {
 async fn a_status_is_answered_without_the_api_server() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
-        for (status, reason) in [(409, "Conflict"), (429, "TooManyRequests"), (500, "InternalError")] {
-            // By number: the next request of this client, whatever it is.
-            let next = proxy.seen().last().map_or(1, |seen| seen.number + 1);
-            let _fault = proxy.inject(Match::any().number(next), Fault::Status(status, Some(1)));
+        // By number: the next request of this client, whatever it is.
+        let next = || Match::any().number(proxy.seen().last().map_or(1, |seen| seen.number + 1));
+        for (status, reason) in [(409, "Conflict"), (410, "Expired"), (500, "InternalError")] {
+            let _fault = proxy.inject(next(), Fault::Status(status, None));
             match create(&through, "never").await {
                 Err(kube::Error::Api(answer)) => {
                     assert_eq!((answer.code, answer.reason.as_str()), (status, reason));
@@ -149,7 +149,12 @@ async fn a_status_is_answered_without_the_api_server() {
             }
         }
         assert!(direct.get_opt("never").await.unwrap().is_none());
+        // This client asks again by itself when it is told to, after the time that it is told.
+        let _fault = proxy.inject(next(), Fault::Status(429, Some(1)));
+        let (begun, before) = (Instant::now(), proxy.seen().len());
         create(&through, "never").await.unwrap();
+        assert_eq!(proxy.seen().len(), before + 2);
+        assert!(begun.elapsed() >= Duration::from_secs(1));
     })
     .await;
 }

@@ -28,7 +28,7 @@ use oprc_sandbox::{Cluster, NodeChoice, Options};
 /// The name of the cluster that a test run shares.
 pub const SHARED: &str = "test";
 /// The image of the sample function, as it is known on the nodes.
-pub const HELLO: &str = "localhost/oprc/hello-fn:dev";
+pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
 /// The cluster that all tests of a run share: a real node with everything there is.
 pub async fn shared() -> Cluster {

@@ -17,7 +17,7 @@ use kube::{
 use oprc_sandbox::{deployment_ready, within};
 use serde_json::{Value, json};
 
-use crate::{HELLO, Place};
+use crate::{HELLO, Place, eventually, http::get_ok};
 
 /// How long a pod of ours may take to be ready.
 pub const READY: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ pub fn hello_template(name: &str) -> Value {
     })
 }
 
-/// Deploys the sample function with a Service, waits until it is ready, and gives the Service's address.
+/// Deploys the sample function with a Service, waits until that answers, and gives its address.
 pub async fn deploy_hello(place: &Place, name: &str) -> String {
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": name},
@@ -61,8 +61,10 @@ pub async fn deploy_hello(place: &Place, name: &str) -> String {
     let services: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
     let service = services.create(&create, &service).await.unwrap();
     deployment_ready(&place.client, &place.namespace, name, READY).await.unwrap();
-    let address = service.spec.unwrap().cluster_ip.unwrap();
-    format!("http://{address}")
+    let url = format!("http://{}", service.spec.unwrap().cluster_ip.unwrap());
+    // Nothing tells when the node's proxy has heard of the pod.
+    eventually("the service's answer", READY, || get_ok(&url)).await;
+    url
 }
 
 /// The only pod with a label `app`.

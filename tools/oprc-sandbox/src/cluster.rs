@@ -375,6 +375,10 @@ fn provide(kind: NodeKind, options: &Options) -> Result<Programs> {
     }
     if options.prometheus {
         found.prometheus = programs::prometheus()?;
+        programs::monitor_definitions()?;
+    }
+    if options.knative {
+        programs::Knative::provide()?;
     }
     Ok(found)
 }

@@ -19,7 +19,8 @@ use crate::{
     progress::Step,
 };
 
-/// A registry of this name is never asked what a tag stands for.
+/// Registries of this name and of oprc.local, where our own images come from, are never asked what
+/// a tag stands for.
 const REGISTRY: &str = "dev.local";
 const PROGRAMS: [&str; 5] = ["activator", "autoscaler", "controller", "queue", "webhook"];
 const READY: Duration = Duration::from_secs(180);
@@ -126,7 +127,7 @@ fn adapt(mut object: Value) -> Option<Value> {
             }
             Some(("knative-serving", "config-domain")) => json!({"sandbox.test": ""}),
             Some(("knative-serving", "config-deployment")) => {
-                json!({"registries-skipping-tag-resolving": format!("localhost,{REGISTRY}")})
+                json!({"registries-skipping-tag-resolving": format!("oprc.local,{REGISTRY}")})
             }
             Some(("knative-serving", "config-autoscaler")) => json!({"scale-to-zero-grace-period": "10s"}),
             _ => json!({}),

@@ -5,6 +5,8 @@ OPRC := target/debug/oprc
 HELLO := target/hello-fn.oci.tar
 # Images hold one static program each.
 STATIC := --profile image --target $(HOST) --config "target.$(HOST).rustflags=['-C','target-feature=+crt-static']"
+# The cluster's name, for a second one beside the first.
+NAME ?= oprc
 # Options for the cluster that `make up` makes, such as UP="--knative" or UP="--node simulated".
 UP ?=
 
@@ -27,16 +29,16 @@ image: build ## Make the sample function's image, target/hello-fn.oci.tar
 
 .PHONY: up
 up: image ## From nothing to a cluster with Prometheus and a sample function that answers
-	@OPRC=$(OPRC) IMAGE=$(HELLO) tools/up.sh $(UP)
+	@OPRC=$(OPRC) IMAGE=$(HELLO) NAME=$(NAME) tools/up.sh $(UP)
 
 .PHONY: down
 down: build ## End what `make up` started and leave the machine as it was
-	@$(OPRC) sandbox down
+	@$(OPRC) sandbox down --name $(NAME)
 
 .PHONY: status
 status: build ## Tell how the cluster and the sample function are
-	@$(OPRC) sandbox status
-	@$(OPRC) sandbox kubectl -- get nodes,pods --all-namespaces
+	@$(OPRC) sandbox status --name $(NAME)
+	@$(OPRC) sandbox kubectl --name $(NAME) -- get nodes,pods --all-namespaces
 
 .PHONY: test
 test: image ## Run all tests, those on real clusters included
@@ -51,7 +53,7 @@ bench: image ## Print figures as ratios against a limit or a peer
 	@cargo bench --quiet -p oprc-tests
 
 .PHONY: lint
-lint: tools ## Check formatting, lints, licences and advisories
+lint: tools ## Check formatting, lints, licences and sources
 	@tools/lint.sh
 
 .PHONY: fmt

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting, lints, licences and advisories.
+# Formatting, lints, licences and sources of what we depend on.
 set -eu
 
 cargo fmt --all --check

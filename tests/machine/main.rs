@@ -1,11 +1,20 @@
 //! A cluster leaves the machine as it was, however it ends. These tests look at the whole machine,
 //! so they run one after the other and before any cluster is shared.
 
-#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used, missing_docs)]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs
+)]
 
 mod snapshot;
 
-use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
+    process::Command,
+};
 
 use futures::FutureExt as _;
 use oprc_sandbox::{Cluster, NodeChoice, Options};
@@ -14,6 +23,7 @@ use oprc_tests::{
     http::get_ok,
     in_namespace_of,
     objects::{READY, deploy_hello},
+    workspace,
 };
 use tokio::sync::Mutex;
 
@@ -23,7 +33,12 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 const NAME: &str = "test-machine";
 
 fn options() -> Options {
-    Options { node: NodeChoice::Real, nodes: Some(2), prometheus: true, ..Options::default() }
+    Options {
+        node: NodeChoice::Real,
+        nodes: Some(2),
+        prometheus: true,
+        ..Options::default()
+    }
 }
 
 /// A cluster with pods and services in it.
@@ -41,9 +56,20 @@ async fn busy_cluster() -> Cluster {
 async fn kill_all(cluster: &Cluster) {
     use rustix::process::{Pid, Signal, kill_process};
     let components = cluster.status().await.unwrap();
-    let pids: Vec<u32> = components.iter().filter_map(|component| component.pid).collect();
+    let pids: Vec<u32> = components
+        .iter()
+        .filter_map(|component| component.pid)
+        .collect();
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
-    let supervisor: u32 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let supervisor: u32 = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     for pid in [supervisor].into_iter().chain(pids) {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         // Some die by the death of others before it is their turn.
@@ -54,11 +80,46 @@ async fn kill_all(cluster: &Cluster) {
 /// Runs a test that ends the cluster itself, and ends it for one that fails.
 async fn on_a_machine(test: impl AsyncFnOnce(Snapshot)) {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let outcome = AssertUnwindSafe(test(Snapshot::take())).catch_unwind().await;
+    let outcome = AssertUnwindSafe(test(Snapshot::take()))
+        .catch_unwind()
+        .await;
     if let Err(panic) = outcome {
         let _ = Cluster::down(NAME).await;
         resume_unwind(panic);
     }
+}
+
+/// Runs a target of the Makefile for a cluster of that name, which must succeed.
+fn make(target: &str) -> String {
+    let mut command = Command::new("make");
+    command
+        .arg(target)
+        .arg(format!("NAME={NAME}"))
+        .current_dir(workspace());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "make {target}: {said}{told}");
+    said
+}
+
+#[tokio::test]
+async fn make_up_ends_with_an_answer_and_make_down_leaves_the_machine_as_it_was() {
+    on_a_machine(async |before| {
+        for _ in 0..2 {
+            let said = make("up");
+            let line = said
+                .lines()
+                .find_map(|line| line.trim().strip_prefix("curl '"))
+                .unwrap();
+            let answer = get_ok(line.trim_end_matches('\'')).await.unwrap();
+            assert!(answer.contains("Hello, you!"), "{answer}");
+        }
+        assert!(make("status").contains("kube-apiserver"));
+        make("down");
+        before.assert_same_as_now();
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -67,7 +128,10 @@ async fn down_leaves_the_machine_as_it_was() {
         busy_cluster().await;
         let during = Snapshot::take();
         for part in ["processes", "links", "routes", "cgroups"] {
-            assert!(!before.added_by(&during, part).is_empty(), "a running cluster shows no {part}");
+            assert!(
+                !before.added_by(&during, part).is_empty(),
+                "a running cluster shows no {part}"
+            );
         }
         Cluster::down(NAME).await.unwrap();
         before.assert_same_as_now();
@@ -90,7 +154,11 @@ async fn a_killed_cluster_is_started_again_by_up_with_all_that_was_in_it() {
     on_a_machine(async |before| {
         let cluster = busy_cluster().await;
         let client = cluster.client().await.unwrap();
-        let place = Place { cluster: cluster.clone(), client, namespace: "default".to_owned() };
+        let place = Place {
+            cluster: cluster.clone(),
+            client,
+            namespace: "default".to_owned(),
+        };
         let url = deploy_hello(&place, "survivor").await;
         kill_all(&cluster).await;
         Cluster::up(NAME, &options()).await.unwrap();

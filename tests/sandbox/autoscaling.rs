@@ -34,7 +34,7 @@ async fn load_brings_more_replicas() {
         };
         let scaled = within(
             "a second replica",
-            Duration::from_secs(120),
+            Duration::from_mins(2),
             await_condition(autoscalers, "busy", scaled),
         );
         // Two clients keep one processor busy, for as long as that takes and no longer.

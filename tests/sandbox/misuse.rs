@@ -17,7 +17,10 @@ fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let output = oprc(&all, variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{arguments:?} succeeded: {said}");
-    assert!(said.contains("error: "), "{arguments:?} didn't say why: {said}");
+    assert!(
+        said.contains("error: "),
+        "{arguments:?} didn't say why: {said}"
+    );
     said
 }
 
@@ -34,32 +37,68 @@ pub(crate) fn copy_of_cache(target: &Path) -> PathBuf {
     let programs = target.join("oprc");
     fs::create_dir_all(&programs).unwrap();
     let copy = r#"cp -al "$0/oprc/programs" "$1" 2>/dev/null || cp -a "$0/oprc/programs" "$1""#;
-    let status = Command::new("sh").args(["-c", copy, &cache]).arg(&programs).status().unwrap();
+    let status = Command::new("sh")
+        .args(["-c", copy, &cache])
+        .arg(&programs)
+        .status()
+        .unwrap();
     assert!(status.success());
     target.to_owned()
 }
 
 #[test]
 fn an_unknown_cluster() {
-    for command in [vec!["status"], vec!["down"], vec!["kubeconfig"], vec!["kubectl"], vec!["logs", "etcd"]] {
+    for command in [
+        vec!["status"],
+        vec!["down"],
+        vec!["kubeconfig"],
+        vec!["kubectl"],
+        vec!["logs", "etcd"],
+    ] {
         let mut arguments = command.clone();
         arguments.extend(["--name", "nowhere"]);
-        assert_says(&refusal(&arguments, &[]), &["no cluster 'nowhere'", "oprc sandbox up --name nowhere"]);
+        assert_says(
+            &refusal(&arguments, &[]),
+            &["no cluster 'nowhere'", "oprc sandbox up --name nowhere"],
+        );
     }
 }
 
 #[test]
 fn a_name_that_is_none() {
-    assert_says(&refusal(&["up", "--name", "../etc"], &[]), &["can't name a cluster", "lower-case"]);
+    assert_says(
+        &refusal(&["up", "--name", "../etc"], &[]),
+        &["can't name a cluster", "lower-case"],
+    );
 }
 
 #[test]
 fn options_that_make_no_sense() {
     let simulated = ["up", "--name", "test-none", "--node", "simulated"];
     let with = |more: &[&'static str]| [&simulated[..], more].concat();
-    assert_says(&refusal(&with(&["--knative"]), &[]), &["--knative needs a real node"]);
-    assert_says(&refusal(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
-    assert_says(&refusal(&["up", "--name", "test-none", "--node", "real", "--nodes", "9"], &[]), &["1 to 8"]);
+    assert_says(
+        &refusal(&with(&["--knative"]), &[]),
+        &["--knative needs a real node"],
+    );
+    assert_says(
+        &refusal(&with(&["--nodes", "0"]), &[]),
+        &["--nodes 0", "1 to 1000"],
+    );
+    assert_says(
+        &refusal(
+            &[
+                "up",
+                "--name",
+                "test-none",
+                "--node",
+                "real",
+                "--nodes",
+                "9",
+            ],
+            &[],
+        ),
+        &["1 to 8"],
+    );
 }
 
 #[test]
@@ -69,7 +108,12 @@ fn a_real_node_without_root() {
     fs::copy(oprc_program(), &program).unwrap();
     let shell = r#"chmod 755 "$0" "$0/oprc" && chown 65534 "$0" && exec setpriv --reuid 65534 --clear-groups \
         env HOME="$0" XDG_STATE_HOME= "$0/oprc" sandbox up --name real --node real"#;
-    let output = Command::new("sh").arg("-c").arg(shell).arg(home.path()).output().unwrap();
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(shell)
+        .arg(home.path())
+        .output()
+        .unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_says(&said, &["no real node", "takes root", "--node simulated"]);
@@ -79,9 +123,23 @@ fn a_real_node_without_root() {
 fn no_go_and_no_way_to_get_one() {
     let empty = tempfile::tempdir().unwrap();
     let folder = empty.path().to_str().unwrap();
-    let variables = [("PATH", folder), ("XDG_CACHE_HOME", folder), ("XDG_STATE_HOME", folder)];
-    let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
-    assert_says(&said, &["Go 1.26 or newer", "https://go.dev/dl", "KUBEBUILDER_ASSETS"]);
+    let variables = [
+        ("PATH", folder),
+        ("XDG_CACHE_HOME", folder),
+        ("XDG_STATE_HOME", folder),
+    ];
+    let said = refusal(
+        &["up", "--name", "test-none", "--node", "simulated"],
+        &variables,
+    );
+    assert_says(
+        &said,
+        &[
+            "Go 1.26 or newer",
+            "https://go.dev/dl",
+            "KUBEBUILDER_ASSETS",
+        ],
+    );
 }
 
 #[test]
@@ -94,7 +152,10 @@ fn a_go_that_reaches_no_module_proxy() {
         ("GOMODCACHE", folder),
         ("GOPROXY", "off"),
     ];
-    let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
+    let said = refusal(
+        &["up", "--name", "test-none", "--node", "simulated"],
+        &variables,
+    );
     assert_says(&said, &["module proxy", "GOPROXY", "KUBEBUILDER_ASSETS"]);
 }
 
@@ -114,7 +175,14 @@ fn a_full_disk() {
         .unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_says(&said, &["no space left on the disk", "XDG_CACHE_HOME", "XDG_STATE_HOME"]);
+    assert_says(
+        &said,
+        &[
+            "no space left on the disk",
+            "XDG_CACHE_HOME",
+            "XDG_STATE_HOME",
+        ],
+    );
 }
 
 #[test]
@@ -130,14 +198,33 @@ fn a_damaged_cache_is_made_again() {
             fs::write(&definitions, "damaged").unwrap();
         }
     }
-    let [cache, state] = [&cache, &folder.path().join("state")].map(|path| path.to_str().unwrap().to_owned());
-    let variables = [("XDG_CACHE_HOME", cache.as_str()), ("XDG_STATE_HOME", state.as_str())];
-    let up = ["sandbox", "up", "--name", "damaged", "--node", "simulated", "--prometheus", "--no-fsync"];
+    let [cache, state] =
+        [&cache, &folder.path().join("state")].map(|path| path.to_str().unwrap().to_owned());
+    let variables = [
+        ("XDG_CACHE_HOME", cache.as_str()),
+        ("XDG_STATE_HOME", state.as_str()),
+    ];
+    let up = [
+        "sandbox",
+        "up",
+        "--name",
+        "damaged",
+        "--node",
+        "simulated",
+        "--prometheus",
+        "--no-fsync",
+    ];
     let output = oprc(&up, &variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let down = oprc(&["sandbox", "down", "--name", "damaged"], &variables);
     assert!(output.status.success() && down.status.success(), "{said}");
-    assert_says(&said, &["monitoring in the cache is damaged", "definitions.yaml has changed"]);
+    assert_says(
+        &said,
+        &[
+            "monitoring in the cache is damaged",
+            "definitions.yaml has changed",
+        ],
+    );
 }
 
 #[tokio::test]
@@ -146,8 +233,19 @@ async fn a_second_up_with_other_options() {
         let up = ["up", "--name", "test-options"];
         let with = |more: &[&'static str]| [&up[..], more].concat();
         let said = refusal(&with(&["--nodes", "3", "--prometheus"]), &[]);
-        assert_says(&said, &["1 nodes, not 3", "no Prometheus", "oprc sandbox down --name test-options"]);
-        assert!(oprc(&[&["sandbox"], &up[..]].concat(), &[]).status.success());
+        assert_says(
+            &said,
+            &[
+                "1 nodes, not 3",
+                "no Prometheus",
+                "oprc sandbox down --name test-options",
+            ],
+        );
+        assert!(
+            oprc(&[&["sandbox"], &up[..]].concat(), &[])
+                .status
+                .success()
+        );
     })
     .await;
 }
@@ -157,8 +255,19 @@ async fn an_image_file_that_is_none() {
     with_simulated("test-image", 1, async |_| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "no image").unwrap();
-        let said = refusal(&["load-image", "--name", "test-image", file.path().to_str().unwrap()], &[]);
-        assert_says(&said, &["is not an OCI image archive", "oprc sandbox image"]);
+        let said = refusal(
+            &[
+                "load-image",
+                "--name",
+                "test-image",
+                file.path().to_str().unwrap(),
+            ],
+            &[],
+        );
+        assert_says(
+            &said,
+            &["is not an OCI image archive", "oprc sandbox image"],
+        );
         let said = refusal(&["load-image", "--name", "test-image", "/nowhere"], &[]);
         assert_says(&said, &["/nowhere", "No such file"]);
         let said = refusal(&["logs", "--name", "test-image", "kubelet"], &[]);
@@ -172,24 +281,52 @@ async fn a_port_that_was_taken_meanwhile() {
     with_simulated("test-port", 1, async |cluster: Cluster| {
         let etcd = cluster.supervisor().component("etcd").await.unwrap();
         let arguments = fs::read_to_string(format!("/proc/{}/cmdline", etcd.pid.unwrap())).unwrap();
-        let (_, rest) = arguments.split_once("--listen-client-urls=https://127.0.0.1:").unwrap();
+        let (_, rest) = arguments
+            .split_once("--listen-client-urls=https://127.0.0.1:")
+            .unwrap();
         let port: u16 = rest.split('\0').next().unwrap().parse().unwrap();
         kill_supervisor(&cluster).await;
-        let _taken = oprc_tests::eventually("the port to be free", oprc_tests::objects::READY, || async {
-            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.to_string())
-        })
+        let _taken = oprc_tests::eventually(
+            "the port to be free",
+            oprc_tests::objects::READY,
+            || async {
+                TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.to_string())
+            },
+        )
         .await;
         let said = refusal(&["up", "--name", "test-port"], &[]);
-        assert_says(&said, &[&format!("port {port}"), "for etcd", "taken by another program", "ss -ltnp"]);
+        assert_says(
+            &said,
+            &[
+                &format!("port {port}"),
+                "for etcd",
+                "taken by another program",
+                "ss -ltnp",
+            ],
+        );
     })
     .await;
 }
 
 /// Kills the supervisor of a cluster: its components die with it.
 async fn kill_supervisor(cluster: &Cluster) {
-    let etcd = cluster.supervisor().component("etcd").await.unwrap().pid.unwrap();
+    let etcd = cluster
+        .supervisor()
+        .component("etcd")
+        .await
+        .unwrap()
+        .pid
+        .unwrap();
     let stat = fs::read_to_string(format!("/proc/{etcd}/stat")).unwrap();
-    let parent = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap().parse().unwrap();
+    let parent = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     let parent = rustix::process::Pid::from_raw(parent).unwrap();
     rustix::process::kill_process(parent, rustix::process::Signal::KILL).unwrap();
 }

@@ -14,13 +14,20 @@ const WRITES: usize = 100;
 async fn nothing_acknowledged_is_lost_when_etcd_or_the_api_server_is_killed() {
     let proof = proof::begin("etcd and API server killed under writes", 3, 100);
     let rounds = proof.rounds;
-    let options = Options { node: NodeChoice::Simulated, ..Options::default() };
+    let options = Options {
+        node: NodeChoice::Simulated,
+        ..Options::default()
+    };
     with_cluster("test-durable", &options, async |cluster| {
         in_namespace_of(cluster.clone(), async |place: &Place| {
             let api: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
             let mut acknowledged = Acknowledged::new();
             for round in 0..rounds {
-                let victim = if round % 2 == 0 { "etcd" } else { "kube-apiserver" };
+                let victim = if round % 2 == 0 {
+                    "etcd"
+                } else {
+                    "kube-apiserver"
+                };
                 let writers: Vec<_> = (0..WRITERS)
                     .map(|writer| tokio::spawn(write(api.clone(), writer, round, WRITES)))
                     .collect();
@@ -31,7 +38,9 @@ async fn nothing_acknowledged_is_lost_when_etcd_or_the_api_server_is_killed() {
             }
             assert_eq!(acknowledged.len(), rounds * WRITERS * WRITES);
             let stored = eventually("a list", READY, || async {
-                api.list(&ListParams::default()).await.map_err(|error| error.to_string())
+                api.list(&ListParams::default())
+                    .await
+                    .map_err(|error| error.to_string())
             })
             .await;
             let stored: Acknowledged = stored
@@ -39,12 +48,19 @@ async fn nothing_acknowledged_is_lost_when_etcd_or_the_api_server_is_killed() {
                 .filter_map(|object| Some((object.metadata.name?, object.data?.remove("content")?)))
                 .collect();
             for (name, content) in &acknowledged {
-                assert_eq!(stored.get(name), Some(content), "acknowledged and not stored");
+                assert_eq!(
+                    stored.get(name),
+                    Some(content),
+                    "acknowledged and not stored"
+                );
             }
         })
         .await;
     })
     .await;
-    let seen = format!("{} acknowledged writes, all stored", rounds * WRITERS * WRITES);
+    let seen = format!(
+        "{} acknowledged writes, all stored",
+        rounds * WRITERS * WRITES
+    );
     proof.held(&seen);
 }

@@ -28,7 +28,11 @@ use serde_json::json;
 
 #[tokio::test]
 async fn every_component_comes_back_by_itself() {
-    let options = Options { node: NodeChoice::Real, prometheus: true, ..Options::default() };
+    let options = Options {
+        node: NodeChoice::Real,
+        prometheus: true,
+        ..Options::default()
+    };
     with_cluster("test-recover", &options, async |cluster| {
         cluster.load_image(&hello_archive()).await.unwrap();
         in_namespace_of(cluster.clone(), async |place: &Place| {
@@ -38,9 +42,11 @@ async fn every_component_comes_back_by_itself() {
                 let back = supervisor.kill(&component.name).await.unwrap();
                 assert!(back.restarts > component.restarts, "{back:?}");
                 assert_ne!(back.pid, component.pid);
-                eventually(&format!("an API after {} died", component.name), READY, || {
-                    note(place, &component.name)
-                })
+                eventually(
+                    &format!("an API after {} died", component.name),
+                    READY,
+                    || note(place, &component.name),
+                )
                 .await;
             }
             let prometheus = format!("{}/-/ready", cluster.spec().prometheus_url().unwrap());
@@ -56,7 +62,10 @@ async fn every_component_comes_back_by_itself() {
 
 async fn note(place: &Place, name: &str) -> Result<(), String> {
     let notes: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
-    let note = ConfigMap { metadata: named(name), ..ConfigMap::default() };
+    let note = ConfigMap {
+        metadata: named(name),
+        ..ConfigMap::default()
+    };
     match notes.create(&PostParams::default(), &note).await {
         Ok(_) => Ok(()),
         // A note that was written before its answer got lost.
@@ -71,13 +80,19 @@ async fn a_component_can_be_frozen_stopped_and_started() {
         in_namespace_of(cluster.clone(), async |place: &Place| {
             let supervisor = cluster.supervisor();
             let state = async |name: &str| supervisor.component(name).await.unwrap().state;
-            supervisor.act("kube-scheduler", Action::Freeze).await.unwrap();
+            supervisor
+                .act("kube-scheduler", Action::Freeze)
+                .await
+                .unwrap();
             assert_eq!(state("kube-scheduler").await, State::Frozen);
             pod(place, "waits").await;
             // What is awake has acted on something newer meanwhile.
             observed_deployment(place).await;
             assert_eq!(node_of(place, "waits").await, None);
-            supervisor.act("kube-scheduler", Action::Thaw).await.unwrap();
+            supervisor
+                .act("kube-scheduler", Action::Thaw)
+                .await
+                .unwrap();
             bound(place, "waits").await;
 
             supervisor.act("kwok", Action::Stop).await.unwrap();
@@ -85,11 +100,19 @@ async fn a_component_can_be_frozen_stopped_and_started() {
             supervisor.act("kwok", Action::Start).await.unwrap();
             pod(place, "runs").await;
             let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
-            let running = await_condition(pods, "runs", kube::runtime::conditions::is_pod_running());
+            let running =
+                await_condition(pods, "runs", kube::runtime::conditions::is_pod_running());
             within("the pod to run", READY, running).await.unwrap();
 
-            let error = supervisor.act("nonsense", Action::Stop).await.unwrap_err().to_string();
-            assert!(error.contains("has no component 'nonsense'; it has etcd"), "{error}");
+            let error = supervisor
+                .act("nonsense", Action::Stop)
+                .await
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("has no component 'nonsense'; it has etcd"),
+                "{error}"
+            );
         })
         .await;
     })
@@ -104,7 +127,9 @@ async fn pod(place: &Place, name: &str) {
     // The account that pods run as comes a moment after the namespace.
     let pod = pod.unwrap();
     eventually("a pod", READY, || async {
-        pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())
+        pods.create(&PostParams::default(), &pod)
+            .await
+            .map_err(|error| error.to_string())
     })
     .await;
 }
@@ -120,11 +145,22 @@ async fn observed_deployment(place: &Place) {
             "template": hello_template("newer"),
         },
     }));
-    deployments.create(&PostParams::default(), &deployment.unwrap()).await.unwrap();
+    deployments
+        .create(&PostParams::default(), &deployment.unwrap())
+        .await
+        .unwrap();
     let observed = |deployment: Option<&Deployment>| {
-        deployment.and_then(|deployment| deployment.status.as_ref()?.observed_generation).is_some()
+        deployment
+            .and_then(|deployment| deployment.status.as_ref()?.observed_generation)
+            .is_some()
     };
-    within("a controller", READY, await_condition(deployments, "newer", observed)).await.unwrap();
+    within(
+        "a controller",
+        READY,
+        await_condition(deployments, "newer", observed),
+    )
+    .await
+    .unwrap();
 }
 
 async fn node_of(place: &Place, name: &str) -> Option<String> {
@@ -134,15 +170,27 @@ async fn node_of(place: &Place, name: &str) -> Option<String> {
 
 async fn bound(place: &Place, name: &str) {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
-    let is_bound = |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
-    within("the pod to be bound", Duration::from_secs(30), await_condition(pods, name, is_bound)).await.unwrap();
+    let is_bound =
+        |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
+    within(
+        "the pod to be bound",
+        Duration::from_secs(30),
+        await_condition(pods, name, is_bound),
+    )
+    .await
+    .unwrap();
 }
 
 /// Names and contents that one writer was told are stored.
 pub(crate) type Acknowledged = BTreeMap<String, String>;
 
 /// Writes objects until it has been told of `count` that they are stored.
-pub(crate) async fn write(api: Api<ConfigMap>, writer: usize, round: usize, count: usize) -> Acknowledged {
+pub(crate) async fn write(
+    api: Api<ConfigMap>,
+    writer: usize,
+    round: usize,
+    count: usize,
+) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
     let mut attempt = 0;
     while acknowledged.len() < count {
@@ -150,7 +198,10 @@ pub(crate) async fn write(api: Api<ConfigMap>, writer: usize, round: usize, coun
         let name = format!("r{round}-w{writer}-{attempt}");
         let content = format!("{name} was written");
         let object = ConfigMap {
-            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                ..ObjectMeta::default()
+            },
             data: Some(BTreeMap::from([("content".to_owned(), content.clone())])),
             ..ConfigMap::default()
         };

@@ -12,7 +12,7 @@ use oprc_tests::{
     objects::{READY, deploy_hello, get_from_pod, pod_of},
 };
 
-const SCRAPED: Duration = Duration::from_secs(60);
+const SCRAPED: Duration = Duration::from_mins(1);
 
 #[tokio::test]
 async fn it_answers_this_machine_and_other_pods() {
@@ -20,7 +20,10 @@ async fn it_answers_this_machine_and_other_pods() {
         let url = deploy_hello(place, "hello").await;
         let answer = get_ok(&format!("{url}/?name=host")).await.unwrap();
         assert!(answer.contains("Hello, host!"), "{answer}");
-        let inside = format!("http://hello.{}.svc.cluster.local/?name=pod", place.namespace);
+        let inside = format!(
+            "http://hello.{}.svc.cluster.local/?name=pod",
+            place.namespace
+        );
         let answer = get_from_pod(place, &inside).await;
         assert!(answer.contains("Hello, pod!"), "{answer}");
         let (status, _) = get(&format!("{url}/?fail=503"), None).await.unwrap();
@@ -75,12 +78,19 @@ async fn it_is_restarted_when_it_is_killed() {
         let uid = pod.metadata.uid.clone().unwrap();
         kill_container(&uid);
         let restarted = |pod: Option<&Pod>| {
-            let status = pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref()?.first());
+            let status =
+                pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref()?.first());
             status.is_some_and(|status| status.restart_count == 1 && status.ready)
         };
         let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
         let name = pod.metadata.name.unwrap();
-        within("the restart", READY, await_condition(pods, &name, restarted)).await.unwrap();
+        within(
+            "the restart",
+            READY,
+            await_condition(pods, &name, restarted),
+        )
+        .await
+        .unwrap();
         eventually("an answer", READY, || get_ok(&url)).await;
     })
     .await;

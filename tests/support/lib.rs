@@ -2,7 +2,12 @@
 //! the world how it is.
 
 // Only tests call any of this: here a panic is how a test fails.
-#![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
+#![allow(
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    clippy::panic,
+    clippy::unwrap_used
+)]
 
 pub mod http;
 pub mod objects;
@@ -39,23 +44,40 @@ pub async fn shared() -> Cluster {
         knative: true,
         no_fsync: true,
     };
-    let cluster = Cluster::up(SHARED, &options).await.expect("the shared cluster");
-    cluster.load_image(&hello_archive()).await.expect("loading the sample function");
+    let cluster = Cluster::up(SHARED, &options)
+        .await
+        .expect("the shared cluster");
+    cluster
+        .load_image(&hello_archive())
+        .await
+        .expect("loading the sample function");
     cluster
 }
 
 /// A simulated cluster of a test's own, gone when the test is over.
 pub async fn with_simulated<T>(name: &str, nodes: u16, test: impl AsyncFnOnce(Cluster) -> T) -> T {
-    let options =
-        Options { node: NodeChoice::Simulated, nodes: Some(nodes), no_fsync: true, ..Options::default() };
+    let options = Options {
+        node: NodeChoice::Simulated,
+        nodes: Some(nodes),
+        no_fsync: true,
+        ..Options::default()
+    };
     with_cluster(name, &options, test).await
 }
 
 /// A cluster of a test's own, gone when the test is over.
-pub async fn with_cluster<T>(name: &str, options: &Options, test: impl AsyncFnOnce(Cluster) -> T) -> T {
-    let cluster = Cluster::up(name, options).await.expect("a cluster of the test's own");
+pub async fn with_cluster<T>(
+    name: &str,
+    options: &Options,
+    test: impl AsyncFnOnce(Cluster) -> T,
+) -> T {
+    let cluster = Cluster::up(name, options)
+        .await
+        .expect("a cluster of the test's own");
     let outcome = AssertUnwindSafe(test(cluster)).catch_unwind().await;
-    Cluster::down(name).await.expect("ending the test's cluster");
+    Cluster::down(name)
+        .await
+        .expect("ending the test's cluster");
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -83,13 +105,26 @@ pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
     let client = cluster.client().await.expect("a client");
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let object = Namespace {
-        metadata: ObjectMeta { name: Some(namespace.clone()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            name: Some(namespace.clone()),
+            ..ObjectMeta::default()
+        },
         ..Namespace::default()
     };
-    namespaces.create(&PostParams::default(), &object).await.expect("a namespace");
-    let place = Place { cluster, client, namespace };
+    namespaces
+        .create(&PostParams::default(), &object)
+        .await
+        .expect("a namespace");
+    let place = Place {
+        cluster,
+        client,
+        namespace,
+    };
     let outcome = AssertUnwindSafe(test(&place)).catch_unwind().await;
-    namespaces.delete(&place.namespace, &DeleteParams::default()).await.expect("deleting the namespace");
+    namespaces
+        .delete(&place.namespace, &DeleteParams::default())
+        .await
+        .expect("deleting the namespace");
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
@@ -115,20 +150,30 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
 
 /// The folder of the workspace.
 pub fn workspace() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the workspace")
+        .to_owned()
 }
 
 /// The sample function's image, as `make image` writes it.
 pub fn hello_archive() -> PathBuf {
     let archive = workspace().join("target/hello-fn.oci.tar");
-    assert!(archive.is_file(), "{} is missing: run `make image` first", archive.display());
+    assert!(
+        archive.is_file(),
+        "{} is missing: run `make image` first",
+        archive.display()
+    );
     archive
 }
 
 /// The `oprc` program that was built beside this test.
 pub fn oprc_program() -> PathBuf {
     let test = std::env::current_exe().expect("this program");
-    let found = test.ancestors().map(|folder| folder.join("oprc")).find(|path| path.is_file());
+    let found = test
+        .ancestors()
+        .map(|folder| folder.join("oprc"))
+        .find(|path| path.is_file());
     found.expect("oprc is missing: run `cargo build -p oprc-cli` first")
 }
 

@@ -9,8 +9,9 @@ use prometheus_client::{
     registry::Registry,
 };
 
-const BUCKETS: [f64; 13] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const BUCKETS: [f64; 13] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -26,7 +27,8 @@ pub(crate) struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let requests = Family::<Labels, Histogram>::new_with_constructor(|| Histogram::new(BUCKETS));
+        let requests =
+            Family::<Labels, Histogram>::new_with_constructor(|| Histogram::new(BUCKETS));
         let mut registry = Registry::default();
         let help = "How long invocations took";
         registry.register("http_server_requests_seconds", help, requests.clone());
@@ -38,10 +40,25 @@ impl Metrics {
     /// Counts one request.
     pub(crate) fn observe(&self, method: &Method, status: StatusCode, took: Duration) {
         // Any word can be a method; a client must not be able to make series without end.
-        let known = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
-        let method = if known.contains(method) { method.as_str() } else { "other" };
-        let labels = Labels { method: method.to_owned(), status: status.as_u16() };
-        self.requests.get_or_create(&labels).observe(took.as_secs_f64());
+        let known = [
+            Method::GET,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+        ];
+        let method = if known.contains(method) {
+            method.as_str()
+        } else {
+            "other"
+        };
+        let labels = Labels {
+            method: method.to_owned(),
+            status: status.as_u16(),
+        };
+        self.requests
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
     }
 
     /// All series as text.
@@ -63,7 +80,12 @@ mod tests {
         metrics.observe(&Method::GET, StatusCode::OK, Duration::from_millis(3));
         metrics.observe(&Method::TRACE, StatusCode::OK, Duration::from_millis(3));
         let text = metrics.text();
-        assert!(text.contains(r#"http_server_requests_seconds_bucket{le="0.005",method="GET",status="200"} 1"#), "{text}");
+        assert!(
+            text.contains(
+                r#"http_server_requests_seconds_bucket{le="0.005",method="GET",status="200"} 1"#
+            ),
+            "{text}"
+        );
         assert!(text.contains(r#"method="other""#), "{text}");
     }
 }

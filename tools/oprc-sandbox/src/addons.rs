@@ -13,9 +13,8 @@ use crate::{
     image::Image,
     knative,
     loader::Loader,
-    node,
+    node, programs,
     progress::Step,
-    programs,
     spec::{NodeKind, Spec},
 };
 
@@ -52,16 +51,28 @@ pub(crate) async fn install(
         NodeKind::Simulated => format!("Making {} simulated node(s)", nodes.len()),
     });
     if spec.kind == NodeKind::Simulated {
-        apply(client, &nodes.iter().map(|name| simulated_node(name)).collect::<Vec<_>>()).await?;
+        apply(
+            client,
+            &nodes
+                .iter()
+                .map(|name| simulated_node(name))
+                .collect::<Vec<_>>(),
+        )
+        .await?;
     }
     for node in &nodes {
         node_ready(client, node, READY).await?;
     }
     step.done();
     if spec.prometheus {
-        apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
+        apply(
+            client,
+            &documents(include_str!("../manifests/prometheus.yaml"), &[])?,
+        )
+        .await?;
         let definitions = off_thread(programs::monitor_definitions).await?;
-        let text = fs::read_to_string(definitions).map_err(Error::io("reading monitor definitions"))?;
+        let text =
+            fs::read_to_string(definitions).map_err(Error::io("reading monitor definitions"))?;
         apply(client, &documents(&text, &[])?).await?;
     }
     match loader {
@@ -70,21 +81,42 @@ pub(crate) async fn install(
     }
 }
 
-async fn on_real_nodes(spec: &Spec, layout: &Layout, client: &Client, loader: &Loader) -> Result<()> {
+async fn on_real_nodes(
+    spec: &Spec,
+    layout: &Layout,
+    client: &Client,
+    loader: &Loader,
+) -> Result<()> {
     let step = Step::begin("Starting cluster DNS and metrics-server");
     let dns = [("DNS", spec.addresses().service(10).to_string())];
     // First the one that takes longest to be ready.
-    apply(client, &documents(include_str!("../manifests/metrics-server.yaml"), &[])?).await?;
-    apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
+    apply(
+        client,
+        &documents(include_str!("../manifests/metrics-server.yaml"), &[])?,
+    )
+    .await?;
+    apply(
+        client,
+        &documents(include_str!("../manifests/coredns.yaml"), &dns)?,
+    )
+    .await?;
     apply(client, &storage(layout)?).await?;
     if spec.prometheus {
         let host = [("HOST", spec.host().to_string())];
-        apply(client, &documents(include_str!("../manifests/prometheus-service.yaml"), &host)?).await?;
+        apply(
+            client,
+            &documents(include_str!("../manifests/prometheus-service.yaml"), &host)?,
+        )
+        .await?;
     }
     deployment_ready(client, "kube-system", "coredns", READY).await?;
     deployment_ready(client, "kube-system", "metrics-server", READY).await?;
     step.done();
-    if spec.knative { knative::install(client, loader).await } else { Ok(()) }
+    if spec.knative {
+        knative::install(client, loader).await
+    } else {
+        Ok(())
+    }
 }
 
 /// A node that KWOK gives life to, large enough for whatever a test puts on it.

@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::Node,
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -28,15 +25,19 @@ pub(crate) fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Val
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
         .map_err(|error| Error::failed("Reading a manifest", error.to_string()))?;
-    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
+    Ok(documents
+        .into_iter()
+        .filter(|document| !document.is_null())
+        .collect())
 }
 
 /// Applies objects one after the other.
 pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
     let mut kinds: BTreeMap<String, (ApiResource, Scope)> = BTreeMap::new();
     for document in documents {
-        let object: DynamicObject = serde_json::from_value(document.clone())
-            .map_err(|error| Error::failed("Reading a manifest", format!("{error} in {document}")))?;
+        let object: DynamicObject = serde_json::from_value(document.clone()).map_err(|error| {
+            Error::failed("Reading a manifest", format!("{error} in {document}"))
+        })?;
         let types = object.types.clone().unwrap_or_default();
         let what = format!("applying {} {}", types.kind, object.name_any());
         let key = format!("{} {}", types.api_version, types.kind);
@@ -45,19 +46,24 @@ pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
         } else {
             let kind = GroupVersionKind::try_from(&types)
                 .map_err(|error| Error::failed(what.clone(), error.to_string()))?;
-            let (resource, capabilities) =
-                discovery::pinned_kind(client, &kind).await.map_err(Error::kube(what.clone()))?;
+            let (resource, capabilities) = discovery::pinned_kind(client, &kind)
+                .await
+                .map_err(Error::kube(what.clone()))?;
             kinds.insert(key, (resource.clone(), capabilities.scope.clone()));
             (resource, capabilities.scope)
         };
         let api: Api<DynamicObject> = match (scope, object.namespace()) {
             (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
-            (Scope::Namespaced, namespace) => {
-                Api::namespaced_with(client.clone(), namespace.as_deref().unwrap_or("default"), &resource)
-            }
+            (Scope::Namespaced, namespace) => Api::namespaced_with(
+                client.clone(),
+                namespace.as_deref().unwrap_or("default"),
+                &resource,
+            ),
         };
         let params = PatchParams::apply(MANAGER).force();
-        api.patch(&object.name_any(), &params, &Patch::Apply(document)).await.map_err(Error::kube(what))?;
+        api.patch(&object.name_any(), &params, &Patch::Apply(document))
+            .await
+            .map_err(Error::kube(what))?;
     }
     Ok(())
 }
@@ -68,16 +74,34 @@ pub async fn within<T, E: std::fmt::Display>(
     limit: Duration,
     wait: impl Future<Output = Result<T, E>>,
 ) -> Result<T> {
-    let late = |_| Error::Timeout { what: what.to_owned(), seconds: limit.as_secs(), detail: String::new() };
-    timeout(limit, wait).await.map_err(late)?.map_err(|error| Error::failed(what, error.to_string()))
+    let late = |_| Error::Timeout {
+        what: what.to_owned(),
+        seconds: limit.as_secs(),
+        detail: String::new(),
+    };
+    timeout(limit, wait)
+        .await
+        .map_err(late)?
+        .map_err(|error| Error::failed(what, error.to_string()))
 }
 
 /// Waits until a Deployment has all its replicas.
-pub async fn deployment_ready(client: &Client, namespace: &str, name: &str, limit: Duration) -> Result<()> {
+pub async fn deployment_ready(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    limit: Duration,
+) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let is_ready = |deployment: Option<&Deployment>| {
-        let Some(deployment) = deployment else { return false };
-        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let Some(deployment) = deployment else {
+            return false;
+        };
+        let wanted = deployment
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.replicas)
+            .unwrap_or(1);
         deployment.status.as_ref().is_some_and(|status| {
             status.observed_generation >= deployment.metadata.generation
                 && status.updated_replicas.unwrap_or_default() == wanted
@@ -86,17 +110,28 @@ pub async fn deployment_ready(client: &Client, namespace: &str, name: &str, limi
         })
     };
     let ready = await_condition(deployments, name, is_ready);
-    within(&format!("Deployment {namespace}/{name} to be ready"), limit, ready).await.map(drop)
+    within(
+        &format!("Deployment {namespace}/{name} to be ready"),
+        limit,
+        ready,
+    )
+    .await
+    .map(drop)
 }
 
 /// Waits until a node is ready.
 pub(crate) async fn node_ready(client: &Client, name: &str, limit: Duration) -> Result<()> {
     let is_ready = |node: Option<&Node>| {
         let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
-        conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+        conditions.is_some_and(|all| {
+            all.iter()
+                .any(|one| one.type_ == "Ready" && one.status == "True")
+        })
     };
     let ready = await_condition(Api::<Node>::all(client.clone()), name, is_ready);
-    within(&format!("Node {name} to be ready"), limit, ready).await.map(drop)
+    within(&format!("Node {name} to be ready"), limit, ready)
+        .await
+        .map(drop)
 }
 
 /// Waits until the API server says that it is ready. Nothing can be watched before that.
@@ -105,7 +140,9 @@ pub(crate) async fn api_ready(client: &Client, limit: Duration) -> Result<()> {
         loop {
             let request = hyper::Request::get("/readyz").body(Vec::new());
             if let Ok(request) = request
-                && timeout(Duration::from_secs(2), client.request_text(request)).await.is_ok_and(|answer| answer.is_ok())
+                && timeout(Duration::from_secs(2), client.request_text(request))
+                    .await
+                    .is_ok_and(|answer| answer.is_ok())
             {
                 return Ok::<_, Error>(());
             }

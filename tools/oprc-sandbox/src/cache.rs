@@ -32,12 +32,19 @@ impl Recipe<'_> {
             hash.update(input.len().to_le_bytes());
             hash.update(input);
         }
-        format!("{}-{}", self.name, hex(&hash.finalize()).get(..16).unwrap_or_default())
+        format!(
+            "{}-{}",
+            self.name,
+            hex(&hash.finalize()).get(..16).unwrap_or_default()
+        )
     }
 }
 
 /// Finds the entry, or makes it with `make`, which fills the folder it is given.
-pub(crate) fn entry(recipe: &Recipe<'_>, make: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+pub(crate) fn entry(
+    recipe: &Recipe<'_>,
+    make: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     entry_in(&paths::cache()?.join("programs"), recipe, make)
 }
 
@@ -54,7 +61,10 @@ fn entry_in(
         match damage(&place) {
             None => return Ok(place),
             Some(damage) => {
-                progress::say(&format!("{} in the cache is damaged ({damage}): making it again", recipe.name));
+                progress::say(&format!(
+                    "{} in the cache is damaged ({damage}): making it again",
+                    recipe.name
+                ));
                 remove(&place)?;
             }
         }
@@ -160,11 +170,17 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::{AtomicUsize, Ordering}, thread};
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
 
     use super::*;
 
-    const RECIPE: Recipe<'_> = Recipe { name: "thing", inputs: &["one", "two"] };
+    const RECIPE: Recipe<'_> = Recipe {
+        name: "thing",
+        inputs: &["one", "two"],
+    };
 
     fn write(folder: &Path) -> Result<()> {
         fs::create_dir_all(folder.join("bin")).unwrap();
@@ -177,12 +193,18 @@ mod tests {
         let first = entry_in(cache.path(), &RECIPE, write).unwrap();
         let second = entry_in(cache.path(), &RECIPE, |_| panic!("made twice")).unwrap();
         assert_eq!(first, second);
-        assert_eq!(fs::read_to_string(first.join("bin/program")).unwrap(), "whole");
+        assert_eq!(
+            fs::read_to_string(first.join("bin/program")).unwrap(),
+            "whole"
+        );
     }
 
     #[test]
     fn other_inputs_make_another_entry() {
-        let moved = Recipe { inputs: &["onet", "wo"], ..RECIPE };
+        let moved = Recipe {
+            inputs: &["onet", "wo"],
+            ..RECIPE
+        };
         assert_ne!(RECIPE.folder_name(), moved.folder_name());
     }
 
@@ -197,7 +219,11 @@ mod tests {
                 _ => fs::remove_file(place.join(LIST)).unwrap(),
             }
             let again = entry_in(cache.path(), &RECIPE, write).unwrap();
-            assert_eq!(fs::read_to_string(again.join("bin/program")).unwrap(), "whole", "{harm}");
+            assert_eq!(
+                fs::read_to_string(again.join("bin/program")).unwrap(),
+                "whole",
+                "{harm}"
+            );
         }
     }
 
@@ -209,7 +235,10 @@ mod tests {
             Err(Error::BadOption("stopped".into()))
         });
         assert!(failed.is_err());
-        let interrupted = cache.path().join(RECIPE.folder_name()).with_extension("partial");
+        let interrupted = cache
+            .path()
+            .join(RECIPE.folder_name())
+            .with_extension("partial");
         fs::create_dir_all(&interrupted).unwrap();
         fs::write(interrupted.join("rest"), "of a killed build").unwrap();
         let place = entry_in(cache.path(), &RECIPE, write).unwrap();

@@ -19,10 +19,14 @@ fn roots() -> Vec<PathBuf> {
     if root.join("cgroup.controllers").exists() {
         return vec![root.to_owned()];
     }
-    let Ok(items) = fs::read_dir(root) else { return Vec::new() };
+    let Ok(items) = fs::read_dir(root) else {
+        return Vec::new();
+    };
     let folders = items.filter_map(|item| Some(item.ok()?.path()));
     // Some hierarchies have two names; one of them is a link.
-    folders.filter(|path| path.is_dir() && !path.is_symlink()).collect()
+    folders
+        .filter(|path| path.is_dir() && !path.is_symlink())
+        .collect()
 }
 
 /// Whether this process may make control groups at all, and if not why.
@@ -41,7 +45,8 @@ pub(crate) fn make(spec: &Spec) -> Result<()> {
     for root in roots() {
         for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
             let folder = root.join(node::cgroup_root(spec, node).trim_start_matches('/'));
-            fs::create_dir_all(&folder).map_err(Error::io(format!("making {}", folder.display())))?;
+            fs::create_dir_all(&folder)
+                .map_err(Error::io(format!("making {}", folder.display())))?;
         }
     }
     Ok(())

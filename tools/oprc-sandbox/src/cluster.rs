@@ -42,14 +42,24 @@ impl Cluster {
     pub async fn up(name: &str, options: &Options) -> Result<Self> {
         let folder = Spec::folder_of(name)?;
         let clusters = paths::clusters()?;
-        fs::create_dir_all(&clusters).map_err(Error::io(format!("making {}", clusters.display())))?;
-        let _lock = cache::wait_for_lock(&clusters.join(format!("{name}.lock")), &format!("cluster '{name}'"))?;
+        fs::create_dir_all(&clusters)
+            .map_err(Error::io(format!("making {}", clusters.display())))?;
+        let _lock = cache::wait_for_lock(
+            &clusters.join(format!("{name}.lock")),
+            &format!("cluster '{name}'"),
+        )?;
         let mut cluster = match Spec::load(name)? {
             Some(spec) => {
                 if let Some(differences) = spec.differences(options) {
-                    return Err(Error::OptionsDiffer { name: name.to_owned(), differences });
+                    return Err(Error::OptionsDiffer {
+                        name: name.to_owned(),
+                        differences,
+                    });
                 }
-                Self { layout: Layout::of(&spec)?, spec }
+                Self {
+                    layout: Layout::of(&spec)?,
+                    spec,
+                }
             }
             None => {
                 cache::remove(&folder)?;
@@ -93,9 +103,15 @@ impl Cluster {
             } else {
                 format!("there are: {}", names.join(", "))
             };
-            return Err(Error::UnknownCluster { name: name.to_owned(), known });
+            return Err(Error::UnknownCluster {
+                name: name.to_owned(),
+                known,
+            });
         };
-        Ok(Self { layout: Layout::of(&spec)?, spec })
+        Ok(Self {
+            layout: Layout::of(&spec)?,
+            spec,
+        })
     }
 
     /// Ends a cluster and takes away all that it left on this machine, whatever state it is in.
@@ -106,7 +122,10 @@ impl Cluster {
         }
         let lock = folder.with_extension("lock");
         let _lock = cache::wait_for_lock(&lock, &format!("cluster '{name}'"))?;
-        let running = Supervisor { cluster: name.to_owned(), folder: folder.clone() };
+        let running = Supervisor {
+            cluster: name.to_owned(),
+            folder: folder.clone(),
+        };
         running.shut_down().await?;
         // What stands in the way of reading the cluster must not keep it from being removed.
         if let Ok(Some(spec)) = Spec::load(name) {
@@ -122,10 +141,16 @@ impl Cluster {
         let ports = &self.spec.ports;
         let own = [("etcd", ports.etcd), ("etcd's peers", ports.etcd_peer)];
         let shared = [("the API", ports.api), ("Prometheus", ports.prometheus)];
-        let shared = shared.into_iter().filter(|_| self.spec.kind == NodeKind::Simulated);
+        let shared = shared
+            .into_iter()
+            .filter(|_| self.spec.kind == NodeKind::Simulated);
         for (role, port) in own.into_iter().chain(shared) {
             if !network::is_free(std::net::Ipv4Addr::LOCALHOST, port) {
-                return Err(Error::PortTaken { cluster: self.spec.name.clone(), role: role.to_owned(), port });
+                return Err(Error::PortTaken {
+                    cluster: self.spec.name.clone(),
+                    role: role.to_owned(),
+                    port,
+                });
             }
         }
         supervisor::spawn(&self.spec)
@@ -133,7 +158,9 @@ impl Cluster {
 
     /// Adds to an error what the components' own words tell about its cause.
     async fn explain(&self, error: Error) -> Error {
-        let Error::Timeout { what, seconds, .. } = error else { return error };
+        let Error::Timeout { what, seconds, .. } = error else {
+            return error;
+        };
         let components = self.supervisor().status().await.unwrap_or_default();
         let failing = components.iter().find(|component| component.restarts > 0);
         let detail = match failing {
@@ -141,15 +168,26 @@ impl Cluster {
                 let log = fs::read_to_string(self.layout.log(&component.name)).unwrap_or_default();
                 let lines: Vec<_> = log.lines().rev().take(5).collect();
                 let tail: Vec<_> = lines.into_iter().rev().collect();
-                format!("; {} keeps ending. Its last words:\n{}", component.name, tail.join("\n"))
+                format!(
+                    "; {} keeps ending. Its last words:\n{}",
+                    component.name,
+                    tail.join("\n")
+                )
             }
             None if components.is_empty() => {
                 let log = fs::read_to_string(self.layout.log("supervisor")).unwrap_or_default();
                 format!("; the supervisor doesn't answer. Its last words:\n{log}")
             }
-            None => format!("; look at: oprc sandbox logs COMPONENT --name {}", self.spec.name),
+            None => format!(
+                "; look at: oprc sandbox logs COMPONENT --name {}",
+                self.spec.name
+            ),
         };
-        Error::Timeout { what, seconds, detail }
+        Error::Timeout {
+            what,
+            seconds,
+            detail,
+        }
     }
 
     /// What the cluster was made as.
@@ -170,7 +208,10 @@ impl Cluster {
 
     /// Its supervisor, which starts and stops components.
     pub fn supervisor(&self) -> Supervisor {
-        Supervisor { cluster: self.spec.name.clone(), folder: self.layout.0.clone() }
+        Supervisor {
+            cluster: self.spec.name.clone(),
+            folder: self.layout.0.clone(),
+        }
     }
 
     /// How its components are.
@@ -186,8 +227,9 @@ impl Cluster {
     /// A client that may do everything.
     pub async fn client(&self) -> Result<Client> {
         let file = self.kubeconfig();
-        let config = Kubeconfig::read_from(&file)
-            .map_err(|error| Error::failed(format!("Reading {}", file.display()), error.to_string()))?;
+        let config = Kubeconfig::read_from(&file).map_err(|error| {
+            Error::failed(format!("Reading {}", file.display()), error.to_string())
+        })?;
         client_of(config).await
     }
 
@@ -220,13 +262,20 @@ impl Cluster {
 
     /// The log file of a component, or of the supervisor.
     pub fn log(&self, component: &str) -> Result<PathBuf> {
-        let mut known: Vec<_> = components(&self.spec, &self.layout).into_iter().map(|one: Component| one.name).collect();
+        let mut known: Vec<_> = components(&self.spec, &self.layout)
+            .into_iter()
+            .map(|one: Component| one.name)
+            .collect();
         known.push("supervisor".to_owned());
         if known.iter().any(|name| name == component) {
             return Ok(self.layout.log(component));
         }
         let (cluster, component) = (self.spec.name.clone(), component.to_owned());
-        Err(Error::UnknownComponent { cluster, component, known: known.join(", ") })
+        Err(Error::UnknownComponent {
+            cluster,
+            component,
+            known: known.join(", "),
+        })
     }
 }
 
@@ -244,7 +293,8 @@ impl KubectlName for Command {
 async fn client_of(config: Kubeconfig) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(config, &options).await;
-    let config = config.map_err(|error| Error::failed("Reading a kubeconfig", error.to_string()))?;
+    let config =
+        config.map_err(|error| Error::failed("Reading a kubeconfig", error.to_string()))?;
     Client::try_from(config).map_err(Error::kube("connecting to the cluster"))
 }
 
@@ -274,9 +324,15 @@ fn remove_folder(folder: &Path) -> Result<()> {
 fn make(name: &str, options: &Options) -> Result<Cluster> {
     let kind = choose_kind(options)?;
     let nodes = options.nodes.unwrap_or(1);
-    let most = if kind == NodeKind::Real { network::NODES.into() } else { SIMULATED_NODES };
+    let most = if kind == NodeKind::Real {
+        network::NODES.into()
+    } else {
+        SIMULATED_NODES
+    };
     if nodes == 0 || nodes > most {
-        return Err(Error::BadOption(format!("--nodes {nodes}: such a cluster has 1 to {most} nodes")));
+        return Err(Error::BadOption(format!(
+            "--nodes {nodes}: such a cluster has 1 to {most} nodes"
+        )));
     }
     let programs = provide(kind, options)?;
     let clusters = paths::clusters()?;
@@ -289,7 +345,11 @@ fn make(name: &str, options: &Options) -> Result<Cluster> {
         prometheus: options.prometheus,
         knative: options.knative,
         fsync: !options.no_fsync,
-        slot: if kind == NodeKind::Real { spec::free_slot()? } else { 0 },
+        slot: if kind == NodeKind::Real {
+            spec::free_slot()?
+        } else {
+            0
+        },
         ports: Ports::choose(kind)?,
         programs,
         complete: false,
@@ -308,7 +368,9 @@ fn choose_kind(options: &Options) -> Result<NodeKind> {
         (_, None) => NodeKind::Real,
         (NodeChoice::Real, Some(reason)) => return Err(Error::NoRealNode { reason }),
         (NodeChoice::Auto, Some(reason)) => {
-            progress::say(&format!("simulated nodes, for there can be no real one: {reason}"));
+            progress::say(&format!(
+                "simulated nodes, for there can be no real one: {reason}"
+            ));
             NodeKind::Simulated
         }
     };
@@ -331,11 +393,20 @@ fn why_not_real() -> Option<String> {
     if command::find("apt-get").is_none() {
         return Some("containerd comes from Debian's packages, and there is no apt-get".to_owned());
     }
-    let missing = ["unshare", "nsenter", "setpriv"].iter().find(|tool| command::find(tool).is_none());
+    let missing = ["unshare", "nsenter", "setpriv"]
+        .iter()
+        .find(|tool| command::find(tool).is_none());
     if let Some(tool) = missing {
         return Some(format!("there is no {tool} (package util-linux)"));
     }
-    let probe = ["--net", "--mount", "--pid", "--fork", "--mount-proc", "true"];
+    let probe = [
+        "--net",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "true",
+    ];
     if command::run("Making namespaces", Command::new("unshare").args(probe)).is_err() {
         return Some("this process may not make namespaces".to_owned());
     }
@@ -344,12 +415,28 @@ fn why_not_real() -> Option<String> {
 
 /// Finds or makes all programs that a cluster needs, and says so where that takes time.
 fn provide(kind: NodeKind, options: &Options) -> Result<Programs> {
-    let mut needed = vec!["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"];
+    let mut needed = vec![
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubectl",
+    ];
     match kind {
         NodeKind::Real => {
-            let tools = [("ip", "iproute2"), ("iptables", "iptables"), ("conntrack", "conntrack")];
+            let tools = [
+                ("ip", "iproute2"),
+                ("iptables", "iptables"),
+                ("conntrack", "conntrack"),
+            ];
             programs::install_missing(&tools, "by a real node")?;
-            needed.extend(["kubelet", "kube-proxy", "coredns", "metrics-server", "pause"]);
+            needed.extend([
+                "kubelet",
+                "kube-proxy",
+                "coredns",
+                "metrics-server",
+                "pause",
+            ]);
         }
         NodeKind::Simulated => needed.push("kwok"),
     }
@@ -386,8 +473,16 @@ fn provide(kind: NodeKind, options: &Options) -> Result<Programs> {
 /// Writes certificates, kubeconfigs and configurations.
 fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    for folder in [layout.0.clone(), layout.0.join("pki"), layout.0.join("logs"), layout.0.join("data")] {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    for folder in [
+        layout.0.clone(),
+        layout.0.join("pki"),
+        layout.0.join("logs"),
+        layout.0.join("data"),
+    ] {
+        let made = fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
         made.map_err(Error::io(format!("making {}", folder.display())))?;
     }
     let pki = layout.pki();
@@ -396,13 +491,32 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
     }
     pki.make_token_key("tokens")?;
     let host = spec.host().to_string();
-    let service = if spec.kind == NodeKind::Real { spec.addresses().service(1).to_string() } else { "198.19.0.1".into() };
+    let service = if spec.kind == NodeKind::Real {
+        spec.addresses().service(1).to_string()
+    } else {
+        "198.19.0.1".into()
+    };
     let api_names = [
-        "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local", "127.0.0.1", &host, &service,
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "127.0.0.1",
+        &host,
+        &service,
     ];
     let serve = |name: &str, names: &[&str], authority: &str| {
-        pki.make(authority, name, &Request { common_name: name, group: None, names }).map(drop)
+        pki.make(
+            authority,
+            name,
+            &Request {
+                common_name: name,
+                group: None,
+                names,
+            },
+        )
+        .map(drop)
     };
     serve("apiserver", &api_names, pki::CLUSTER)?;
     serve("etcd", &["localhost", "127.0.0.1"], pki::ETCD)?;
@@ -412,10 +526,26 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
     let masters = Some("system:masters");
     let mut users = vec![
         ("admin".to_owned(), "oprc-admin".to_owned(), masters),
-        ("apiserver-kubelet".to_owned(), "kube-apiserver".to_owned(), masters),
-        ("controller-manager".to_owned(), "system:kube-controller-manager".to_owned(), None),
-        ("scheduler".to_owned(), "system:kube-scheduler".to_owned(), None),
-        ("kube-proxy".to_owned(), "system:kube-proxy".to_owned(), None),
+        (
+            "apiserver-kubelet".to_owned(),
+            "kube-apiserver".to_owned(),
+            masters,
+        ),
+        (
+            "controller-manager".to_owned(),
+            "system:kube-controller-manager".to_owned(),
+            None,
+        ),
+        (
+            "scheduler".to_owned(),
+            "system:kube-scheduler".to_owned(),
+            None,
+        ),
+        (
+            "kube-proxy".to_owned(),
+            "system:kube-proxy".to_owned(),
+            None,
+        ),
         ("prometheus".to_owned(), prometheus::USER.to_owned(), None),
     ];
     match spec.kind {
@@ -424,15 +554,28 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
             for number in 0..u8::try_from(spec.nodes).unwrap_or_default() {
                 let name = format!("node-{number}");
                 let address = spec.addresses().node(number).to_string();
-                serve(&node::on_node("kubelet-server", number), &[&name, &address], pki::CLUSTER)?;
+                serve(
+                    &node::on_node("kubelet-server", number),
+                    &[&name, &address],
+                    pki::CLUSTER,
+                )?;
                 let user = format!("system:node:{name}");
                 users.push((node::on_node("kubelet", number), user, Some("system:nodes")));
             }
         }
     }
-    let authority = fs::read_to_string(pki.certificate(pki::CLUSTER)).map_err(Error::io("reading a certificate"))?;
+    let authority = fs::read_to_string(pki.certificate(pki::CLUSTER))
+        .map_err(Error::io("reading a certificate"))?;
     for (name, user, group) in &users {
-        let identity = pki.make(pki::CLUSTER, name, &Request { common_name: user, group: *group, names: &[] })?;
+        let identity = pki.make(
+            pki::CLUSTER,
+            name,
+            &Request {
+                common_name: user,
+                group: *group,
+                names: &[],
+            },
+        )?;
         let config = kubeconfig(&spec.name, &spec.api_url(), &authority, &identity);
         spec::write_private(&layout.kubeconfig(name), config.to_string().as_bytes())?;
     }
@@ -442,10 +585,17 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
         "clientConnection": {"kubeconfig": layout.kubeconfig("scheduler"), "qps": 500, "burst": 1000},
         "leaderElection": {"leaderElect": false},
     });
-    spec::write_private(&layout.config("scheduler.json"), scheduler.to_string().as_bytes())?;
+    spec::write_private(
+        &layout.config("scheduler.json"),
+        scheduler.to_string().as_bytes(),
+    )?;
     if spec.prometheus {
         let config = prometheus::config(layout).to_string();
         spec::write_private(&layout.config("prometheus.json"), config.as_bytes())?;
     }
-    if spec.kind == NodeKind::Real { node::write_configs(spec, layout) } else { Ok(()) }
+    if spec.kind == NodeKind::Real {
+        node::write_configs(spec, layout)
+    } else {
+        Ok(())
+    }
 }

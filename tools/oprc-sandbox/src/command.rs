@@ -29,19 +29,30 @@ pub(crate) fn run_with(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(Error::io(format!("{what}: {}", command.get_program().display())))?;
+        .map_err(Error::io(format!(
+            "{what}: {}",
+            command.get_program().display()
+        )))?;
     let stdout = child.stdout.take();
     let reader = thread::spawn(move || {
         let mut text = String::new();
-        for line in stdout.into_iter().flat_map(|out| BufReader::new(out).lines()).map_while(Result::ok) {
+        for line in stdout
+            .into_iter()
+            .flat_map(|out| BufReader::new(out).lines())
+            .map_while(Result::ok)
+        {
             text.push_str(&line);
             text.push('\n');
         }
         text
     });
     let mut tail = Vec::new();
-    for line in
-        child.stderr.take().into_iter().flat_map(|err| BufReader::new(err).lines()).map_while(Result::ok)
+    for line in child
+        .stderr
+        .take()
+        .into_iter()
+        .flat_map(|err| BufReader::new(err).lines())
+        .map_while(Result::ok)
     {
         each_line(&line);
         if tail.len() == TAIL_LINES {
@@ -58,12 +69,24 @@ pub(crate) fn run_with(
         tail.extend(output.lines().rev().take(TAIL_LINES).map(String::from));
         tail.reverse();
     }
-    let said = if tail.is_empty() { String::new() } else { format!(":\n{}", tail.join("\n")) };
-    Err(Error::failed(what, format!("{} ended with {status}{said}", command.get_program().display())))
+    let said = if tail.is_empty() {
+        String::new()
+    } else {
+        format!(":\n{}", tail.join("\n"))
+    };
+    Err(Error::failed(
+        what,
+        format!(
+            "{} ended with {status}{said}",
+            command.get_program().display()
+        ),
+    ))
 }
 
 /// Does blocking work without keeping other tasks from going on.
-pub(crate) async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Error::failed("A task", error.to_string())))
 }
@@ -75,5 +98,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
         .map(|folder| folder.join(program))
-        .find(|file| rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file())
+        .find(|file| {
+            rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok() && file.is_file()
+        })
 }

@@ -150,13 +150,19 @@ impl Error {
     /// A failure of the cluster's API.
     pub fn kube(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
-        move |source| Self::Kube { what, source: Box::new(source) }
+        move |source| Self::Kube {
+            what,
+            source: Box::new(source),
+        }
     }
 
     /// A program that failed, told as a full disk where that was the cause.
     pub(crate) fn failed(what: impl Into<String>, detail: impl Into<String>) -> Self {
         let (what, detail) = (what.into(), detail.into());
-        if detail.to_ascii_lowercase().contains("no space left on device") {
+        if detail
+            .to_ascii_lowercase()
+            .contains("no space left on device")
+        {
             Self::DiskFull { what }
         } else {
             Self::Failed { what, detail }

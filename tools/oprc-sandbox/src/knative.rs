@@ -23,16 +23,21 @@ use crate::{
 /// a tag stands for.
 const REGISTRY: &str = "dev.local";
 const PROGRAMS: [&str; 5] = ["activator", "autoscaler", "controller", "queue", "webhook"];
-const READY: Duration = Duration::from_secs(180);
+const READY: Duration = Duration::from_mins(3);
 const ENVOY: &str = "/usr/local/bin/envoy";
 
 /// Loads the images, applies the manifests and waits until all of it runs.
 pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
     let programs = off_thread(Knative::provide).await?;
     let step = Step::begin("Starting Knative Serving and Kourier");
-    let mut images: Vec<_> =
-        PROGRAMS.iter().map(|name| Image::of_program(&image_of(name), &programs.serving.join(name))).collect();
-    images.push(Image::of_program(&image_of("kourier"), &programs.kourier.join("kourier")));
+    let mut images: Vec<_> = PROGRAMS
+        .iter()
+        .map(|name| Image::of_program(&image_of(name), &programs.serving.join(name)))
+        .collect();
+    images.push(Image::of_program(
+        &image_of("kourier"),
+        &programs.kourier.join("kourier"),
+    ));
     images.push(envoy(&programs.envoy));
     loader.load_images(images).await?;
 
@@ -40,17 +45,25 @@ pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
     objects.extend(read(&programs.kourier.join("manifests.yaml"))?);
     let objects: Vec<_> = objects.into_iter().filter_map(adapt).collect();
     // The kinds must be known before objects of them; the webhooks answer once all else stands.
-    let (kinds, rest): (Vec<_>, Vec<_>) =
-        objects.into_iter().partition(|object| is_kind(object, "CustomResourceDefinition"));
+    let (kinds, rest): (Vec<_>, Vec<_>) = objects
+        .into_iter()
+        .partition(|object| is_kind(object, "CustomResourceDefinition"));
     apply(client, &kinds).await?;
     for kind in &kinds {
-        let name = kind.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let name = kind
+            .pointer("/metadata/name")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         let kinds: Api<CustomResourceDefinition> = Api::all(client.clone());
         let established = await_condition(kinds, name, is_crd_established());
         within(&format!("Kind {name} to be served"), READY, established).await?;
     }
     apply(client, &rest).await?;
-    for (namespace, name) in rest.iter().filter(|object| is_kind(object, "Deployment")).filter_map(full_name) {
+    for (namespace, name) in rest
+        .iter()
+        .filter(|object| is_kind(object, "Deployment"))
+        .filter_map(full_name)
+    {
         deployment_ready(client, namespace, name, READY).await?;
     }
     step.done();
@@ -64,10 +77,20 @@ fn image_of(program: &str) -> String {
 /// Envoy is linked to the C library: its image needs that and the loader.
 fn envoy(program: &Path) -> Image {
     let mut files = vec![(ENVOY.to_owned(), program.to_owned())];
-    let folders = ["/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib"];
+    let folders = [
+        "/lib64",
+        "/lib/x86_64-linux-gnu",
+        "/lib/aarch64-linux-gnu",
+        "/lib",
+    ];
     let libraries = [
-        "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libdl.so.2", "libm.so.6",
-        "libpthread.so.0", "librt.so.1",
+        "ld-linux-x86-64.so.2",
+        "ld-linux-aarch64.so.1",
+        "libc.so.6",
+        "libdl.so.2",
+        "libm.so.6",
+        "libpthread.so.0",
+        "librt.so.1",
     ];
     for folder in folders {
         for library in libraries {
@@ -77,15 +100,26 @@ fn envoy(program: &Path) -> Image {
             }
         }
     }
-    Image { name: image_of("envoy"), entrypoint: ENVOY.to_owned(), files }
+    Image {
+        name: image_of("envoy"),
+        entrypoint: ENVOY.to_owned(),
+        files,
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<Value>> {
-    let text = fs::read_to_string(file).map_err(Error::io(format!("reading {}", file.display())))?;
+    let text =
+        fs::read_to_string(file).map_err(Error::io(format!("reading {}", file.display())))?;
     // Manifests name the Go package of a program where its image belongs.
-    let mut text = text.replace("ko://knative.dev/net-kourier/cmd/kourier", &image_of("kourier"));
+    let mut text = text.replace(
+        "ko://knative.dev/net-kourier/cmd/kourier",
+        &image_of("kourier"),
+    );
     for name in PROGRAMS {
-        text = text.replace(&format!("ko://knative.dev/serving/cmd/{name}"), &image_of(name));
+        text = text.replace(
+            &format!("ko://knative.dev/serving/cmd/{name}"),
+            &image_of(name),
+        );
     }
     documents(&text, &[])
 }
@@ -96,22 +130,38 @@ fn is_kind(object: &Value, kind: &str) -> bool {
 
 fn full_name(object: &Value) -> Option<(&str, &str)> {
     let metadata = object.get("metadata")?;
-    Some((metadata.get("namespace")?.as_str()?, metadata.get("name")?.as_str()?))
+    Some((
+        metadata.get("namespace")?.as_str()?,
+        metadata.get("name")?.as_str()?,
+    ))
 }
 
 /// Fits an object to a sandbox; what only makes sense in production is left out.
 fn adapt(mut object: Value) -> Option<Value> {
-    if ["HorizontalPodAutoscaler", "PodDisruptionBudget"].iter().any(|kind| is_kind(&object, kind)) {
+    if ["HorizontalPodAutoscaler", "PodDisruptionBudget"]
+        .iter()
+        .any(|kind| is_kind(&object, kind))
+    {
         return None;
     }
     if is_kind(&object, "Deployment") {
-        let containers = object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
-        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let containers = object
+            .pointer_mut("/spec/template/spec/containers")
+            .and_then(Value::as_array_mut);
+        for container in containers
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
             // A laptop's processors are for the functions.
             container.remove("resources");
             // There is no shell in the image that this would need.
             container.remove("lifecycle");
-            if container.get("image").and_then(Value::as_str).is_some_and(|image| image.contains("envoyproxy")) {
+            if container
+                .get("image")
+                .and_then(Value::as_str)
+                .is_some_and(|image| image.contains("envoyproxy"))
+            {
                 container.insert("image".into(), image_of("envoy").into());
             }
             if let Some(Value::Object(probe)) = container.get_mut("readinessProbe") {
@@ -129,10 +179,14 @@ fn adapt(mut object: Value) -> Option<Value> {
             Some(("knative-serving", "config-deployment")) => {
                 json!({"registries-skipping-tag-resolving": format!("oprc.local,{REGISTRY}")})
             }
-            Some(("knative-serving", "config-autoscaler")) => json!({"scale-to-zero-grace-period": "10s"}),
+            Some(("knative-serving", "config-autoscaler")) => {
+                json!({"scale-to-zero-grace-period": "10s"})
+            }
             _ => json!({}),
         };
-        if let (Some(Value::Object(data)), Value::Object(settings)) = (object.get_mut("data"), settings) {
+        if let (Some(Value::Object(data)), Value::Object(settings)) =
+            (object.get_mut("data"), settings)
+        {
             data.extend(settings);
         }
     }
@@ -154,7 +208,11 @@ mod tests {
                 "lifecycle": {},
             }]}}},
         });
-        let containers = adapt(object).unwrap().pointer("/spec/template/spec/containers").cloned().unwrap();
+        let containers = adapt(object)
+            .unwrap()
+            .pointer("/spec/template/spec/containers")
+            .cloned()
+            .unwrap();
         assert_eq!(containers, json!([{"image": "dev.local/envoy:oprc"}]));
     }
 
@@ -166,6 +224,9 @@ mod tests {
             "data": {"_example": "x"},
         });
         let adapted = adapt(object).unwrap();
-        assert_eq!(adapted["data"]["ingress-class"], "kourier.ingress.networking.knative.dev");
+        assert_eq!(
+            adapted["data"]["ingress-class"],
+            "kourier.ingress.networking.knative.dev"
+        );
     }
 }

@@ -34,7 +34,10 @@ impl Loader {
     /// Finds the runtimes and waits until they listen.
     pub(crate) async fn of(spec: &Spec) -> Result<Self> {
         let folder = spec.folder()?;
-        let supervisor = Supervisor { cluster: spec.name.clone(), folder: folder.clone() };
+        let supervisor = Supervisor {
+            cluster: spec.name.clone(),
+            folder: folder.clone(),
+        };
         let mut nodes = Vec::new();
         for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
             let name = node::on_node("node", node);
@@ -56,7 +59,11 @@ impl Loader {
             };
             nodes.push(within("containerd to listen", LISTENING, listening).await?);
         }
-        Ok(Self { nodes, ctr: spec.programs.containers.join("ctr"), temporary: folder })
+        Ok(Self {
+            nodes,
+            ctr: spec.programs.containers.join("ctr"),
+            temporary: folder,
+        })
     }
 
     /// Makes images and loads them.
@@ -64,7 +71,11 @@ impl Loader {
         let loader = self.clone();
         off_thread(move || {
             let archive = loader.temporary.join("image.oci.tar");
-            let load = |image: &Image| image.write(&archive).and_then(|()| loader.load_archive(&archive).map(drop));
+            let load = |image: &Image| {
+                image
+                    .write(&archive)
+                    .and_then(|()| loader.load_archive(&archive).map(drop))
+            };
             let loaded = images.iter().try_for_each(load);
             let _ = std::fs::remove_file(&archive);
             loaded
@@ -98,8 +109,23 @@ impl Loader {
 
     fn ctr(&self, node: u32, args: &[&str]) -> Result<String> {
         let mut command = Command::new("nsenter");
-        command.args(["--net", "--mount", "--pid", "--target", &node.to_string(), "--"]);
-        command.arg(&self.ctr).args(["--address", node::CONTAINERD_SOCKET, "--namespace", "k8s.io"]).args(args);
+        command.args([
+            "--net",
+            "--mount",
+            "--pid",
+            "--target",
+            &node.to_string(),
+            "--",
+        ]);
+        command
+            .arg(&self.ctr)
+            .args([
+                "--address",
+                node::CONTAINERD_SOCKET,
+                "--namespace",
+                "k8s.io",
+            ])
+            .args(args);
         command::run("Loading an image", &mut command)
     }
 }

@@ -93,19 +93,33 @@ impl Addresses {
         let (bridge, port) = (self.bridge(), self.port(node));
         let pid = pid.to_string();
         remove_link(&port)?;
-        ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid])?;
+        ip(&[
+            "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid,
+        ])?;
         ip(&["link", "set", &port, "master", &bridge, "up"])?;
         let inside = |args: &[&str]| {
             let mut command = Command::new("nsenter");
             command.args(["--net", "--target", &pid, "ip"]).args(args);
             command::run("Configuring a node's network", &mut command).map(drop)
         };
-        inside(&["addr", "add", &format!("{}/24", self.node(node)), "dev", "eth0"])?;
+        inside(&[
+            "addr",
+            "add",
+            &format!("{}/24", self.node(node)),
+            "dev",
+            "eth0",
+        ])?;
         inside(&["link", "set", "eth0", "up"])?;
         inside(&["link", "set", "lo", "up"])?;
         let gateway = |node: u8| self.node(node).to_string();
         for other in (0..nodes).filter(|other| *other != node) {
-            inside(&["route", "replace", &self.pods(other), "via", &gateway(other)])?;
+            inside(&[
+                "route",
+                "replace",
+                &self.pods(other),
+                "via",
+                &gateway(other),
+            ])?;
         }
         ip(&["route", "replace", &self.pods(node), "via", &gateway(node)])?;
         if node == 0 {
@@ -165,7 +179,10 @@ mod tests {
                 assert!(seen.insert(addresses.pods(node)));
             }
         }
-        assert!(seen.iter().all(|address| address.starts_with("198.18.") || address.starts_with("198.19.")));
+        assert!(
+            seen.iter()
+                .all(|address| address.starts_with("198.18.") || address.starts_with("198.19."))
+        );
     }
 
     #[test]

@@ -28,7 +28,11 @@ pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// A component's name on a node: the first node's have no number.
 pub(crate) fn on_node(component: &str, node: u8) -> String {
-    if node == 0 { component.to_owned() } else { format!("{component}-{node}") }
+    if node == 0 {
+        component.to_owned()
+    } else {
+        format!("{component}-{node}")
+    }
 }
 
 fn nodes(spec: &Spec) -> impl Iterator<Item = u8> {
@@ -40,7 +44,11 @@ pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let init = |node| Component {
         name: on_node("node", node),
         program: crate::supervisor::program(),
-        args: vec!["sandbox".into(), "hold-node".into(), layout.data(&on_node("node", node)).display().to_string()],
+        args: vec![
+            "sandbox".into(),
+            "hold-node".into(),
+            layout.data(&on_node("node", node)).display().to_string(),
+        ],
         place: Place::NodeInit(node),
     };
     nodes(spec).map(init).collect()
@@ -49,7 +57,12 @@ pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
 /// The processes in each node.
 pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let on = |node: u8| {
-        let config = |name: &str| layout.config(&format!("{}.json", on_node(name, node))).display().to_string();
+        let config = |name: &str| {
+            layout
+                .config(&format!("{}.json", on_node(name, node)))
+                .display()
+                .to_string()
+        };
         let folder = layout.data(&on_node("kubelet", node)).display().to_string();
         let component = |name, program: &Path, args| Component {
             name: on_node(name, node),
@@ -62,14 +75,21 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
             component(
                 "containerd",
                 &spec.programs.containers.join("containerd"),
-                vec!["--config".into(), toml.display().to_string(), "--log-level=warn".into()],
+                vec![
+                    "--config".into(),
+                    toml.display().to_string(),
+                    "--log-level=warn".into(),
+                ],
             ),
             component(
                 "kubelet",
                 &spec.programs.kubelet,
                 vec![
                     format!("--config={}", config("kubelet")),
-                    format!("--kubeconfig={}", layout.kubeconfig(&on_node("kubelet", node)).display()),
+                    format!(
+                        "--kubeconfig={}",
+                        layout.kubeconfig(&on_node("kubelet", node)).display()
+                    ),
                     format!("--hostname-override=node-{node}"),
                     format!("--node-ip={}", spec.addresses().node(node)),
                     // Figures of usage: autoscalers and people wait for the second one.
@@ -78,7 +98,11 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
                     format!("--cert-dir={folder}/pki"),
                 ],
             ),
-            component("kube-proxy", &spec.programs.kube_proxy, vec![format!("--config={}", config("kube-proxy"))]),
+            component(
+                "kube-proxy",
+                &spec.programs.kube_proxy,
+                vec![format!("--config={}", config("kube-proxy"))],
+            ),
         ]
     };
     nodes(spec).flat_map(on).collect()
@@ -89,16 +113,28 @@ pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
     for node in nodes(spec) {
         let cni = layout.data(&on_node("cni", node));
         let own = layout.data(&on_node("node", node));
-        for folder in [cni.clone(), own.join("log"), own.join("lib"), own.join("work")] {
-            fs::create_dir_all(&folder).map_err(Error::io(format!("making {}", folder.display())))?;
+        for folder in [
+            cni.clone(),
+            own.join("log"),
+            own.join("lib"),
+            own.join("work"),
+        ] {
+            fs::create_dir_all(&folder)
+                .map_err(Error::io(format!("making {}", folder.display())))?;
         }
         let write = |path: &Path, text: String| {
             fs::write(path, text).map_err(Error::io(format!("writing {}", path.display())))
         };
         let json = |name: &str| layout.config(&format!("{}.json", on_node(name, node)));
         write(&json("kubelet"), kubelet(spec, layout, node).to_string())?;
-        write(&json("kube-proxy"), kube_proxy(spec, layout, node).to_string())?;
-        write(&cni.join("10-oprc.conflist"), network(spec, layout, node).to_string())?;
+        write(
+            &json("kube-proxy"),
+            kube_proxy(spec, layout, node).to_string(),
+        )?;
+        write(
+            &cni.join("10-oprc.conflist"),
+            network(spec, layout, node).to_string(),
+        )?;
         let toml = layout.config(&format!("{}.toml", on_node("containerd", node)));
         write(&toml, containerd(spec, layout, node))?;
     }
@@ -223,16 +259,35 @@ pub(crate) fn cgroup_root(spec: &Spec, node: u8) -> String {
 pub async fn hold(data: &Path) -> Result<()> {
     let preparing = |error: rustix::io::Errno| Error::io("preparing a node's mounts")(error.into());
     // containerd, its shims, CNI and iptables keep sockets, namespaces and locks here.
-    mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755").map_err(preparing)?;
+    mount(
+        "tmpfs",
+        "/run",
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        c"mode=755",
+    )
+    .map_err(preparing)?;
     mount_bind(data.join("log"), "/var/log").map_err(preparing)?;
     if !data.starts_with("/var/lib") {
         // kubelet and CNI have folders here that can't be moved elsewhere.
         let (upper, work) = (data.join("lib"), data.join("work"));
-        let options = format!("lowerdir=/var/lib,upperdir={},workdir={}", upper.display(), work.display());
+        let options = format!(
+            "lowerdir=/var/lib,upperdir={},workdir={}",
+            upper.display(),
+            work.display()
+        );
         let options = std::ffi::CString::new(options).unwrap_or_default();
-        mount("overlay", "/var/lib", "overlay", MountFlags::empty(), options.as_c_str()).map_err(preparing)?;
+        mount(
+            "overlay",
+            "/var/lib",
+            "overlay",
+            MountFlags::empty(),
+            options.as_c_str(),
+        )
+        .map_err(preparing)?;
     }
-    fs::write("/proc/sys/net/ipv4/ip_forward", "1").map_err(Error::io("preparing a node's network"))?;
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1")
+        .map_err(Error::io("preparing a node's network"))?;
     let mut children = signal(SignalKind::child()).map_err(Error::io("waiting for processes"))?;
     println!("ready");
     loop {

@@ -14,10 +14,20 @@ pub(crate) const USER: &str = "oprc-sandbox-prometheus";
 /// The process.
 pub(crate) fn component(spec: &Spec, layout: &Layout) -> Component {
     let args = vec![
-        format!("--config.file={}", layout.config("prometheus.json").display()),
-        format!("--storage.tsdb.path={}", layout.data("prometheus").display()),
+        format!(
+            "--config.file={}",
+            layout.config("prometheus.json").display()
+        ),
+        format!(
+            "--storage.tsdb.path={}",
+            layout.data("prometheus").display()
+        ),
         "--storage.tsdb.retention.time=1d".to_owned(),
-        format!("--web.listen-address={}:{}", spec.host(), spec.ports.prometheus),
+        format!(
+            "--web.listen-address={}:{}",
+            spec.host(),
+            spec.ports.prometheus
+        ),
         "--log.level=warn".to_owned(),
     ];
     Component::on_host("prometheus", &spec.programs.prometheus, args)
@@ -27,15 +37,12 @@ pub(crate) fn component(spec: &Spec, layout: &Layout) -> Component {
 /// container metrics. Series of pods have `namespace`, `pod`, and `oaas_owner` for the class.
 pub(crate) fn config(layout: &Layout) -> Value {
     let pki = layout.pki();
-    let discover = |role: &str| {
-        json!([{"role": role, "kubeconfig_file": layout.kubeconfig("prometheus")}])
-    };
+    let discover =
+        |role: &str| json!([{"role": role, "kubeconfig_file": layout.kubeconfig("prometheus")}]);
     let keep = |label: &str| json!({"source_labels": [label], "action": "keep", "regex": "true"});
     let copy = |from: &str, to: &str| json!({"source_labels": [from], "target_label": to});
     // An annotation, where it is given, takes the place of the path or the port.
-    let path = |from: &str| {
-        json!({"source_labels": [from], "target_label": "__metrics_path__", "regex": "(.+)"})
-    };
+    let path = |from: &str| json!({"source_labels": [from], "target_label": "__metrics_path__", "regex": "(.+)"});
     let port = |from: &str| {
         json!({
             "source_labels": ["__address__", from],
@@ -49,7 +56,10 @@ pub(crate) fn config(layout: &Layout) -> Value {
         copy("__meta_kubernetes_pod_name", "pod"),
         copy("__meta_kubernetes_pod_label_app", "app"),
         copy("__meta_kubernetes_pod_label_oaas_io_owner", "oaas_owner"),
-        copy("__meta_kubernetes_pod_label_oaas_io_deployment_id", "oaas_deployment_id"),
+        copy(
+            "__meta_kubernetes_pod_label_oaas_io_deployment_id",
+            "oaas_deployment_id",
+        ),
     ];
     let pod = |name: &str| format!("__meta_kubernetes_pod_annotation_prometheus_io_{name}");
     let service = |name: &str| format!("__meta_kubernetes_service_annotation_prometheus_io_{name}");

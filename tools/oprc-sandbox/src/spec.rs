@@ -129,7 +129,10 @@ impl Spec {
         let reading = || format!("reading {}", file.display());
         match fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
-                Error::failed(reading(), format!("{error}. Remove what is left: oprc sandbox down --name {name}"))
+                Error::failed(
+                    reading(),
+                    format!("{error}. Remove what is left: oprc sandbox down --name {name}"),
+                )
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io(reading())(error)),
@@ -148,7 +151,9 @@ impl Spec {
 
     /// Names of all clusters that have a folder.
     pub fn names() -> Result<Vec<String>> {
-        let Ok(items) = fs::read_dir(paths::clusters()?) else { return Ok(Vec::new()) };
+        let Ok(items) = fs::read_dir(paths::clusters()?) else {
+            return Ok(Vec::new());
+        };
         let names = items.filter_map(|item| item.ok()?.file_name().into_string().ok());
         let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
         names.sort();
@@ -181,7 +186,8 @@ impl Spec {
 
     /// The address of Prometheus.
     pub fn prometheus_url(&self) -> Option<String> {
-        self.prometheus.then(|| format!("http://{}:{}", self.host(), self.ports.prometheus))
+        self.prometheus
+            .then(|| format!("http://{}:{}", self.host(), self.ports.prometheus))
     }
 
     /// Names of the nodes.
@@ -193,8 +199,12 @@ impl Spec {
     pub(crate) fn differences(&self, options: &Options) -> Option<String> {
         let mut found = Vec::new();
         match (options.node, self.kind) {
-            (NodeChoice::Real, NodeKind::Simulated) => found.push("its nodes are simulated, not real".to_owned()),
-            (NodeChoice::Simulated, NodeKind::Real) => found.push("its nodes are real, not simulated".to_owned()),
+            (NodeChoice::Real, NodeKind::Simulated) => {
+                found.push("its nodes are simulated, not real".to_owned());
+            }
+            (NodeChoice::Simulated, NodeKind::Real) => {
+                found.push("its nodes are real, not simulated".to_owned());
+            }
             _ => {}
         }
         if let Some(nodes) = options.nodes.filter(|nodes| *nodes != self.nodes) {
@@ -218,30 +228,49 @@ impl Ports {
     pub(crate) fn choose(kind: NodeKind) -> Result<Self> {
         let own_address = kind == NodeKind::Real;
         Ok(Self {
-            api: if own_address { API_PORT } else { network::free_port()? },
+            api: if own_address {
+                API_PORT
+            } else {
+                network::free_port()?
+            },
             etcd: network::free_port()?,
             etcd_peer: network::free_port()?,
-            prometheus: if own_address { PROMETHEUS_PORT } else { network::free_port()? },
+            prometheus: if own_address {
+                PROMETHEUS_PORT
+            } else {
+                network::free_port()?
+            },
         })
     }
 }
 
 /// The lowest slot that no cluster of this user has and no bridge stands for.
 pub(crate) fn free_slot() -> Result<u8> {
-    let specs = Spec::names()?.into_iter().filter_map(|name| Spec::load(&name).ok().flatten());
-    let taken: Vec<u8> = specs.filter(|spec| spec.kind == NodeKind::Real).map(|spec| spec.slot).collect();
+    let specs = Spec::names()?
+        .into_iter()
+        .filter_map(|name| Spec::load(&name).ok().flatten());
+    let taken: Vec<u8> = specs
+        .filter(|spec| spec.kind == NodeKind::Real)
+        .map(|spec| spec.slot)
+        .collect();
     (0..network::SLOTS)
         .find(|slot| !taken.contains(slot) && !Addresses::of(*slot).in_use())
-        .ok_or_else(|| Error::NoRealNode { reason: format!("all {} clusters are taken", network::SLOTS) })
+        .ok_or_else(|| Error::NoRealNode {
+            reason: format!("all {} clusters are taken", network::SLOTS),
+        })
 }
 
 /// Checks that a name can be part of file, link and cgroup names.
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let letters = name
+        .chars()
+        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if letters && name.len() <= 20 && name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
-        Err(Error::BadName { name: name.to_owned() })
+        Err(Error::BadName {
+            name: name.to_owned(),
+        })
     }
 }
 
@@ -250,7 +279,9 @@ pub(crate) fn write_private(file: &Path, content: &[u8]) -> Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(file).and_then(|mut open| open.write_all(content));
+    let written = options
+        .open(file)
+        .and_then(|mut open| open.write_all(content));
     written.map_err(Error::io(format!("writing {}", file.display())))
 }
 
@@ -267,7 +298,12 @@ mod tests {
             knative: false,
             fsync: true,
             slot: 0,
-            ports: Ports { api: 1, etcd: 2, etcd_peer: 3, prometheus: 4 },
+            ports: Ports {
+                api: 1,
+                etcd: 2,
+                etcd_peer: 3,
+                prometheus: 4,
+            },
             programs: Programs::default(),
             complete: true,
         }
@@ -278,7 +314,16 @@ mod tests {
         for good in ["a", "oprc", "test-2"] {
             check_name(good).unwrap();
         }
-        for bad in ["", "-a", "2a", "A", "a_b", "a/b", "..", "a-name-longer-than-twenty"] {
+        for bad in [
+            "",
+            "-a",
+            "2a",
+            "A",
+            "a_b",
+            "a/b",
+            "..",
+            "a-name-longer-than-twenty",
+        ] {
             assert!(check_name(bad).is_err(), "{bad}");
         }
     }
@@ -298,7 +343,13 @@ mod tests {
             no_fsync: true,
         };
         let told = simulated().differences(&asked).unwrap();
-        for word in ["not real", "2 nodes, not 3", "Prometheus", "Knative", "disk"] {
+        for word in [
+            "not real",
+            "2 nodes, not 3",
+            "Prometheus",
+            "Knative",
+            "disk",
+        ] {
             assert!(told.contains(word), "{told} lacks {word}");
         }
     }

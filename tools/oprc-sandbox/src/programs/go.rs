@@ -14,8 +14,14 @@ use crate::{Error, Result, cache, command, progress::Step};
 pub(super) const STAGES: &str = "kwok-stages.yaml";
 
 const KUBERNETES_VERSION: &str = "v1.37.1";
-const KUBERNETES_PARTS: [&str; 6] =
-    ["kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"];
+const KUBERNETES_PARTS: [&str; 6] = [
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+];
 
 /// The oldest Go that builds the modules, and the package that brings one.
 const OLDEST_GO: (u32, u32) = (1, 26);
@@ -105,7 +111,9 @@ pub(super) fn core() -> Result<PathBuf> {
         for part in KUBERNETES_PARTS {
             symlink("kubernetes", folder.join(part)).map_err(storing())?;
         }
-        let stages = go.module_folder("sigs.k8s.io/kwok")?.join("kustomize/stage");
+        let stages = go
+            .module_folder("sigs.k8s.io/kwok")?
+            .join("kustomize/stage");
         let files = [
             "node/fast/node-initialize.yaml",
             "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
@@ -193,7 +201,11 @@ impl Go {
 
     /// Where the source of a module is that this one requires.
     fn module_folder(&self, module: &str) -> Result<PathBuf> {
-        let answer = self.run("Fetching Go modules", &["mod", "download", "-json", module], |_| ())?;
+        let answer = self.run(
+            "Fetching Go modules",
+            &["mod", "download", "-json", module],
+            |_| (),
+        )?;
         let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
         let folder = answer.get("Dir").and_then(serde_json::Value::as_str);
         folder
@@ -204,7 +216,13 @@ impl Go {
 
 /// Whether Go failed because it couldn't fetch something.
 fn unreachable(detail: &str) -> bool {
-    let signs = ["dial tcp", "no such host", "module lookup disabled", "proxyconnect", "TLS handshake"];
+    let signs = [
+        "dial tcp",
+        "no such host",
+        "module lookup disabled",
+        "proxyconnect",
+        "TLS handshake",
+    ];
     signs.iter().any(|sign| detail.contains(sign))
 }
 
@@ -215,30 +233,46 @@ fn entry(module: &Module, finish: impl FnOnce(&Go, &Path) -> Result<()>) -> Resu
     inputs.extend(module.files.iter().map(|(_, content)| *content));
     inputs.extend(module.commands);
     // The Go version isn't an input: another one builds programs that do the same.
-    cache::entry(&cache::Recipe { name: module.name, inputs: &inputs }, |folder| {
-        let program = toolchain()?;
-        let source = folder.join("source");
-        for (path, content) in module.files {
-            let file = source.join(path);
-            let write = || {
-                fs::create_dir_all(file.parent().unwrap_or(&source))?;
-                fs::write(&file, content)
+    cache::entry(
+        &cache::Recipe {
+            name: module.name,
+            inputs: &inputs,
+        },
+        |folder| {
+            let program = toolchain()?;
+            let source = folder.join("source");
+            for (path, content) in module.files {
+                let file = source.join(path);
+                let write = || {
+                    fs::create_dir_all(file.parent().unwrap_or(&source))?;
+                    fs::write(&file, content)
+                };
+                write().map_err(Error::io(format!("writing {}", file.display())))?;
+            }
+            let go = Go {
+                program,
+                module: source.join(module.name),
             };
-            write().map_err(Error::io(format!("writing {}", file.display())))?;
-        }
-        let go = Go { program, module: source.join(module.name) };
-        if !module.commands.is_empty() {
-            build(&go, module, &flags, folder)?;
-        }
-        finish(&go, folder)?;
-        cache::remove(&source)
-    })
+            if !module.commands.is_empty() {
+                build(&go, module, &flags, folder)?;
+            }
+            finish(&go, folder)?;
+            cache::remove(&source)
+        },
+    )
 }
 
 fn build(go: &Go, module: &Module, flags: &str, folder: &Path) -> Result<()> {
     let step = Step::begin(format!("Building {}", module.about));
     let output = format!("{}/", folder.display());
-    let mut args = vec!["build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags];
+    let mut args = vec![
+        "build",
+        "-v",
+        "-trimpath",
+        "-buildvcs=false",
+        "-ldflags",
+        flags,
+    ];
     args.extend(["-tags", module.tags, "-o", &output]);
     args.extend(module.commands);
     let mut packages = 0;
@@ -253,7 +287,10 @@ fn build(go: &Go, module: &Module, flags: &str, folder: &Path) -> Result<()> {
 /// Without these Kubernetes takes itself for version 0, and kubectl stumbles over it.
 fn linker_flags() -> String {
     let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
-    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
+    let (major, minor) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
     let stamps = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
         format!(
             "-X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
@@ -266,7 +303,11 @@ fn linker_flags() -> String {
 fn toolchain() -> Result<PathBuf> {
     let installed = command::find("go");
     let version = installed.as_ref().and_then(|go| {
-        command::run("go version", Command::new(go).arg("version").env("GOTOOLCHAIN", "local")).ok()
+        command::run(
+            "go version",
+            Command::new(go).arg("version").env("GOTOOLCHAIN", "local"),
+        )
+        .ok()
     });
     if let (Some(go), Some(version)) = (&installed, &version)
         && parse_version(version).is_some_and(|version| version >= OLDEST_GO)
@@ -290,7 +331,9 @@ fn toolchain() -> Result<PathBuf> {
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let number = text.split_whitespace().find_map(|word| word.strip_prefix("go1."))?;
+    let number = text
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("go1."))?;
     let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
     Some((1, digits.parse().ok()?))
 }
@@ -299,14 +342,21 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
 fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     let listing = |folder: &Path| Error::io(format!("reading {}", folder.display()));
     let mut items = fs::read_dir(folder)
-        .and_then(|items| items.map(|item| item.map(|item| item.path())).collect::<std::io::Result<Vec<_>>>())
+        .and_then(|items| {
+            items
+                .map(|item| item.map(|item| item.path()))
+                .collect::<std::io::Result<Vec<_>>>()
+        })
         .map_err(listing(folder))?;
     items.sort();
     let mut files = Vec::new();
     for item in items {
         if item.is_dir() {
             files.extend(manifests(&item)?);
-        } else if item.extension().is_some_and(|extension| extension == "yaml") {
+        } else if item
+            .extension()
+            .is_some_and(|extension| extension == "yaml")
+        {
             files.push(item);
         }
     }
@@ -330,15 +380,25 @@ mod tests {
 
     #[test]
     fn versions_of_go_are_read() {
-        assert_eq!(parse_version("go version go1.26.8 linux/amd64"), Some((1, 26)));
-        assert_eq!(parse_version("go version go1.27rc1 linux/amd64"), Some((1, 27)));
+        assert_eq!(
+            parse_version("go version go1.26.8 linux/amd64"),
+            Some((1, 26))
+        );
+        assert_eq!(
+            parse_version("go version go1.27rc1 linux/amd64"),
+            Some((1, 27))
+        );
         assert_eq!(parse_version("go version devel"), None);
     }
 
     #[test]
     fn the_stamp_is_the_version_that_the_module_pins() {
         let pinned = format!("k8s.io/kubernetes {KUBERNETES_VERSION}");
-        assert!(CORE.files.iter().any(|(_, content)| content.contains(&pinned)));
+        assert!(
+            CORE.files
+                .iter()
+                .any(|(_, content)| content.contains(&pinned))
+        );
         assert!(linker_flags().contains("gitMinor=37"));
     }
 }

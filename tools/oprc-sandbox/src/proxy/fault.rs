@@ -78,11 +78,16 @@ impl Match {
     }
 
     fn agrees(&self, request: &Numbered) -> bool {
-        let same = |wanted: &Option<String>, found: &str| wanted.as_deref().is_none_or(|wanted| wanted == found);
+        let same = |wanted: &Option<String>, found: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == found)
+        };
         same(&self.client, &request.client)
             && same(&self.verb, &request.asked.verb)
             && same(&self.resource, &request.asked.resource)
-            && same(&self.name, request.asked.name.as_deref().unwrap_or_default())
+            && same(
+                &self.name,
+                request.asked.name.as_deref().unwrap_or_default(),
+            )
             && self.number.is_none_or(|number| number == request.number)
     }
 }
@@ -112,7 +117,10 @@ pub(super) struct Faults {
 
 impl Faults {
     pub(super) fn new() -> Self {
-        Self { rules: Arc::default(), changed: watch::Sender::new(0) }
+        Self {
+            rules: Arc::default(),
+            changed: watch::Sender::new(0),
+        }
     }
 
     pub(super) fn inject(&self, matches: Match, fault: Fault, times: u64) -> Injected {
@@ -120,9 +128,17 @@ impl Faults {
         self.changed.send_modify(|last| {
             *last += 1;
             id = *last;
-            self.lock().push(Rule { id, matches, fault, left: times });
+            self.lock().push(Rule {
+                id,
+                matches,
+                fault,
+                left: times,
+            });
         });
-        Injected { id, faults: self.clone() }
+        Injected {
+            id,
+            faults: self.clone(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Rule>> {
@@ -132,7 +148,9 @@ impl Faults {
     /// The fault that befalls a new request, if any; it is used up by that.
     pub(super) fn befalling(&self, request: &Numbered) -> Option<(u64, Fault)> {
         let mut rules = self.lock();
-        let rule = rules.iter_mut().find(|rule| rule.left > 0 && rule.matches.agrees(request))?;
+        let rule = rules
+            .iter_mut()
+            .find(|rule| rule.left > 0 && rule.matches.agrees(request))?;
         rule.left -= 1;
         Some((rule.id, rule.fault.clone()))
     }
@@ -141,7 +159,9 @@ impl Faults {
     pub(super) fn befalling_watch(&self, request: &Numbered) -> Option<Fault> {
         let mut rules = self.lock();
         let rule = rules.iter_mut().find(|rule| {
-            matches!(rule.fault, Fault::Cut | Fault::Hold) && rule.left > 0 && rule.matches.agrees(request)
+            matches!(rule.fault, Fault::Cut | Fault::Hold)
+                && rule.left > 0
+                && rule.matches.agrees(request)
         })?;
         if rule.fault == Fault::Cut {
             rule.left -= 1;
@@ -173,7 +193,9 @@ pub struct Injected {
 
 impl Drop for Injected {
     fn drop(&mut self) {
-        self.faults.changed.send_modify(|_| self.faults.lock().retain(|rule| rule.id != self.id));
+        self.faults
+            .changed
+            .send_modify(|_| self.faults.lock().retain(|rule| rule.id != self.id));
     }
 }
 
@@ -182,8 +204,17 @@ mod tests {
     use super::*;
 
     fn request(client: &str, verb: &str, number: u64) -> Numbered {
-        let asked = Asked { verb: verb.into(), resource: "pods".into(), namespace: None, name: None };
-        Numbered { client: client.into(), number, asked }
+        let asked = Asked {
+            verb: verb.into(),
+            resource: "pods".into(),
+            namespace: None,
+            name: None,
+        };
+        Numbered {
+            client: client.into(),
+            number,
+            asked,
+        }
     }
 
     #[test]

@@ -111,13 +111,25 @@ impl ApiProxy {
         let api: Uri = cluster.spec().api_url().parse().map_err(broken)?;
         let shared = Arc::new(Shared {
             upstream: upstream(cluster)?,
-            authority: api.authority().cloned().ok_or_else(|| broken("the API server has no address"))?,
+            authority: api
+                .authority()
+                .cloned()
+                .ok_or_else(|| broken("the API server has no address"))?,
             faults: Faults::new(),
             book: Mutex::default(),
             total: watch::Sender::new(0),
         });
-        let server = tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&shared)));
-        Ok(Self { cluster: cluster.clone(), url: format!("https://{address}"), shared, server })
+        let server = tokio::spawn(serve(
+            listener,
+            TlsAcceptor::from(Arc::new(tls)),
+            Arc::clone(&shared),
+        ));
+        Ok(Self {
+            cluster: cluster.clone(),
+            url: format!("https://{address}"),
+            shared,
+            server,
+        })
     }
 
     /// The address of the proxy.
@@ -179,14 +191,26 @@ impl Shared {
         let mut book = self.book();
         let number = book.numbers.entry(client.to_owned()).or_default();
         *number += 1;
-        let numbered = Numbered { client: client.to_owned(), number: *number, asked };
-        let Numbered { client, number, asked } = numbered.clone();
+        let numbered = Numbered {
+            client: client.to_owned(),
+            number: *number,
+            asked,
+        };
+        let Numbered {
+            client,
+            number,
+            asked,
+        } = numbered.clone();
         let key = (client.clone(), asked.verb.clone(), asked.resource.clone());
         *book.counts.entry(key).or_default() += 1;
         if book.seen.len() == REMEMBERED {
             book.seen.pop_front();
         }
-        book.seen.push_back(Seen { client, number, asked });
+        book.seen.push_back(Seen {
+            client,
+            number,
+            asked,
+        });
         drop(book);
         self.total.send_modify(|total| *total += 1);
         numbered
@@ -210,13 +234,20 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
 
 async fn connection(stream: tokio::net::TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     // A client that fails here has no certificate of this cluster, and is told so by TLS.
-    let Ok(stream) = tls.accept(stream).await else { return };
+    let Ok(stream) = tls.accept(stream).await else {
+        return;
+    };
     let certificates = stream.get_ref().1.peer_certificates();
-    let Some(client) = certificates.and_then(|all| all.first()).and_then(subject) else { return };
+    let Some(client) = certificates.and_then(|all| all.first()).and_then(subject) else {
+        return;
+    };
     let client = Arc::new(client);
-    let service = service_fn(move |request| handle(Arc::clone(&shared), Arc::clone(&client), request));
+    let service =
+        service_fn(move |request| handle(Arc::clone(&shared), Arc::clone(&client), request));
     // An error here is a fault that was asked for, or a client that went away.
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 /// A client: its name and groups, by its certificate.
@@ -229,8 +260,13 @@ fn subject(certificate: &CertificateDer<'_>) -> Option<Subject> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();
     let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject.iter_organization().filter_map(|group| Some(group.as_str().ok()?.to_owned()));
-    Some(Subject { name, groups: groups.collect() })
+    let groups = subject
+        .iter_organization()
+        .filter_map(|group| Some(group.as_str().ok()?.to_owned()));
+    Some(Subject {
+        name,
+        groups: groups.collect(),
+    })
 }
 
 /// Answers one request. An error closes the connection.
@@ -276,13 +312,23 @@ async fn forward(
     headers.remove(AUTHORIZATION);
     headers.remove(hyper::header::HOST);
     // Nobody may say in these whom they speak for but this proxy.
-    let claimed: Vec<_> = headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
+    let claimed: Vec<_> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("x-remote-"))
+        .cloned()
+        .collect();
     for name in claimed {
         headers.remove(name);
     }
-    headers.insert(HeaderName::from_static("x-remote-user"), HeaderValue::from_str(&client.name)?);
+    headers.insert(
+        HeaderName::from_static("x-remote-user"),
+        HeaderValue::from_str(&client.name)?,
+    );
     for group in &client.groups {
-        headers.append(HeaderName::from_static("x-remote-group"), HeaderValue::from_str(group)?);
+        headers.append(
+            HeaderName::from_static("x-remote-group"),
+            HeaderValue::from_str(group)?,
+        );
     }
     Ok(shared.upstream.request(request).await?)
 }
@@ -290,21 +336,24 @@ async fn forward(
 /// A watch's answer, whose events can be held back and which can be cut at any time.
 fn watched(shared: Arc<Shared>, request: Numbered, body: Incoming) -> Body {
     let changes = shared.faults.changes();
-    let frames = try_unfold((shared, request, body, changes), |(shared, request, mut body, mut changes)| async {
-        loop {
-            let held = match shared.faults.befalling_watch(&request) {
-                Some(Fault::Cut) => return Err::<_, Failure>("cut on purpose".into()),
-                fault => fault == Some(Fault::Hold),
-            };
-            tokio::select! {
-                changed = changes.changed() => changed?,
-                frame = body.frame(), if !held => match frame.transpose()? {
-                    None => return Ok(None),
-                    Some(frame) => return Ok(Some((frame, (shared, request, body, changes)))),
-                },
+    let frames = try_unfold(
+        (shared, request, body, changes),
+        |(shared, request, mut body, mut changes)| async {
+            loop {
+                let held = match shared.faults.befalling_watch(&request) {
+                    Some(Fault::Cut) => return Err::<_, Failure>("cut on purpose".into()),
+                    fault => fault == Some(Fault::Hold),
+                };
+                tokio::select! {
+                    changed = changes.changed() => changed?,
+                    frame = body.frame(), if !held => match frame.transpose()? {
+                        None => return Ok(None),
+                        Some(frame) => return Ok(Some((frame, (shared, request, body, changes)))),
+                    },
+                }
             }
-        }
-    });
+        },
+    );
     StreamBody::new(frames).boxed_unsync()
 }
 
@@ -322,24 +371,33 @@ fn status_answer(status: u16, retry_after: Option<u32>) -> Result<Response<Body>
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "answered by the proxy on purpose", "reason": reason, "code": status,
     });
-    let body = Full::new(Bytes::from(text.to_string())).map_err(|never| match never {}).boxed_unsync();
+    let body = Full::new(Bytes::from(text.to_string()))
+        .map_err(|never| match never {})
+        .boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+        .headers_mut()
+        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(seconds) = retry_after {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     Ok(response)
 }
 
 fn roots(authority: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(broken)?).map_err(broken)?;
+    roots
+        .add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(broken)?)
+        .map_err(broken)?;
     Ok(roots)
 }
 
 fn chain(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(broken)?;
+    let certificate =
+        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(broken)?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(broken)?;
     Ok((vec![certificate], key))
 }
@@ -349,10 +407,14 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
 }
 
 fn server_tls(authority: &str, identity: &Identity) -> Result<rustls::ServerConfig> {
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider());
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider());
     let (certificates, key) = chain(identity)?;
-    let config = rustls::ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-    let config = config.map_err(broken)?.with_client_cert_verifier(verifier.build().map_err(broken)?);
+    let config = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions();
+    let config = config
+        .map_err(broken)?
+        .with_client_cert_verifier(verifier.build().map_err(broken)?);
     let mut config = config.with_single_cert(certificates, key).map_err(broken)?;
     // One request at a time on a connection: closing it befalls that one alone.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
@@ -368,10 +430,17 @@ fn upstream(cluster: &Cluster) -> Result<Upstream> {
     };
     let (certificates, key) = chain(&identity)?;
     let authority = read(pki.certificate(pki::CLUSTER)).map_err(broken)?;
-    let config = rustls::ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
-    let config = config.map_err(broken)?.with_root_certificates(roots(&authority)?);
-    let config = config.with_client_auth_cert(certificates, key).map_err(broken)?;
-    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_only();
+    let config = rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions();
+    let config = config
+        .map_err(broken)?
+        .with_root_certificates(roots(&authority)?);
+    let config = config
+        .with_client_auth_cert(certificates, key)
+        .map_err(broken)?;
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only();
     let connector = connector.enable_http1().build();
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }

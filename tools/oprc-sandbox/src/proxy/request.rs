@@ -52,7 +52,9 @@ impl Asked {
             None => resource,
         };
         let watching = uri.query().is_some_and(|query| {
-            query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
+            query
+                .split('&')
+                .any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
         });
         let verb = match (method.as_str(), &name) {
             ("GET" | "HEAD", _) if watching => "watch",
@@ -65,7 +67,12 @@ impl Asked {
             ("DELETE", None) => "deletecollection",
             (other, _) => other,
         };
-        Self { verb: verb.to_owned(), resource, namespace, name }
+        Self {
+            verb: verb.to_owned(),
+            resource,
+            namespace,
+            name,
+        }
     }
 }
 
@@ -82,18 +89,78 @@ mod tests {
     fn requests_are_read_as_the_api_server_reads_them() {
         let some = |text: &str| Some(text.to_owned());
         for (method, uri, verb, resource, namespace, name) in [
-            ("GET", "/api/v1/pods?watch=true&limit=5", "watch", "pods", None, None),
-            ("GET", "/api/v1/namespaces/a/pods", "list", "pods", some("a"), None),
-            ("GET", "/api/v1/namespaces/a", "get", "namespaces", None, some("a")),
-            ("PUT", "/api/v1/namespaces/a/finalize", "update", "namespaces/finalize", None, some("a")),
-            ("POST", "/api/v1/namespaces", "create", "namespaces", None, None),
-            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/b/status", "patch", "deployments/status", some("a"), some("b")),
-            ("DELETE", "/apis/oaas.io/v1alpha1/namespaces/a/classruntimes/b", "delete", "classruntimes", some("a"), some("b")),
-            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection", "pods", some("a"), None),
+            (
+                "GET",
+                "/api/v1/pods?watch=true&limit=5",
+                "watch",
+                "pods",
+                None,
+                None,
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/a/pods",
+                "list",
+                "pods",
+                some("a"),
+                None,
+            ),
+            (
+                "GET",
+                "/api/v1/namespaces/a",
+                "get",
+                "namespaces",
+                None,
+                some("a"),
+            ),
+            (
+                "PUT",
+                "/api/v1/namespaces/a/finalize",
+                "update",
+                "namespaces/finalize",
+                None,
+                some("a"),
+            ),
+            (
+                "POST",
+                "/api/v1/namespaces",
+                "create",
+                "namespaces",
+                None,
+                None,
+            ),
+            (
+                "PATCH",
+                "/apis/apps/v1/namespaces/a/deployments/b/status",
+                "patch",
+                "deployments/status",
+                some("a"),
+                some("b"),
+            ),
+            (
+                "DELETE",
+                "/apis/oaas.io/v1alpha1/namespaces/a/classruntimes/b",
+                "delete",
+                "classruntimes",
+                some("a"),
+                some("b"),
+            ),
+            (
+                "DELETE",
+                "/api/v1/namespaces/a/pods",
+                "deletecollection",
+                "pods",
+                some("a"),
+                None,
+            ),
             ("GET", "/apis/apps/v1", "get", "/apis/apps/v1", None, None),
             ("GET", "/healthz", "get", "/healthz", None, None),
         ] {
-            assert_eq!(asked(method, uri), (verb.to_owned(), resource.to_owned(), namespace, name), "{method} {uri}");
+            assert_eq!(
+                asked(method, uri),
+                (verb.to_owned(), resource.to_owned(), namespace, name),
+                "{method} {uri}"
+            );
         }
     }
 }

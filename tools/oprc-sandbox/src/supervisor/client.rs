@@ -17,7 +17,7 @@ use super::protocol::{Action, ComponentStatus, Request, Response};
 use crate::{Error, Result};
 
 /// How long an answer, or the end of everything, may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The supervisor of one cluster.
 #[derive(Debug, Clone)]
@@ -36,24 +36,45 @@ impl Supervisor {
     pub async fn component(&self, name: &str) -> Result<ComponentStatus> {
         let all = self.status().await?;
         let known: Vec<_> = all.iter().map(|component| component.name.clone()).collect();
-        all.into_iter().find(|component| component.name == name).ok_or_else(|| self.unknown(name, &known))
+        all.into_iter()
+            .find(|component| component.name == name)
+            .ok_or_else(|| self.unknown(name, &known))
     }
 
     /// Does something to one component.
     pub async fn act(&self, component: &str, action: Action) -> Result<()> {
-        self.ask(component, Request::Act { component: component.to_owned(), action }).await.map(drop)
+        self.ask(
+            component,
+            Request::Act {
+                component: component.to_owned(),
+                action,
+            },
+        )
+        .await
+        .map(drop)
     }
 
     /// Ends a component as a crash would, and gives the process that took its place.
     pub async fn kill(&self, component: &str) -> Result<ComponentStatus> {
         let status = self.component(component).await?;
-        let pid = status.pid.ok_or_else(|| Error::failed(format!("Killing {component}"), "it doesn't run"))?;
-        let process = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = status
+            .pid
+            .ok_or_else(|| Error::failed(format!("Killing {component}"), "it doesn't run"))?;
+        let process = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
         if let Some(process) = process {
             rustix::process::kill_process(process, rustix::process::Signal::KILL)
                 .map_err(|error| Error::io(format!("killing {component}"))(error.into()))?;
         }
-        self.ask(component, Request::AwaitRestart { component: component.to_owned(), pid }).await?;
+        self.ask(
+            component,
+            Request::AwaitRestart {
+                component: component.to_owned(),
+                pid,
+            },
+        )
+        .await?;
         self.component(component).await
     }
 
@@ -93,12 +114,20 @@ impl Supervisor {
     }
 
     async fn ask(&self, component: &str, request: Request) -> Result<Vec<ComponentStatus>> {
-        let talking = || Error::io(format!("talking to the supervisor of cluster '{}'", self.cluster));
-        let Ok(mut stream) = with_socket(&self.folder, |path| std::os::unix::net::UnixStream::connect(path))
-            .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
-            .and_then(UnixStream::from_std)
-        else {
-            return Err(Error::NotRunning { name: self.cluster.clone() });
+        let talking = || {
+            Error::io(format!(
+                "talking to the supervisor of cluster '{}'",
+                self.cluster
+            ))
+        };
+        let Ok(mut stream) = with_socket(&self.folder, |path| {
+            std::os::unix::net::UnixStream::connect(path)
+        })
+        .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
+        .and_then(UnixStream::from_std) else {
+            return Err(Error::NotRunning {
+                name: self.cluster.clone(),
+            });
         };
         let mut line = serde_json::to_string(&request).map_err(|error| talking()(error.into()))?;
         line.push('\n');
@@ -112,7 +141,10 @@ impl Supervisor {
             seconds: PATIENCE.as_secs(),
             detail: String::new(),
         };
-        timeout(PATIENCE, exchange).await.map_err(late)?.map_err(talking())?;
+        timeout(PATIENCE, exchange)
+            .await
+            .map_err(late)?
+            .map_err(talking())?;
         match serde_json::from_str(&answer).map_err(|error| talking()(error.into()))? {
             Response::Components(components) => Ok(components),
             Response::Unknown(known) => Err(self.unknown(component, &known)),
@@ -127,5 +159,9 @@ pub(super) fn with_socket<T>(
     use_path: impl FnOnce(&Path) -> std::io::Result<T>,
 ) -> std::io::Result<T> {
     let open = File::open(folder)?;
-    use_path(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join("control.sock"))
+    use_path(
+        &Path::new("/proc/self/fd")
+            .join(open.as_raw_fd().to_string())
+            .join("control.sock"),
+    )
 }

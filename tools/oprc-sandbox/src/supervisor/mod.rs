@@ -60,19 +60,37 @@ pub(crate) fn program() -> PathBuf {
         return named.into();
     }
     let current = std::env::current_exe().unwrap_or_default();
-    let beside = current.ancestors().skip(1).take(2).map(|folder| folder.join("oprc"));
-    if current.file_name().is_some_and(|name| name == "oprc" || name == "kubectl-oaas") {
+    let beside = current
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("oprc"));
+    if current
+        .file_name()
+        .is_some_and(|name| name == "oprc" || name == "kubectl-oaas")
+    {
         return current;
     }
-    beside.into_iter().find(|path| path.is_file()).unwrap_or_else(|| "oprc".into())
+    beside
+        .into_iter()
+        .find(|path| path.is_file())
+        .unwrap_or_else(|| "oprc".into())
 }
 
 /// Starts the supervisor of a cluster as a process of its own that outlives this one.
 pub(crate) fn spawn(spec: &Spec) -> Result<()> {
     let layout = Layout::of(spec)?;
     let program = program();
-    let starting = || Error::io(format!("starting a supervisor with {} (the variable {PROGRAM} names another oprc)", program.display()));
-    let log = std::fs::File::options().create(true).append(true).open(layout.log("supervisor"));
+    let starting = || {
+        Error::io(format!(
+            "starting a supervisor with {} (the variable {PROGRAM} names another oprc)",
+            program.display()
+        ))
+    };
+    let log = std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(layout.log("supervisor"));
     let log = log.map_err(starting())?;
     std::process::Command::new(&program)
         .args(["sandbox", "supervise", &spec.name])
@@ -87,7 +105,12 @@ pub(crate) fn spawn(spec: &Spec) -> Result<()> {
 /// Whether a cluster has a supervisor, told by the lock that it holds.
 pub(crate) fn is_running(folder: &Path) -> bool {
     let file = std::fs::File::open(folder.join("supervisor.lock"));
-    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
+    file.is_ok_and(|file| {
+        matches!(
+            file.try_lock_shared(),
+            Err(std::fs::TryLockError::WouldBlock)
+        )
+    })
 }
 
 /// Looks after a cluster until it is told to end. Runs in the process that [`spawn`] starts, on
@@ -96,7 +119,9 @@ pub async fn supervise(name: &str) -> Result<()> {
     // Already a session's leader: fine. The point is not to get a terminal's signals.
     let _ = rustix::process::setsid();
     let Some(spec) = Spec::load(name)? else {
-        return Err(Error::NotRunning { name: name.to_owned() });
+        return Err(Error::NotRunning {
+            name: name.to_owned(),
+        });
     };
     let layout = Layout::of(&spec)?;
     let lock = crate::cache::wait_for_lock(&layout.0.join("supervisor.lock"), "this cluster")?;
@@ -107,17 +132,26 @@ pub async fn supervise(name: &str) -> Result<()> {
     let socket = layout.0.join("control.sock");
     let _ = std::fs::remove_file(&socket);
     let listening = || Error::io(format!("listening on {}", socket.display()));
-    let listener = client::with_socket(&layout.0, |path| UnixListener::bind(path)).map_err(listening())?;
+    let listener =
+        client::with_socket(&layout.0, |path| UnixListener::bind(path)).map_err(listening())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(listening())?;
 
-    let nodes: BTreeMap<u8, watch::Sender<Option<u32>>> =
-        (0..u8::try_from(spec.nodes).unwrap_or(u8::MAX)).map(|node| (node, watch::Sender::new(None))).collect();
+    let nodes: BTreeMap<u8, watch::Sender<Option<u32>>> = (0..u8::try_from(spec.nodes)
+        .unwrap_or(u8::MAX))
+        .map(|node| (node, watch::Sender::new(None)))
+        .collect();
     let mut keepers = JoinSet::new();
     let mut handles = Handles::default();
     for component in components(&spec, &layout) {
         let (commands, receiver) = mpsc::channel(8);
         let status = watch::Sender::new(initial_status(&component.name));
-        handles.0.insert(component.name.clone(), Handle { commands, status: status.subscribe() });
+        handles.0.insert(
+            component.name.clone(),
+            Handle {
+                commands,
+                status: status.subscribe(),
+            },
+        );
         handles.1.push(component.name.clone());
         let node = match component.place {
             Place::Host => None,
@@ -165,7 +199,9 @@ pub async fn supervise(name: &str) -> Result<()> {
 async fn await_end(holders: &[u32]) {
     let left = || {
         process::child_of(std::process::id()).is_some()
-            || holders.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
+            || holders
+                .iter()
+                .any(|pid| Path::new(&format!("/proc/{pid}")).exists())
     };
     let deadline = Instant::now() + GRACE;
     while left() && Instant::now() < deadline {
@@ -185,7 +221,11 @@ struct Handle {
 
 impl Handles {
     fn all(&self) -> Response {
-        let status = |name| self.0.get(name).map(|handle| handle.status.borrow().clone());
+        let status = |name| {
+            self.0
+                .get(name)
+                .map(|handle| handle.status.borrow().clone())
+        };
         Response::Components(self.1.iter().filter_map(status).collect())
     }
 }
@@ -198,7 +238,9 @@ async fn answer(stream: UnixStream, handles: Handles, end: mpsc::Sender<oneshot:
     if reader.read_line(&mut line).await.is_err() {
         return;
     }
-    let Ok(request) = serde_json::from_str(&line) else { return };
+    let Ok(request) = serde_json::from_str(&line) else {
+        return;
+    };
     let response = match request {
         Request::Status => handles.all(),
         Request::Shutdown => {
@@ -244,7 +286,10 @@ fn initial_status(name: &str) -> ComponentStatus {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs()
 }
 
 /// Keeps one component running.
@@ -265,7 +310,9 @@ impl Keeper {
         let mut wanted = true;
         loop {
             if !wanted {
-                let Some((action, done)) = self.commands.recv().await else { return };
+                let Some((action, done)) = self.commands.recv().await else {
+                    return;
+                };
                 wanted = action == Action::Start;
                 let _ = done.send(());
                 continue;
@@ -285,7 +332,9 @@ impl Keeper {
             if begun.elapsed() > RECOVERED {
                 pause = FIRST_PAUSE;
             }
-            let _ = self.log.write(format!("--- {} ended: {end}\n", self.component.name).as_bytes());
+            let _ = self
+                .log
+                .write(format!("--- {} ended: {end}\n", self.component.name).as_bytes());
             self.tell(State::Waiting, None, |status| {
                 status.last_end = Some(end);
                 status.restarts += 1;
@@ -317,14 +366,19 @@ impl Keeper {
         let holder = match (&self.node, self.component.place) {
             (Some(node), Place::Node(_)) => {
                 let mut node = node.subscribe();
-                let holder = node.wait_for(Option::is_some).await.ok().and_then(|pid| *pid);
-                holder
+
+                node.wait_for(Option::is_some)
+                    .await
+                    .ok()
+                    .and_then(|pid| *pid)
             }
             _ => None,
         };
         let process = Process::start(&self.component, holder, &self.log).await?;
         if let (Some(node), Place::NodeInit(number)) = (&self.node, self.component.place) {
-            let pid = process.pid().ok_or_else(|| Error::failed("starting a node", "it ended at once"))?;
+            let pid = process
+                .pid()
+                .ok_or_else(|| Error::failed("starting a node", "it ended at once"))?;
             self.addresses.join(pid, number, self.nodes)?;
             node.send_replace(Some(pid));
         }

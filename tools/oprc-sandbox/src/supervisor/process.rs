@@ -28,21 +28,46 @@ impl Process {
         match component.place {
             Place::Host => {}
             Place::NodeInit(_) => {
-                command.args(["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--"]);
+                command.args([
+                    "unshare",
+                    "--net",
+                    "--mount",
+                    "--pid",
+                    "--fork",
+                    "--kill-child",
+                    "--mount-proc",
+                    "--",
+                ]);
             }
             Place::Node(_) => {
                 let target = node.unwrap_or_default().to_string();
-                command.args(["nsenter", "--net", "--mount", "--pid", "--target", &target, "--"]);
+                command.args([
+                    "nsenter", "--net", "--mount", "--pid", "--target", &target, "--",
+                ]);
                 command.args(["setpriv", "--pdeathsig", "KILL", "--"]);
             }
         }
         command.arg(&component.program).args(&component.args);
         // containerd finds its shim and kube-proxy its iptables by name.
         let path = std::env::var("PATH").unwrap_or_default();
-        let own = component.program.parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+        let own = component
+            .program
+            .parent()
+            .map(|folder| folder.display().to_string())
+            .unwrap_or_default();
         command.env("PATH", format!("{own}:{path}:/usr/sbin:/sbin"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let starting = || format!("starting {} ({})", component.name, component.program.display());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let starting = || {
+            format!(
+                "starting {} ({})",
+                component.name,
+                component.program.display()
+            )
+        };
         let mut child = command.spawn().map_err(Error::io(starting()))?;
         if let Some(output) = child.stderr.take() {
             tokio::spawn(log.clone().follow(output));
@@ -51,14 +76,23 @@ impl Process {
             let mut output = BufReader::new(output);
             if matches!(component.place, Place::NodeInit(_)) {
                 let mut line = String::new();
-                output.read_line(&mut line).await.map_err(Error::io(starting()))?;
+                output
+                    .read_line(&mut line)
+                    .await
+                    .map_err(Error::io(starting()))?;
                 if line.trim() != "ready" {
-                    return Err(Error::failed(starting(), "its namespaces weren't made; its log tells why"));
+                    return Err(Error::failed(
+                        starting(),
+                        "its namespaces weren't made; its log tells why",
+                    ));
                 }
             }
             tokio::spawn(log.clone().follow(output));
         }
-        let process = Self { child, place: component.place };
+        let process = Self {
+            child,
+            place: component.place,
+        };
         process.await_child().await;
         Ok(process)
     }
@@ -102,13 +136,20 @@ impl Process {
     /// Sends a signal to the component's own process.
     pub(super) fn signal(&self, signal: Signal) {
         // A process that has just ended needs no signal.
-        let _ = self.pid().and_then(to_pid).map(|pid| kill_process(pid, signal));
+        let _ = self
+            .pid()
+            .and_then(to_pid)
+            .map(|pid| kill_process(pid, signal));
     }
 
     /// Lets a frozen process go on, and with it the one in between, which stops when it does.
     pub(super) fn thaw(&self) {
         self.signal(Signal::CONT);
-        let _ = self.child.id().and_then(to_pid).map(|pid| kill_process(pid, Signal::CONT));
+        let _ = self
+            .child
+            .id()
+            .and_then(to_pid)
+            .map(|pid| kill_process(pid, Signal::CONT));
     }
 }
 
@@ -125,10 +166,17 @@ fn dying_with_parent() -> Command {
 
 /// The first process whose parent is `parent`.
 pub(super) fn child_of(parent: u32) -> Option<u32> {
-    fs::read_dir("/proc").ok()?.filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok()).find(|pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name in parentheses may contain anything; what follows is: state, parent.
-        let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace()).into_iter().flatten();
-        fields.clone().next() != Some("Z") && fields.clone().nth(1) == Some(&parent.to_string())
-    })
+    fs::read_dir("/proc")
+        .ok()?
+        .filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok())
+        .find(|pid: &u32| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // The name in parentheses may contain anything; what follows is: state, parent.
+            let fields = stat
+                .rsplit_once(')')
+                .map(|(_, rest)| rest.split_whitespace())
+                .into_iter()
+                .flatten();
+            fields.clone().next() != Some("Z") && fields.clone().nth(1) == Some(&parent.to_string())
+        })
 }

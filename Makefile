@@ -29,7 +29,7 @@ image: build ## Make the sample function's image, target/hello-fn.oci.tar
 
 .PHONY: up
 up: image ## From nothing to a cluster with Prometheus and a sample function that answers
-	@OPRC=$(OPRC) IMAGE=$(HELLO) NAME=$(NAME) tools/up.sh $(UP)
+	@PROGRAM=$(OPRC) IMAGE=$(HELLO) NAME=$(NAME) tools/up.sh $(UP)
 
 .PHONY: down
 down: build ## End what `make up` started and leave the machine as it was

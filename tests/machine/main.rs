@@ -21,7 +21,7 @@ use oprc_sandbox::{Cluster, NodeChoice, Options};
 use oprc_tests::{
     Place, eventually, hello_archive,
     http::get_ok,
-    in_namespace_of,
+    in_namespace_of, kill_supervisor,
     objects::{READY, deploy_hello},
     workspace,
 };
@@ -33,12 +33,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 const NAME: &str = "test-machine";
 
 fn options() -> Options {
-    Options {
-        node: NodeChoice::Real,
-        nodes: Some(2),
-        prometheus: true,
-        ..Options::default()
-    }
+    Options { node: NodeChoice::Real, nodes: Some(2), prometheus: true, ..Options::default() }
 }
 
 /// A cluster with pods and services in it.
@@ -52,25 +47,12 @@ async fn busy_cluster() -> Cluster {
     cluster
 }
 
-/// Kills everything that belongs to a cluster at once.
+/// Kills the supervisor and every component at once; pods go with their nodes.
 async fn kill_all(cluster: &Cluster) {
     use rustix::process::{Pid, Signal, kill_process};
     let components = cluster.status().await.unwrap();
-    let pids: Vec<u32> = components
-        .iter()
-        .filter_map(|component| component.pid)
-        .collect();
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pids[0])).unwrap();
-    let supervisor: u32 = stat
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
-    for pid in [supervisor].into_iter().chain(pids) {
+    kill_supervisor(cluster);
+    for pid in components.iter().filter_map(|component| component.pid) {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
         // Some die by the death of others before it is their turn.
         let _ = kill_process(pid, Signal::KILL);
@@ -80,9 +62,9 @@ async fn kill_all(cluster: &Cluster) {
 /// Runs a test that ends the cluster itself, and ends it for one that fails.
 async fn on_a_machine(test: impl AsyncFnOnce(Snapshot)) {
     let _turn = ONE_AT_A_TIME.lock().await;
-    let outcome = AssertUnwindSafe(test(Snapshot::take()))
-        .catch_unwind()
-        .await;
+    // What a run that was interrupted left.
+    let _ = Cluster::down(NAME).await;
+    let outcome = AssertUnwindSafe(test(Snapshot::take())).catch_unwind().await;
     if let Err(panic) = outcome {
         let _ = Cluster::down(NAME).await;
         resume_unwind(panic);
@@ -92,10 +74,7 @@ async fn on_a_machine(test: impl AsyncFnOnce(Snapshot)) {
 /// Runs a target of the Makefile for a cluster of that name, which must succeed.
 fn make(target: &str) -> String {
     let mut command = Command::new("make");
-    command
-        .arg(target)
-        .arg(format!("NAME={NAME}"))
-        .current_dir(workspace());
+    command.arg(target).arg(format!("NAME={NAME}")).current_dir(workspace());
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let told = String::from_utf8_lossy(&output.stderr);
@@ -108,10 +87,7 @@ async fn make_up_ends_with_an_answer_and_make_down_leaves_the_machine_as_it_was(
     on_a_machine(async |before| {
         for _ in 0..2 {
             let said = make("up");
-            let line = said
-                .lines()
-                .find_map(|line| line.trim().strip_prefix("curl '"))
-                .unwrap();
+            let line = said.lines().find_map(|line| line.trim().strip_prefix("curl '")).unwrap();
             let answer = get_ok(line.trim_end_matches('\'')).await.unwrap();
             assert!(answer.contains("Hello, you!"), "{answer}");
         }
@@ -142,7 +118,10 @@ async fn down_leaves_the_machine_as_it_was() {
 #[tokio::test]
 async fn a_killed_cluster_is_cleaned_up_by_down() {
     on_a_machine(async |before| {
-        kill_all(&busy_cluster().await).await;
+        let cluster = busy_cluster().await;
+        kill_all(&cluster).await;
+        // Not even what it was can be read any more.
+        std::fs::write(cluster.spec().folder().unwrap().join("cluster.json"), "{").unwrap();
         Cluster::down(NAME).await.unwrap();
         before.assert_same_as_now();
     })
@@ -154,11 +133,7 @@ async fn a_killed_cluster_is_started_again_by_up_with_all_that_was_in_it() {
     on_a_machine(async |before| {
         let cluster = busy_cluster().await;
         let client = cluster.client().await.unwrap();
-        let place = Place {
-            cluster: cluster.clone(),
-            client,
-            namespace: "default".to_owned(),
-        };
+        let place = Place { cluster: cluster.clone(), client, namespace: "default".to_owned() };
         let url = deploy_hello(&place, "survivor").await;
         kill_all(&cluster).await;
         Cluster::up(NAME, &options()).await.unwrap();

@@ -17,27 +17,14 @@ pub(crate) struct Snapshot(BTreeMap<&'static str, BTreeSet<String>>);
 
 impl Snapshot {
     pub(crate) fn take() -> Self {
-        let folders = [
-            "/var/lib",
-            "/var/log",
-            "/run",
-            "/run/netns",
-            "/opt",
-            "/tmp/hostpath_pv",
-        ];
+        let folders = ["/var/lib", "/var/log", "/run", "/run/netns", "/opt", "/tmp/hostpath_pv"];
         let folders = folders.iter().flat_map(|folder| list(Path::new(folder)));
         Self(BTreeMap::from([
             ("processes", processes()),
-            (
-                "mounts",
-                lines(&fs::read_to_string("/proc/self/mountinfo").unwrap()),
-            ),
+            ("mounts", lines(&fs::read_to_string("/proc/self/mountinfo").unwrap())),
             (
                 "links",
-                said("ip", &["-brief", "link"])
-                    .iter()
-                    .map(|line| first_word(line))
-                    .collect(),
+                said("ip", &["-brief", "link"]).iter().map(|line| first_word(line)).collect(),
             ),
             ("routes", said("ip", &["route", "show", "table", "all"])),
             ("rules", said("iptables-save", &[])),
@@ -55,28 +42,17 @@ impl Snapshot {
         let begun = Instant::now();
         loop {
             let now = Self::take();
-            let added: Vec<_> = self
-                .0
-                .keys()
-                .map(|part| (part, self.added_by(&now, part)))
-                .collect();
-            let removed: Vec<_> = self
-                .0
-                .keys()
-                .map(|part| (part, now.added_by(self, part)))
-                .collect();
+            let added: Vec<_> =
+                self.0.keys().map(|part| (part, self.added_by(&now, part))).collect();
+            let removed: Vec<_> =
+                self.0.keys().map(|part| (part, now.added_by(self, part))).collect();
             // Processes of the machine's own may end meanwhile.
             let same = added.iter().all(|(_, lines)| lines.is_empty())
-                && removed
-                    .iter()
-                    .all(|(part, lines)| **part == "processes" || lines.is_empty());
+                && removed.iter().all(|(part, lines)| **part == "processes" || lines.is_empty());
             if same {
                 return;
             }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "left behind: {added:?}, gone: {removed:?}"
-            );
+            assert!(begun.elapsed() < PATIENCE, "left behind: {added:?}, gone: {removed:?}");
             // A process that was killed tells nobody but its parent when it is gone.
             thread::sleep(Duration::from_millis(50));
         }
@@ -86,33 +62,21 @@ impl Snapshot {
 fn lines(text: &str) -> BTreeSet<String> {
     // Counters of rules aren't part of them.
     let content = text.lines().filter(|line| !line.starts_with('#'));
-    content
-        .map(|line| line.split(" [").next().unwrap_or_default().to_owned())
-        .collect()
+    content.map(|line| line.split(" [").next().unwrap_or_default().to_owned()).collect()
 }
 
 fn said(program: &str, arguments: &[&str]) -> BTreeSet<String> {
     let output = Command::new(program).args(arguments).output();
-    output
-        .map(|output| lines(&String::from_utf8_lossy(&output.stdout)))
-        .unwrap_or_default()
+    output.map(|output| lines(&String::from_utf8_lossy(&output.stdout))).unwrap_or_default()
 }
 
 fn first_word(line: &str) -> String {
-    line.split_whitespace()
-        .next()
-        .unwrap_or_default()
-        .to_owned()
+    line.split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 fn list(folder: &Path) -> Vec<String> {
-    let items = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok);
-    items
-        .map(|item| item.path().display().to_string())
-        .collect()
+    let items = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    items.map(|item| item.path().display().to_string()).collect()
 }
 
 /// All processes but the kernel's own and those of this test.
@@ -134,11 +98,7 @@ fn processes() -> BTreeSet<String> {
 
 fn cgroups(folder: &Path) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for item in fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(Result::ok)
-    {
+    for item in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
         if item.file_type().is_ok_and(|kind| kind.is_dir()) {
             found.insert(item.path().display().to_string());
             found.extend(cgroups(&item.path()));

@@ -11,12 +11,8 @@ use oprc_tests::{
 
 #[tokio::test]
 async fn two_clusters_with_real_nodes_run_at_once() {
-    let options = Options {
-        node: NodeChoice::Real,
-        nodes: Some(2),
-        no_fsync: true,
-        ..Options::default()
-    };
+    let options =
+        Options { node: NodeChoice::Real, nodes: Some(2), no_fsync: true, ..Options::default() };
     with_cluster("test-pair", &options, async |pair| {
         pair.load_image(&hello_archive()).await.unwrap();
         in_namespace(async |here: &Place| {
@@ -29,18 +25,11 @@ async fn two_clusters_with_real_nodes_run_at_once() {
                     assert!(answer.contains(&pod), "{answer} isn't from {pod}");
                 }
                 // Pods reach each other across nodes: a client on each of them.
-                let node = pod_of(there, "hello")
-                    .await
-                    .spec
-                    .unwrap()
-                    .node_name
-                    .unwrap();
+                let node = pod_of(there, "hello").await.spec.unwrap().node_name.unwrap();
                 let other = if node == "node-0" { "node-1" } else { "node-0" };
                 cordon(there, &node, true).await;
-                let url = format!(
-                    "http://hello.{}.svc.cluster.local/?name={other}",
-                    there.namespace
-                );
+                let url =
+                    format!("http://hello.{}.svc.cluster.local/?name={other}", there.namespace);
                 let answer = get_from_pod(there, &url).await;
                 assert!(answer.contains(&format!("Hello, {other}!")), "{answer}");
                 cordon(there, &node, false).await;
@@ -57,8 +46,5 @@ async fn cordon(place: &Place, node: &str, off: bool) {
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(place.client.clone());
     let change = serde_json::json!({"spec": {"unschedulable": off}});
     let change = kube::api::Patch::Merge(change);
-    nodes
-        .patch(node, &kube::api::PatchParams::default(), &change)
-        .await
-        .unwrap();
+    nodes.patch(node, &kube::api::PatchParams::default(), &change).await.unwrap();
 }

@@ -21,11 +21,8 @@ const READY: Duration = Duration::from_secs(90);
 #[tokio::test]
 async fn a_service_goes_to_zero_and_comes_back() {
     in_namespace(async |place: &Place| {
-        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(
-            "serving.knative.dev",
-            "v1",
-            "Service",
-        ));
+        let kind =
+            ApiResource::from_gvk(&GroupVersionKind::gvk("serving.knative.dev", "v1", "Service"));
         let services: Api<DynamicObject> =
             Api::namespaced_with(place.client.clone(), &place.namespace, &kind);
         let service: DynamicObject = serde_json::from_value(json!({
@@ -40,68 +37,32 @@ async fn a_service_goes_to_zero_and_comes_back() {
             }},
         }))
         .unwrap();
-        services
-            .create(&PostParams::default(), &service)
-            .await
-            .unwrap();
+        services.create(&PostParams::default(), &service).await.unwrap();
         let ready = |service: Option<&DynamicObject>| {
             let conditions = service.and_then(|service| service.data.pointer("/status/conditions"));
-            let conditions = conditions
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default();
-            conditions
-                .iter()
-                .any(|one| one["type"] == "Ready" && one["status"] == "True")
+            let conditions = conditions.and_then(Value::as_array).cloned().unwrap_or_default();
+            conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
         };
-        within(
-            "the Knative service",
-            READY,
-            await_condition(services, "sleeper", ready),
-        )
-        .await
-        .unwrap();
+        within("the Knative service", READY, await_condition(services, "sleeper", ready))
+            .await
+            .unwrap();
 
         let gateways: Api<Service> = Api::namespaced(place.client.clone(), "kourier-system");
-        let gateway = gateways
-            .get("kourier")
-            .await
-            .unwrap()
-            .spec
-            .unwrap()
-            .cluster_ip
-            .unwrap();
+        let gateway = gateways.get("kourier").await.unwrap().spec.unwrap().cluster_ip.unwrap();
         let url = format!("http://{gateway}/?name=sleeper");
         let host = format!("sleeper.{}.sandbox.test", place.namespace);
         let (status, answer) = get(&url, Some(&host)).await.unwrap();
-        assert!(
-            status == 200 && answer.contains("Hello, sleeper!"),
-            "{status} {answer}"
-        );
+        assert!(status == 200 && answer.contains("Hello, sleeper!"), "{status} {answer}");
 
         let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
-        let name = deployments
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-            .items[0]
-            .name_any();
+        let name = deployments.list(&ListParams::default()).await.unwrap().items[0].name_any();
         let asleep = |deployment: Option<&Deployment>| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
-        within(
-            "zero replicas",
-            READY,
-            await_condition(deployments, &name, asleep),
-        )
-        .await
-        .unwrap();
+        within("zero replicas", READY, await_condition(deployments, &name, asleep)).await.unwrap();
         let (status, answer) = get(&url, Some(&host)).await.unwrap();
-        assert!(
-            status == 200 && answer.contains("Hello, sleeper!"),
-            "{status} {answer}"
-        );
+        assert!(status == 200 && answer.contains("Hello, sleeper!"), "{status} {answer}");
         // Whoever isn't known at the gateway isn't served.
         assert!(get_ok(&url).await.is_err());
     })

@@ -8,7 +8,9 @@ use std::{
 };
 
 use oprc_sandbox::Cluster;
-use oprc_tests::{oprc, oprc_program, with_simulated};
+use oprc_tests::{kill_supervisor, oprc, oprc_program, with_simulated};
+
+use crate::recovery::etcd_arguments;
 
 /// Runs `oprc sandbox`, which must fail, and gives what it said.
 fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
@@ -17,10 +19,7 @@ fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let output = oprc(&all, variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{arguments:?} succeeded: {said}");
-    assert!(
-        said.contains("error: "),
-        "{arguments:?} didn't say why: {said}"
-    );
+    assert!(said.contains("error: "), "{arguments:?} didn't say why: {said}");
     said
 }
 
@@ -37,24 +36,16 @@ pub(crate) fn copy_of_cache(target: &Path) -> PathBuf {
     let programs = target.join("oprc");
     fs::create_dir_all(&programs).unwrap();
     let copy = r#"cp -al "$0/oprc/programs" "$1" 2>/dev/null || cp -a "$0/oprc/programs" "$1""#;
-    let status = Command::new("sh")
-        .args(["-c", copy, &cache])
-        .arg(&programs)
-        .status()
-        .unwrap();
+    let status = Command::new("sh").args(["-c", copy, &cache]).arg(&programs).status().unwrap();
     assert!(status.success());
     target.to_owned()
 }
 
 #[test]
 fn an_unknown_cluster() {
-    for command in [
-        vec!["status"],
-        vec!["down"],
-        vec!["kubeconfig"],
-        vec!["kubectl"],
-        vec!["logs", "etcd"],
-    ] {
+    for command in
+        [vec!["status"], vec!["down"], vec!["kubeconfig"], vec!["kubectl"], vec!["logs", "etcd"]]
+    {
         let mut arguments = command.clone();
         arguments.extend(["--name", "nowhere"]);
         assert_says(
@@ -76,27 +67,10 @@ fn a_name_that_is_none() {
 fn options_that_make_no_sense() {
     let simulated = ["up", "--name", "test-none", "--node", "simulated"];
     let with = |more: &[&'static str]| [&simulated[..], more].concat();
+    assert_says(&refusal(&with(&["--knative"]), &[]), &["--knative needs a real node"]);
+    assert_says(&refusal(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
     assert_says(
-        &refusal(&with(&["--knative"]), &[]),
-        &["--knative needs a real node"],
-    );
-    assert_says(
-        &refusal(&with(&["--nodes", "0"]), &[]),
-        &["--nodes 0", "1 to 1000"],
-    );
-    assert_says(
-        &refusal(
-            &[
-                "up",
-                "--name",
-                "test-none",
-                "--node",
-                "real",
-                "--nodes",
-                "9",
-            ],
-            &[],
-        ),
+        &refusal(&["up", "--name", "test-none", "--node", "real", "--nodes", "9"], &[]),
         &["1 to 8"],
     );
 }
@@ -108,12 +82,7 @@ fn a_real_node_without_root() {
     fs::copy(oprc_program(), &program).unwrap();
     let shell = r#"chmod 755 "$0" "$0/oprc" && chown 65534 "$0" && exec setpriv --reuid 65534 --clear-groups \
         env HOME="$0" XDG_STATE_HOME= "$0/oprc" sandbox up --name real --node real"#;
-    let output = Command::new("sh")
-        .arg("-c")
-        .arg(shell)
-        .arg(home.path())
-        .output()
-        .unwrap();
+    let output = Command::new("sh").arg("-c").arg(shell).arg(home.path()).output().unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_says(&said, &["no real node", "takes root", "--node simulated"]);
@@ -123,23 +92,9 @@ fn a_real_node_without_root() {
 fn no_go_and_no_way_to_get_one() {
     let empty = tempfile::tempdir().unwrap();
     let folder = empty.path().to_str().unwrap();
-    let variables = [
-        ("PATH", folder),
-        ("XDG_CACHE_HOME", folder),
-        ("XDG_STATE_HOME", folder),
-    ];
-    let said = refusal(
-        &["up", "--name", "test-none", "--node", "simulated"],
-        &variables,
-    );
-    assert_says(
-        &said,
-        &[
-            "Go 1.26 or newer",
-            "https://go.dev/dl",
-            "KUBEBUILDER_ASSETS",
-        ],
-    );
+    let variables = [("PATH", folder), ("XDG_CACHE_HOME", folder), ("XDG_STATE_HOME", folder)];
+    let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
+    assert_says(&said, &["Go 1.26.4 or newer", "https://go.dev/dl", "KUBEBUILDER_ASSETS"]);
 }
 
 #[test]
@@ -152,10 +107,7 @@ fn a_go_that_reaches_no_module_proxy() {
         ("GOMODCACHE", folder),
         ("GOPROXY", "off"),
     ];
-    let said = refusal(
-        &["up", "--name", "test-none", "--node", "simulated"],
-        &variables,
-    );
+    let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
     assert_says(&said, &["module proxy", "GOPROXY", "KUBEBUILDER_ASSETS"]);
 }
 
@@ -175,14 +127,7 @@ fn a_full_disk() {
         .unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_says(
-        &said,
-        &[
-            "no space left on the disk",
-            "XDG_CACHE_HOME",
-            "XDG_STATE_HOME",
-        ],
-    );
+    assert_says(&said, &["no space left on the disk", "XDG_CACHE_HOME", "XDG_STATE_HOME"]);
 }
 
 #[test]
@@ -200,31 +145,14 @@ fn a_damaged_cache_is_made_again() {
     }
     let [cache, state] =
         [&cache, &folder.path().join("state")].map(|path| path.to_str().unwrap().to_owned());
-    let variables = [
-        ("XDG_CACHE_HOME", cache.as_str()),
-        ("XDG_STATE_HOME", state.as_str()),
-    ];
-    let up = [
-        "sandbox",
-        "up",
-        "--name",
-        "damaged",
-        "--node",
-        "simulated",
-        "--prometheus",
-        "--no-fsync",
-    ];
+    let variables = [("XDG_CACHE_HOME", cache.as_str()), ("XDG_STATE_HOME", state.as_str())];
+    let up =
+        ["sandbox", "up", "--name", "damaged", "--node", "simulated", "--prometheus", "--no-fsync"];
     let output = oprc(&up, &variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let down = oprc(&["sandbox", "down", "--name", "damaged"], &variables);
     assert!(output.status.success() && down.status.success(), "{said}");
-    assert_says(
-        &said,
-        &[
-            "monitoring in the cache is damaged",
-            "definitions.yaml has changed",
-        ],
-    );
+    assert_says(&said, &["monitoring in the cache is damaged", "definitions.yaml has changed"]);
 }
 
 #[tokio::test]
@@ -235,17 +163,9 @@ async fn a_second_up_with_other_options() {
         let said = refusal(&with(&["--nodes", "3", "--prometheus"]), &[]);
         assert_says(
             &said,
-            &[
-                "1 nodes, not 3",
-                "no Prometheus",
-                "oprc sandbox down --name test-options",
-            ],
+            &["1 nodes, not 3", "no Prometheus", "oprc sandbox down --name test-options"],
         );
-        assert!(
-            oprc(&[&["sandbox"], &up[..]].concat(), &[])
-                .status
-                .success()
-        );
+        assert!(oprc(&[&["sandbox"], &up[..]].concat(), &[]).status.success());
     })
     .await;
 }
@@ -255,19 +175,9 @@ async fn an_image_file_that_is_none() {
     with_simulated("test-image", 1, async |_| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "no image").unwrap();
-        let said = refusal(
-            &[
-                "load-image",
-                "--name",
-                "test-image",
-                file.path().to_str().unwrap(),
-            ],
-            &[],
-        );
-        assert_says(
-            &said,
-            &["is not an OCI image archive", "oprc sandbox image"],
-        );
+        let said =
+            refusal(&["load-image", "--name", "test-image", file.path().to_str().unwrap()], &[]);
+        assert_says(&said, &["is not an OCI image archive", "oprc sandbox image"]);
         let said = refusal(&["load-image", "--name", "test-image", "/nowhere"], &[]);
         assert_says(&said, &["/nowhere", "No such file"]);
         let said = refusal(&["logs", "--name", "test-image", "kubelet"], &[]);
@@ -279,54 +189,20 @@ async fn an_image_file_that_is_none() {
 #[tokio::test]
 async fn a_port_that_was_taken_meanwhile() {
     with_simulated("test-port", 1, async |cluster: Cluster| {
-        let etcd = cluster.supervisor().component("etcd").await.unwrap();
-        let arguments = fs::read_to_string(format!("/proc/{}/cmdline", etcd.pid.unwrap())).unwrap();
-        let (_, rest) = arguments
-            .split_once("--listen-client-urls=https://127.0.0.1:")
-            .unwrap();
+        let arguments = etcd_arguments(&cluster).await;
+        let (_, rest) = arguments.split_once("--listen-client-urls=https://127.0.0.1:").unwrap();
         let port: u16 = rest.split('\0').next().unwrap().parse().unwrap();
-        kill_supervisor(&cluster).await;
-        let _taken = oprc_tests::eventually(
-            "the port to be free",
-            oprc_tests::objects::READY,
-            || async {
+        kill_supervisor(&cluster);
+        let _taken =
+            oprc_tests::eventually("the port to be free", oprc_tests::objects::READY, || async {
                 TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.to_string())
-            },
-        )
-        .await;
+            })
+            .await;
         let said = refusal(&["up", "--name", "test-port"], &[]);
         assert_says(
             &said,
-            &[
-                &format!("port {port}"),
-                "for etcd",
-                "taken by another program",
-                "ss -ltnp",
-            ],
+            &[&format!("port {port}"), "for etcd", "taken by another program", "ss -ltnp"],
         );
     })
     .await;
-}
-
-/// Kills the supervisor of a cluster: its components die with it.
-async fn kill_supervisor(cluster: &Cluster) {
-    let etcd = cluster
-        .supervisor()
-        .component("etcd")
-        .await
-        .unwrap()
-        .pid
-        .unwrap();
-    let stat = fs::read_to_string(format!("/proc/{etcd}/stat")).unwrap();
-    let parent = stat
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
-    let parent = rustix::process::Pid::from_raw(parent).unwrap();
-    rustix::process::kill_process(parent, rustix::process::Signal::KILL).unwrap();
 }

@@ -22,17 +22,13 @@ use oprc_tests::{
     http::get_ok,
     in_namespace_of,
     objects::{READY, deploy_hello, hello_template, named},
-    with_cluster, with_simulated,
+    shared, with_cluster, with_simulated,
 };
 use serde_json::json;
 
 #[tokio::test]
 async fn every_component_comes_back_by_itself() {
-    let options = Options {
-        node: NodeChoice::Real,
-        prometheus: true,
-        ..Options::default()
-    };
+    let options = Options { node: NodeChoice::Real, prometheus: true, ..Options::default() };
     with_cluster("test-recover", &options, async |cluster| {
         cluster.load_image(&hello_archive()).await.unwrap();
         in_namespace_of(cluster.clone(), async |place: &Place| {
@@ -42,11 +38,9 @@ async fn every_component_comes_back_by_itself() {
                 let back = supervisor.kill(&component.name).await.unwrap();
                 assert!(back.restarts > component.restarts, "{back:?}");
                 assert_ne!(back.pid, component.pid);
-                eventually(
-                    &format!("an API after {} died", component.name),
-                    READY,
-                    || note(place, &component.name),
-                )
+                eventually(&format!("an API after {} died", component.name), READY, || {
+                    note(place, &component.name)
+                })
                 .await;
             }
             let prometheus = format!("{}/-/ready", cluster.spec().prometheus_url().unwrap());
@@ -62,10 +56,7 @@ async fn every_component_comes_back_by_itself() {
 
 async fn note(place: &Place, name: &str) -> Result<(), String> {
     let notes: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
-    let note = ConfigMap {
-        metadata: named(name),
-        ..ConfigMap::default()
-    };
+    let note = ConfigMap { metadata: named(name), ..ConfigMap::default() };
     match notes.create(&PostParams::default(), &note).await {
         Ok(_) => Ok(()),
         // A note that was written before its answer got lost.
@@ -75,28 +66,51 @@ async fn note(place: &Place, name: &str) -> Result<(), String> {
 }
 
 #[tokio::test]
+async fn a_frozen_component_of_a_node_can_be_killed() {
+    let cluster = shared().await;
+    let supervisor = cluster.supervisor();
+    supervisor.act("kube-proxy", Action::Freeze).await.unwrap();
+    let back = supervisor.kill("kube-proxy").await.unwrap();
+    assert_eq!(back.state, State::Running);
+}
+
+#[tokio::test]
+async fn two_commands_at_once_make_one_cluster_and_a_hung_one_can_be_ended() {
+    with_simulated("test-twice", 1, async |cluster: Cluster| {
+        let options = Options { no_fsync: true, ..Options::default() };
+        let (first, second) = futures::join!(
+            Cluster::up("test-twice", &options),
+            Cluster::up("test-twice", &options)
+        );
+        assert_eq!(first.unwrap().spec().api_url(), second.unwrap().spec().api_url());
+        assert!(etcd_arguments(&cluster).await.contains("--unsafe-no-fsync"));
+        let pid = i32::try_from(cluster.supervisor().pid().unwrap()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        // It ends here, or `with_simulated` fails.
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_component_can_be_frozen_stopped_and_started() {
     with_simulated("test-freeze", 1, async |cluster: Cluster| {
         in_namespace_of(cluster.clone(), async |place: &Place| {
             let supervisor = cluster.supervisor();
             let state = async |name: &str| supervisor.component(name).await.unwrap().state;
-            supervisor
-                .act("kube-scheduler", Action::Freeze)
-                .await
-                .unwrap();
+            supervisor.act("kube-scheduler", Action::Freeze).await.unwrap();
             assert_eq!(state("kube-scheduler").await, State::Frozen);
             pod(place, "waits").await;
             // What is awake has acted on something newer meanwhile.
             observed_deployment(place).await;
             assert_eq!(node_of(place, "waits").await, None);
-            supervisor
-                .act("kube-scheduler", Action::Thaw)
-                .await
-                .unwrap();
+            supervisor.act("kube-scheduler", Action::Thaw).await.unwrap();
             bound(place, "waits").await;
 
             supervisor.act("kwok", Action::Stop).await.unwrap();
             assert_eq!(state("kwok").await, State::Stopped);
+            let refused = supervisor.act("kwok", Action::Freeze).await.unwrap_err().to_string();
+            assert!(refused.contains("kwok doesn't run"), "{refused}");
             supervisor.act("kwok", Action::Start).await.unwrap();
             pod(place, "runs").await;
             let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
@@ -104,15 +118,8 @@ async fn a_component_can_be_frozen_stopped_and_started() {
                 await_condition(pods, "runs", kube::runtime::conditions::is_pod_running());
             within("the pod to run", READY, running).await.unwrap();
 
-            let error = supervisor
-                .act("nonsense", Action::Stop)
-                .await
-                .unwrap_err()
-                .to_string();
-            assert!(
-                error.contains("has no component 'nonsense'; it has etcd"),
-                "{error}"
-            );
+            let error = supervisor.act("nonsense", Action::Stop).await.unwrap_err().to_string();
+            assert!(error.contains("has no component 'nonsense'; it has etcd"), "{error}");
         })
         .await;
     })
@@ -127,9 +134,7 @@ async fn pod(place: &Place, name: &str) {
     // The account that pods run as comes a moment after the namespace.
     let pod = pod.unwrap();
     eventually("a pod", READY, || async {
-        pods.create(&PostParams::default(), &pod)
-            .await
-            .map_err(|error| error.to_string())
+        pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())
     })
     .await;
 }
@@ -145,22 +150,11 @@ async fn observed_deployment(place: &Place) {
             "template": hello_template("newer"),
         },
     }));
-    deployments
-        .create(&PostParams::default(), &deployment.unwrap())
-        .await
-        .unwrap();
+    deployments.create(&PostParams::default(), &deployment.unwrap()).await.unwrap();
     let observed = |deployment: Option<&Deployment>| {
-        deployment
-            .and_then(|deployment| deployment.status.as_ref()?.observed_generation)
-            .is_some()
+        deployment.and_then(|deployment| deployment.status.as_ref()?.observed_generation).is_some()
     };
-    within(
-        "a controller",
-        READY,
-        await_condition(deployments, "newer", observed),
-    )
-    .await
-    .unwrap();
+    within("a controller", READY, await_condition(deployments, "newer", observed)).await.unwrap();
 }
 
 async fn node_of(place: &Place, name: &str) -> Option<String> {
@@ -172,13 +166,15 @@ async fn bound(place: &Place, name: &str) {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
     let is_bound =
         |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
-    within(
-        "the pod to be bound",
-        Duration::from_secs(30),
-        await_condition(pods, name, is_bound),
-    )
-    .await
-    .unwrap();
+    within("the pod to be bound", Duration::from_secs(30), await_condition(pods, name, is_bound))
+        .await
+        .unwrap();
+}
+
+/// The command line of a cluster's etcd.
+pub(crate) async fn etcd_arguments(cluster: &Cluster) -> String {
+    let etcd = cluster.supervisor().component("etcd").await.unwrap();
+    std::fs::read_to_string(format!("/proc/{}/cmdline", etcd.pid.unwrap())).unwrap()
 }
 
 /// Names and contents that one writer was told are stored.
@@ -198,10 +194,7 @@ pub(crate) async fn write(
         let name = format!("r{round}-w{writer}-{attempt}");
         let content = format!("{name} was written");
         let object = ConfigMap {
-            metadata: ObjectMeta {
-                name: Some(name.clone()),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
             data: Some(BTreeMap::from([("content".to_owned(), content.clone())])),
             ..ConfigMap::default()
         };

@@ -4,7 +4,7 @@ use std::{
     fs,
     os::unix::fs::{PermissionsExt as _, chown},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use oprc_tests::oprc_program;
@@ -18,36 +18,14 @@ fn a_thousand_pods_and_two_clusters_without_root() {
     let user = Unprivileged::at(home.path());
     let first = user.oprc(&["up", "--name", "first", "--nodes", "2", "--no-fsync"]);
     assert!(first.contains("there can be no real one"), "{first}");
-    user.oprc(&[
-        "up",
-        "--name",
-        "second",
-        "--node",
-        "simulated",
-        "--no-fsync",
-    ]);
+    user.oprc(&["up", "--name", "second", "--node", "simulated", "--no-fsync"]);
     let listed = user.oprc(&["list"]);
     assert_eq!(listed.matches(" running").count(), 2, "{listed}");
 
-    let create = [
-        "create",
-        "deployment",
-        "many",
-        "--image=none",
-        "--replicas=1000",
-    ];
+    let create = ["create", "deployment", "many", "--image=none", "--replicas=1000"];
     user.kubectl("first", &create);
-    user.kubectl(
-        "first",
-        &["rollout", "status", "deployment/many", "--timeout=240s"],
-    );
-    let ready = [
-        "get",
-        "deployment",
-        "many",
-        "-o",
-        "jsonpath={.status.readyReplicas}",
-    ];
+    user.kubectl("first", &["rollout", "status", "deployment/many", "--timeout=240s"]);
+    let ready = ["get", "deployment", "many", "-o", "jsonpath={.status.readyReplicas}"];
     assert_eq!(user.kubectl("first", &ready), "1000");
     let pods = user.kubectl("second", &["get", "pods", "--all-namespaces", "-o", "name"]);
     assert_eq!(pods, "", "the second cluster has pods of the first");
@@ -63,61 +41,49 @@ struct Unprivileged {
     home: PathBuf,
 }
 
+impl Drop for Unprivileged {
+    /// A test that fails must not leave clusters that nobody can find.
+    fn drop(&mut self) {
+        for cluster in ["first", "second"] {
+            let _ = self.run(&["down", "--name", cluster]);
+        }
+    }
+}
+
 impl Unprivileged {
     fn at(home: &Path) -> Self {
         let cache = super::misuse::copy_of_cache(&home.join("cache"));
-        for folder in [
-            home.to_owned(),
-            cache.clone(),
-            cache.join("oprc"),
-            cache.join("oprc/programs"),
-        ] {
+        for folder in
+            [home.to_owned(), cache.clone(), cache.join("oprc"), cache.join("oprc/programs")]
+        {
             fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
             chown(&folder, Some(USER), Some(USER)).unwrap();
         }
-        for item in fs::read_dir(cache.join("oprc/programs"))
-            .unwrap()
-            .filter_map(Result::ok)
-        {
-            if item
-                .path()
-                .extension()
-                .is_some_and(|extension| extension == "lock")
-            {
+        for item in fs::read_dir(cache.join("oprc/programs")).unwrap().filter_map(Result::ok) {
+            if item.path().extension().is_some_and(|extension| extension == "lock") {
                 fs::remove_file(item.path()).unwrap();
             }
         }
         fs::copy(oprc_program(), home.join("oprc")).unwrap();
-        Self {
-            home: home.to_owned(),
-        }
+        Self { home: home.to_owned() }
     }
 
-    fn oprc(&self, arguments: &[&str]) -> String {
+    fn run(&self, arguments: &[&str]) -> Output {
         let user = USER.to_string();
         let mut command = Command::new("setpriv");
         command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--"]);
-        command
-            .arg(self.home.join("oprc"))
-            .arg("sandbox")
-            .args(arguments)
-            .current_dir(&self.home);
-        command
-            .env("HOME", &self.home)
-            .env("XDG_CACHE_HOME", self.home.join("cache"));
-        command.env_remove("XDG_STATE_HOME");
-        let output = command.output().unwrap();
+        command.arg(self.home.join("oprc")).arg("sandbox").args(arguments);
+        command.current_dir(&self.home).env_remove("XDG_STATE_HOME");
+        command.env("HOME", &self.home).env("XDG_CACHE_HOME", self.home.join("cache"));
+        command.output().unwrap()
+    }
+
+    fn oprc(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.success(),
-            "oprc sandbox {arguments:?}: {said}{told}"
-        );
-        if arguments.first() == Some(&"kubectl") {
-            said
-        } else {
-            said + &told
-        }
+        assert!(output.status.success(), "oprc sandbox {arguments:?}: {said}{told}");
+        if arguments.first() == Some(&"kubectl") { said } else { said + &told }
     }
 
     fn kubectl(&self, cluster: &str, arguments: &[&str]) -> String {

@@ -20,10 +20,7 @@ async fn it_answers_this_machine_and_other_pods() {
         let url = deploy_hello(place, "hello").await;
         let answer = get_ok(&format!("{url}/?name=host")).await.unwrap();
         assert!(answer.contains("Hello, host!"), "{answer}");
-        let inside = format!(
-            "http://hello.{}.svc.cluster.local/?name=pod",
-            place.namespace
-        );
+        let inside = format!("http://hello.{}.svc.cluster.local/?name=pod", place.namespace);
         let answer = get_from_pod(place, &inside).await;
         assert!(answer.contains("Hello, pod!"), "{answer}");
         let (status, _) = get(&format!("{url}/?fail=503"), None).await.unwrap();
@@ -74,7 +71,6 @@ async fn it_is_restarted_when_it_is_killed() {
     in_namespace(async |place: &Place| {
         let url = deploy_hello(place, "killed").await;
         let pod = pod_of(place, "killed").await;
-        // No more memory than the container may have: the kernel kills it.
         let uid = pod.metadata.uid.clone().unwrap();
         kill_container(&uid);
         let restarted = |pod: Option<&Pod>| {
@@ -84,13 +80,7 @@ async fn it_is_restarted_when_it_is_killed() {
         };
         let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
         let name = pod.metadata.name.unwrap();
-        within(
-            "the restart",
-            READY,
-            await_condition(pods, &name, restarted),
-        )
-        .await
-        .unwrap();
+        within("the restart", READY, await_condition(pods, &name, restarted)).await.unwrap();
         eventually("an answer", READY, || get_ok(&url)).await;
     })
     .await;

@@ -16,29 +16,15 @@ pub async fn get(url: &str, host: Option<&str>) -> Result<(StatusCode, String), 
     if let Some(host) = host {
         request = request.header(hyper::header::HOST, host);
     }
-    let request = request
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| error.to_string())?;
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
     let exchange = async {
         let client = Client::builder(TokioExecutor::new()).build_http();
-        let answer = client
-            .request(request)
-            .await
-            .map_err(|error| format!("{url}: {error}"))?;
+        let answer = client.request(request).await.map_err(|error| format!("{url}: {error}"))?;
         let status = answer.status();
-        let body = answer
-            .into_body()
-            .collect()
-            .await
-            .map_err(|error| format!("{url}: {error}"))?;
-        Ok((
-            status,
-            String::from_utf8_lossy(&body.to_bytes()).into_owned(),
-        ))
+        let body = answer.into_body().collect().await.map_err(|error| format!("{url}: {error}"))?;
+        Ok((status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
     };
-    tokio::time::timeout(PATIENCE, exchange)
-        .await
-        .map_err(|_| format!("{url}: no answer"))?
+    tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| format!("{url}: no answer"))?
 }
 
 /// The body of a GET that must succeed.
@@ -57,19 +43,12 @@ pub async fn series(prometheus: &str, expression: &str) -> Result<Vec<(Value, f6
     }
     let body = get_ok(&format!("{prometheus}/api/v1/query?query={encoded}")).await?;
     let answer: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
-    let found = answer
-        .pointer("/data/result")
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
+    let found =
+        answer.pointer("/data/result").and_then(Value::as_array).cloned().unwrap_or_default();
     let read = |series: Value| {
         let value = series.pointer("/value/1")?.as_str()?.parse().ok()?;
         Some((series.get("metric")?.clone(), value))
     };
     let found: Vec<_> = found.into_iter().filter_map(read).collect();
-    if found.is_empty() {
-        Err(format!("no series for {expression}"))
-    } else {
-        Ok(found)
-    }
+    if found.is_empty() { Err(format!("no series for {expression}")) } else { Ok(found) }
 }

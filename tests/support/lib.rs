@@ -2,12 +2,7 @@
 //! the world how it is.
 
 // Only tests call any of this: here a panic is how a test fails.
-#![allow(
-    clippy::expect_used,
-    clippy::missing_panics_doc,
-    clippy::panic,
-    clippy::unwrap_used
-)]
+#![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
 
 pub mod http;
 pub mod objects;
@@ -18,7 +13,6 @@ use std::{
     panic::{AssertUnwindSafe, resume_unwind},
     path::PathBuf,
     process::{Command, Output},
-    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -32,6 +26,8 @@ use oprc_sandbox::{Cluster, NodeChoice, Options};
 
 /// The name of the cluster that a test run shares.
 pub const SHARED: &str = "test";
+/// How long one answer may take that [`eventually`] asks for.
+const ANSWERED: Duration = Duration::from_secs(10);
 /// The image of the sample function, as it is known on the nodes.
 pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
@@ -44,13 +40,8 @@ pub async fn shared() -> Cluster {
         knative: true,
         no_fsync: true,
     };
-    let cluster = Cluster::up(SHARED, &options)
-        .await
-        .expect("the shared cluster");
-    cluster
-        .load_image(&hello_archive())
-        .await
-        .expect("loading the sample function");
+    let cluster = Cluster::up(SHARED, &options).await.expect("the shared cluster");
+    cluster.load_image(&hello_archive()).await.expect("loading the sample function");
     cluster
 }
 
@@ -71,13 +62,11 @@ pub async fn with_cluster<T>(
     options: &Options,
     test: impl AsyncFnOnce(Cluster) -> T,
 ) -> T {
-    let cluster = Cluster::up(name, options)
-        .await
-        .expect("a cluster of the test's own");
-    let outcome = AssertUnwindSafe(test(cluster)).catch_unwind().await;
-    Cluster::down(name)
-        .await
-        .expect("ending the test's cluster");
+    let run = async {
+        test(Cluster::up(name, options).await.expect("a cluster of the test's own")).await
+    };
+    let outcome = AssertUnwindSafe(run).catch_unwind().await;
+    Cluster::down(name).await.expect("ending the test's cluster");
     outcome.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
@@ -99,27 +88,15 @@ pub async fn in_namespace(test: impl AsyncFnOnce(&Place)) {
 
 /// The same in another cluster.
 pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let namespace = format!("t-{}-{count}", std::process::id());
     let client = cluster.client().await.expect("a client");
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let object = Namespace {
-        metadata: ObjectMeta {
-            name: Some(namespace.clone()),
-            ..ObjectMeta::default()
-        },
+        metadata: ObjectMeta { generate_name: Some("t-".to_owned()), ..ObjectMeta::default() },
         ..Namespace::default()
     };
-    namespaces
-        .create(&PostParams::default(), &object)
-        .await
-        .expect("a namespace");
-    let place = Place {
-        cluster,
-        client,
-        namespace,
-    };
+    let made = namespaces.create(&PostParams::default(), &object).await.expect("a namespace");
+    let namespace = made.metadata.name.expect("its name");
+    let place = Place { cluster, client, namespace };
     let outcome = AssertUnwindSafe(test(&place)).catch_unwind().await;
     namespaces
         .delete(&place.namespace, &DeleteParams::default())
@@ -138,7 +115,9 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
 ) -> T {
     let begun = Instant::now();
     loop {
-        match ask().await {
+        // One answer that doesn't come must not keep others from being asked for.
+        let answer = tokio::time::timeout(ANSWERED, ask()).await;
+        match answer.unwrap_or_else(|_| Err("no answer".to_owned())) {
             Ok(answer) => return answer,
             Err(reason) if begun.elapsed() > limit => {
                 panic!("{what} not within {} s: {reason}", limit.as_secs())
@@ -150,36 +129,34 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
 
 /// The folder of the workspace.
 pub fn workspace() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the workspace")
-        .to_owned()
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
 /// The sample function's image, as `make image` writes it.
 pub fn hello_archive() -> PathBuf {
     let archive = workspace().join("target/hello-fn.oci.tar");
-    assert!(
-        archive.is_file(),
-        "{} is missing: run `make image` first",
-        archive.display()
-    );
+    assert!(archive.is_file(), "{} is missing: run `make image` first", archive.display());
     archive
 }
 
 /// The `oprc` program that was built beside this test.
 pub fn oprc_program() -> PathBuf {
     let test = std::env::current_exe().expect("this program");
-    let found = test
-        .ancestors()
-        .map(|folder| folder.join("oprc"))
-        .find(|path| path.is_file());
+    let found = test.ancestors().map(|folder| folder.join("oprc")).find(|path| path.is_file());
     found.expect("oprc is missing: run `cargo build -p oprc-cli` first")
 }
 
 /// Runs `oprc` and gives what it said, whether it succeeded or not.
 pub fn oprc(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(oprc_program());
-    command.args(arguments).envs(variables.iter().copied());
+    command.args(arguments).env_remove(oprc_sandbox::ASSETS).envs(variables.iter().copied());
     command.output().expect("running oprc")
+}
+
+/// Kills the supervisor of a cluster: its components die with it.
+pub fn kill_supervisor(cluster: &Cluster) {
+    use rustix::process::{Pid, Signal, kill_process};
+    let pid =
+        i32::try_from(cluster.supervisor().pid().expect("a supervisor")).expect("its process");
+    kill_process(Pid::from_raw(pid).expect("its process"), Signal::KILL).expect("killing it");
 }

@@ -60,9 +60,7 @@ pub async fn deploy_hello(place: &Place, name: &str) -> String {
     deployments.create(&create, &deployment).await.unwrap();
     let services: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
     let service = services.create(&create, &service).await.unwrap();
-    deployment_ready(&place.client, &place.namespace, name, READY)
-        .await
-        .unwrap();
+    deployment_ready(&place.client, &place.namespace, name, READY).await.unwrap();
     let url = format!("http://{}", service.spec.unwrap().cluster_ip.unwrap());
     // Nothing tells when the node's proxy has heard of the pod.
     eventually("the service's answer", READY, || get_ok(&url)).await;
@@ -72,11 +70,8 @@ pub async fn deploy_hello(place: &Place, name: &str) -> String {
 /// The only pod with a label `app`.
 pub async fn pod_of(place: &Place, app: &str) -> Pod {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
-    let mut found = pods
-        .list(&ListParams::default().labels(&format!("app={app}")))
-        .await
-        .unwrap()
-        .items;
+    let mut found =
+        pods.list(&ListParams::default().labels(&format!("app={app}"))).await.unwrap().items;
     assert_eq!(found.len(), 1, "pods of {app}");
     found.remove(0)
 }
@@ -100,20 +95,13 @@ pub async fn get_from_pod(place: &Place, url: &str) -> String {
         let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
         matches!(phase, Some("Succeeded" | "Failed"))
     };
-    within(
-        "the client pod to end",
-        READY,
-        await_condition(pods.clone(), &name, ended),
-    )
-    .await
-    .unwrap();
+    within("the client pod to end", READY, await_condition(pods.clone(), &name, ended))
+        .await
+        .unwrap();
     pods.logs(&name, &LogParams::default()).await.unwrap()
 }
 
 /// Metadata with a name only.
 pub fn named(name: &str) -> ObjectMeta {
-    ObjectMeta {
-        name: Some(name.to_owned()),
-        ..ObjectMeta::default()
-    }
+    ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() }
 }

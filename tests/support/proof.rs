@@ -20,11 +20,7 @@ pub struct Proof {
 /// Begins a suite of `full` rounds, of which `make test` runs `sample`.
 pub fn begin(suite: &'static str, sample: usize, full: usize) -> Proof {
     let rounds = if file().is_some() { full } else { sample };
-    Proof {
-        suite,
-        rounds,
-        begun: Instant::now(),
-    }
+    Proof { suite, rounds, begun: Instant::now() }
 }
 
 fn file() -> Option<PathBuf> {
@@ -39,17 +35,11 @@ impl Proof {
         let _guard = ONE_AT_A_TIME.lock().unwrap();
         let before = fs::read_to_string(&file).unwrap_or_default();
         let prefix = format!("| {} |", self.suite);
-        let mut rows: Vec<_> = before
-            .lines()
-            .skip(HEAD.lines().count())
-            .filter(|row| row.starts_with('|'))
-            .collect();
+        let mut rows: Vec<_> =
+            before.lines().skip(HEAD.lines().count()).filter(|row| row.starts_with('|')).collect();
         rows.retain(|row| !row.starts_with(&prefix));
-        let own = format!(
-            "{prefix} {} | {seen} | {} s |",
-            self.rounds,
-            self.begun.elapsed().as_secs()
-        );
+        let own =
+            format!("{prefix} {} | {seen} | {} s |", self.rounds, self.begun.elapsed().as_secs());
         rows.push(&own);
         rows.sort_unstable();
         let mut text = HEAD.to_owned();

@@ -26,13 +26,9 @@ pub(crate) async fn get(url: &str) -> Result<(), String> {
         stream.take(LARGEST).read_to_string(&mut answer).await?;
         Ok::<_, std::io::Error>(answer)
     };
-    let answer = timeout(PATIENCE, exchange)
-        .await
-        .map_err(|_| format!("{url}: no answer"))?;
+    let answer = timeout(PATIENCE, exchange).await.map_err(|_| format!("{url}: no answer"))?;
     let answer = answer.map_err(|error| format!("{url}: {error}"))?;
-    let (head, body) = answer
-        .split_once("\r\n\r\n")
-        .ok_or_else(|| format!("{url}: no HTTP"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{url}: no HTTP"))?;
     print!("{body}");
     match head.split_whitespace().nth(1) {
         Some("200") => Ok(()),

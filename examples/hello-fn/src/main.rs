@@ -109,9 +109,7 @@ async fn run() -> Result<(), String> {
 /// A variable's value, or what holds where it isn't set.
 fn setting<T: FromStr>(name: &str, default: T) -> Result<T, String> {
     match env::var(name) {
-        Ok(text) => text
-            .parse()
-            .map_err(|_| format!("{name}={text}: not a number in range")),
+        Ok(text) => text.parse().map_err(|_| format!("{name}={text}: not a number in range")),
         Err(_) => Ok(default),
     }
 }
@@ -136,9 +134,7 @@ async fn invoke(
     wish: Result<Query<Wish>, QueryRejection>,
 ) -> Response {
     let begun = Instant::now();
-    let answer = match wish
-        .map_err(|error| error.body_text())
-        .and_then(|Query(wish)| wish.check())
+    let answer = match wish.map_err(|error| error.body_text()).and_then(|Query(wish)| wish.check())
     {
         Err(problem) => (StatusCode::BAD_REQUEST, Json(json!({"error": problem}))),
         Ok(wish) => {
@@ -146,10 +142,7 @@ async fn invoke(
             let status = wish.grant().await;
             let name = wish.name.as_deref().unwrap_or("world");
             let message = format!("Hello, {name}!");
-            (
-                status,
-                Json(json!({"message": message, "path": uri.path(), "pod": function.pod})),
-            )
+            (status, Json(json!({"message": message, "path": uri.path(), "pod": function.pod})))
         }
     };
     function.metrics.observe(&method, answer.0, begun.elapsed());

@@ -9,9 +9,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
-const BUCKETS: [f64; 13] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
-];
+const BUCKETS: [f64; 13] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
@@ -40,25 +39,10 @@ impl Metrics {
     /// Counts one request.
     pub(crate) fn observe(&self, method: &Method, status: StatusCode, took: Duration) {
         // Any word can be a method; a client must not be able to make series without end.
-        let known = [
-            Method::GET,
-            Method::POST,
-            Method::PUT,
-            Method::PATCH,
-            Method::DELETE,
-        ];
-        let method = if known.contains(method) {
-            method.as_str()
-        } else {
-            "other"
-        };
-        let labels = Labels {
-            method: method.to_owned(),
-            status: status.as_u16(),
-        };
-        self.requests
-            .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+        let known = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+        let method = if known.contains(method) { method.as_str() } else { "other" };
+        let labels = Labels { method: method.to_owned(), status: status.as_u16() };
+        self.requests.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
     /// All series as text.

@@ -33,10 +33,7 @@ impl Wish {
         if self.hold_mb > LARGEST_MB {
             return Err(format!("hold_mb: at most {LARGEST_MB}"));
         }
-        if self
-            .fail
-            .is_some_and(|status| !(200..600).contains(&status))
-        {
+        if self.fail.is_some_and(|status| !(200..600).contains(&status)) {
             return Err("fail: a status from 200 to 599".to_owned());
         }
         Ok(self)
@@ -58,9 +55,7 @@ impl Wish {
             let _ = tokio::task::spawn_blocking(burn).await;
         }
         drop(std::hint::black_box(held));
-        self.fail
-            .and_then(|status| StatusCode::from_u16(status).ok())
-            .unwrap_or(StatusCode::OK)
+        self.fail.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK)
     }
 }
 
@@ -71,47 +66,15 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_named() {
         let refused = |wish: Wish| wish.check().unwrap_err();
-        assert!(
-            refused(Wish {
-                sleep_ms: 60_001,
-                ..Wish::default()
-            })
-            .starts_with("sleep_ms")
-        );
-        assert!(
-            refused(Wish {
-                burn_ms: 60_001,
-                ..Wish::default()
-            })
-            .starts_with("burn_ms")
-        );
-        assert!(
-            refused(Wish {
-                hold_mb: 1025,
-                ..Wish::default()
-            })
-            .starts_with("hold_mb")
-        );
-        assert!(
-            refused(Wish {
-                fail: Some(42),
-                ..Wish::default()
-            })
-            .starts_with("fail")
-        );
+        assert!(refused(Wish { sleep_ms: 60_001, ..Wish::default() }).starts_with("sleep_ms"));
+        assert!(refused(Wish { burn_ms: 60_001, ..Wish::default() }).starts_with("burn_ms"));
+        assert!(refused(Wish { hold_mb: 1025, ..Wish::default() }).starts_with("hold_mb"));
+        assert!(refused(Wish { fail: Some(42), ..Wish::default() }).starts_with("fail"));
     }
 
     #[tokio::test]
     async fn failing_is_granted() {
-        let wish = Wish {
-            fail: Some(503),
-            hold_mb: 1,
-            burn_ms: 1,
-            ..Wish::default()
-        };
-        assert_eq!(
-            wish.check().unwrap().grant().await,
-            StatusCode::SERVICE_UNAVAILABLE
-        );
+        let wish = Wish { fail: Some(503), hold_mb: 1, burn_ms: 1, ..Wish::default() };
+        assert_eq!(wish.check().unwrap().grant().await, StatusCode::SERVICE_UNAVAILABLE);
     }
 }

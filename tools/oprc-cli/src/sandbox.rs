@@ -118,26 +118,13 @@ pub(crate) enum Node {
 /// Does what a command says.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Up {
-            name,
-            node,
-            nodes,
-            prometheus,
-            knative,
-            no_fsync,
-        } => {
+        Command::Up { name, node, nodes, prometheus, knative, no_fsync } => {
             let node = match node {
                 Node::Auto => NodeChoice::Auto,
                 Node::Real => NodeChoice::Real,
                 Node::Simulated => NodeChoice::Simulated,
             };
-            let options = Options {
-                node,
-                nodes,
-                prometheus,
-                knative,
-                no_fsync,
-            };
+            let options = Options { node, nodes, prometheus, knative, no_fsync };
             let cluster = Cluster::up(&name.cluster, &options).await?;
             describe(cluster.spec(), &cluster)?;
         }
@@ -152,10 +139,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Kubectl { name, arguments } => {
             use std::os::unix::process::CommandExt as _;
-            let error = Cluster::open(&name.cluster)?
-                .kubectl()
-                .args(arguments)
-                .exec();
+            let error = Cluster::open(&name.cluster)?.kubectl().args(arguments).exec();
             return Err(error).context("starting kubectl");
         }
         Command::LoadImage { name, file } => {
@@ -172,11 +156,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 .and_then(|_| output.flush())
                 .context("printing a log")?;
         }
-        Command::Image {
-            name,
-            program,
-            archive,
-        } => {
+        Command::Image { name, program, archive } => {
             if !program.is_file() {
                 bail!(
                     "{} is not a file: name the program that the image is to run",
@@ -197,11 +177,7 @@ fn describe(spec: &Spec, cluster: &Cluster) -> Result<()> {
         NodeKind::Simulated => "simulated",
     };
     let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "Cluster '{}' is ready: {} {kind} node(s).",
-        spec.name, spec.nodes
-    )?;
+    writeln!(out, "Cluster '{}' is ready: {} {kind} node(s).", spec.name, spec.nodes)?;
     writeln!(out, "  API         {}", spec.api_url())?;
     if let Some(url) = spec.prometheus_url() {
         writeln!(out, "  Prometheus  {url}")?;
@@ -222,16 +198,8 @@ async fn list() -> Result<()> {
             NodeKind::Real => "real",
             NodeKind::Simulated => "simulated",
         };
-        let state = if cluster.status().await.is_ok() {
-            "running"
-        } else {
-            "not running"
-        };
-        writeln!(
-            out,
-            "{name:<20} {kind:<10} {:<6} {state}",
-            cluster.spec().nodes
-        )?;
+        let state = if cluster.status().await.is_ok() { "running" } else { "not running" };
+        writeln!(out, "{name:<20} {kind:<10} {:<6} {state}", cluster.spec().nodes)?;
     }
     Ok(())
 }
@@ -239,9 +207,7 @@ async fn list() -> Result<()> {
 /// Prints a line for each component; fails where one doesn't run.
 async fn status(cluster: &Cluster) -> Result<ExitCode> {
     let components = cluster.status().await?;
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -255,27 +221,17 @@ async fn status(cluster: &Cluster) -> Result<ExitCode> {
             State::Frozen => "frozen",
             State::Stopped => "stopped",
         };
-        let since = now
-            .saturating_sub(Duration::from_secs(component.since))
-            .as_secs();
+        let since = now.saturating_sub(Duration::from_secs(component.since)).as_secs();
         writeln!(
             out,
             "{:<26} {state:<8} {:>8} {:>7}s {:>8}  {}",
             component.name,
-            component
-                .pid
-                .map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            component.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             since,
             component.restarts,
             component.last_end.as_deref().unwrap_or("-"),
         )?;
     }
-    let all_run = components
-        .iter()
-        .all(|component| component.state == State::Running);
-    Ok(if all_run {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let all_run = components.iter().all(|component| component.state == State::Running);
+    Ok(if all_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::{
     loader::Loader,
     node, programs,
     progress::Step,
+    prometheus,
     spec::{NodeKind, Spec},
 };
 
@@ -44,6 +46,7 @@ pub(crate) async fn install(
     layout: &Layout,
     client: &Client,
     loader: Option<&Loader>,
+    since: Timestamp,
 ) -> Result<()> {
     let nodes = spec.node_names();
     let step = Step::begin(match spec.kind {
@@ -51,34 +54,23 @@ pub(crate) async fn install(
         NodeKind::Simulated => format!("Making {} simulated node(s)", nodes.len()),
     });
     if spec.kind == NodeKind::Simulated {
-        apply(
-            client,
-            &nodes
-                .iter()
-                .map(|name| simulated_node(name))
-                .collect::<Vec<_>>(),
-        )
-        .await?;
+        apply(client, &nodes.iter().map(|name| simulated_node(name)).collect::<Vec<_>>()).await?;
     }
     for node in &nodes {
-        node_ready(client, node, READY).await?;
+        node_ready(client, node, since, READY).await?;
     }
     step.done();
     if spec.prometheus {
-        apply(
-            client,
-            &documents(include_str!("../manifests/prometheus.yaml"), &[])?,
-        )
-        .await?;
+        apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
         let definitions = off_thread(programs::monitor_definitions).await?;
         let text =
             fs::read_to_string(definitions).map_err(Error::io("reading monitor definitions"))?;
         apply(client, &documents(&text, &[])?).await?;
     }
-    match loader {
-        Some(loader) => on_real_nodes(spec, layout, client, loader).await,
-        None => Ok(()),
+    if let Some(loader) = loader {
+        on_real_nodes(spec, layout, client, loader).await?;
     }
+    if spec.prometheus { prometheus::ready(spec, READY).await } else { Ok(()) }
 }
 
 async fn on_real_nodes(
@@ -90,38 +82,22 @@ async fn on_real_nodes(
     let step = Step::begin("Starting cluster DNS and metrics-server");
     let dns = [("DNS", spec.addresses().service(10).to_string())];
     // First the one that takes longest to be ready.
-    apply(
-        client,
-        &documents(include_str!("../manifests/metrics-server.yaml"), &[])?,
-    )
-    .await?;
-    apply(
-        client,
-        &documents(include_str!("../manifests/coredns.yaml"), &dns)?,
-    )
-    .await?;
+    apply(client, &documents(include_str!("../manifests/metrics-server.yaml"), &[])?).await?;
+    apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
     apply(client, &storage(layout)?).await?;
     if spec.prometheus {
         let host = [("HOST", spec.host().to_string())];
-        apply(
-            client,
-            &documents(include_str!("../manifests/prometheus-service.yaml"), &host)?,
-        )
-        .await?;
+        apply(client, &documents(include_str!("../manifests/prometheus-service.yaml"), &host)?)
+            .await?;
     }
     deployment_ready(client, "kube-system", "coredns", READY).await?;
     deployment_ready(client, "kube-system", "metrics-server", READY).await?;
     step.done();
-    if spec.knative {
-        knative::install(client, loader).await
-    } else {
-        Ok(())
-    }
+    if spec.knative { knative::install(client, loader).await } else { Ok(()) }
 }
 
-/// A node that KWOK gives life to, large enough for whatever a test puts on it.
+/// A node that KWOK gives life to.
 fn simulated_node(name: &str) -> Value {
-    let size = json!({"cpu": "256", "memory": "1Ti", "pods": "10000"});
     json!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -130,7 +106,6 @@ fn simulated_node(name: &str) -> Value {
             "annotations": {"kwok.x-k8s.io/node": "fake"},
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "type": "kwok"},
         },
-        "status": {"capacity": size.clone(), "allocatable": size},
     })
 }
 

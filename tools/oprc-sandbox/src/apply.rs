@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
+use k8s_openapi::{
+    api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Node},
+    jiff::Timestamp,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
@@ -16,6 +19,8 @@ use tokio::time::{sleep, timeout};
 use crate::{Error, Result};
 
 const MANAGER: &str = "oprc-sandbox";
+/// How long the API server may take for one request.
+const ANSWERED: Duration = Duration::from_secs(30);
 
 /// The objects in the text of a manifest, with each `@NAME@` replaced by its value.
 pub(crate) fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
@@ -25,10 +30,7 @@ pub(crate) fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Val
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
         .map_err(|error| Error::failed("Reading a manifest", error.to_string()))?;
-    Ok(documents
-        .into_iter()
-        .filter(|document| !document.is_null())
-        .collect())
+    Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
 /// Applies objects one after the other.
@@ -46,9 +48,8 @@ pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
         } else {
             let kind = GroupVersionKind::try_from(&types)
                 .map_err(|error| Error::failed(what.clone(), error.to_string()))?;
-            let (resource, capabilities) = discovery::pinned_kind(client, &kind)
-                .await
-                .map_err(Error::kube(what.clone()))?;
+            let (resource, capabilities) =
+                discovery::pinned_kind(client, &kind).await.map_err(Error::kube(what.clone()))?;
             kinds.insert(key, (resource.clone(), capabilities.scope.clone()));
             (resource, capabilities.scope)
         };
@@ -61,11 +62,20 @@ pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
             ),
         };
         let params = PatchParams::apply(MANAGER).force();
-        api.patch(&object.name_any(), &params, &Patch::Apply(document))
-            .await
-            .map_err(Error::kube(what))?;
+        let patch = Patch::Apply(document);
+        in_time(&what, api.patch(&object.name_any(), &params, &patch)).await?;
     }
     Ok(())
+}
+
+/// One request, which must be answered soon.
+async fn in_time<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T> {
+    let late = |_| Error::Timeout {
+        what: what.to_owned(),
+        seconds: ANSWERED.as_secs(),
+        detail: String::new(),
+    };
+    timeout(ANSWERED, request).await.map_err(late)?.map_err(Error::kube(what))
 }
 
 /// Waits until something is there, by watching for it, and tells what was waited for if it isn't.
@@ -97,11 +107,7 @@ pub async fn deployment_ready(
         let Some(deployment) = deployment else {
             return false;
         };
-        let wanted = deployment
-            .spec
-            .as_ref()
-            .and_then(|spec| spec.replicas)
-            .unwrap_or(1);
+        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         deployment.status.as_ref().is_some_and(|status| {
             status.observed_generation >= deployment.metadata.generation
                 && status.updated_replicas.unwrap_or_default() == wanted
@@ -110,28 +116,31 @@ pub async fn deployment_ready(
         })
     };
     let ready = await_condition(deployments, name, is_ready);
-    within(
-        &format!("Deployment {namespace}/{name} to be ready"),
-        limit,
-        ready,
-    )
-    .await
-    .map(drop)
+    within(&format!("Deployment {namespace}/{name} to be ready"), limit, ready).await.map(drop)
 }
 
-/// Waits until a node is ready.
-pub(crate) async fn node_ready(client: &Client, name: &str, limit: Duration) -> Result<()> {
+/// Waits until a node is ready, and has said so after `since`: what a cluster tells of its nodes
+/// when it is started again may be from before.
+pub(crate) async fn node_ready(
+    client: &Client,
+    name: &str,
+    since: Timestamp,
+    limit: Duration,
+) -> Result<()> {
     let is_ready = |node: Option<&Node>| {
         let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
-        conditions.is_some_and(|all| {
-            all.iter()
-                .any(|one| one.type_ == "Ready" && one.status == "True")
-        })
+        conditions
+            .is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
     };
     let ready = await_condition(Api::<Node>::all(client.clone()), name, is_ready);
-    within(&format!("Node {name} to be ready"), limit, ready)
-        .await
-        .map(drop)
+    within(&format!("node {name} to be ready"), limit, ready).await?;
+    let is_renewed = |lease: Option<&Lease>| {
+        let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref());
+        renewed.is_some_and(|renewed| renewed.0 >= since)
+    };
+    let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
+    let renewed = await_condition(leases, name, is_renewed);
+    within(&format!("node {name} to show that it lives"), limit, renewed).await.map(drop)
 }
 
 /// Waits until the API server says that it is ready. Nothing can be watched before that.
@@ -149,5 +158,5 @@ pub(crate) async fn api_ready(client: &Client, limit: Duration) -> Result<()> {
             sleep(Duration::from_millis(100)).await;
         }
     };
-    within("The API server to be ready", limit, ready).await
+    within("the API server to be ready", limit, ready).await
 }

@@ -16,6 +16,8 @@ use sha2::{Digest, Sha256};
 use crate::{Error, Result, paths, progress};
 
 const LIST: &str = "files.json";
+/// How the extension of an entry begins that is being made.
+const PARTIAL: &str = "partial-";
 
 /// What an entry is called and made from.
 pub(crate) struct Recipe<'a> {
@@ -32,11 +34,7 @@ impl Recipe<'_> {
             hash.update(input.len().to_le_bytes());
             hash.update(input);
         }
-        format!(
-            "{}-{}",
-            self.name,
-            hex(&hash.finalize()).get(..16).unwrap_or_default()
-        )
+        format!("{}-{}", self.name, hex(&hash.finalize()).get(..16).unwrap_or_default())
     }
 }
 
@@ -69,8 +67,9 @@ fn entry_in(
             }
         }
     }
-    let partial = place.with_extension("partial");
-    remove(&partial)?;
+    remove_partial(cache, &recipe.folder_name())?;
+    // A name of its own: what a killed build started may still be writing to the old one.
+    let partial = place.with_extension(format!("{}{}", PARTIAL, std::process::id()));
     fs::create_dir_all(&partial).map_err(Error::io(format!("making {}", partial.display())))?;
     let made = make(&partial).and_then(|()| {
         let list = serde_json::to_vec(&digests(&partial)?).map_err(io::Error::from);
@@ -83,6 +82,17 @@ fn entry_in(
         let _ = fs::remove_dir_all(&partial);
     }
     made.map(|()| place)
+}
+
+/// Removes what interrupted builds of an entry left.
+fn remove_partial(cache: &Path, name: &str) -> Result<()> {
+    let prefix = format!("{name}.{PARTIAL}");
+    for item in fs::read_dir(cache).into_iter().flatten().filter_map(io::Result::ok) {
+        if item.file_name().to_string_lossy().starts_with(&prefix) {
+            remove(&item.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// Takes an exclusive lock on a file, and says so if that means waiting. It ends with the handle.
@@ -131,10 +141,7 @@ fn digests(folder: &Path) -> Result<BTreeMap<String, String>> {
     while let Some(next) = folders.pop() {
         for item in fs::read_dir(&next).map_err(reading(&next))? {
             let path = item.map_err(reading(&next))?.path();
-            if path.is_symlink() {
-                continue;
-            }
-            if path.is_dir() {
+            if path.is_dir() && !path.is_symlink() {
                 folders.push(path);
             } else {
                 let digest = digest_of(&path).map_err(reading(&path))?;
@@ -147,6 +154,9 @@ fn digests(folder: &Path) -> Result<BTreeMap<String, String>> {
 }
 
 fn digest_of(file: &Path) -> io::Result<String> {
+    if file.is_symlink() {
+        return Ok(format!("link to {}", fs::read_link(file)?.display()));
+    }
     let mut hash = Sha256::new();
     let mut file = File::open(file)?;
     let mut buffer = vec![0; 1 << 20];
@@ -177,10 +187,7 @@ mod tests {
 
     use super::*;
 
-    const RECIPE: Recipe<'_> = Recipe {
-        name: "thing",
-        inputs: &["one", "two"],
-    };
+    const RECIPE: Recipe<'_> = Recipe { name: "thing", inputs: &["one", "two"] };
 
     fn write(folder: &Path) -> Result<()> {
         fs::create_dir_all(folder.join("bin")).unwrap();
@@ -193,18 +200,12 @@ mod tests {
         let first = entry_in(cache.path(), &RECIPE, write).unwrap();
         let second = entry_in(cache.path(), &RECIPE, |_| panic!("made twice")).unwrap();
         assert_eq!(first, second);
-        assert_eq!(
-            fs::read_to_string(first.join("bin/program")).unwrap(),
-            "whole"
-        );
+        assert_eq!(fs::read_to_string(first.join("bin/program")).unwrap(), "whole");
     }
 
     #[test]
     fn other_inputs_make_another_entry() {
-        let moved = Recipe {
-            inputs: &["onet", "wo"],
-            ..RECIPE
-        };
+        let moved = Recipe { inputs: &["onet", "wo"], ..RECIPE };
         assert_ne!(RECIPE.folder_name(), moved.folder_name());
     }
 
@@ -219,11 +220,7 @@ mod tests {
                 _ => fs::remove_file(place.join(LIST)).unwrap(),
             }
             let again = entry_in(cache.path(), &RECIPE, write).unwrap();
-            assert_eq!(
-                fs::read_to_string(again.join("bin/program")).unwrap(),
-                "whole",
-                "{harm}"
-            );
+            assert_eq!(fs::read_to_string(again.join("bin/program")).unwrap(), "whole", "{harm}");
         }
     }
 
@@ -235,10 +232,7 @@ mod tests {
             Err(Error::BadOption("stopped".into()))
         });
         assert!(failed.is_err());
-        let interrupted = cache
-            .path()
-            .join(RECIPE.folder_name())
-            .with_extension("partial");
+        let interrupted = cache.path().join(RECIPE.folder_name()).with_extension("partial-1");
         fs::create_dir_all(&interrupted).unwrap();
         fs::write(interrupted.join("rest"), "of a killed build").unwrap();
         let place = entry_in(cache.path(), &RECIPE, write).unwrap();

@@ -1,15 +1,17 @@
 //! The control groups of a cluster's pods.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::{Error, Result, node, spec::Spec};
+use crate::{Error, Result, network::Addresses, node, spec::Spec};
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
+/// What kubelet wants to find in its root, as far as the machine has it.
+const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"];
 /// How long processes that were killed may take to leave their groups.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -24,9 +26,7 @@ fn roots() -> Vec<PathBuf> {
     };
     let folders = items.filter_map(|item| Some(item.ok()?.path()));
     // Some hierarchies have two names; one of them is a link.
-    folders
-        .filter(|path| path.is_dir() && !path.is_symlink())
-        .collect()
+    folders.filter(|path| path.is_dir() && !path.is_symlink()).collect()
 }
 
 /// Whether this process may make control groups at all, and if not why.
@@ -45,18 +45,33 @@ pub(crate) fn make(spec: &Spec) -> Result<()> {
     for root in roots() {
         for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
             let folder = root.join(node::cgroup_root(spec, node).trim_start_matches('/'));
-            fs::create_dir_all(&folder)
-                .map_err(Error::io(format!("making {}", folder.display())))?;
+            let making = || Error::io(format!("making {}", folder.display()));
+            fs::create_dir_all(&folder).map_err(making())?;
+            let above = root.join(spec.addresses().bridge());
+            delegate(&root, &[&root, &above]).map_err(making())?;
+        }
+    }
+    Ok(())
+}
+
+/// In version 2 a group has only those controllers that the ones above it hand down.
+fn delegate(root: &Path, above: &[&Path]) -> io::Result<()> {
+    let Ok(controllers) = fs::read_to_string(root.join("cgroup.controllers")) else {
+        return Ok(());
+    };
+    for folder in above {
+        for name in controllers.split_whitespace().filter(|name| CONTROLLERS.contains(name)) {
+            fs::write(folder.join("cgroup.subtree_control"), format!("+{name}"))?;
         }
     }
     Ok(())
 }
 
 /// Takes away all groups of a cluster, waiting for processes that are about to end.
-pub(crate) fn remove(spec: &Spec) -> Result<()> {
+pub(crate) fn remove(addresses: Addresses) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     for root in roots() {
-        let folder = root.join(spec.addresses().bridge());
+        let folder = root.join(addresses.bridge());
         while folder.exists() {
             match remove_below(&folder) {
                 Ok(()) => break,
@@ -79,4 +94,22 @@ fn remove_below(folder: &Path) -> std::io::Result<()> {
         }
     }
     fs::remove_dir(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn controllers_of_version_2_are_handed_down() {
+        let root = tempfile::tempdir().unwrap();
+        let above = root.path().join("oprc0");
+        fs::create_dir(&above).unwrap();
+        fs::write(root.path().join("cgroup.controllers"), "memory rdma").unwrap();
+        delegate(root.path(), &[root.path(), &above]).unwrap();
+        for folder in [root.path(), &above] {
+            let written = fs::read_to_string(folder.join("cgroup.subtree_control")).unwrap();
+            assert_eq!(written, "+memory");
+        }
+    }
 }

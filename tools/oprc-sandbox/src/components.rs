@@ -31,12 +31,7 @@ pub(crate) struct Component {
 
 impl Component {
     pub(crate) fn on_host(name: &str, program: &Path, args: Vec<String>) -> Self {
-        Self {
-            name: name.to_owned(),
-            program: program.to_owned(),
-            args,
-            place: Place::Host,
-        }
+        Self { name: name.to_owned(), program: program.to_owned(), args, place: Place::Host }
     }
 }
 
@@ -121,10 +116,7 @@ fn etcd(spec: &Spec, layout: &Layout) -> Component {
         args.extend([
             file(&format!("{prefix}cert-file"), &pki.certificate("etcd")),
             file(&format!("{prefix}key-file"), &pki.key("etcd")),
-            file(
-                &format!("{prefix}trusted-ca-file"),
-                &pki.certificate(pki::ETCD),
-            ),
+            file(&format!("{prefix}trusted-ca-file"), &pki.certificate(pki::ETCD)),
             flag(&format!("{prefix}client-cert-auth"), true),
         ]);
     }
@@ -138,10 +130,7 @@ fn apiserver(spec: &Spec, layout: &Layout) -> Component {
     let pki = layout.pki();
     let ca = pki.certificate(pki::CLUSTER);
     let mut args = vec![
-        flag(
-            "etcd-servers",
-            format!("https://127.0.0.1:{}", spec.ports.etcd),
-        ),
+        flag("etcd-servers", format!("https://127.0.0.1:{}", spec.ports.etcd)),
         file("etcd-cafile", &pki.certificate(pki::ETCD)),
         file("etcd-certfile", &pki.certificate("etcd-client")),
         file("etcd-keyfile", &pki.key("etcd-client")),
@@ -153,20 +142,14 @@ fn apiserver(spec: &Spec, layout: &Layout) -> Component {
         file("client-ca-file", &ca),
         file("service-account-key-file", &pki.folder().join("tokens.pub")),
         file("service-account-signing-key-file", &pki.key("tokens")),
-        flag(
-            "service-account-issuer",
-            "https://kubernetes.default.svc.cluster.local",
-        ),
+        flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
         flag("service-cluster-ip-range", spec.services()),
         flag("authorization-mode", "Node,RBAC"),
         flag("allow-privileged", true),
         flag("profiling", false),
         flag("kubelet-preferred-address-types", "InternalIP"),
         file("kubelet-certificate-authority", &ca),
-        file(
-            "kubelet-client-certificate",
-            &pki.certificate("apiserver-kubelet"),
-        ),
+        file("kubelet-client-certificate", &pki.certificate("apiserver-kubelet")),
         file("kubelet-client-key", &pki.key("apiserver-kubelet")),
         file("requestheader-client-ca-file", &pki.certificate(pki::FRONT)),
         flag("requestheader-username-headers", "X-Remote-User"),
@@ -202,29 +185,19 @@ fn controller_manager(spec: &Spec, layout: &Layout) -> Component {
         flag("horizontal-pod-autoscaler-cpu-initialization-period", "10s"),
         flag("horizontal-pod-autoscaler-initial-readiness-delay", "5s"),
     ];
-    Component::on_host(
-        "kube-controller-manager",
-        &spec.programs.kube_controller_manager,
-        args,
-    )
+    Component::on_host("kube-controller-manager", &spec.programs.kube_controller_manager, args)
 }
 
 fn scheduler(spec: &Spec, layout: &Layout) -> Component {
-    let args = vec![
-        file("config", &layout.config("scheduler.json")),
-        flag("secure-port", 0),
-    ];
+    let args = vec![file("config", &layout.config("scheduler.json")), flag("secure-port", 0)];
     Component::on_host("kube-scheduler", &spec.programs.kube_scheduler, args)
 }
 
 fn kwok(spec: &Spec, layout: &Layout) -> Component {
     let args = vec![
         file("kubeconfig", &layout.kubeconfig("kwok")),
-        file("config", &spec.programs.kwok_stages),
-        flag(
-            "manage-nodes-with-annotation-selector",
-            "kwok.x-k8s.io/node=fake",
-        ),
+        file("config", &layout.config("kwok-stages.yaml")),
+        flag("manage-nodes-with-annotation-selector", "kwok.x-k8s.io/node=fake"),
         flag("node-lease-duration-seconds", 40),
         flag("cidr", "198.18.0.0/16"),
     ];

@@ -94,7 +94,7 @@ pub enum Error {
         what: String,
     },
     /// Something didn't happen in time.
-    #[error("{what} took longer than {seconds} s{detail}")]
+    #[error("waited {seconds} s for {what}{detail}")]
     Timeout {
         /// What was waited for.
         what: String,
@@ -150,19 +150,13 @@ impl Error {
     /// A failure of the cluster's API.
     pub fn kube(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
-        move |source| Self::Kube {
-            what,
-            source: Box::new(source),
-        }
+        move |source| Self::Kube { what, source: Box::new(source) }
     }
 
     /// A program that failed, told as a full disk where that was the cause.
     pub(crate) fn failed(what: impl Into<String>, detail: impl Into<String>) -> Self {
         let (what, detail) = (what.into(), detail.into());
-        if detail
-            .to_ascii_lowercase()
-            .contains("no space left on device")
-        {
+        if detail.to_ascii_lowercase().contains("no space left on device") {
             Self::DiskFull { what }
         } else {
             Self::Failed { what, detail }

@@ -42,19 +42,13 @@ impl Image {
     /// Writes the archive. The same files always make the same archive.
     pub fn write(&self, archive: &Path) -> Result<()> {
         let writing = || Error::io(format!("writing the image {}", archive.display()));
-        let folder = archive
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
+        let folder = archive.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
         let mut layer = tempfile::tempfile_in(folder).map_err(writing())?;
         self.write_layer(&mut layer)?;
         let draft = tempfile::NamedTempFile::new_in(folder).map_err(writing())?;
-        self.write_archive(layer, draft.as_file())
-            .map_err(writing())?;
-        draft
-            .persist(archive)
-            .map_err(|error| writing()(error.error))
-            .map(drop)
+        self.write_archive(layer, draft.as_file()).map_err(writing())?;
+        draft.persist(archive).map_err(|error| writing()(error.error)).map(drop)
     }
 
     fn write_layer(&self, layer: &mut File) -> Result<()> {
@@ -63,11 +57,8 @@ impl Image {
         for (inside, source) in &self.files {
             let adding = || Error::io(format!("adding {} to an image", source.display()));
             let inside = Path::new(inside.trim_start_matches('/'));
-            let above: Vec<_> = inside
-                .ancestors()
-                .skip(1)
-                .filter(|path| !path.as_os_str().is_empty())
-                .collect();
+            let above: Vec<_> =
+                inside.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
             for folder in above.into_iter().rev() {
                 if folders.insert(folder.to_owned()) {
                     let header = header(tar::EntryType::Directory, 0o755, 0);
@@ -156,10 +147,7 @@ pub(crate) struct Named {
 
 /// Reads which images an archive holds, and so finds out whether it is one.
 pub(crate) fn inspect(path: &Path) -> Result<Vec<Named>> {
-    let not_one = |reason: String| Error::NotAnImage {
-        path: path.to_owned(),
-        reason,
-    };
+    let not_one = |reason: String| Error::NotAnImage { path: path.to_owned(), reason };
     let file = fs::metadata(path)
         .and_then(|_| File::open(path))
         .map_err(|error| not_one(error.to_string()))?;
@@ -167,27 +155,16 @@ pub(crate) fn inspect(path: &Path) -> Result<Vec<Named>> {
     let index = index.ok_or_else(|| not_one("it is a tar archive without index.json".into()))?;
     let index: Value =
         serde_json::from_slice(&index).map_err(|error| not_one(format!("index.json: {error}")))?;
-    let manifests = index
-        .get("manifests")
-        .and_then(Value::as_array)
-        .cloned()
-        .unwrap_or_default();
+    let manifests = index.get("manifests").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let named = |manifest: &Value| {
         let notes = manifest.get("annotations")?;
         let name = text(notes.get("io.containerd.image.name"))
             .or_else(|| text(notes.get("org.opencontainers.image.ref.name")))?;
-        Some(Named {
-            name,
-            digest: text(manifest.get("digest"))?,
-        })
+        Some(Named { name, digest: text(manifest.get("digest"))? })
     };
     let found: Vec<_> = manifests.iter().filter_map(named).collect();
-    if found.is_empty() {
-        Err(not_one("its index.json names no image".into()))
-    } else {
-        Ok(found)
-    }
+    if found.is_empty() { Err(not_one("its index.json names no image".into())) } else { Ok(found) }
 }
 
 fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {
@@ -275,26 +252,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "just text").unwrap();
+        assert!(inspect(&path).unwrap_err().to_string().contains("is not an OCI image archive"));
+        tar::Builder::new(File::create(&path).unwrap()).finish().unwrap();
+        assert!(inspect(&path).unwrap_err().to_string().contains("without index.json"));
         assert!(
-            inspect(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("is not an OCI image archive")
-        );
-        tar::Builder::new(File::create(&path).unwrap())
-            .finish()
-            .unwrap();
-        assert!(
-            inspect(&path)
-                .unwrap_err()
-                .to_string()
-                .contains("without index.json")
-        );
-        assert!(
-            inspect(&folder.path().join("none"))
-                .unwrap_err()
-                .to_string()
-                .contains("No such file")
+            inspect(&folder.path().join("none")).unwrap_err().to_string().contains("No such file")
         );
         assert!(inspect(folder.path()).is_err());
     }

@@ -34,10 +34,7 @@ pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
         .iter()
         .map(|name| Image::of_program(&image_of(name), &programs.serving.join(name)))
         .collect();
-    images.push(Image::of_program(
-        &image_of("kourier"),
-        &programs.kourier.join("kourier"),
-    ));
+    images.push(Image::of_program(&image_of("kourier"), &programs.kourier.join("kourier")));
     images.push(envoy(&programs.envoy));
     loader.load_images(images).await?;
 
@@ -45,24 +42,18 @@ pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
     objects.extend(read(&programs.kourier.join("manifests.yaml"))?);
     let objects: Vec<_> = objects.into_iter().filter_map(adapt).collect();
     // The kinds must be known before objects of them; the webhooks answer once all else stands.
-    let (kinds, rest): (Vec<_>, Vec<_>) = objects
-        .into_iter()
-        .partition(|object| is_kind(object, "CustomResourceDefinition"));
+    let (kinds, rest): (Vec<_>, Vec<_>) =
+        objects.into_iter().partition(|object| is_kind(object, "CustomResourceDefinition"));
     apply(client, &kinds).await?;
     for kind in &kinds {
-        let name = kind
-            .pointer("/metadata/name")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let name = kind.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         let kinds: Api<CustomResourceDefinition> = Api::all(client.clone());
         let established = await_condition(kinds, name, is_crd_established());
         within(&format!("Kind {name} to be served"), READY, established).await?;
     }
     apply(client, &rest).await?;
-    for (namespace, name) in rest
-        .iter()
-        .filter(|object| is_kind(object, "Deployment"))
-        .filter_map(full_name)
+    for (namespace, name) in
+        rest.iter().filter(|object| is_kind(object, "Deployment")).filter_map(full_name)
     {
         deployment_ready(client, namespace, name, READY).await?;
     }
@@ -77,12 +68,7 @@ fn image_of(program: &str) -> String {
 /// Envoy is linked to the C library: its image needs that and the loader.
 fn envoy(program: &Path) -> Image {
     let mut files = vec![(ENVOY.to_owned(), program.to_owned())];
-    let folders = [
-        "/lib64",
-        "/lib/x86_64-linux-gnu",
-        "/lib/aarch64-linux-gnu",
-        "/lib",
-    ];
+    let folders = ["/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib"];
     let libraries = [
         "ld-linux-x86-64.so.2",
         "ld-linux-aarch64.so.1",
@@ -100,26 +86,16 @@ fn envoy(program: &Path) -> Image {
             }
         }
     }
-    Image {
-        name: image_of("envoy"),
-        entrypoint: ENVOY.to_owned(),
-        files,
-    }
+    Image { name: image_of("envoy"), entrypoint: ENVOY.to_owned(), files }
 }
 
 fn read(file: &Path) -> Result<Vec<Value>> {
     let text =
         fs::read_to_string(file).map_err(Error::io(format!("reading {}", file.display())))?;
     // Manifests name the Go package of a program where its image belongs.
-    let mut text = text.replace(
-        "ko://knative.dev/net-kourier/cmd/kourier",
-        &image_of("kourier"),
-    );
+    let mut text = text.replace("ko://knative.dev/net-kourier/cmd/kourier", &image_of("kourier"));
     for name in PROGRAMS {
-        text = text.replace(
-            &format!("ko://knative.dev/serving/cmd/{name}"),
-            &image_of(name),
-        );
+        text = text.replace(&format!("ko://knative.dev/serving/cmd/{name}"), &image_of(name));
     }
     documents(&text, &[])
 }
@@ -130,29 +106,19 @@ fn is_kind(object: &Value, kind: &str) -> bool {
 
 fn full_name(object: &Value) -> Option<(&str, &str)> {
     let metadata = object.get("metadata")?;
-    Some((
-        metadata.get("namespace")?.as_str()?,
-        metadata.get("name")?.as_str()?,
-    ))
+    Some((metadata.get("namespace")?.as_str()?, metadata.get("name")?.as_str()?))
 }
 
 /// Fits an object to a sandbox; what only makes sense in production is left out.
 fn adapt(mut object: Value) -> Option<Value> {
-    if ["HorizontalPodAutoscaler", "PodDisruptionBudget"]
-        .iter()
-        .any(|kind| is_kind(&object, kind))
+    if ["HorizontalPodAutoscaler", "PodDisruptionBudget"].iter().any(|kind| is_kind(&object, kind))
     {
         return None;
     }
     if is_kind(&object, "Deployment") {
-        let containers = object
-            .pointer_mut("/spec/template/spec/containers")
-            .and_then(Value::as_array_mut);
-        for container in containers
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
+        let containers =
+            object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
             // A laptop's processors are for the functions.
             container.remove("resources");
             // There is no shell in the image that this would need.
@@ -208,11 +174,8 @@ mod tests {
                 "lifecycle": {},
             }]}}},
         });
-        let containers = adapt(object)
-            .unwrap()
-            .pointer("/spec/template/spec/containers")
-            .cloned()
-            .unwrap();
+        let containers =
+            adapt(object).unwrap().pointer("/spec/template/spec/containers").cloned().unwrap();
         assert_eq!(containers, json!([{"image": "dev.local/envoy:oprc"}]));
     }
 
@@ -224,9 +187,6 @@ mod tests {
             "data": {"_example": "x"},
         });
         let adapted = adapt(object).unwrap();
-        assert_eq!(
-            adapted["data"]["ingress-class"],
-            "kourier.ingress.networking.knative.dev"
-        );
+        assert_eq!(adapted["data"]["ingress-class"], "kourier.ingress.networking.knative.dev");
     }
 }

@@ -13,6 +13,7 @@ mod cgroups;
 mod cluster;
 mod command;
 mod components;
+mod creation;
 mod error;
 pub mod image;
 mod knative;

@@ -1,6 +1,7 @@
 //! Brings images to the nodes of a cluster.
 
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -34,10 +35,7 @@ impl Loader {
     /// Finds the runtimes and waits until they listen.
     pub(crate) async fn of(spec: &Spec) -> Result<Self> {
         let folder = spec.folder()?;
-        let supervisor = Supervisor {
-            cluster: spec.name.clone(),
-            folder: folder.clone(),
-        };
+        let supervisor = Supervisor { cluster: spec.name.clone(), folder: folder.clone() };
         let mut nodes = Vec::new();
         for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
             let name = node::on_node("node", node);
@@ -59,11 +57,7 @@ impl Loader {
             };
             nodes.push(within("containerd to listen", LISTENING, listening).await?);
         }
-        Ok(Self {
-            nodes,
-            ctr: spec.programs.containers.join("ctr"),
-            temporary: folder,
-        })
+        Ok(Self { nodes, ctr: spec.programs.containers.join("ctr"), temporary: folder })
     }
 
     /// Makes images and loads them.
@@ -72,9 +66,7 @@ impl Loader {
         off_thread(move || {
             let archive = loader.temporary.join("image.oci.tar");
             let load = |image: &Image| {
-                image
-                    .write(&archive)
-                    .and_then(|()| loader.load_archive(&archive).map(drop))
+                image.write(&archive).and_then(|()| loader.load_archive(&archive).map(drop))
             };
             let loaded = images.iter().try_for_each(load);
             let _ = std::fs::remove_file(&archive);
@@ -92,7 +84,7 @@ impl Loader {
     fn load_archive(&self, archive: &Path) -> Result<Vec<String>> {
         let images = image::inspect(archive)?;
         for node in &self.nodes {
-            let present = self.ctr(*node, &["images", "ls"])?;
+            let present = command::run("Listing images", &mut self.ctr(*node, &["images", "ls"]))?;
             let is_present = |image: &image::Named| {
                 let same = |line: &str| {
                     let mut words = line.split_whitespace();
@@ -101,31 +93,22 @@ impl Loader {
                 present.lines().any(same)
             };
             if !images.iter().all(is_present) {
-                self.ctr(*node, &["images", "import", &archive.display().to_string()])?;
+                let opening = Error::io(format!("opening {}", archive.display()));
+                let file = File::open(archive).map_err(opening)?;
+                let mut import = self.ctr(*node, &["images", "import", "-"]);
+                command::run_reading("Loading an image", &mut import, file)?;
             }
         }
         Ok(images.into_iter().map(|image| image.name).collect())
     }
 
-    fn ctr(&self, node: u32, args: &[&str]) -> Result<String> {
+    /// `ctr` in the namespaces of a node. What it reads comes from outside: not every folder of
+    /// this machine is seen there.
+    fn ctr(&self, node: u32, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.args([
-            "--net",
-            "--mount",
-            "--pid",
-            "--target",
-            &node.to_string(),
-            "--",
-        ]);
+        command.args(["--net", "--mount", "--pid", "--target", &node.to_string(), "--"]);
+        command.arg(&self.ctr).args(["--address", node::CONTAINERD_SOCKET]);
+        command.args(["--namespace", "k8s.io"]).args(args);
         command
-            .arg(&self.ctr)
-            .args([
-                "--address",
-                node::CONTAINERD_SOCKET,
-                "--namespace",
-                "k8s.io",
-            ])
-            .args(args);
-        command::run("Loading an image", &mut command)
     }
 }

@@ -9,7 +9,11 @@
 //! | link between host and nodes | 198.18.(128+s).0/24 |
 //! | services | 198.19.(16s).0/20 |
 
-use std::{net::Ipv4Addr, path::Path, process::Command};
+use std::{
+    net::{Ipv4Addr, TcpListener},
+    path::Path,
+    process::Command,
+};
 
 use crate::{Error, Result, command};
 
@@ -60,17 +64,25 @@ impl Addresses {
         format!("oprc{}", self.slot)
     }
 
-    /// Whether a bridge of that name stands already, whoever made it.
-    pub(crate) fn in_use(self) -> bool {
-        exists(&self.bridge())
+    /// Whose the bridge of that name is, if there is one; nothing where it has no owner.
+    pub(crate) fn owner(self) -> Option<String> {
+        let link = Path::new("/sys/class/net").join(self.bridge());
+        let alias = link.exists().then(|| std::fs::read_to_string(link.join("ifalias")));
+        alias.map(|alias| alias.unwrap_or_default().trim().to_owned())
     }
 
-    /// Makes the bridge, in place of one that an ended cluster left.
-    pub(crate) fn make_bridge(self) -> Result<()> {
-        self.remove_bridge()?;
+    /// Those addresses whose bridge belongs to the cluster in `folder`.
+    pub(crate) fn owned_by(folder: &Path) -> impl Iterator<Item = Self> {
+        let folder = folder.display().to_string();
+        (0..SLOTS).map(Self::of).filter(move |slot| slot.owner().as_ref() == Some(&folder))
+    }
+
+    /// Makes the bridge for the cluster in `folder`.
+    pub(crate) fn make_bridge(self, folder: &Path) -> Result<()> {
         let bridge = self.bridge();
         let address = format!("{}/24", self.host());
         ip(&["link", "add", &bridge, "type", "bridge"])?;
+        ip(&["link", "set", &bridge, "alias", &folder.display().to_string()])?;
         ip(&["addr", "add", &address, "dev", &bridge])?;
         ip(&["link", "set", &bridge, "up"])
     }
@@ -93,33 +105,19 @@ impl Addresses {
         let (bridge, port) = (self.bridge(), self.port(node));
         let pid = pid.to_string();
         remove_link(&port)?;
-        ip(&[
-            "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid,
-        ])?;
+        ip(&["link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid])?;
         ip(&["link", "set", &port, "master", &bridge, "up"])?;
         let inside = |args: &[&str]| {
             let mut command = Command::new("nsenter");
             command.args(["--net", "--target", &pid, "ip"]).args(args);
             command::run("Configuring a node's network", &mut command).map(drop)
         };
-        inside(&[
-            "addr",
-            "add",
-            &format!("{}/24", self.node(node)),
-            "dev",
-            "eth0",
-        ])?;
+        inside(&["addr", "add", &format!("{}/24", self.node(node)), "dev", "eth0"])?;
         inside(&["link", "set", "eth0", "up"])?;
         inside(&["link", "set", "lo", "up"])?;
         let gateway = |node: u8| self.node(node).to_string();
         for other in (0..nodes).filter(|other| *other != node) {
-            inside(&[
-                "route",
-                "replace",
-                &self.pods(other),
-                "via",
-                &gateway(other),
-            ])?;
+            inside(&["route", "replace", &self.pods(other), "via", &gateway(other)])?;
         }
         ip(&["route", "replace", &self.pods(node), "via", &gateway(node)])?;
         if node == 0 {
@@ -149,16 +147,31 @@ fn ip(args: &[&str]) -> Result<()> {
     command::run("Configuring the network", Command::new("ip").args(args)).map(drop)
 }
 
-/// A TCP port of the loopback address that nothing listens on.
-pub(crate) fn free_port() -> Result<u16> {
+/// An address of this machine that nothing listens on: what is taken there is taken on all.
+const PROBE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
+
+/// So many different TCP ports of the loopback address that nothing listens on.
+pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     let finding = || Error::io("finding a free port");
-    let socket = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(finding())?;
-    Ok(socket.local_addr().map_err(finding())?.port())
+    let mut ports = [0; COUNT];
+    // All are held until the last one is found.
+    let mut held = Vec::new();
+    for port in &mut ports {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(finding())?;
+        *port = socket.local_addr().map_err(finding())?.port();
+        held.push(socket);
+    }
+    Ok(ports)
 }
 
-/// Whether nothing listens on a TCP port.
+/// Whether nothing listens on a TCP port of an address.
 pub(crate) fn is_free(address: Ipv4Addr, port: u16) -> bool {
-    std::net::TcpListener::bind((address, port)).is_ok()
+    TcpListener::bind((address, port)).is_ok()
+}
+
+/// Whether nothing listens on a TCP port of all addresses.
+pub(crate) fn is_free_everywhere(port: u16) -> bool {
+    is_free(PROBE, port)
 }
 
 #[cfg(test)]

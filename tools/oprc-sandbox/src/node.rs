@@ -28,11 +28,7 @@ pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// A component's name on a node: the first node's have no number.
 pub(crate) fn on_node(component: &str, node: u8) -> String {
-    if node == 0 {
-        component.to_owned()
-    } else {
-        format!("{component}-{node}")
-    }
+    if node == 0 { component.to_owned() } else { format!("{component}-{node}") }
 }
 
 fn nodes(spec: &Spec) -> impl Iterator<Item = u8> {
@@ -58,10 +54,7 @@ pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
 pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let on = |node: u8| {
         let config = |name: &str| {
-            layout
-                .config(&format!("{}.json", on_node(name, node)))
-                .display()
-                .to_string()
+            layout.config(&format!("{}.json", on_node(name, node))).display().to_string()
         };
         let folder = layout.data(&on_node("kubelet", node)).display().to_string();
         let component = |name, program: &Path, args| Component {
@@ -75,11 +68,7 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
             component(
                 "containerd",
                 &spec.programs.containers.join("containerd"),
-                vec![
-                    "--config".into(),
-                    toml.display().to_string(),
-                    "--log-level=warn".into(),
-                ],
+                vec!["--config".into(), toml.display().to_string(), "--log-level=warn".into()],
             ),
             component(
                 "kubelet",
@@ -113,12 +102,8 @@ pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
     for node in nodes(spec) {
         let cni = layout.data(&on_node("cni", node));
         let own = layout.data(&on_node("node", node));
-        for folder in [
-            cni.clone(),
-            own.join("log"),
-            own.join("lib"),
-            own.join("work"),
-        ] {
+        make_layers(&own)?;
+        for folder in [cni.clone(), own.join("log")] {
             fs::create_dir_all(&folder)
                 .map_err(Error::io(format!("making {}", folder.display())))?;
         }
@@ -127,14 +112,8 @@ pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
         };
         let json = |name: &str| layout.config(&format!("{}.json", on_node(name, node)));
         write(&json("kubelet"), kubelet(spec, layout, node).to_string())?;
-        write(
-            &json("kube-proxy"),
-            kube_proxy(spec, layout, node).to_string(),
-        )?;
-        write(
-            &cni.join("10-oprc.conflist"),
-            network(spec, layout, node).to_string(),
-        )?;
+        write(&json("kube-proxy"), kube_proxy(spec, layout, node).to_string())?;
+        write(&cni.join("10-oprc.conflist"), network(spec, layout, node).to_string())?;
         let toml = layout.config(&format!("{}.toml", on_node("containerd", node)));
         write(&toml, containerd(spec, layout, node))?;
     }
@@ -201,10 +180,9 @@ fn network(spec: &Spec, layout: &Layout, node: u8) -> Value {
         "name": "oprc",
         "plugins": [
             {
-                "type": "bridge",
-                "bridge": "cni0",
-                "isGateway": true,
-                "hairpinMode": true,
+                // Not a bridge: answers between its ports would pass by the service's translation
+                // where the kernel's bridges don't call iptables.
+                "type": "ptp",
                 "ipam": {
                     "type": "host-local",
                     "dataDir": layout.data(&on_node("cni-leases", node)),
@@ -254,38 +232,32 @@ pub(crate) fn cgroup_root(spec: &Spec, node: u8) -> String {
     format!("/{}/node-{node}", spec.addresses().bridge())
 }
 
+/// The options of a mount that shows this machine's `/var/lib` and keeps changes below `data`.
+pub(crate) fn layers(data: &Path) -> String {
+    let (upper, work) = (data.join("lib"), data.join("work"));
+    format!("lowerdir=/var/lib,upperdir={},workdir={}", upper.display(), work.display())
+}
+
+/// Makes the folders of those layers.
+pub(crate) fn make_layers(data: &Path) -> Result<()> {
+    for folder in ["lib", "work"].map(|name| data.join(name)) {
+        fs::create_dir_all(&folder).map_err(Error::io(format!("making {}", folder.display())))?;
+    }
+    Ok(())
+}
+
 /// Runs as the first process of a node's namespaces: makes the mounts that keep the node's traces
 /// off this machine, says `ready`, then buries the dead for ever.
 pub async fn hold(data: &Path) -> Result<()> {
     let preparing = |error: rustix::io::Errno| Error::io("preparing a node's mounts")(error.into());
     // containerd, its shims, CNI and iptables keep sockets, namespaces and locks here.
-    mount(
-        "tmpfs",
-        "/run",
-        "tmpfs",
-        MountFlags::NOSUID | MountFlags::NODEV,
-        c"mode=755",
-    )
-    .map_err(preparing)?;
-    mount_bind(data.join("log"), "/var/log").map_err(preparing)?;
-    if !data.starts_with("/var/lib") {
-        // kubelet and CNI have folders here that can't be moved elsewhere.
-        let (upper, work) = (data.join("lib"), data.join("work"));
-        let options = format!(
-            "lowerdir=/var/lib,upperdir={},workdir={}",
-            upper.display(),
-            work.display()
-        );
-        let options = std::ffi::CString::new(options).unwrap_or_default();
-        mount(
-            "overlay",
-            "/var/lib",
-            "overlay",
-            MountFlags::empty(),
-            options.as_c_str(),
-        )
+    mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")
         .map_err(preparing)?;
-    }
+    mount_bind(data.join("log"), "/var/log").map_err(preparing)?;
+    // kubelet and CNI have folders here that can't be moved elsewhere.
+    let layers = std::ffi::CString::new(layers(data)).unwrap_or_default();
+    mount("overlay", "/var/lib", "overlay", MountFlags::empty(), layers.as_c_str())
+        .map_err(preparing)?;
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")
         .map_err(Error::io("preparing a node's network"))?;
     let mut children = signal(SignalKind::child()).map_err(Error::io("waiting for processes"))?;

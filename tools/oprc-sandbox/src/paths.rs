@@ -5,21 +5,13 @@ use std::{env, path::PathBuf};
 use crate::{Error, Result};
 
 fn under_home(variable: &str, fallback: &str) -> Result<PathBuf> {
-    if let Some(path) = env::var_os(variable)
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-    {
+    if let Some(path) = env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute()) {
         return Ok(path.join("oprc"));
     }
-    let home = env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(|home| home.is_absolute());
-    home.map(|home| home.join(fallback).join("oprc"))
-        .ok_or_else(|| {
-            Error::BadOption(format!(
-                "neither {variable} nor HOME is set: set {variable} to a folder"
-            ))
-        })
+    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    home.map(|home| home.join(fallback).join("oprc")).ok_or_else(|| {
+        Error::BadOption(format!("neither {variable} nor HOME is set: set {variable} to a folder"))
+    })
 }
 
 /// The folder of built and unpacked programs; any part of it may be deleted.

@@ -60,28 +60,16 @@ impl Pki {
     pub(crate) fn make_authority(&self, name: &str) -> Result<()> {
         let mut params = params(name, None, &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![
-            KeyUsagePurpose::KeyCertSign,
-            KeyUsagePurpose::DigitalSignature,
-        ];
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
         let key = KeyPair::generate().map_err(broken)?;
         let certificate = params.self_signed(&key).map_err(broken)?;
-        self.store(
-            name,
-            &Identity {
-                certificate: certificate.pem(),
-                key: key.serialize_pem(),
-            },
-        )
+        self.store(name, &Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     /// Makes a key pair for signing tokens.
     pub(crate) fn make_token_key(&self, name: &str) -> Result<()> {
         let key = KeyPair::generate().map_err(broken)?;
-        write_private(
-            &self.folder.join(format!("{name}.pub")),
-            key.public_key_pem().as_bytes(),
-        )?;
+        write_private(&self.folder.join(format!("{name}.pub")), key.public_key_pem().as_bytes())?;
         write_private(&self.key(name), key.serialize_pem().as_bytes())
     }
 
@@ -99,27 +87,13 @@ impl Pki {
 
     /// Issues a certificate for a client of the cluster: a user name and its group.
     pub fn client(&self, user: &str, group: Option<&str>) -> Result<Identity> {
-        self.issue(
-            CLUSTER,
-            &Request {
-                common_name: user,
-                group,
-                names: &[],
-            },
-        )
+        self.issue(CLUSTER, &Request { common_name: user, group, names: &[] })
     }
 
     /// Issues a certificate for a server of the cluster.
     pub fn server(&self, names: &[&str]) -> Result<Identity> {
         let common_name = names.first().copied().unwrap_or_default();
-        self.issue(
-            CLUSTER,
-            &Request {
-                common_name,
-                group: None,
-                names,
-            },
-        )
+        self.issue(CLUSTER, &Request { common_name, group: None, names })
     }
 
     fn issue(&self, authority: &str, request: &Request<'_>) -> Result<Identity> {
@@ -134,15 +108,10 @@ impl Pki {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if !request.names.is_empty() {
-            params
-                .extended_key_usages
-                .push(ExtendedKeyUsagePurpose::ServerAuth);
+            params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         let certificate = params.signed_by(&key, &issuer).map_err(broken)?;
-        Ok(Identity {
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        })
+        Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
     fn store(&self, name: &str, identity: &Identity) -> Result<()> {

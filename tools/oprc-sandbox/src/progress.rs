@@ -35,12 +35,7 @@ impl Step {
             eprintln!("… {title}");
         }
         let begun = Instant::now();
-        Self {
-            title,
-            begun,
-            bar,
-            said: Cell::new(begun),
-        }
+        Self { title, begun, bar, said: Cell::new(begun) }
     }
 
     /// Says where the step is; without a terminal only now and then.
@@ -49,11 +44,7 @@ impl Step {
             bar.set_message(format!("{}: {detail}", self.title));
         } else if self.said.get().elapsed() >= PLAIN_INTERVAL {
             self.said.set(Instant::now());
-            eprintln!(
-                "… {}: {detail} ({} s)",
-                self.title,
-                self.begun.elapsed().as_secs()
-            );
+            eprintln!("… {}: {detail} ({} s)", self.title, self.begun.elapsed().as_secs());
         }
     }
 
@@ -62,11 +53,7 @@ impl Step {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
-        eprintln!(
-            "✓ {} ({:.1} s)",
-            self.title,
-            self.begun.elapsed().as_secs_f64()
-        );
+        eprintln!("✓ {} ({:.1} s)", self.title, self.begun.elapsed().as_secs_f64());
     }
 }
 

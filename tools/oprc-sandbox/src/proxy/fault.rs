@@ -77,27 +77,27 @@ impl Match {
         self
     }
 
-    fn agrees(&self, request: &Numbered) -> bool {
+    fn agrees(&self, request: &Seen) -> bool {
         let same = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
         same(&self.client, &request.client)
             && same(&self.verb, &request.asked.verb)
             && same(&self.resource, &request.asked.resource)
-            && same(
-                &self.name,
-                request.asked.name.as_deref().unwrap_or_default(),
-            )
+            && same(&self.name, request.asked.name.as_deref().unwrap_or_default())
             && self.number.is_none_or(|number| number == request.number)
     }
 }
 
-/// A request with who sent it and its number among theirs.
+/// One request that the proxy has seen.
 #[derive(Debug, Clone)]
-pub(super) struct Numbered {
-    pub(super) client: String,
-    pub(super) number: u64,
-    pub(super) asked: Asked,
+pub struct Seen {
+    /// Who sent it.
+    pub client: String,
+    /// Its number among that client's.
+    pub number: u64,
+    /// What it asks for.
+    pub asked: Asked,
 }
 
 struct Rule {
@@ -117,10 +117,7 @@ pub(super) struct Faults {
 
 impl Faults {
     pub(super) fn new() -> Self {
-        Self {
-            rules: Arc::default(),
-            changed: watch::Sender::new(0),
-        }
+        Self { rules: Arc::default(), changed: watch::Sender::new(0) }
     }
 
     pub(super) fn inject(&self, matches: Match, fault: Fault, times: u64) -> Injected {
@@ -128,17 +125,9 @@ impl Faults {
         self.changed.send_modify(|last| {
             *last += 1;
             id = *last;
-            self.lock().push(Rule {
-                id,
-                matches,
-                fault,
-                left: times,
-            });
+            self.lock().push(Rule { id, matches, fault, left: times });
         });
-        Injected {
-            id,
-            faults: self.clone(),
-        }
+        Injected { id, faults: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Rule>> {
@@ -146,17 +135,15 @@ impl Faults {
     }
 
     /// The fault that befalls a new request, if any; it is used up by that.
-    pub(super) fn befalling(&self, request: &Numbered) -> Option<(u64, Fault)> {
+    pub(super) fn befalling(&self, request: &Seen) -> Option<(u64, Fault)> {
         let mut rules = self.lock();
-        let rule = rules
-            .iter_mut()
-            .find(|rule| rule.left > 0 && rule.matches.agrees(request))?;
+        let rule = rules.iter_mut().find(|rule| rule.left > 0 && rule.matches.agrees(request))?;
         rule.left -= 1;
         Some((rule.id, rule.fault.clone()))
     }
 
     /// What befalls a watch that runs: it may be cut or held.
-    pub(super) fn befalling_watch(&self, request: &Numbered) -> Option<Fault> {
+    pub(super) fn befalling_watch(&self, request: &Seen) -> Option<Fault> {
         let mut rules = self.lock();
         let rule = rules.iter_mut().find(|rule| {
             matches!(rule.fault, Fault::Cut | Fault::Hold)
@@ -193,9 +180,7 @@ pub struct Injected {
 
 impl Drop for Injected {
     fn drop(&mut self) {
-        self.faults
-            .changed
-            .send_modify(|_| self.faults.lock().retain(|rule| rule.id != self.id));
+        self.faults.changed.send_modify(|_| self.faults.lock().retain(|rule| rule.id != self.id));
     }
 }
 
@@ -203,18 +188,10 @@ impl Drop for Injected {
 mod tests {
     use super::*;
 
-    fn request(client: &str, verb: &str, number: u64) -> Numbered {
-        let asked = Asked {
-            verb: verb.into(),
-            resource: "pods".into(),
-            namespace: None,
-            name: None,
-        };
-        Numbered {
-            client: client.into(),
-            number,
-            asked,
-        }
+    fn request(client: &str, verb: &str, number: u64) -> Seen {
+        let asked =
+            Asked { verb: verb.into(), resource: "pods".into(), namespace: None, name: None };
+        Seen { client: client.into(), number, asked }
     }
 
     #[test]

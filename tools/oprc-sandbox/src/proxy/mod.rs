@@ -6,12 +6,13 @@
 
 mod fault;
 mod request;
+mod tls;
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fs, io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -23,45 +24,28 @@ use hyper::{
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
     service::service_fn,
 };
-use hyper_rustls::HttpsConnector;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioIo},
-};
-use rustls::{
-    RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    server::WebPkiClientVerifier,
-};
+use hyper_util::rt::TokioIo;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_rustls::TlsAcceptor;
-use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use self::fault::{Faults, Numbered};
+use self::{
+    fault::Faults,
+    tls::{Subject, Upstream, server_tls, subject, upstream},
+};
 pub use self::{
-    fault::{Fault, Injected, Match},
+    fault::{Fault, Injected, Match, Seen},
     request::Asked,
 };
-use crate::{Cluster, Error, Identity, Result, pki};
+use crate::{Cluster, Error, Result};
 
 /// How many requests are remembered one by one; counts go on without end.
 const REMEMBERED: usize = 100_000;
+/// How long a client may take to show its certificate.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, Failure>;
-type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
-
-/// One request that the proxy has seen.
-#[derive(Debug, Clone)]
-pub struct Seen {
-    /// Who sent it.
-    pub client: String,
-    /// Its number among that client's.
-    pub number: u64,
-    /// What it asks for.
-    pub asked: Asked,
-}
 
 /// How often each client asked for what: by client, verb and resource.
 pub type Counts = BTreeMap<(String, String, String), u64>;
@@ -119,17 +103,9 @@ impl ApiProxy {
             book: Mutex::default(),
             total: watch::Sender::new(0),
         });
-        let server = tokio::spawn(serve(
-            listener,
-            TlsAcceptor::from(Arc::new(tls)),
-            Arc::clone(&shared),
-        ));
-        Ok(Self {
-            cluster: cluster.clone(),
-            url: format!("https://{address}"),
-            shared,
-            server,
-        })
+        let server =
+            tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&shared)));
+        Ok(Self { cluster: cluster.clone(), url: format!("https://{address}"), shared, server })
     }
 
     /// The address of the proxy.
@@ -187,33 +163,20 @@ impl Shared {
     }
 
     /// Numbers and counts a request.
-    fn note(&self, client: &str, asked: Asked) -> Numbered {
+    fn note(&self, client: &str, asked: Asked) -> Seen {
         let mut book = self.book();
         let number = book.numbers.entry(client.to_owned()).or_default();
         *number += 1;
-        let numbered = Numbered {
-            client: client.to_owned(),
-            number: *number,
-            asked,
-        };
-        let Numbered {
-            client,
-            number,
-            asked,
-        } = numbered.clone();
-        let key = (client.clone(), asked.verb.clone(), asked.resource.clone());
+        let seen = Seen { client: client.to_owned(), number: *number, asked };
+        let key = (seen.client.clone(), seen.asked.verb.clone(), seen.asked.resource.clone());
         *book.counts.entry(key).or_default() += 1;
         if book.seen.len() == REMEMBERED {
             book.seen.pop_front();
         }
-        book.seen.push_back(Seen {
-            client,
-            number,
-            asked,
-        });
+        book.seen.push_back(seen.clone());
         drop(book);
         self.total.send_modify(|total| *total += 1);
-        numbered
+        seen
     }
 }
 
@@ -223,8 +186,12 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                if let Ok((stream, _)) = accepted {
-                    connections.spawn(connection(stream, tls.clone(), Arc::clone(&shared)));
+                match accepted {
+                    Ok((stream, _)) => {
+                        connections.spawn(connection(stream, tls.clone(), Arc::clone(&shared)));
+                    }
+                    // Too many open files, say: that passes, and not by asking at once.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
             }
             Some(_) = connections.join_next() => {}
@@ -234,7 +201,7 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
 
 async fn connection(stream: tokio::net::TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     // A client that fails here has no certificate of this cluster, and is told so by TLS.
-    let Ok(stream) = tls.accept(stream).await else {
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
@@ -248,25 +215,6 @@ async fn connection(stream: tokio::net::TcpStream, tls: TlsAcceptor, shared: Arc
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
-}
-
-/// A client: its name and groups, by its certificate.
-struct Subject {
-    name: String,
-    groups: Vec<String>,
-}
-
-fn subject(certificate: &CertificateDer<'_>) -> Option<Subject> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
-    let subject = certificate.subject();
-    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-    let groups = subject
-        .iter_organization()
-        .filter_map(|group| Some(group.as_str().ok()?.to_owned()));
-    Some(Subject {
-        name,
-        groups: groups.collect(),
-    })
 }
 
 /// Answers one request. An error closes the connection.
@@ -312,29 +260,20 @@ async fn forward(
     headers.remove(AUTHORIZATION);
     headers.remove(hyper::header::HOST);
     // Nobody may say in these whom they speak for but this proxy.
-    let claimed: Vec<_> = headers
-        .keys()
-        .filter(|name| name.as_str().starts_with("x-remote-"))
-        .cloned()
-        .collect();
+    let claimed: Vec<_> =
+        headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
     for name in claimed {
         headers.remove(name);
     }
-    headers.insert(
-        HeaderName::from_static("x-remote-user"),
-        HeaderValue::from_str(&client.name)?,
-    );
+    headers.insert(HeaderName::from_static("x-remote-user"), HeaderValue::from_str(&client.name)?);
     for group in &client.groups {
-        headers.append(
-            HeaderName::from_static("x-remote-group"),
-            HeaderValue::from_str(group)?,
-        );
+        headers.append(HeaderName::from_static("x-remote-group"), HeaderValue::from_str(group)?);
     }
     Ok(shared.upstream.request(request).await?)
 }
 
 /// A watch's answer, whose events can be held back and which can be cut at any time.
-fn watched(shared: Arc<Shared>, request: Numbered, body: Incoming) -> Body {
+fn watched(shared: Arc<Shared>, request: Seen, body: Incoming) -> Body {
     let changes = shared.faults.changes();
     let frames = try_unfold(
         (shared, request, body, changes),
@@ -345,6 +284,7 @@ fn watched(shared: Arc<Shared>, request: Numbered, body: Incoming) -> Body {
                     fault => fault == Some(Fault::Hold),
                 };
                 tokio::select! {
+                    biased;
                     changed = changes.changed() => changed?,
                     frame = body.frame(), if !held => match frame.transpose()? {
                         None => return Ok(None),
@@ -360,8 +300,13 @@ fn watched(shared: Arc<Shared>, request: Numbered, body: Incoming) -> Body {
 fn status_answer(status: u16, retry_after: Option<u32>) -> Result<Response<Body>, Failure> {
     let code = StatusCode::from_u16(status)?;
     let reason = match status {
+        400 => "BadRequest",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "NotFound",
         409 => "Conflict",
         410 => "Expired",
+        422 => "Invalid",
         429 => "TooManyRequests",
         503 => "ServiceUnavailable",
         504 => "Timeout",
@@ -371,76 +316,13 @@ fn status_answer(status: u16, retry_after: Option<u32>) -> Result<Response<Body>
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "answered by the proxy on purpose", "reason": reason, "code": status,
     });
-    let body = Full::new(Bytes::from(text.to_string()))
-        .map_err(|never| match never {})
-        .boxed_unsync();
+    let body =
+        Full::new(Bytes::from(text.to_string())).map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = code;
-    response
-        .headers_mut()
-        .insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if let Some(seconds) = retry_after {
-        response
-            .headers_mut()
-            .insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     Ok(response)
-}
-
-fn roots(authority: &str) -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(broken)?)
-        .map_err(broken)?;
-    Ok(roots)
-}
-
-fn chain(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let certificate =
-        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(broken)?;
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(broken)?;
-    Ok((vec![certificate], key))
-}
-
-fn provider() -> Arc<rustls::crypto::CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
-}
-
-fn server_tls(authority: &str, identity: &Identity) -> Result<rustls::ServerConfig> {
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider());
-    let (certificates, key) = chain(identity)?;
-    let config = rustls::ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions();
-    let config = config
-        .map_err(broken)?
-        .with_client_cert_verifier(verifier.build().map_err(broken)?);
-    let mut config = config.with_single_cert(certificates, key).map_err(broken)?;
-    // One request at a time on a connection: closing it befalls that one alone.
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-fn upstream(cluster: &Cluster) -> Result<Upstream> {
-    let pki = cluster.pki();
-    let read = |path: std::path::PathBuf| -> io::Result<String> { fs::read_to_string(path) };
-    let identity = Identity {
-        certificate: read(pki.certificate("front-proxy")).map_err(broken)?,
-        key: read(pki.key("front-proxy")).map_err(broken)?,
-    };
-    let (certificates, key) = chain(&identity)?;
-    let authority = read(pki.certificate(pki::CLUSTER)).map_err(broken)?;
-    let config = rustls::ClientConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions();
-    let config = config
-        .map_err(broken)?
-        .with_root_certificates(roots(&authority)?);
-    let config = config
-        .with_client_auth_cert(certificates, key)
-        .map_err(broken)?;
-    let connector = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config)
-        .https_only();
-    let connector = connector.enable_http1().build();
-    Ok(Client::builder(TokioExecutor::new()).build(connector))
 }

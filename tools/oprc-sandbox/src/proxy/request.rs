@@ -8,7 +8,8 @@ pub struct Asked {
     /// get, list, watch, create, update, patch, delete, deletecollection, or the method where
     /// the path is no resource's.
     pub verb: String,
-    /// The plural name with the subresource, such as `pods` or `deployments/status`; otherwise the path.
+    /// The plural name with its group and the subresource, such as `pods`, `deployments.apps` or
+    /// `deployments.apps/status`; otherwise the path.
     pub resource: String,
     /// The namespace, where there is one.
     pub namespace: Option<String>,
@@ -33,7 +34,7 @@ impl Asked {
                 name: None,
             };
         }
-        parts.drain(..prefix);
+        let group = parts.drain(..prefix).nth(1).filter(|_| prefix == 3).map(str::to_owned);
         let mut namespace = None;
         // A namespace's own subresources stand where a resource's name would.
         let own = ["status", "finalize"];
@@ -45,16 +46,15 @@ impl Asked {
             parts.drain(..2);
         }
         let mut parts = parts.into_iter();
-        let resource = parts.next().unwrap_or_default().to_owned();
+        let plural = parts.next().unwrap_or_default();
+        let resource = group.map_or(plural.to_owned(), |group| format!("{plural}.{group}"));
         let name = parts.next().map(str::to_owned);
         let resource = match parts.next() {
             Some(subresource) => format!("{resource}/{subresource}"),
             None => resource,
         };
         let watching = uri.query().is_some_and(|query| {
-            query
-                .split('&')
-                .any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
+            query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
         });
         let verb = match (method.as_str(), &name) {
             ("GET" | "HEAD", _) if watching => "watch",
@@ -67,12 +67,7 @@ impl Asked {
             ("DELETE", None) => "deletecollection",
             (other, _) => other,
         };
-        Self {
-            verb: verb.to_owned(),
-            resource,
-            namespace,
-            name,
-        }
+        Self { verb: verb.to_owned(), resource, namespace, name }
     }
 }
 
@@ -89,30 +84,9 @@ mod tests {
     fn requests_are_read_as_the_api_server_reads_them() {
         let some = |text: &str| Some(text.to_owned());
         for (method, uri, verb, resource, namespace, name) in [
-            (
-                "GET",
-                "/api/v1/pods?watch=true&limit=5",
-                "watch",
-                "pods",
-                None,
-                None,
-            ),
-            (
-                "GET",
-                "/api/v1/namespaces/a/pods",
-                "list",
-                "pods",
-                some("a"),
-                None,
-            ),
-            (
-                "GET",
-                "/api/v1/namespaces/a",
-                "get",
-                "namespaces",
-                None,
-                some("a"),
-            ),
+            ("GET", "/api/v1/pods?watch=true&limit=5", "watch", "pods", None, None),
+            ("GET", "/api/v1/namespaces/a/pods", "list", "pods", some("a"), None),
+            ("GET", "/api/v1/namespaces/a", "get", "namespaces", None, some("a")),
             (
                 "PUT",
                 "/api/v1/namespaces/a/finalize",
@@ -121,19 +95,12 @@ mod tests {
                 None,
                 some("a"),
             ),
-            (
-                "POST",
-                "/api/v1/namespaces",
-                "create",
-                "namespaces",
-                None,
-                None,
-            ),
+            ("POST", "/api/v1/namespaces", "create", "namespaces", None, None),
             (
                 "PATCH",
                 "/apis/apps/v1/namespaces/a/deployments/b/status",
                 "patch",
-                "deployments/status",
+                "deployments.apps/status",
                 some("a"),
                 some("b"),
             ),
@@ -141,18 +108,11 @@ mod tests {
                 "DELETE",
                 "/apis/oaas.io/v1alpha1/namespaces/a/classruntimes/b",
                 "delete",
-                "classruntimes",
+                "classruntimes.oaas.io",
                 some("a"),
                 some("b"),
             ),
-            (
-                "DELETE",
-                "/api/v1/namespaces/a/pods",
-                "deletecollection",
-                "pods",
-                some("a"),
-                None,
-            ),
+            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection", "pods", some("a"), None),
             ("GET", "/apis/apps/v1", "get", "/apis/apps/v1", None, None),
             ("GET", "/healthz", "get", "/healthz", None, None),
         ] {

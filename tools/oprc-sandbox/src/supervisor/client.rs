@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::UnixStream,
@@ -16,8 +17,10 @@ use tokio::{
 use super::protocol::{Action, ComponentStatus, Request, Response};
 use crate::{Error, Result};
 
-/// How long an answer, or the end of everything, may take.
+/// How long an answer may take that depends on a component.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// How long one may take that depends on the supervisor alone.
+const SHORT_PATIENCE: Duration = Duration::from_secs(15);
 
 /// The supervisor of one cluster.
 #[derive(Debug, Clone)]
@@ -41,67 +44,83 @@ impl Supervisor {
             .ok_or_else(|| self.unknown(name, &known))
     }
 
-    /// Does something to one component.
+    /// Does something to one component, and returns when it is done.
     pub async fn act(&self, component: &str, action: Action) -> Result<()> {
-        self.ask(
-            component,
-            Request::Act {
-                component: component.to_owned(),
-                action,
-            },
-        )
-        .await
-        .map(drop)
+        let name = component.to_owned();
+        self.ask(component, Request::Act { component: name, action }).await?;
+        if action == Action::Start {
+            self.await_running(component, None).await?;
+        }
+        Ok(())
     }
 
     /// Ends a component as a crash would, and gives the process that took its place.
     pub async fn kill(&self, component: &str) -> Result<ComponentStatus> {
-        let status = self.component(component).await?;
-        let pid = status
-            .pid
-            .ok_or_else(|| Error::failed(format!("Killing {component}"), "it doesn't run"))?;
-        let process = i32::try_from(pid)
-            .ok()
-            .and_then(rustix::process::Pid::from_raw);
-        if let Some(process) = process {
-            rustix::process::kill_process(process, rustix::process::Signal::KILL)
-                .map_err(|error| Error::io(format!("killing {component}"))(error.into()))?;
-        }
-        self.ask(
-            component,
-            Request::AwaitRestart {
-                component: component.to_owned(),
-                pid,
-            },
-        )
-        .await?;
+        let before = self.await_running(component, None).await?;
+        self.act(component, Action::Kill).await?;
+        self.await_running(component, before.pid).await
+    }
+
+    /// Waits until a component runs, with another process than `not`.
+    async fn await_running(&self, component: &str, not: Option<u32>) -> Result<ComponentStatus> {
+        let name = component.to_owned();
+        self.ask(component, Request::AwaitRunning { component: name, not }).await?;
         self.component(component).await
     }
 
+    /// The supervisor's own process, if there is one.
+    pub fn pid(&self) -> Option<u32> {
+        let told = std::fs::read_to_string(self.folder.join(super::LOCK)).ok()?;
+        told.trim().parse().ok().filter(|_| super::is_running(&self.folder))
+    }
+
     /// Whether there is a supervisor that answers. One that has just been started, or is just
-    /// dying, is waited for.
-    pub(crate) async fn is_alive(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        while super::is_running(&self.folder) && Instant::now() < deadline {
+    /// dying, is waited for; one that hangs is ended.
+    pub(crate) async fn is_alive(&self) -> Result<bool> {
+        let deadline = Instant::now() + SHORT_PATIENCE;
+        while super::is_running(&self.folder) {
             if self.status().await.is_ok() {
-                return true;
+                return Ok(true);
+            }
+            if Instant::now() > deadline {
+                self.end().await?;
             }
             sleep(Duration::from_millis(10)).await;
         }
-        false
+        Ok(false)
     }
 
     /// Ends everything, and waits until it is gone.
     pub(crate) async fn shut_down(&self) -> Result<()> {
-        let outcome = self.ask("", Request::Shutdown).await;
-        let deadline = Instant::now() + PATIENCE;
+        // One that is dying anyway may hang up instead of answering.
+        let _ = self.ask("", Request::Shutdown).await;
+        let deadline = Instant::now() + SHORT_PATIENCE;
         while super::is_running(&self.folder) {
             if Instant::now() > deadline {
-                return outcome.map(drop);
+                return self.end().await;
             }
             sleep(Duration::from_millis(10)).await;
         }
-        // One that was dying anyway may have hung up instead of answering.
+        Ok(())
+    }
+
+    /// Ends a supervisor that doesn't answer; its components die with it.
+    async fn end(&self) -> Result<()> {
+        let process = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        if let Some(process) = process {
+            let _ = kill_process(process, Signal::KILL);
+        }
+        let deadline = Instant::now() + SHORT_PATIENCE;
+        while super::is_running(&self.folder) {
+            if Instant::now() > deadline {
+                return Err(Error::Timeout {
+                    what: format!("the supervisor of cluster '{}' to end", self.cluster),
+                    seconds: SHORT_PATIENCE.as_secs(),
+                    detail: String::new(),
+                });
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
         Ok(())
     }
 
@@ -114,20 +133,14 @@ impl Supervisor {
     }
 
     async fn ask(&self, component: &str, request: Request) -> Result<Vec<ComponentStatus>> {
-        let talking = || {
-            Error::io(format!(
-                "talking to the supervisor of cluster '{}'",
-                self.cluster
-            ))
-        };
-        let Ok(mut stream) = with_socket(&self.folder, |path| {
-            std::os::unix::net::UnixStream::connect(path)
-        })
-        .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
-        .and_then(UnixStream::from_std) else {
-            return Err(Error::NotRunning {
-                name: self.cluster.clone(),
-            });
+        let talking =
+            || Error::io(format!("talking to the supervisor of cluster '{}'", self.cluster));
+        let Ok(mut stream) =
+            with_socket(&self.folder, |path| std::os::unix::net::UnixStream::connect(path))
+                .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
+                .and_then(UnixStream::from_std)
+        else {
+            return Err(Error::NotRunning { name: self.cluster.clone() });
         };
         let mut line = serde_json::to_string(&request).map_err(|error| talking()(error.into()))?;
         line.push('\n');
@@ -136,18 +149,22 @@ impl Supervisor {
             stream.write_all(line.as_bytes()).await?;
             BufReader::new(&mut stream).read_line(&mut answer).await
         };
+        let patience = match request {
+            Request::Status | Request::Shutdown => SHORT_PATIENCE,
+            Request::Act { .. } | Request::AwaitRunning { .. } => PATIENCE,
+        };
         let late = |_| Error::Timeout {
-            what: format!("The supervisor's answer to {request:?}"),
-            seconds: PATIENCE.as_secs(),
+            what: format!("the supervisor's answer to {request:?}"),
+            seconds: patience.as_secs(),
             detail: String::new(),
         };
-        timeout(PATIENCE, exchange)
-            .await
-            .map_err(late)?
-            .map_err(talking())?;
+        timeout(patience, exchange).await.map_err(late)?.map_err(talking())?;
         match serde_json::from_str(&answer).map_err(|error| talking()(error.into()))? {
             Response::Components(components) => Ok(components),
             Response::Unknown(known) => Err(self.unknown(component, &known)),
+            Response::DoesNotRun => {
+                Err(Error::failed(format!("{request:?}"), format!("{component} doesn't run")))
+            }
         }
     }
 }
@@ -159,9 +176,5 @@ pub(super) fn with_socket<T>(
     use_path: impl FnOnce(&Path) -> std::io::Result<T>,
 ) -> std::io::Result<T> {
     let open = File::open(folder)?;
-    use_path(
-        &Path::new("/proc/self/fd")
-            .join(open.as_raw_fd().to_string())
-            .join("control.sock"),
-    )
+    use_path(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join("control.sock"))
 }

@@ -41,9 +41,7 @@ impl Process {
             }
             Place::Node(_) => {
                 let target = node.unwrap_or_default().to_string();
-                command.args([
-                    "nsenter", "--net", "--mount", "--pid", "--target", &target, "--",
-                ]);
+                command.args(["nsenter", "--net", "--mount", "--pid", "--target", &target, "--"]);
                 command.args(["setpriv", "--pdeathsig", "KILL", "--"]);
             }
         }
@@ -56,18 +54,15 @@ impl Process {
             .map(|folder| folder.display().to_string())
             .unwrap_or_default();
         command.env("PATH", format!("{own}:{path}:/usr/sbin:/sbin"));
+        for variable in command::PROXY_VARIABLES {
+            command.env_remove(variable);
+        }
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        let starting = || {
-            format!(
-                "starting {} ({})",
-                component.name,
-                component.program.display()
-            )
-        };
+        let starting = || format!("starting {} ({})", component.name, component.program.display());
         let mut child = command.spawn().map_err(Error::io(starting()))?;
         if let Some(output) = child.stderr.take() {
             tokio::spawn(log.clone().follow(output));
@@ -76,10 +71,7 @@ impl Process {
             let mut output = BufReader::new(output);
             if matches!(component.place, Place::NodeInit(_)) {
                 let mut line = String::new();
-                output
-                    .read_line(&mut line)
-                    .await
-                    .map_err(Error::io(starting()))?;
+                output.read_line(&mut line).await.map_err(Error::io(starting()))?;
                 if line.trim() != "ready" {
                     return Err(Error::failed(
                         starting(),
@@ -89,10 +81,7 @@ impl Process {
             }
             tokio::spawn(log.clone().follow(output));
         }
-        let process = Self {
-            child,
-            place: component.place,
-        };
+        let process = Self { child, place: component.place };
         process.await_child().await;
         Ok(process)
     }
@@ -136,20 +125,13 @@ impl Process {
     /// Sends a signal to the component's own process.
     pub(super) fn signal(&self, signal: Signal) {
         // A process that has just ended needs no signal.
-        let _ = self
-            .pid()
-            .and_then(to_pid)
-            .map(|pid| kill_process(pid, signal));
+        let _ = self.pid().and_then(to_pid).map(|pid| kill_process(pid, signal));
     }
 
     /// Lets a frozen process go on, and with it the one in between, which stops when it does.
     pub(super) fn thaw(&self) {
         self.signal(Signal::CONT);
-        let _ = self
-            .child
-            .id()
-            .and_then(to_pid)
-            .map(|pid| kill_process(pid, Signal::CONT));
+        let _ = self.child.id().and_then(to_pid).map(|pid| kill_process(pid, Signal::CONT));
     }
 }
 

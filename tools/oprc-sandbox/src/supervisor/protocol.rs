@@ -17,12 +17,12 @@ pub(crate) enum Request {
         /// What to do.
         action: Action,
     },
-    /// Answer when the component runs with another process id than this.
-    AwaitRestart {
+    /// Answer when the component runs, with another process than this one.
+    AwaitRunning {
         /// Its name.
         component: String,
-        /// The process id that it had.
-        pid: u32,
+        /// The process that it had.
+        not: Option<u32>,
     },
 }
 
@@ -34,7 +34,9 @@ pub enum Action {
     Start,
     /// End it, and don't start it again.
     Stop,
-    /// Keep it from running, as a machine under heavy load would.
+    /// End it as a crash would.
+    Kill,
+    /// Keep its process from going on, as a machine under heavy load would.
     Freeze,
     /// Let a frozen one go on.
     Thaw,
@@ -48,6 +50,8 @@ pub(crate) enum Response {
     Components(Vec<ComponentStatus>),
     /// There is no such component; those that there are.
     Unknown(Vec<String>),
+    /// It can't be done to a component that doesn't run.
+    DoesNotRun,
 }
 
 /// How a component is.

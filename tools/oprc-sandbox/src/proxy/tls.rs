@@ -1,0 +1,91 @@
+//! TLS on both sides of the proxy.
+
+use std::{fs, io, sync::Arc};
+
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::WebPkiClientVerifier,
+};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+use super::broken;
+use crate::{Cluster, Identity, Result, pki};
+
+/// The client that talks to the API server.
+pub(super) type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
+
+fn roots(authority: &str) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(broken)?)
+        .map_err(broken)?;
+    Ok(roots)
+}
+
+fn chain(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+    let certificate =
+        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(broken)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(broken)?;
+    Ok((vec![certificate], key))
+}
+
+fn provider() -> Arc<rustls::crypto::CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Takes only clients with a certificate of the cluster.
+pub(super) fn server_tls(authority: &str, identity: &Identity) -> Result<rustls::ServerConfig> {
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider());
+    let (certificates, key) = chain(identity)?;
+    let config = rustls::ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions();
+    let config =
+        config.map_err(broken)?.with_client_cert_verifier(verifier.build().map_err(broken)?);
+    let mut config = config.with_single_cert(certificates, key).map_err(broken)?;
+    // One request at a time on a connection: closing it befalls that one alone.
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// A client that the API server lets speak for others.
+pub(super) fn upstream(cluster: &Cluster) -> Result<Upstream> {
+    let pki = cluster.pki();
+    let read = |path: std::path::PathBuf| -> io::Result<String> { fs::read_to_string(path) };
+    let identity = Identity {
+        certificate: read(pki.certificate("front-proxy")).map_err(broken)?,
+        key: read(pki.key("front-proxy")).map_err(broken)?,
+    };
+    let (certificates, key) = chain(&identity)?;
+    let authority = read(pki.certificate(pki::CLUSTER)).map_err(broken)?;
+    let config = rustls::ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions();
+    let config = config.map_err(broken)?.with_root_certificates(roots(&authority)?);
+    let config = config.with_client_auth_cert(certificates, key).map_err(broken)?;
+    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_only();
+    let connector = connector.enable_http1().build();
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
+}
+
+/// A client: its name and groups, by its certificate.
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) groups: Vec<String>,
+}
+
+/// Reads who a client is.
+pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<Subject> {
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+    let subject = certificate.subject();
+    let name = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
+    let groups =
+        subject.iter_organization().filter_map(|group| Some(group.as_str().ok()?.to_owned()));
+    Some(Subject { name, groups: groups.collect() })
+}

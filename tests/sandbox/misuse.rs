@@ -3,6 +3,7 @@
 use std::{
     fs,
     net::{Ipv4Addr, TcpListener},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -90,8 +91,9 @@ fn a_real_node_without_root() {
 
 #[test]
 fn no_go_and_no_way_to_get_one() {
-    let empty = tempfile::tempdir().unwrap();
-    let folder = empty.path().to_str().unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    symlink("/usr/bin/setpriv", tools.path().join("setpriv")).unwrap();
+    let folder = tools.path().to_str().unwrap();
     let variables = [("PATH", folder), ("XDG_CACHE_HOME", folder), ("XDG_STATE_HOME", folder)];
     let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
     assert_says(&said, &["Go 1.26.4 or newer", "https://go.dev/dl", "KUBEBUILDER_ASSETS"]);

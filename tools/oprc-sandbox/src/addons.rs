@@ -46,7 +46,7 @@ pub(crate) async fn install(
     layout: &Layout,
     client: &Client,
     loader: Option<&Loader>,
-    since: Timestamp,
+    since: Option<Timestamp>,
 ) -> Result<()> {
     let nodes = spec.node_names();
     let step = Step::begin(match spec.kind {

@@ -119,12 +119,12 @@ pub async fn deployment_ready(
     within(&format!("Deployment {namespace}/{name} to be ready"), limit, ready).await.map(drop)
 }
 
-/// Waits until a node is ready, and has said so after `since`: what a cluster tells of its nodes
-/// when it is started again may be from before.
+/// Waits until a node is ready, and has shown after `since` that it lives: what a cluster tells of
+/// its nodes when it is started again may be from before.
 pub(crate) async fn node_ready(
     client: &Client,
     name: &str,
-    since: Timestamp,
+    since: Option<Timestamp>,
     limit: Duration,
 ) -> Result<()> {
     let is_ready = |node: Option<&Node>| {
@@ -134,6 +134,7 @@ pub(crate) async fn node_ready(
     };
     let ready = await_condition(Api::<Node>::all(client.clone()), name, is_ready);
     within(&format!("node {name} to be ready"), limit, ready).await?;
+    let Some(since) = since else { return Ok(()) };
     let is_renewed = |lease: Option<&Lease>| {
         let renewed = lease.and_then(|lease| lease.spec.as_ref()?.renew_time.as_ref());
         renewed.is_some_and(|renewed| renewed.0 >= since)

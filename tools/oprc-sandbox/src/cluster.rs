@@ -46,9 +46,9 @@ impl Cluster {
     pub async fn up(name: &str, options: &Options) -> Result<Self> {
         let folder = Spec::folder_of(name)?;
         let _lock = lock(name).await?;
-        let mut spec = match Spec::load(name)? {
+        let (mut spec, new) = match Spec::load(name)? {
             Some(spec) => match spec.differences(options) {
-                None => spec,
+                None => (spec, false),
                 Some(differences) => {
                     return Err(Error::OptionsDiffer { name: name.to_owned(), differences });
                 }
@@ -56,14 +56,14 @@ impl Cluster {
             None => {
                 cache::remove(&folder)?;
                 let (name, options) = (name.to_owned(), options.clone());
-                off_thread(move || creation::make(&name, &options)).await?
+                (off_thread(move || creation::make(&name, &options)).await?, true)
             }
         };
         let supervisor = Supervisor { cluster: name.to_owned(), folder };
-        let begun = Timestamp::now();
+        let since = (!new).then(Timestamp::now);
         let started = !supervisor.is_alive().await?;
         if started {
-            spec = off_thread(move || start(spec)).await?;
+            spec = off_thread(move || start(spec, new)).await?;
         }
         let mut cluster = Self { layout: Layout::of(&spec)?, spec };
         let client = cluster.client().await?;
@@ -74,7 +74,7 @@ impl Cluster {
                 // Images can go to the nodes while the API server is still starting.
                 let (loader, ()) = futures::try_join!(addons::load(&cluster.spec), api)?;
                 let loader = loader.as_ref();
-                addons::install(&cluster.spec, &cluster.layout, &client, loader, begun).await
+                addons::install(&cluster.spec, &cluster.layout, &client, loader, since).await
             } else {
                 api.await
             }
@@ -245,10 +245,12 @@ async fn lock(name: &str) -> Result<fs::File> {
     off_thread(move || cache::wait_for_lock(&file, &what)).await
 }
 
-/// Starts a cluster that doesn't run, with programs that are surely there.
-fn start(mut spec: Spec) -> Result<Spec> {
+/// Starts a cluster that doesn't run. One that isn't new may find its programs gone.
+fn start(mut spec: Spec, new: bool) -> Result<Spec> {
     sweep(&spec.folder()?)?;
-    creation::refresh(&mut spec)?;
+    if !new {
+        creation::refresh(&mut spec)?;
+    }
     let taken = |role: &str, port| Error::PortTaken {
         cluster: spec.name.clone(),
         role: role.to_owned(),

@@ -287,7 +287,8 @@ fn toolchain() -> Result<PathBuf> {
 }
 
 fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
-    let number = text.split_whitespace().find_map(|word| word.strip_prefix("go"))?;
+    let mut words = text.split_whitespace().filter_map(|word| word.strip_prefix("go"));
+    let number = words.find(|word| word.starts_with(|c: char| c.is_ascii_digit()))?;
     let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??, parts.next().flatten().unwrap_or_default()))
 }

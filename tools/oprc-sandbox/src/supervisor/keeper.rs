@@ -111,7 +111,6 @@ impl Keeper {
         let holder = match (&self.node, self.component.place) {
             (Some(node), Place::Node(_)) => {
                 let mut node = node.subscribe();
-
                 node.wait_for(Option::is_some).await.ok().and_then(|pid| *pid)
             }
             _ => None,

@@ -13,6 +13,7 @@
 //! | --- | --- |
 //! | `PORT` | listens there instead of on 8080 |
 //! | `CONCURRENCY` | works on that many requests at a time; others wait |
+//! | `container` | set in our images: listens on all addresses, not only on loopback |
 //! | `DRAIN_MS` | goes on serving that long after SIGTERM, 2000 unless said |
 //!
 //! Started as `hello-fn get URL` it asks instead of answering: it prints what the URL answers, so
@@ -89,8 +90,10 @@ async fn run() -> Result<(), String> {
         .route("/metrics", get(metrics_text))
         .fallback(invoke)
         .with_state(Arc::clone(&function));
-    // In a container: there the address of the pod is the only one.
-    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await;
+    // In a container the address of the pod is the only one; elsewhere nobody else is to call.
+    let contained = env::var_os("container").is_some();
+    let address = if contained { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    let listener = TcpListener::bind((address, port)).await;
     let listener = listener.map_err(|error| format!("can't listen on port {port}: {error}"))?;
     let mut terminate =
         tokio::signal::unix::signal(SignalKind::terminate()).map_err(|error| error.to_string())?;

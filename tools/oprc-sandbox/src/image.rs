@@ -13,6 +13,8 @@ use crate::{Error, Result, cache::hex};
 
 /// The user that programs in our images run as.
 const USER: &str = "65532:65532";
+/// Variables of every image; `container` is how programs tell that they are in one.
+const ENVIRONMENT: [&str; 2] = ["PATH=/", "container=oci"];
 /// The largest index that is read from an archive.
 const LARGEST_INDEX: u64 = 1 << 20;
 
@@ -84,7 +86,7 @@ impl Image {
         let config = json!({
             "architecture": architecture,
             "os": "linux",
-            "config": {"Entrypoint": [self.entrypoint], "Env": ["PATH=/"], "User": USER, "WorkingDir": "/"},
+            "config": {"Entrypoint": [self.entrypoint], "Env": ENVIRONMENT, "User": USER, "WorkingDir": "/"},
             "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
         })
         .to_string();

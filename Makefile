@@ -50,7 +50,7 @@ prove: image ## Run the suites that are too long for CI, and write docs/proof.md
 
 .PHONY: bench
 bench: image ## Print figures as ratios against a limit or a peer
-	@cargo bench --quiet -p oprc-tests
+	@OPRC=$(CURDIR)/$(OPRC) cargo bench --quiet -p oprc-tests
 
 .PHONY: lint
 lint: tools ## Check formatting, lints, licences and sources

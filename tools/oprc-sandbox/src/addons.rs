@@ -86,9 +86,10 @@ async fn on_real_nodes(
     apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
     apply(client, &storage(layout)?).await?;
     if spec.prometheus {
-        let host = [("HOST", spec.host().to_string())];
-        apply(client, &documents(include_str!("../manifests/prometheus-service.yaml"), &host)?)
-            .await?;
+        let text = include_str!("../manifests/prometheus-service.yaml");
+        let place =
+            [("HOST", spec.host().to_string()), ("PORT", spec.ports.prometheus.to_string())];
+        apply(client, &documents(text, &place)?).await?;
     }
     deployment_ready(client, "kube-system", "coredns", READY).await?;
     deployment_ready(client, "kube-system", "metrics-server", READY).await?;

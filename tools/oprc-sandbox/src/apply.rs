@@ -49,7 +49,7 @@ pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
             let kind = GroupVersionKind::try_from(&types)
                 .map_err(|error| Error::failed(what.clone(), error.to_string()))?;
             let (resource, capabilities) =
-                discovery::pinned_kind(client, &kind).await.map_err(Error::kube(what.clone()))?;
+                within(&what, ANSWERED, discovery::pinned_kind(client, &kind)).await?;
             kinds.insert(key, (resource.clone(), capabilities.scope.clone()));
             (resource, capabilities.scope)
         };
@@ -63,22 +63,12 @@ pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
         };
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(document);
-        in_time(&what, api.patch(&object.name_any(), &params, &patch)).await?;
+        within(&what, ANSWERED, api.patch(&object.name_any(), &params, &patch)).await?;
     }
     Ok(())
 }
 
-/// One request, which must be answered soon.
-async fn in_time<T>(what: &str, request: impl Future<Output = kube::Result<T>>) -> Result<T> {
-    let late = |_| Error::Timeout {
-        what: what.to_owned(),
-        seconds: ANSWERED.as_secs(),
-        detail: String::new(),
-    };
-    timeout(ANSWERED, request).await.map_err(late)?.map_err(Error::kube(what))
-}
-
-/// Waits until something is there, by watching for it, and tells what was waited for if it isn't.
+/// Waits for something no longer than `limit`, and tells what was waited for if it doesn't come.
 pub async fn within<T, E: std::fmt::Display>(
     what: &str,
     limit: Duration,

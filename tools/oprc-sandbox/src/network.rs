@@ -1,7 +1,7 @@
 //! Addresses of a cluster, and the links and routes that join its nodes to this machine.
 //!
 //! All of them are from 198.18.0.0/15, which is reserved for tests. A slot is a share of it: a
-//! cluster with real nodes has one, so that several can stand side by side. The first bytes:
+//! cluster with real nodes has one, so that several can stand side by side.
 //!
 //! | part | addresses |
 //! | --- | --- |
@@ -64,7 +64,7 @@ impl Addresses {
         format!("oprc{}", self.slot)
     }
 
-    /// Whose the bridge of that name is, if there is one; nothing where it has no owner.
+    /// The folder of the cluster whose bridge stands here, if one does; empty if nobody claims it.
     pub(crate) fn owner(self) -> Option<String> {
         let link = Path::new("/sys/class/net").join(self.bridge());
         let alias = link.exists().then(|| std::fs::read_to_string(link.join("ifalias")));

@@ -1,0 +1,170 @@
+//! From what is given to what counts.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::ArgMatches;
+use serde_json::Value as Raw;
+
+use crate::{
+    Error, Problem, Resolved, Schema, Setting, Source, Value,
+    command::CONFIG,
+    error::did_you_mean,
+    file::{self, Contents},
+    names,
+    resolved::Entry,
+    value::scalar,
+};
+
+/// The variables of this process. What is not UTF-8 is made so, to be refused as a
+/// bad value rather than overlooked.
+pub fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .map(|(name, value)| {
+            (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned())
+        })
+        .collect()
+}
+
+impl Schema {
+    /// The value of each setting, from the flags, the variables, and the config file
+    /// that these name.
+    ///
+    /// Of a value that is overridden only the key is checked, so that a flag can mend
+    /// what a file has wrong.
+    pub fn resolve(
+        &self,
+        matches: &ArgMatches,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Resolved, Error> {
+        self.resolve_with(matches, env, |path| fs::read_to_string(path))
+    }
+
+    /// As [`Schema::resolve`], with the config file read by `read_file`.
+    pub fn resolve_with(
+        &self,
+        matches: &ArgMatches,
+        env: &BTreeMap<String, String>,
+        read_file: impl FnOnce(&Path) -> io::Result<String>,
+    ) -> Result<Resolved, Error> {
+        let config_file = flag(matches, CONFIG)
+            .or_else(|| variable(env, &self.config_variable()))
+            .map(PathBuf::from);
+        let mut contents = Contents::default();
+        if let Some(path) = &config_file {
+            let text =
+                read_file(path).map_err(|reason| Error::Read { path: path.clone(), reason })?;
+            contents = file::parse(self, path, &text)?;
+        }
+        let mut problems = std::mem::take(&mut contents.problems);
+        let mut warnings = self.unknown_variables(env);
+        let given = Layers { matches, env, config_file: config_file.as_deref(), contents };
+
+        // Also read with all others below, which then reports what is wrong with it.
+        let profile = self.settings.iter().find(|setting| setting.path == self.profile);
+        let profile = profile.map(|setting| given.entry(setting, "", &mut Vec::new()));
+        let profile = match profile {
+            Some(Ok(Entry { value: Some(Value::Text(profile)), .. })) => profile,
+            _ => String::new(),
+        };
+
+        let mut entries = Vec::with_capacity(self.settings.len());
+        for setting in self.settings {
+            match given.entry(setting, &profile, &mut warnings) {
+                Ok(entry) => entries.push(entry),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(Error::Invalid(problems));
+        }
+        Ok(Resolved { entries, profile, warnings, config_file })
+    }
+
+    /// Warnings only, since Kubernetes injects such variables for each service
+    /// (`OPRC_CRM_SERVICE_HOST`).
+    fn unknown_variables(&self, env: &BTreeMap<String, String>) -> Vec<String> {
+        let config = self.config_variable();
+        let known = || {
+            let variables = self.settings.iter().flat_map(|setting| setting.env).copied();
+            variables.chain([config.as_str()])
+        };
+        env.keys()
+            .filter(|name| name.starts_with(self.env_prefix))
+            .filter(|name| known().all(|known| known != name.as_str()))
+            .map(|name| {
+                let meant = did_you_mean(names::nearest(name, known()));
+                format!("the variable {name} is no setting and has no effect{meant}")
+            })
+            .collect()
+    }
+}
+
+/// All that was given.
+struct Layers<'a> {
+    matches: &'a ArgMatches,
+    env: &'a BTreeMap<String, String>,
+    config_file: Option<&'a Path>,
+    contents: Contents,
+}
+
+impl Layers<'_> {
+    /// What counts for a setting.
+    fn entry(
+        &self,
+        setting: &Setting,
+        profile: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Entry, Problem> {
+        if let Some((source, raw)) = self.given(setting) {
+            match check(setting, source, &raw) {
+                Err(problem) if setting.lenient => {
+                    warnings.push(format!("{problem}; the default is taken"));
+                }
+                checked => return checked,
+            }
+        }
+        let source = Source::Default(profile.to_owned());
+        match (setting.default)(profile) {
+            Some(default) => check(setting, source, &default.into()),
+            None => Ok(Entry { setting: *setting, value: None, shown: None, source }),
+        }
+    }
+
+    /// The value with the highest precedence, unchecked.
+    fn given(&self, setting: &Setting) -> Option<(Source, Raw)> {
+        if let Some(text) = flag(self.matches, setting.path) {
+            return Some((Source::Flag(format!("--{}", setting.flag())), text.into()));
+        }
+        for name in setting.env {
+            if let Some(text) = variable(self.env, name) {
+                return Some((Source::Env((*name).to_owned()), text.into()));
+            }
+        }
+        let given = self.contents.given.get(setting.path)?;
+        let path = self.config_file?.to_owned();
+        Some((Source::File { path, key: given.key.clone() }, given.raw.clone()))
+    }
+}
+
+fn check(setting: &Setting, source: Source, raw: &Raw) -> Result<Entry, Problem> {
+    let shown = scalar(raw).unwrap_or_else(|| raw.to_string());
+    match setting.kind.check(raw) {
+        Some(value) => {
+            Ok(Entry { setting: *setting, value: Some(value), shown: Some(shown), source })
+        }
+        None => Err(Problem::value(setting, source, shown)),
+    }
+}
+
+/// A command without this flag is one that does not give it.
+fn flag<'a>(matches: &'a ArgMatches, id: &str) -> Option<&'a str> {
+    matches.try_get_one::<String>(id).ok().flatten().map(String::as_str)
+}
+
+fn variable<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+    env.get(name).map(String::as_str).filter(|value| !value.is_empty())
+}

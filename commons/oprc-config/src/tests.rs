@@ -1,0 +1,340 @@
+//! A table of all kinds, given from all sources.
+
+use std::{collections::BTreeMap, io, time::Duration};
+
+use crate::{Error, Kind, Problem, Resolved, Schema, Setting, Source};
+
+const SCHEMA: Schema = Schema {
+    program: "oprc-crm",
+    about: "Class runtime manager",
+    env_prefix: "OPRC_CRM_",
+    root: Some("crm"),
+    settings: &[
+        Setting {
+            path: "profile",
+            env: &["OPRC_CRM_PROFILE"],
+            kind: Kind::OneOf(&["dev", "edge"]),
+            help: "Chooses the defaults",
+            default: |_| Some("dev".into()),
+            ..Setting::EMPTY
+        },
+        Setting {
+            path: "http.port",
+            env: &["OPRC_CRM_HTTP_PORT", "HTTP_PORT"],
+            kind: Kind::Integer { min: 1, max: 65535 },
+            help: "The one port",
+            default: |_| Some("8088".into()),
+            ..Setting::EMPTY
+        },
+        Setting {
+            path: "features.odgm",
+            env: &["OPRC_CRM_FEATURES_ODGM"],
+            kind: Kind::Bool,
+            help: "Whether ODGM is deployed",
+            default: |profile| Some((profile == "edge").to_string()),
+            ..Setting::EMPTY
+        },
+        Setting {
+            path: "deploy.timeout",
+            file_aliases: &["performance.deploymentTimeout"],
+            env: &["OPRC_CRM_DEPLOY_TIMEOUT_SECS"],
+            kind: Kind::Duration,
+            default: |_| Some("5m".into()),
+            ..Setting::EMPTY
+        },
+        Setting {
+            path: "deploy.ratio",
+            kind: Kind::Float { min: 0.0, max: 1.0 },
+            default: |_| Some("0.5".into()),
+            lenient: true,
+            ..Setting::EMPTY
+        },
+        Setting { path: "namespaces", kind: Kind::List, ..Setting::EMPTY },
+        Setting { path: "log.level", help: "Either | or", ..Setting::EMPTY },
+    ],
+    profile: "profile",
+    refused: &[("security.disableTls", "TLS cannot be turned off")],
+};
+
+/// What a program gets from these arguments, variables and, unless empty, this file.
+fn resolve(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Resolved, Error> {
+    let mut args = [&["oprc-crm"], args].concat();
+    if !file.is_empty() {
+        args.extend(["--config", "crm.yaml"]);
+    }
+    let matches = SCHEMA.command().try_get_matches_from(args).unwrap();
+    let env: BTreeMap<_, _> =
+        env.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    SCHEMA.resolve_with(&matches, &env, |_| Ok(file.to_owned()))
+}
+
+fn problems(result: Result<Resolved, Error>) -> Vec<String> {
+    match result {
+        Err(Error::Invalid(problems)) => problems.iter().map(Problem::to_string).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_table_is_sound() {
+    assert_eq!(SCHEMA.faults(), Vec::<String>::new());
+    SCHEMA.command().debug_assert();
+}
+
+#[test]
+fn a_bad_table_is_told() {
+    let settings = &[
+        Setting { path: "a.b", kind: Kind::Bool, default: |_| Some("x".into()), ..Setting::EMPTY },
+        Setting { path: "a_b", env: &["OPRC_CRM_CONFIG"], ..Setting::EMPTY },
+        Setting { path: "aB", ..Setting::EMPTY },
+    ];
+    assert_eq!(
+        Schema { settings, ..SCHEMA }.faults(),
+        [
+            "flag a-b is given twice",
+            "variable OPRC_CRM_CONFIG is given twice",
+            "file a_b is given twice",
+            "a.b: \"x\" from default is not allowed; allowed is true or false",
+            "aB is not in snake_case",
+            "the profile's setting profile is not in the table",
+        ]
+    );
+}
+
+#[test]
+fn flag_then_variable_then_file_then_default() {
+    let file = "crm:\n  http:\n    port: 3\n";
+    let env = [("OPRC_CRM_HTTP_PORT", "2"), ("HTTP_PORT", "9")];
+    let of = |args: &[&str], env: &[(&str, &str)], file| {
+        let resolved = resolve(args, env, file).unwrap();
+        let source = resolved.source("http.port").unwrap().clone();
+        (resolved.get::<u16>("http.port").unwrap(), source)
+    };
+    assert_eq!(of(&["--http-port=1"], &env, file), (1, Source::Flag("--http-port".into())));
+    assert_eq!(of(&[], &env, file), (2, Source::Env("OPRC_CRM_HTTP_PORT".into())));
+    assert_eq!(of(&[], &env[1..], file), (9, Source::Env("HTTP_PORT".into())));
+    let from_file = Source::File { path: "crm.yaml".into(), key: "crm.http.port".into() };
+    assert_eq!(of(&[], &[], file), (3, from_file.clone()));
+    assert_eq!(of(&[], &[("HTTP_PORT", "")], file), (3, from_file), "an empty variable is none");
+    assert_eq!(of(&[], &[], ""), (8088, Source::Default("dev".into())));
+}
+
+#[test]
+fn the_profile_chooses_defaults_wherever_it_comes_from() {
+    for (args, env, file) in [
+        (&["--profile", "edge"][..], &[][..], ""),
+        (&[], &[("OPRC_CRM_PROFILE", " edge ")], ""),
+        (&[], &[], "profile: edge"),
+    ] {
+        let resolved = resolve(args, env, file).unwrap();
+        assert_eq!(resolved.profile(), "edge");
+        assert!(resolved.get::<bool>("features.odgm").unwrap());
+        assert_eq!(resolved.source("features.odgm"), Some(&Source::Default("edge".into())));
+    }
+    assert!(!resolve(&[], &[], "").unwrap().get::<bool>("features.odgm").unwrap());
+}
+
+#[test]
+fn the_file_may_use_camel_case_aliases_strings_and_sections_beside_the_root() {
+    let resolved = resolve(
+        &[],
+        &[],
+        "CRM:
+  performance: {deploymentTimeout: 90}
+  features: {odgm: 'true'}
+  http: {port: '81'}
+  namespaces: [a, b]
+log: {level: debug}
+deploy:
+",
+    )
+    .unwrap();
+    assert_eq!(resolved.get::<Duration>("deploy.timeout").unwrap(), Duration::from_secs(90));
+    assert!(resolved.get::<bool>("features.odgm").unwrap());
+    assert_eq!(resolved.get::<u16>("http.port").unwrap(), 81);
+    assert_eq!(resolved.get::<&[String]>("namespaces").unwrap(), ["a", "b"]);
+    assert_eq!(resolved.get::<&str>("log.level").unwrap(), "debug");
+    assert_eq!(resolved.config_file(), Some("crm.yaml".as_ref()));
+    let list = resolve(&["--namespaces", "a, b"], &[], "").unwrap();
+    assert_eq!(list.get::<Vec<String>>("namespaces").unwrap(), ["a", "b"]);
+    for empty in ["# nothing", "crm:", "crm: {}", "crm: {http: {port: }}"] {
+        resolve(&[], &[], empty).unwrap();
+    }
+}
+
+#[test]
+fn unknown_and_refused_keys_are_told_with_what_was_meant() {
+    let file = "
+crm:
+  features: {odmg: true}
+  http: {address: 0.0.0.0}
+  featurs: {odgm: true}
+  security: {disableTls: true, other: 1}
+cmr: {}
+log: 3
+";
+    let mut problems = problems(resolve(&[], &[], file));
+    problems.sort();
+    assert_eq!(
+        problems,
+        [
+            "cmr: unknown key in crm.yaml; did you mean crm?",
+            "crm.features.odmg: unknown key in crm.yaml; did you mean crm.features.odgm?",
+            "crm.featurs: unknown key in crm.yaml; did you mean crm.features?",
+            "crm.http.address: unknown key in crm.yaml",
+            "crm.security.disableTls: refused in crm.yaml: TLS cannot be turned off",
+            "crm.security.other: unknown key in crm.yaml",
+            "log: 3 in crm.yaml is not allowed; allowed is a section with keys",
+        ]
+    );
+    assert_eq!(
+        self::problems(resolve(&[], &[], "crm: x")),
+        ["crm: \"x\" in crm.yaml is not allowed; allowed is a section with keys"]
+    );
+}
+
+#[test]
+fn a_setting_given_twice_in_the_file_is_refused() {
+    assert_eq!(
+        problems(resolve(
+            &[],
+            &[],
+            "crm: {deploy: {timeout: 1}}\nperformance: {deployment_timeout: 2}"
+        )),
+        ["deploy.timeout: given twice in crm.yaml, by crm.deploy.timeout and \
+          performance.deployment_timeout; keep one"]
+    );
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let result = resolve(
+        &["--http-port=0"],
+        &[("OPRC_CRM_PROFILE", "cloud")],
+        "crm: {features: {odgm: maybe}, deploy: {timeout: [1]}, x: 1}",
+    );
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "crm.x: unknown key in crm.yaml
+profile: \"cloud\" from variable OPRC_CRM_PROFILE is not allowed; allowed is one of dev, edge
+http.port: \"0\" from flag --http-port is not allowed; allowed is an integer from 1 to 65535
+features.odgm: \"maybe\" from file crm.yaml (crm.features.odgm) is not allowed; \
+allowed is true or false
+deploy.timeout: \"[1]\" from file crm.yaml (crm.deploy.timeout) is not allowed; \
+allowed is a duration such as 500ms, 30s, 5m, 1h, or a number of seconds"
+    );
+}
+
+#[test]
+fn lenient_settings_warn_and_take_the_default() {
+    let resolved = resolve(&["--deploy-ratio=-2"], &[], "").unwrap();
+    assert!((resolved.get::<f64>("deploy.ratio").unwrap() - 0.5).abs() < f64::EPSILON);
+    assert_eq!(resolved.source("deploy.ratio"), Some(&Source::Default("dev".into())));
+    assert_eq!(
+        resolved.warnings(),
+        ["deploy.ratio: \"-2\" from flag --deploy-ratio is not allowed; \
+          allowed is a number from 0 to 1; the default is taken"]
+    );
+}
+
+#[test]
+fn unknown_variables_with_the_prefix_warn() {
+    let env = [("OPRC_CRM_SERVICE_HOST", "10.0.0.1"), ("OPRC_CRM_HTP_PORT", "1"), ("HOME", "/")];
+    assert_eq!(
+        resolve(&[], &env, "").unwrap().warnings(),
+        [
+            "the variable OPRC_CRM_HTP_PORT is no setting and has no effect; \
+             did you mean OPRC_CRM_HTTP_PORT?",
+            "the variable OPRC_CRM_SERVICE_HOST is no setting and has no effect",
+        ]
+    );
+}
+
+#[test]
+fn bool_flags_need_no_value_and_flags_work_behind_subcommands() {
+    let of = |args: &[&str]| resolve(args, &[], "").unwrap().get::<bool>("features.odgm").unwrap();
+    assert!(of(&["--features-odgm"]));
+    assert!(!of(&["--profile=edge", "--features-odgm=false"]));
+
+    let command = SCHEMA.command().subcommand(clap::Command::new("config"));
+    let matches = command.get_matches_from(["oprc-crm", "config", "--http-port", "7"]);
+    let resolved = SCHEMA.resolve(&matches, &BTreeMap::new()).unwrap();
+    assert_eq!(resolved.get::<u16>("http.port").unwrap(), 7);
+}
+
+#[test]
+fn the_file_can_be_named_by_a_variable_and_must_be_readable_yaml() {
+    let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
+    let env = BTreeMap::from([("OPRC_CRM_CONFIG".to_owned(), "a.yaml".to_owned())]);
+    let with = |text: io::Result<&str>| {
+        SCHEMA
+            .resolve_with(&matches, &env, |_| text.map(str::to_owned))
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(with(Ok("http: {port: 5}")).unwrap().get::<u16>("http.port").unwrap(), 5);
+    assert_eq!(
+        with(Err(io::Error::other("gone"))).unwrap_err(),
+        "cannot read the config file a.yaml: gone"
+    );
+    for text in ["a: [", "- a", "http: {port: 1}\nhttp: {port: 2}", "a: 1\n---\nb: 2"] {
+        let error = with(Ok(text)).unwrap_err();
+        assert!(error.starts_with("the config file a.yaml is not a YAML mapping: "), "{error}");
+    }
+}
+
+#[test]
+fn getters_answer_with_errors() {
+    let resolved = resolve(&[], &[], "").unwrap();
+    assert_eq!(resolved.get::<Option<&str>>("log.level").unwrap(), None);
+    assert_eq!(
+        resolved.get::<&str>("log.level").unwrap_err().to_string(),
+        "the setting log.level has no value: give --log-level or log.level in the config file"
+    );
+    assert_eq!(
+        resolved.get::<bool>("http.port").unwrap_err().to_string(),
+        "the setting http.port cannot be read as bool: the table has an integer from 1 to 65535"
+    );
+    assert!(matches!(resolved.get::<bool>("nothing"), Err(Error::Table { .. })));
+    assert_eq!(resolved.source("nothing"), None);
+}
+
+#[test]
+fn values_are_described_in_columns() {
+    let text = resolve(&["--http-port=1"], &[], "crm: {namespaces: [a]}").unwrap().describe();
+    assert_eq!(
+        text,
+        "profile         dev      default of dev
+http.port       1        flag --http-port
+features.odgm   false    default of dev
+deploy.timeout  5m       default of dev
+deploy.ratio    0.5      default of dev
+namespaces      [\"a\"]    file crm.yaml (crm.namespaces)
+log.level       (unset)  default of dev
+"
+    );
+}
+
+#[test]
+fn help_and_markdown_document_everything() {
+    let help = SCHEMA.command().term_width(0).render_help().to_string();
+    for expected in [
+        "--config <PATH>",
+        "[env: OPRC_CRM_CONFIG]",
+        "The one port [env: OPRC_CRM_HTTP_PORT, HTTP_PORT] [default: 8088]",
+        "[default: dev: false, edge: true]",
+        "[one of: dev, edge]",
+        "--features-odgm[=<BOOL>]",
+    ] {
+        assert!(help.contains(expected), "{expected} is not in {help}");
+    }
+    let markdown = SCHEMA.markdown();
+    for expected in [
+        "|  | `--config` | `OPRC_CRM_CONFIG` |  | a path | The config file, in YAML |\n",
+        "| `http.port` | `--http-port` | `OPRC_CRM_HTTP_PORT`, `HTTP_PORT` | `8088` | \
+         an integer from 1 to 65535 | The one port |\n",
+        "`dev: false, edge: true`",
+        "| Either \\| or |\n",
+    ] {
+        assert!(markdown.contains(expected), "{expected} is not in {markdown}");
+    }
+}

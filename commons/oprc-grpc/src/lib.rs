@@ -1,0 +1,26 @@
+//! The gRPC interfaces between the parts of the control plane, generated from `proto/`.
+
+/// What the package manager asks of a class runtime manager.
+#[allow(clippy::pedantic, missing_docs, unreachable_pub)]
+pub mod deployment {
+    tonic::include_proto!("deployment");
+
+    /// A unit: one class as it is to run.
+    pub mod unit {
+        tonic::include_proto!("deployment.unit");
+    }
+}
+
+/// What the data grid tells of itself.
+#[allow(clippy::pedantic, missing_docs, unreachable_pub)]
+pub mod odgm {
+    tonic::include_proto!("odgm");
+}
+
+/// Descriptors of all of the above, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The metadata key under which a correlation id travels.
+pub const CORRELATION: &str = "x-correlation-id";
+/// The metadata key that marks an answer from a cache that is cut off from the API server.
+pub const STALE: &str = "x-oaas-stale";

@@ -1,0 +1,48 @@
+//! Ids that tie together what belongs to one request.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// A new id: 128 random bits, in hex. Unique, but not fit for secrets.
+pub fn new_id() -> String {
+    // The standard library seeds these from the system, each one differently.
+    let random = RandomState::new();
+    format!("{:016x}{:016x}", random.hash_one(0), random.hash_one(1))
+}
+
+/// An id that came from outside, if it is fit for logs and annotations: 1 to 128
+/// characters of visible ASCII, without spaces, quotes or backslashes.
+pub fn accept(raw: &str) -> Option<String> {
+    let fit = |byte: u8| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte);
+    ((1..=128).contains(&raw.len()) && raw.bytes().all(fit)).then(|| raw.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn new_ids_are_hex_and_differ() {
+        let ids: HashSet<String> = (0..1000).map(|_| new_id()).collect();
+        assert_eq!(ids.len(), 1000);
+        for id in ids {
+            assert_eq!(id.len(), 32);
+            assert!(id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+            assert_eq!(accept(&id), Some(id));
+        }
+    }
+
+    #[test]
+    fn only_plain_ids_are_accepted() {
+        let longest = "x".repeat(128);
+        for id in ["a", "req-1/2:3=4", "{}!~", &longest] {
+            assert_eq!(accept(id).as_deref(), Some(id));
+        }
+        let too_long = "x".repeat(129);
+        for id in ["", " ", "a b", "a\tb", "a\nb", "\"", "'", "`", "\\", "é", "\u{7f}", &too_long]
+        {
+            assert_eq!(accept(id), None, "{id:?}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A server that stops.
+
+use std::{
+    io::{self, ErrorKind},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{Router, http::StatusCode, routing::get};
+use tokio::{net::TcpStream, sync::Notify};
+
+use super::{client::Client, options, soon, start};
+use crate::Options;
+
+/// A route that says when it is asked and answers when it is told to.
+fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
+    let (asked, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (says, waits) = (asked.clone(), finish.clone());
+    let handler = async move || {
+        says.notify_one();
+        waits.notified().await;
+    };
+    (Router::new().route("/", get(handler)), asked, finish)
+}
+
+#[tokio::test]
+async fn an_open_request_finishes_and_no_connection_is_taken() {
+    for h2 in [false, true] {
+        let (router, asked, finish) = slow();
+        let server = start(options(), router).await;
+        let stream = TcpStream::connect(server.address).await.unwrap();
+        let (mut client, connection) = Client::speak(stream, h2).await.unwrap();
+        let idle = TcpStream::connect(server.address).await.unwrap();
+        let (_idle, idle_connection) = Client::speak(idle, h2).await.unwrap();
+        let request = tokio::spawn(async move { client.get("/").await });
+        soon(asked.notified()).await;
+        server.stop.send(()).unwrap();
+        // Those that were in the backlog are reset.
+        let refused = |error: &io::Error| error.kind() == ErrorKind::ConnectionRefused;
+        soon(async {
+            while !TcpStream::connect(server.address).await.is_err_and(|error| refused(&error)) {}
+        })
+        .await;
+        // Where no request is open, nothing is waited for.
+        let _ = soon(idle_connection).await;
+        assert!(!server.served.is_finished());
+        finish.notify_one();
+        assert_eq!(soon(request).await.unwrap().unwrap().status(), StatusCode::OK);
+        soon(connection).await.unwrap().unwrap();
+        soon(server.served).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_takes_too_long_is_cut_off() {
+    for h2 in [false, true] {
+        let (router, asked, _finish) = slow();
+        let drain = Duration::from_millis(50);
+        let server = start(Options { drain, ..options() }, router).await;
+        let mut client = Client::plain(server.address, h2).await;
+        let request = tokio::spawn(async move { client.get("/").await });
+        soon(asked.notified()).await;
+        server.stop.send(()).unwrap();
+        soon(server.served).await.unwrap();
+        assert!(soon(request).await.unwrap().is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! TLS, and files that are wrong.
+
+use std::fs;
+
+use super::{
+    client::{ask, shake},
+    options, pki,
+    pki::Authority,
+    router, start,
+};
+use crate::{Access, Options, TlsFiles, bind};
+
+#[tokio::test]
+async fn a_client_believes_only_the_right_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let tls = Some(pki::files(folder.path(), &authority.server(), None));
+    let server = start(Options { tls, ..options() }, router(Access::open())).await;
+    for h2 in [false, true] {
+        assert!(ask(server.address, &authority, None, h2, "/peer").await.is_ok());
+        let stranger = Authority::new();
+        assert!(shake(server.address, "localhost", &stranger, None, h2).await.is_err());
+        assert!(shake(server.address, "elsewhere", &authority, None, h2).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_shown_to_a_server_without_authorities_says_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let tls = Some(pki::files(folder.path(), &authority.server(), None));
+    let server = start(Options { tls, ..options() }, router(Access::open())).await;
+    let client = authority.client("gateway");
+    let answer = ask(server.address, &authority, Some(&client), true, "/peer").await.unwrap();
+    assert_eq!(answer.body(), "");
+}
+
+async fn error(tls: &TlsFiles) -> String {
+    let tls = Some(tls.clone());
+    bind(Options { tls, ..options() }).await.err().unwrap().to_string()
+}
+
+#[tokio::test]
+async fn a_wrong_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new();
+    let (server, other) = (authority.server(), authority.server());
+    let tls = pki::files(folder.path(), &server, Some(&authority));
+    let certificate = tls.certificate.display().to_string();
+    let key = tls.key.display().to_string();
+    let client_ca = tls.client_ca.clone().unwrap();
+
+    fs::write(&tls.key, "no key").unwrap();
+    assert!(error(&tls).await.starts_with(&format!("{key}: isn't a PEM private key")));
+    other.store(&tls);
+    pki::replace(&tls.certificate, &authority.pem());
+    assert_eq!(
+        error(&tls).await,
+        format!("{key}: isn't the key of the certificate in {certificate}")
+    );
+    fs::write(&tls.certificate, "").unwrap();
+    assert_eq!(error(&tls).await, format!("{certificate}: holds no PEM certificate"));
+    server.store(&tls);
+    fs::write(&client_ca, "").unwrap();
+    let expected = format!("{}: holds no PEM certificate", client_ca.display());
+    assert_eq!(error(&tls).await, expected);
+    fs::remove_file(&tls.key).unwrap();
+    assert!(error(&tls).await.starts_with(&format!("cannot read {key}: ")));
+}

@@ -1,0 +1,78 @@
+//! TLS as its files say.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{NoServerSessionStorage, WebPkiClientVerifier},
+};
+
+use crate::{
+    Error, TlsFiles,
+    reread::{INTERVAL, Reread, read},
+};
+
+/// The configuration that its files make, following them.
+pub(crate) fn follow(files: TlsFiles) -> Result<Reread<ServerConfig>, Error> {
+    let mut paths = vec![files.certificate.clone(), files.key.clone()];
+    paths.extend(files.client_ca.clone());
+    Reread::new(paths, INTERVAL, move || load(&files))
+}
+
+fn load(files: &TlsFiles) -> Result<ServerConfig, Error> {
+    let provider = Arc::new(ring::default_provider());
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
+        .map_err(|error| wrong(&files.key, format!("isn't a PEM private key: {error}")))?;
+    provider
+        .key_provider
+        .load_private_key(key.clone_key())
+        .map_err(|error| wrong(&files.key, format!("isn't a key that can be used: {error}")))?;
+
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()?;
+    let builder = match &files.client_ca {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(path)? {
+                roots.add(authority).map_err(|error| wrong(path, error.to_string()))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                .allow_unauthenticated()
+                .build()
+                .map_err(|error| wrong(path, error.to_string()))?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let certificate = files.certificate.display();
+            wrong(&files.key, format!("isn't the key of the certificate in {certificate}"))
+        }
+        error => wrong(&files.certificate, error.to_string()),
+    })?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    // A session that is taken up again doesn't verify its client's certificate again.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
+    let content = read(path)?;
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&content)
+        .collect::<Result<_, _>>()
+        .map_err(|error| wrong(path, format!("isn't PEM: {error}")))?;
+    if found.is_empty() {
+        Err(wrong(path, "holds no PEM certificate".to_owned()))
+    } else {
+        Ok(found)
+    }
+}
+
+fn wrong(path: &Path, reason: String) -> Error {
+    Error::File { path: path.to_owned(), reason }
+}

@@ -1,0 +1,192 @@
+//! A class, parsed once into types that can't be wrong.
+
+mod odgm;
+mod quantity;
+mod validate;
+
+use crate::crd::{
+    Access, EnvFrom, EnvVar, HealthCheck, OdgmIntegration, PullPolicy, Resources, Security,
+    Telemetry, VolumeMount,
+};
+pub use self::{
+    odgm::{CollectionPlan, OdgmPlan, Trigger, guard_data},
+    quantity::{exceeds, same_quantity},
+    validate::{INJECTED, validate},
+};
+
+/// The data grid's own words.
+pub mod odgm_words {
+    pub use super::odgm::{persistence, shard_type};
+}
+
+/// Who a class is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Identity {
+    /// The ClassRuntime's name.
+    pub name: String,
+    /// What its children's names begin with.
+    pub base: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its identity in the cluster.
+    pub uid: String,
+    /// The generation that is to be brought about.
+    pub generation: i64,
+    /// The id it was deployed under, or its name.
+    pub deployment_id: String,
+    /// The environment it is for, where it says.
+    pub environment: Option<String>,
+    /// What asked for it last.
+    pub correlation_id: Option<String>,
+}
+
+/// A class that can be rendered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidClass {
+    /// Who it is.
+    pub identity: Identity,
+    /// Functions with a container.
+    pub functions: Vec<ValidFunction>,
+    /// Functions without one, and why.
+    pub passive: Vec<Passive>,
+    /// Its data grid.
+    pub odgm: Option<OdgmPlan>,
+    /// The template that was asked for.
+    pub template: Option<String>,
+    /// What it tells of itself.
+    pub telemetry: Telemetry,
+}
+
+/// A function that has no container here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Passive {
+    /// Its key.
+    pub key: String,
+    /// Why, in one word.
+    pub reason: &'static str,
+}
+
+/// A function that can be rendered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidFunction {
+    /// Its key, or the class's name for the only function of a class.
+    pub key: String,
+    /// Its key as far as names are concerned: none for the only function of a class.
+    pub name_key: Option<String>,
+    /// Whether it may run as a Job.
+    pub task: bool,
+    /// The image.
+    pub image: String,
+    /// The port it listens on.
+    pub port: i32,
+    /// How many instances are asked for at least.
+    pub min_scale: Option<i32>,
+    /// How many at most.
+    pub max_scale: Option<i32>,
+    /// What each instance asks for, as far as it is said.
+    pub requests: Resources,
+    /// What each instance may not exceed, as far as it is said.
+    pub limits: Resources,
+    /// Environment variables of the user.
+    pub env: Vec<EnvVar>,
+    /// Secrets and ConfigMaps of the user.
+    pub env_from: Vec<EnvFrom>,
+    /// When the image is pulled.
+    pub pull_policy: Option<PullPolicy>,
+    /// What it is pulled with.
+    pub pull_secrets: Vec<String>,
+    /// The account it runs under.
+    pub service_account: Option<String>,
+    /// What is mounted.
+    pub mounts: Vec<VolumeMount>,
+    /// The program.
+    pub command: Vec<String>,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// What it may do.
+    pub security: Security,
+    /// How its health is asked for.
+    pub health: HealthCheck,
+    /// How long a call may take.
+    pub timeout_ms: Option<i32>,
+    /// Requests for each second.
+    pub throughput: Option<i32>,
+    /// Milliseconds for each answer.
+    pub latency: Option<i32>,
+    /// Milliseconds that no answer may exceed.
+    pub hard_latency: Option<i32>,
+    /// Calls at once.
+    pub max_concurrency: Option<i32>,
+    /// Who may call it.
+    pub access: Access,
+    /// Whether it is to cost as little as possible.
+    pub standby: bool,
+    /// How it uses the data grid.
+    pub odgm: OdgmIntegration,
+}
+
+impl ValidFunction {
+    /// Whether its bounds say that load comes in bursts.
+    pub fn is_bursty(&self) -> bool {
+        let floor = self.min_scale.unwrap_or(1).max(1);
+        self.max_scale.is_some_and(|max| max >= floor.saturating_mul(4))
+    }
+
+    /// Whether bounds are given that don't.
+    pub fn is_steady(&self) -> bool {
+        (self.min_scale.is_some() || self.max_scale.is_some()) && !self.is_bursty()
+    }
+
+    /// Whether it is to cost as little as possible.
+    pub fn is_cost_bound(&self) -> bool {
+        self.standby || self.min_scale == Some(0)
+    }
+}
+
+/// Something that is wrong with a specification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The field, as in `functions[0].port`.
+    pub field: String,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+/// Why a class can't be brought about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// In one word, for conditions and error details.
+    pub reason: &'static str,
+    /// Whether it could be brought about elsewhere or later, as it stands.
+    pub precondition: bool,
+    /// In one sentence.
+    pub message: String,
+    /// Field by field, where fields are to blame.
+    pub violations: Vec<Violation>,
+}
+
+impl Refusal {
+    /// Fields are wrong.
+    pub fn invalid(violations: Vec<Violation>) -> Self {
+        let mut message = String::new();
+        for violation in violations.iter().take(8) {
+            if !message.is_empty() {
+                message.push_str("; ");
+            }
+            message.push_str(&violation.field);
+            message.push_str(": ");
+            message.push_str(&violation.message);
+        }
+        if violations.len() > 8 {
+            message.push_str("; and more");
+        }
+        Self { reason: "InvalidSpec", precondition: false, message, violations }
+    }
+
+    /// It can't be done here, or not now.
+    pub fn precondition(reason: &'static str, field: &str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let violation = Violation { field: field.to_owned(), message: message.clone() };
+        Self { reason, precondition: true, message, violations: vec![violation] }
+    }
+}

@@ -1,0 +1,415 @@
+//! The data grid of a class: what it keeps, in how many parts and copies, and how.
+
+use super::{Identity, Refusal, ValidFunction, quantity, validate::{Faults, check_resources}};
+use crate::{
+    crd::{
+        AccessPattern, ClassRuntimeSpec, Collection, CollectionSpec, Consistency, EnvVar,
+        OdgmCollectionStatus, OdgmConfig, OdgmStatus, PersistenceMode, Resources, Route,
+        ShardAssignment, ShardType, StateSpec, StateType, Storage,
+    },
+    environment::{Environment, Profile},
+};
+
+/// A class's data grid, settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OdgmPlan {
+    /// The image, where the class names one.
+    pub image: Option<String>,
+    /// How many nodes.
+    pub replicas: i32,
+    /// What the nodes know each other by.
+    pub cluster_id: String,
+    /// What stands before a node's number.
+    pub node_id_prefix: String,
+    /// What it keeps.
+    pub collections: Vec<CollectionPlan>,
+    /// Functions that are called when objects change.
+    pub triggers: Vec<Trigger>,
+    /// Whether there are such.
+    pub events: bool,
+    /// How many calls may follow from one another.
+    pub trigger_depth: i32,
+    /// How long such a call may take.
+    pub trigger_timeout_ms: i32,
+    /// How many changes are handled at once, and how long is waited for more.
+    pub batch: Option<(i32, i32)>,
+    /// Where functions are called besides the class's own.
+    pub routes: std::collections::BTreeMap<String, Route>,
+    /// The disk.
+    pub storage: Storage,
+    /// What each node asks for, as far as it is said.
+    pub requests: Resources,
+    /// What each node may not exceed, as far as it is said.
+    pub limits: Resources,
+    /// More variables.
+    pub env: Vec<EnvVar>,
+    /// Whether claims go with the class.
+    pub delete_claims: bool,
+}
+
+impl OdgmPlan {
+    /// Whether its data outlives its pods.
+    pub fn persistent(&self) -> bool {
+        self.collections.iter().any(|it| it.persistence == PersistenceMode::Persistent)
+    }
+
+    /// Whether its nodes need names of their own: for their disks, or to know each other.
+    pub fn stateful(&self) -> bool {
+        self.persistent() || self.replicas > 1
+    }
+}
+
+/// A collection, settled.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectionPlan {
+    /// Its name.
+    pub name: String,
+    /// How many parts.
+    pub partitions: i32,
+    /// How many copies of each.
+    pub replicas: i32,
+    /// How copies are kept the same.
+    pub shard_type: ShardType,
+    /// Whether it outlives its pods.
+    pub persistence: PersistenceMode,
+    /// How it is used.
+    pub access_patterns: Vec<AccessPattern>,
+    /// Which node has which shards.
+    pub assignments: Vec<ShardAssignment>,
+}
+
+/// A function that is called when objects change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trigger {
+    /// The function.
+    pub function_key: String,
+    /// The collections.
+    pub collection_filters: Vec<String>,
+    /// Whether the call isn't waited for.
+    pub async_execution: bool,
+}
+
+impl CollectionPlan {
+    /// What the status says of it.
+    pub fn status(&self) -> OdgmCollectionStatus {
+        OdgmCollectionStatus {
+            name: self.name.clone(),
+            partition_count: self.partitions,
+            replica_count: self.replicas,
+            shard_type: shard_type(self.shard_type).to_owned(),
+            persistence_mode: persistence(self.persistence).to_owned(),
+        }
+    }
+}
+
+/// The data grid's word for a shard type.
+pub fn shard_type(shard_type: ShardType) -> &'static str {
+    match shard_type {
+        ShardType::Raft => "raft",
+        ShardType::Basic => "basic",
+        ShardType::Mst => "mst",
+    }
+}
+
+/// The data grid's word for persistence.
+pub fn persistence(mode: PersistenceMode) -> &'static str {
+    match mode {
+        PersistenceMode::Persistent => "persistent",
+        PersistenceMode::Ephemeral => "ephemeral",
+    }
+}
+
+/// Settles the data grid of a class.
+pub(super) fn plan(
+    faults: &mut Faults,
+    identity: &Identity,
+    spec: &ClassRuntimeSpec,
+    functions: &[ValidFunction],
+    environment: &Environment,
+) -> Option<OdgmPlan> {
+    let config = spec.odgm_config.clone().unwrap_or_default();
+    let class = spec.deployment_unit.as_ref().and_then(|unit| unit.class.clone());
+    let class = class.unwrap_or_else(|| identity.name.clone());
+    let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+    // The profiles' own number is one node each.
+    let replicas = config.replicas.unwrap_or(1).max(factor.unwrap_or(1)).clamp(1, 99);
+    let profile = spec.selected_template.as_deref().or(spec.template_hint.as_deref());
+    let profile = profile.and_then(Profile::parse).unwrap_or(environment.profile);
+    let latency = functions.iter().filter_map(|function| function.latency).min();
+    let rules = Rules {
+        partitions: config
+            .partition_count
+            .unwrap_or_else(|| partitions(functions.iter().filter_map(|it| it.throughput).max())),
+        replicas,
+        shard_type: config
+            .shard_type
+            .unwrap_or_else(|| shard_type_for(replicas, latency, consistency(spec))),
+        profile,
+        state: spec.state.clone(),
+        config: config.clone(),
+    };
+    check(faults, &config);
+    let collections = collections(faults, &class, &rules);
+    let events = config.event_processing.clone().unwrap_or_default();
+    let triggers = triggers(faults, &class, spec, &events.event_triggers, functions);
+    let batch = events.batch_processing.filter(|batch| batch.enabled);
+    Some(OdgmPlan {
+        image: config.image,
+        replicas,
+        cluster_id: config.cluster_id.unwrap_or_else(|| {
+            let environment = identity.environment.as_deref().unwrap_or("default");
+            format!("{}-{environment}-{}", identity.deployment_id, identity.name)
+        }),
+        node_id_prefix: config.node_id_prefix.unwrap_or_else(|| {
+            let package = spec.deployment_unit.as_ref().and_then(|unit| unit.package.as_deref());
+            format!("crm-{}-", package.unwrap_or(&identity.name))
+        }),
+        collections,
+        events: events.enabled.unwrap_or(!triggers.is_empty()),
+        triggers,
+        trigger_depth: events
+            .max_trigger_depth
+            .unwrap_or(if latency.unwrap_or(1000) < 100 { 5 } else { 10 }),
+        trigger_timeout_ms: events
+            .trigger_timeout_ms
+            .unwrap_or_else(|| latency.map_or(5000, |latency| (latency / 2).max(1000))),
+        batch: batch.map(|it| (it.batch_size.unwrap_or(100), it.batch_timeout_ms.unwrap_or(1000))),
+        routes: config.invocation_routes,
+        storage: config.storage.unwrap_or_default(),
+        requests: config.requests.unwrap_or_default(),
+        limits: config.limits.unwrap_or_default(),
+        env: config.env,
+        delete_claims: spec
+            .data_retention
+            .as_ref()
+            .is_some_and(|it| it.on_delete == crate::crd::OnDelete::Delete),
+    })
+}
+
+fn check(faults: &mut Faults, config: &OdgmConfig) {
+    check_resources(faults, "odgm_config.requests", config.requests.as_ref());
+    check_resources(faults, "odgm_config.limits", config.limits.as_ref());
+    if let Some(size) = config.storage.as_ref().and_then(|storage| storage.size.as_ref())
+        && let Err(reason) = quantity::parse(size)
+    {
+        faults.add("odgm_config.storage.size", reason);
+    }
+    for (at, variable) in config.env.iter().enumerate() {
+        let field = format!("odgm_config.env[{at}].name");
+        if variable.name.starts_with("ODGM_") || variable.name == "OPRC_ZENOH_PORT" {
+            faults.add(field, format!("{} is set by the platform", variable.name));
+        } else {
+            super::validate::check_variable(faults, &field, &variable.name);
+        }
+    }
+}
+
+/// What holds for collections that don't say.
+struct Rules {
+    partitions: i32,
+    replicas: i32,
+    shard_type: ShardType,
+    profile: Profile,
+    state: Option<StateSpec>,
+    config: OdgmConfig,
+}
+
+impl Rules {
+    /// Claims are for production: elsewhere data is kept only where somebody says so.
+    fn persistence(&self) -> PersistenceMode {
+        let said = self.state.as_ref().and_then(|state| state.persistence);
+        said.unwrap_or(match self.profile {
+            Profile::Full => PersistenceMode::Persistent,
+            Profile::Dev | Profile::Edge => PersistenceMode::Ephemeral,
+        })
+    }
+
+    fn settle(&self, spec: CollectionSpec, partitions: i32, replicas: i32) -> CollectionPlan {
+        let patterns = if spec.access_patterns.is_empty() {
+            self.state.as_ref().map(|state| state.access_patterns.clone()).unwrap_or_default()
+        } else {
+            spec.access_patterns
+        };
+        CollectionPlan {
+            name: spec.name,
+            partitions: spec.partition_count.unwrap_or(partitions),
+            // A copy needs a node.
+            replicas: spec
+                .replica_count
+                .or(self.config.replica_count)
+                .unwrap_or(replicas)
+                .min(self.replicas),
+            shard_type: spec.shard_type.unwrap_or(self.shard_type),
+            persistence: spec.persistence_mode.unwrap_or_else(|| self.persistence()),
+            access_patterns: if patterns.is_empty() {
+                vec![AccessPattern::ReadWrite]
+            } else {
+                patterns
+            },
+            assignments: if spec.shard_assignments.is_empty() {
+                self.config.shard_assignments.clone()
+            } else {
+                spec.shard_assignments
+            },
+        }
+    }
+}
+
+fn collections(faults: &mut Faults, class: &str, rules: &Rules) -> Vec<CollectionPlan> {
+    let mut all = Vec::new();
+    for (at, collection) in rules.config.collections.iter().enumerate() {
+        let field = format!("odgm_config.collections[{at}]");
+        let spec = match collection {
+            Collection::Name(name) => CollectionSpec { name: name.clone(), ..Default::default() },
+            Collection::Spec(spec) => spec.clone(),
+        };
+        check_collection(faults, &field, &spec);
+        if all.iter().any(|other: &CollectionPlan| other.name == spec.name) {
+            faults.add(field, format!("{:?} is given twice", spec.name));
+        }
+        all.push(rules.settle(spec, rules.partitions, 2));
+    }
+    if let (true, Some(state)) = (all.is_empty(), &rules.state) {
+        let (suffix, partitions, replicas, batch) = match state.state_type {
+            StateType::Singleton => ("singleton", 1, 3, false),
+            StateType::Collection => ("collection", rules.partitions.max(4), 3, true),
+            StateType::Normal => ("data", rules.partitions, 2, false),
+        };
+        let spec = CollectionSpec {
+            name: format!("{class}_{suffix}"),
+            access_patterns: if batch && state.access_patterns.is_empty() {
+                vec![AccessPattern::ReadWrite, AccessPattern::BatchRead]
+            } else {
+                Vec::new()
+            },
+            ..CollectionSpec::default()
+        };
+        check_collection(faults, "deployment_unit.class", &spec);
+        all.push(rules.settle(spec, partitions, replicas));
+    }
+    all
+}
+
+fn check_collection(faults: &mut Faults, field: &str, spec: &CollectionSpec) {
+    let name = &spec.name;
+    // Names travel in a list with commas between.
+    if name.is_empty() || name.len() > 253 || name.contains([',', '"', '\\']) || name.contains(char::is_whitespace) {
+        faults.add(
+            format!("{field}.name"),
+            format!("{name:?} is no name: 1 to 253 characters without commas, quotes and white space"),
+        );
+    }
+    for (word, value, most) in
+        [("partition_count", spec.partition_count, 4096), ("replica_count", spec.replica_count, 99)]
+    {
+        if let Some(value) = value
+            && !(1..=most).contains(&value)
+        {
+            faults.add(format!("{field}.{word}"), format!("{value} isn't between 1 and {most}"));
+        }
+    }
+}
+
+fn triggers(
+    faults: &mut Faults,
+    class: &str,
+    spec: &ClassRuntimeSpec,
+    more: &[crate::crd::EventTrigger],
+    functions: &[ValidFunction],
+) -> Vec<Trigger> {
+    let mut all = Vec::new();
+    let only = spec.function.iter().map(|body| (None, body));
+    let many = spec.functions.iter().map(|it| (Some(it.key.as_str()), &it.body));
+    for (key, body) in only.chain(many) {
+        for binding in body.bindings.iter().filter(|binding| binding.trigger_on_state_change) {
+            let key = key.map_or_else(|| functions.first().map(|it| it.key.clone()), |key| Some(key.to_owned()));
+            let Some(function_key) = key else { continue };
+            all.push(Trigger {
+                function_key,
+                collection_filters: vec![format!("{class}_*")],
+                async_execution: binding.async_execution,
+            });
+        }
+    }
+    for (at, trigger) in more.iter().enumerate() {
+        if !spec.functions.iter().any(|it| it.key == trigger.function_key) {
+            faults.add(
+                format!("odgm_config.event_processing.event_triggers[{at}].function_key"),
+                format!("{:?} is no function of the class", trigger.function_key),
+            );
+        }
+        all.push(Trigger {
+            function_key: trigger.function_key.clone(),
+            collection_filters: trigger.collection_filters.clone(),
+            async_execution: trigger.async_execution,
+        });
+    }
+    all
+}
+
+fn consistency(spec: &ClassRuntimeSpec) -> Option<Consistency> {
+    let state = spec.state.as_ref().and_then(|state| state.consistency);
+    state.or_else(|| spec.nfr_requirements.as_ref().and_then(|it| it.consistency))
+}
+
+/// More parts spread load better and cost more.
+fn partitions(throughput: Option<i32>) -> i32 {
+    match throughput {
+        None => 4,
+        Some(..=1000) => 1,
+        Some(1001..=5000) => 4,
+        Some(5001..=20_000) => 8,
+        Some(_) => 16,
+    }
+}
+
+/// Copies are kept the same by consensus, unless answers must come faster than that, or nobody
+/// needs it.
+fn shard_type_for(replicas: i32, latency: Option<i32>, wanted: Option<Consistency>) -> ShardType {
+    match (replicas, wanted) {
+        (..=1, _) | (_, Some(Consistency::Eventual)) => ShardType::Basic,
+        (_, Some(Consistency::Strong)) => ShardType::Raft,
+        (_, None) if latency.is_some_and(|latency| latency < 50) => ShardType::Basic,
+        (_, None) => ShardType::Raft,
+    }
+}
+
+/// Refuses to change what a live persistent collection is made of, unless its data may go.
+pub fn guard_data(
+    plan: Option<&OdgmPlan>,
+    live: Option<&OdgmStatus>,
+    spec: &ClassRuntimeSpec,
+) -> Result<(), Refusal> {
+    if spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss) {
+        return Ok(());
+    }
+    let (Some(plan), Some(live)) = (plan, live) else { return Ok(()) };
+    for old in live.collections.iter().filter(|old| old.persistence_mode == "persistent") {
+        let Some(new) = plan.collections.iter().find(|new| new.name == old.name) else { continue };
+        let new = new.status();
+        let changed = |what: &str, from: &dyn std::fmt::Display, to: &dyn std::fmt::Display| {
+            Refusal::precondition(
+                "DataAtRisk",
+                "odgm_config.collections",
+                format!(
+                    "{what} of the persistent collection {:?} would change from {from} to {to}; \
+                     that needs data_retention.allow_data_loss",
+                    old.name
+                ),
+            )
+        };
+        if new.partition_count != old.partition_count {
+            return Err(changed("the partitions", &old.partition_count, &new.partition_count));
+        }
+        if new.shard_type != old.shard_type {
+            return Err(changed("the shard type", &old.shard_type, &new.shard_type));
+        }
+        if new.replica_count != old.replica_count {
+            return Err(changed("the replication", &old.replica_count, &new.replica_count));
+        }
+        if new.persistence_mode != old.persistence_mode {
+            return Err(changed("the persistence", &old.persistence_mode, &new.persistence_mode));
+        }
+    }
+    Ok(())
+}

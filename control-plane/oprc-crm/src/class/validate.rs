@@ -1,0 +1,382 @@
+//! From a specification to a class that can be rendered, or everything that is wrong with it.
+
+use std::collections::BTreeSet;
+
+use super::{Identity, Passive, Refusal, ValidClass, ValidFunction, Violation, odgm, quantity};
+use crate::{
+    crd::{
+        Access, ClassRuntimeSpec, Constraints, EnvVar, FunctionConfig, FunctionType, Provision,
+        Requirements, Resources, SingleFunction,
+    },
+    environment::Environment,
+};
+
+/// The port of a function that doesn't say.
+const PORT: i32 = 8080;
+/// The addons that there are.
+const ADDONS: [&str; 1] = ["odgm"];
+
+/// Variables that the platform sets: a user's own of that name would be lost, so it is refused.
+pub const INJECTED: [&str; 15] = [
+    "DEPLOYMENT_ID",
+    "ENVIRONMENT",
+    "EXPECTED_THROUGHPUT",
+    "FUNCTION_KEY",
+    "MAX_LATENCY_MS",
+    "ODGM_ACCESS_MODE",
+    "ODGM_CACHING_STRATEGY",
+    "ODGM_CLUSTER_ID",
+    "ODGM_COLLECTIONS",
+    "ODGM_ENABLED",
+    "ODGM_ENDPOINT",
+    "ODGM_NODE_ROLE",
+    "ODGM_SERVICE",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "PORT",
+];
+
+/// Collects what is wrong.
+#[derive(Default)]
+pub(super) struct Faults(Vec<Violation>);
+
+impl Faults {
+    pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Violation { field: field.into(), message: message.into() });
+    }
+
+    fn range(&mut self, field: &str, value: Option<i32>, least: i32, most: i32) {
+        if let Some(value) = value
+            && !(least..=most).contains(&value)
+        {
+            self.add(field, format!("{value} isn't between {least} and {most}"));
+        }
+    }
+
+    fn length(&mut self, field: &str, text: &str, most: usize) {
+        if text.is_empty() || text.len() > most {
+            self.add(field, format!("must have 1 to {most} characters"));
+        }
+    }
+}
+
+/// Parses a specification.
+pub fn validate(
+    identity: Identity,
+    spec: &ClassRuntimeSpec,
+    environment: &Environment,
+) -> Result<ValidClass, Refusal> {
+    let mut faults = Faults::default();
+    for addon in &spec.addons {
+        if !ADDONS.contains(&addon.as_str()) {
+            faults.add("addons", format!("{addon:?} is unknown; there is: {}", ADDONS.join(", ")));
+        }
+    }
+    if let (Some(one), Some(other)) = (&spec.selected_template, &spec.template_hint)
+        && one != other
+    {
+        faults.add("template_hint", "says otherwise than selected_template");
+    }
+    check_requirements(&mut faults, "nfr_requirements", spec.nfr_requirements.as_ref());
+    check_constraints(&mut faults, "constraints", spec.constraints.as_ref());
+    if let Some(rollout) = &spec.rollout {
+        let deadline = rollout.progress_deadline_seconds;
+        faults.range("rollout.progress_deadline_seconds", deadline, 1, 86_400);
+        faults.range("rollout.drain_seconds", rollout.drain_seconds, 0, 3600);
+    }
+    let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+    faults.range("resource_allocation.replication_factor", factor, 1, 99);
+
+    let (functions, passive) = functions(&mut faults, &identity, spec);
+    let keys: BTreeSet<&str> = functions
+        .iter()
+        .map(|it| it.key.as_str())
+        .chain(passive.iter().map(|it| it.key.as_str()))
+        .collect();
+    for (field, named) in [
+        ("disabled_functions", &spec.disabled_functions),
+        ("standby_functions", &spec.standby_functions),
+    ] {
+        for key in named.iter().filter(|key| !keys.contains(key.as_str())) {
+            faults.add(field, format!("{key:?} is no function of the class"));
+        }
+    }
+    let wants_odgm = spec.addons.iter().any(|addon| addon == "odgm");
+    let odgm = wants_odgm
+        .then(|| odgm::plan(&mut faults, &identity, spec, &functions, environment))
+        .flatten();
+    if !faults.0.is_empty() {
+        return Err(Refusal::invalid(faults.0));
+    }
+    if wants_odgm && !environment.features.odgm {
+        return Err(Refusal::precondition(
+            "OdgmDisabled",
+            "addons",
+            "odgm is asked for, and this cluster's CRM has it switched off (features.odgm)",
+        ));
+    }
+    Ok(ValidClass {
+        identity,
+        functions,
+        passive,
+        odgm,
+        template: spec.selected_template.clone().or_else(|| spec.template_hint.clone()),
+        telemetry: spec.telemetry.clone().unwrap_or_default(),
+    })
+}
+
+fn functions(
+    faults: &mut Faults,
+    identity: &Identity,
+    spec: &ClassRuntimeSpec,
+) -> (Vec<ValidFunction>, Vec<Passive>) {
+    let mut running = Vec::new();
+    let mut passive = Vec::new();
+    let mut seen = BTreeSet::new();
+    let single = spec.function.iter().map(|body| ("function".to_owned(), None, body));
+    let many = spec.functions.iter().enumerate().map(|(at, function)| {
+        (format!("functions[{at}]"), Some(function.key.as_str()), &function.body)
+    });
+    if spec.function.is_some() && !spec.functions.is_empty() {
+        faults.add("function", "give either function or functions, not both");
+    }
+    for (field, name_key, body) in single.chain(many) {
+        let key = name_key.unwrap_or(&identity.name);
+        faults.length(&format!("{field}.key"), key, 253);
+        if !seen.insert(key.to_owned()) {
+            faults.add(format!("{field}.key"), format!("{key:?} is given twice"));
+        }
+        let kind = body.kind.unwrap_or_default();
+        if spec.disabled_functions.iter().any(|disabled| disabled == key) {
+            passive.push(Passive { key: key.to_owned(), reason: "Disabled" });
+            continue;
+        }
+        match &body.image {
+            Some(image) => {
+                faults.length(&format!("{field}.image"), image, 1024);
+                if image.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
+                    faults.add(format!("{field}.image"), "may not contain white space");
+                }
+                running.push(function(faults, &field, key, name_key, image, body, spec));
+            }
+            None if matches!(kind, FunctionType::Task | FunctionType::Custom) => {
+                faults.add(format!("{field}.image"), "is needed by functions that run in containers");
+            }
+            None => passive.push(Passive { key: key.to_owned(), reason: "NoContainer" }),
+        }
+    }
+    (running, passive)
+}
+
+fn function(
+    faults: &mut Faults,
+    field: &str,
+    key: &str,
+    name_key: Option<&str>,
+    image: &str,
+    body: &SingleFunction,
+    spec: &ClassRuntimeSpec,
+) -> ValidFunction {
+    faults.range(&format!("{field}.port"), body.port, 1, 65_535);
+    let provision = body.provision.clone().unwrap_or_default();
+    check_provision(faults, &format!("{field}.provision"), &provision);
+    check_requirements(faults, &format!("{field}.requirements"), body.requirements.as_ref());
+    check_constraints(faults, &format!("{field}.constraints"), body.constraints.as_ref());
+    let config = body.config.clone().unwrap_or_default();
+    faults.range(&format!("{field}.config.timeout_ms"), config.timeout_ms, 1, 86_400_000);
+    let env = environment(faults, field, &provision, &config);
+    let health = body.health_check.clone().unwrap_or_default();
+    faults.range(&format!("{field}.health_check.port"), health.port, 1, 65_535);
+    if health.grpc && health.path.is_some() {
+        faults.add(format!("{field}.health_check.path"), "doesn't go together with grpc");
+    }
+    let class = spec.nfr_requirements.clone().unwrap_or_default();
+    let own = body.requirements.clone().unwrap_or_default();
+    let class_limits = spec.constraints.clone().unwrap_or_default();
+    let own_limits = body.constraints.clone().unwrap_or_default();
+    let widest = body.bindings.iter().filter_map(|binding| binding.access).max();
+    ValidFunction {
+        key: key.to_owned(),
+        name_key: name_key.map(str::to_owned),
+        task: body.kind.unwrap_or_default() == FunctionType::Task,
+        image: image.to_owned(),
+        port: body.port.unwrap_or(PORT),
+        min_scale: provision.min_scale,
+        max_scale: provision.max_scale,
+        requests: provision.requests.unwrap_or_default(),
+        limits: provision.limits.unwrap_or_default(),
+        env,
+        env_from: provision.env_from,
+        pull_policy: provision.image_pull_policy,
+        pull_secrets: provision.image_pull_secrets,
+        service_account: provision.service_account,
+        mounts: provision.volume_mounts,
+        command: provision.command,
+        args: provision.args,
+        security: provision.security,
+        health,
+        timeout_ms: config.timeout_ms,
+        throughput: own.min_throughput_rps.or(class.min_throughput_rps),
+        latency: own.max_latency_ms.or(class.max_latency_ms),
+        hard_latency: least(own_limits.hard_latency_ms, class_limits.hard_latency_ms),
+        max_concurrency: least(own_limits.max_concurrency, class_limits.max_concurrency),
+        access: widest.or(body.access).unwrap_or(Access::Internal),
+        standby: spec.standby_functions.iter().any(|standby| standby == key),
+        odgm: body.odgm.clone().unwrap_or_default(),
+    }
+}
+
+/// A constraint of the class holds for each function, and a function's own may be tighter.
+fn least(own: Option<i32>, class: Option<i32>) -> Option<i32> {
+    match (own, class) {
+        (Some(own), Some(class)) => Some(own.min(class)),
+        (own, class) => own.or(class),
+    }
+}
+
+fn environment(
+    faults: &mut Faults,
+    field: &str,
+    provision: &Provision,
+    config: &FunctionConfig,
+) -> Vec<EnvVar> {
+    let mut env = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (at, variable) in provision.env.iter().enumerate() {
+        let place = format!("{field}.provision.env[{at}].name");
+        check_variable(faults, &place, &variable.name);
+        if !seen.insert(variable.name.clone()) {
+            faults.add(place, format!("{:?} is given twice", variable.name));
+        }
+        let sources = [
+            variable.value.is_some(),
+            variable.secret.is_some(),
+            variable.config_map.is_some(),
+        ];
+        if sources.into_iter().filter(|&given| given).count() > 1 {
+            faults.add(
+                format!("{field}.provision.env[{at}]"),
+                "give one of value, secret and config_map",
+            );
+        }
+        env.push(variable.clone());
+    }
+    for (name, value) in &config.env {
+        check_variable(faults, &format!("{field}.config.env"), name);
+        if seen.insert(name.clone()) {
+            env.push(EnvVar {
+                name: name.clone(),
+                value: Some(value.clone()),
+                ..EnvVar::default()
+            });
+        }
+    }
+    env
+}
+
+pub(super) fn check_variable(faults: &mut Faults, field: &str, name: &str) {
+    let mut letters = name.bytes();
+    let begins = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+    let goes_on = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
+    if !begins || !letters.all(goes_on) {
+        faults.add(field, format!("{name:?} is no name of a variable: letters, digits, _ . and -"));
+    } else if INJECTED.contains(&name) {
+        faults.add(field, format!("{name} is set by the platform"));
+    }
+}
+
+fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
+    faults.range(&format!("{field}.min_scale"), provision.min_scale, 0, 10_000);
+    faults.range(&format!("{field}.max_scale"), provision.max_scale, 1, 10_000);
+    if let (Some(min), Some(max)) = (provision.min_scale, provision.max_scale)
+        && min > max
+    {
+        faults.add(format!("{field}.min_scale"), format!("{min} is larger than max_scale, {max}"));
+    }
+    check_resources(faults, &format!("{field}.requests"), provision.requests.as_ref());
+    check_resources(faults, &format!("{field}.limits"), provision.limits.as_ref());
+    if let (Some(requests), Some(limits)) = (&provision.requests, &provision.limits) {
+        for (name, request, limit) in [
+            ("cpu", &requests.cpu, &limits.cpu),
+            ("memory", &requests.memory, &limits.memory),
+            ("ephemeral_storage", &requests.ephemeral_storage, &limits.ephemeral_storage),
+        ] {
+            if let (Some(request), Some(limit)) = (request, limit)
+                && quantity::exceeds(request, limit)
+            {
+                let message = format!("{request} is more than the limit, {limit}");
+                faults.add(format!("{field}.requests.{name}"), message);
+            }
+        }
+    }
+    for (at, mount) in provision.volume_mounts.iter().enumerate() {
+        let place = format!("{field}.volume_mounts[{at}]");
+        if !mount.mount_path.starts_with('/') {
+            faults.add(format!("{place}.mount_path"), "must begin with /");
+        }
+        let sources = [
+            mount.secret.is_some(),
+            mount.config_map.is_some(),
+            mount.claim.is_some(),
+            mount.empty_dir.is_some(),
+        ];
+        if sources.into_iter().filter(|&given| given).count() != 1 {
+            faults.add(place.as_str(), "give exactly one of secret, config_map, claim and empty_dir");
+        }
+        if let Some(size) = mount.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref())
+            && let Err(reason) = quantity::parse(size)
+        {
+            faults.add(format!("{place}.empty_dir.size_limit"), reason);
+        }
+    }
+    for (at, source) in provision.env_from.iter().enumerate() {
+        if source.secret.is_some() == source.config_map.is_some() {
+            faults.add(format!("{field}.env_from[{at}]"), "give either secret or config_map");
+        }
+    }
+}
+
+pub(super) fn check_resources(faults: &mut Faults, field: &str, resources: Option<&Resources>) {
+    let Some(resources) = resources else { return };
+    for (name, amount) in [
+        ("cpu", &resources.cpu),
+        ("memory", &resources.memory),
+        ("ephemeral_storage", &resources.ephemeral_storage),
+    ] {
+        if let Some(amount) = amount {
+            if let Err(reason) = quantity::parse(amount) {
+                faults.add(format!("{field}.{name}"), reason);
+            } else if amount.starts_with('-') {
+                faults.add(format!("{field}.{name}"), format!("{amount} is less than nothing"));
+            }
+        }
+    }
+}
+
+fn check_requirements(faults: &mut Faults, field: &str, requirements: Option<&Requirements>) {
+    let Some(requirements) = requirements else { return };
+    let throughput = requirements.min_throughput_rps;
+    faults.range(&format!("{field}.min_throughput_rps"), throughput, 0, 1_000_000_000);
+    faults.range(&format!("{field}.max_latency_ms"), requirements.max_latency_ms, 1, 86_400_000);
+    if let Some(availability) = requirements.availability
+        && !(0.0..=1.0).contains(&availability)
+    {
+        let hint = format!(
+            "{availability} isn't a fraction from 0 to 1; for percent there is availability_pct"
+        );
+        faults.add(format!("{field}.availability"), hint);
+    }
+    if let Some(percent) = requirements.availability_pct
+        && !(0.0..=100.0).contains(&percent)
+    {
+        faults.add(format!("{field}.availability_pct"), format!("{percent} isn't from 0 to 100"));
+    }
+    if requirements.availability.is_some() && requirements.availability_pct.is_some() {
+        faults.add(format!("{field}.availability_pct"), "says the same as availability: give one");
+    }
+}
+
+fn check_constraints(faults: &mut Faults, field: &str, constraints: Option<&Constraints>) {
+    let Some(constraints) = constraints else { return };
+    faults.range(&format!("{field}.hard_latency_ms"), constraints.hard_latency_ms, 1, 86_400_000);
+    faults.range(&format!("{field}.max_concurrency"), constraints.max_concurrency, 1, 1000);
+}

@@ -1,0 +1,393 @@
+//! Everything that watches have told, as small as it can be kept, with the ways to find it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
+
+use tokio::sync::{broadcast, mpsc};
+
+use crate::{
+    kinds::{AUTOSCALER, DEPLOYMENT, Kind},
+    names,
+    reconcile::{
+        ObservedClass,
+        observe::{Child, PodTrouble, Sight, State},
+    },
+};
+
+/// A class by namespace and name.
+pub type Key = (String, String);
+
+/// How many changes a reader may lag behind before it has to begin anew.
+const LAG: usize = 4096;
+
+/// Something that has become of a class.
+#[derive(Clone, Debug)]
+pub enum Changed {
+    /// It was made or has changed.
+    Is(Arc<ObservedClass>),
+    /// It is gone.
+    Gone(Arc<ObservedClass>),
+}
+
+#[derive(Default)]
+struct Book {
+    classes: BTreeMap<Key, Arc<ObservedClass>>,
+    by_base: HashMap<Key, String>,
+    children: HashMap<Kind, HashMap<Key, Arc<Child>>>,
+    by_owner: HashMap<String, BTreeSet<(Kind, String)>>,
+    /// Autoscalers by the Deployment that they scale.
+    scalers: HashMap<Key, BTreeSet<String>>,
+    claims: HashMap<Key, BTreeMap<String, Arc<Child>>>,
+    troubles: HashMap<Key, BTreeMap<String, PodTrouble>>,
+    pods: HashMap<Key, String>,
+    filled: HashSet<String>,
+}
+
+/// The caches.
+pub struct Cache {
+    book: RwLock<Book>,
+    dirty: mpsc::UnboundedSender<Key>,
+    changes: broadcast::Sender<Changed>,
+}
+
+impl Cache {
+    /// Empty caches, and where the keys of classes arrive that should be looked at. Each class is
+    /// looked at once however often it arrives, so what waits is bounded by the number of classes.
+    pub fn new() -> (Self, mpsc::UnboundedReceiver<Key>) {
+        let (dirty, arriving) = mpsc::unbounded_channel();
+        let (changes, _) = broadcast::channel(LAG);
+        (Self { book: RwLock::default(), dirty, changes }, arriving)
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Book> {
+        self.book.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Book> {
+        self.book.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a class looked at.
+    pub fn mark(&self, key: Key) {
+        // Nobody listens any more once the process is ending.
+        let _ = self.dirty.send(key);
+    }
+
+    /// Has every class looked at.
+    pub fn mark_all(&self) {
+        for key in self.read().classes.keys() {
+            self.mark(key.clone());
+        }
+    }
+
+    /// Says that a watch has told all there is.
+    pub fn set_filled(&self, what: &str) {
+        self.write().filled.insert(what.to_owned());
+    }
+
+    /// Whether a watch has told all there is.
+    pub fn is_filled(&self, what: &str) -> bool {
+        self.read().filled.contains(what)
+    }
+
+    /// A class.
+    pub fn class(&self, key: &Key) -> Option<Arc<ObservedClass>> {
+        self.read().classes.get(key).cloned()
+    }
+
+    /// Classes in order, after a key where one is given.
+    pub fn classes_after(&self, after: Option<&Key>) -> Vec<Arc<ObservedClass>> {
+        use std::ops::Bound::{Excluded, Unbounded};
+        let begin = after.map_or(Unbounded, Excluded);
+        self.read().classes.range::<Key, _>((begin, Unbounded)).map(|(_, it)| Arc::clone(it)).collect()
+    }
+
+    /// How many classes there are.
+    pub fn count(&self) -> usize {
+        self.read().classes.len()
+    }
+
+    /// All classes, and what becomes of them from there on, without a gap between.
+    pub fn follow(&self) -> (Vec<Arc<ObservedClass>>, broadcast::Receiver<Changed>) {
+        let book = self.read();
+        (book.classes.values().cloned().collect(), self.changes.subscribe())
+    }
+
+    /// A class is as told. An older version than the known one is ignored.
+    pub fn put_class(&self, class: ObservedClass) {
+        let key = (class.namespace.clone(), class.name.clone());
+        let mut book = self.write();
+        if let Some(known) = book.classes.get(&key)
+            && (**known == class || !newer(&class, known))
+        {
+            return;
+        }
+        let base = (class.namespace.clone(), names::base(&class.name));
+        book.by_base.insert(base, class.name.clone());
+        let class = Arc::new(class);
+        book.classes.insert(key.clone(), Arc::clone(&class));
+        // Told under the lock, so that those who follow see everything in order.
+        let _ = self.changes.send(Changed::Is(class));
+        drop(book);
+        self.mark(key);
+    }
+
+    /// A class is gone.
+    pub fn remove_class(&self, key: &Key) {
+        let mut book = self.write();
+        if let Some(class) = book.classes.remove(key) {
+            book.by_base.remove(&(key.0.clone(), names::base(&key.1)));
+            let _ = self.changes.send(Changed::Gone(class));
+        }
+        drop(book);
+        self.mark(key.clone());
+    }
+
+    /// Keeps only these classes: the others went while nobody looked.
+    pub fn retain_classes(&self, kept: &HashSet<Key>) {
+        let gone: Vec<Key> = {
+            let book = self.read();
+            book.classes.keys().filter(|key| !kept.contains(key)).cloned().collect()
+        };
+        for key in gone {
+            self.remove_class(&key);
+        }
+    }
+
+    /// An object is as told. An older version than the known one is ignored.
+    pub fn put_child(&self, child: Child) {
+        let key = (child.namespace.clone(), child.name.clone());
+        let mut book = self.write();
+        let known = book.children.get(&child.kind).and_then(|all| all.get(&key)).cloned();
+        if known.as_ref().is_some_and(|known| !child.newer_than(known)) {
+            return;
+        }
+        if let Some(known) = &known {
+            book.forget(known);
+        }
+        let child = Arc::new(child);
+        book.remember(&child);
+        let mut touched = book.touched(&child);
+        if let Some(known) = &known {
+            touched.extend(book.touched(known));
+        }
+        drop(book);
+        touched.into_iter().for_each(|key| self.mark(key));
+    }
+
+    /// An object is gone. One that has come in its place in the meantime stays.
+    pub fn remove_child(&self, kind: &Kind, key: &Key, uid: Option<&str>) {
+        let mut book = self.write();
+        let Some(known) = book.children.get(kind).and_then(|all| all.get(key)).cloned() else {
+            return;
+        };
+        if uid.is_some_and(|uid| uid != known.uid) {
+            return;
+        }
+        book.forget(&known);
+        let touched = book.touched(&known);
+        drop(book);
+        touched.into_iter().for_each(|key| self.mark(key));
+    }
+
+    /// Keeps only these objects of a kind.
+    pub fn retain_children(&self, kind: &Kind, kept: &HashSet<Key>) {
+        let gone: Vec<Key> = {
+            let book = self.read();
+            let all = book.children.get(kind).into_iter().flat_map(HashMap::keys);
+            all.filter(|key| !kept.contains(key)).cloned().collect()
+        };
+        for key in gone {
+            self.remove_child(kind, &key, None);
+        }
+    }
+
+    /// A pod complains, or has stopped to.
+    pub fn put_pod(&self, namespace: &str, pod: &str, trouble: Option<PodTrouble>) {
+        let key = (namespace.to_owned(), pod.to_owned());
+        let mut book = self.write();
+        let before = book.pods.get(&key).cloned();
+        let after = trouble.as_ref().map(|it| it.class.clone());
+        let mut changed = false;
+        if let Some(class) = &before {
+            let place = (namespace.to_owned(), class.clone());
+            if let Some(all) = book.troubles.get_mut(&place) {
+                changed = all.remove(pod).as_ref() != trouble.as_ref();
+                if all.is_empty() {
+                    book.troubles.remove(&place);
+                }
+            }
+            book.pods.remove(&key);
+        }
+        if let Some(trouble) = trouble {
+            changed |= before.is_none();
+            let place = (namespace.to_owned(), trouble.class.clone());
+            book.pods.insert(key, trouble.class.clone());
+            book.troubles.entry(place).or_default().insert(pod.to_owned(), trouble);
+        }
+        let touched: Vec<Key> = if changed {
+            let both = before.into_iter().chain(after);
+            both.filter_map(|class| book.class_of(namespace, &class)).collect()
+        } else {
+            Vec::new()
+        };
+        drop(book);
+        touched.into_iter().for_each(|key| self.mark(key));
+    }
+
+    /// Keeps only complaints of these pods.
+    pub fn retain_pods(&self, kept: &HashSet<Key>) {
+        let gone: Vec<Key> = {
+            let book = self.read();
+            book.pods.keys().filter(|key| !kept.contains(key)).cloned().collect()
+        };
+        for (namespace, pod) in gone {
+            self.put_pod(&namespace, &pod, None);
+        }
+    }
+}
+
+fn newer(class: &ObservedClass, known: &ObservedClass) -> bool {
+    match (class.resource_version.parse::<u64>(), known.resource_version.parse::<u64>()) {
+        (Ok(own), Ok(others)) => class.uid != known.uid || own > others,
+        _ => true,
+    }
+}
+
+impl Book {
+    fn class_of(&self, namespace: &str, base: &str) -> Option<Key> {
+        let name = self.by_base.get(&(namespace.to_owned(), base.to_owned()))?;
+        Some((namespace.to_owned(), name.clone()))
+    }
+
+    fn remember(&mut self, child: &Arc<Child>) {
+        let key = (child.namespace.clone(), child.name.clone());
+        if let Some(owner) = &child.owner {
+            let place = self.by_owner.entry(owner.clone()).or_default();
+            place.insert((child.kind.clone(), child.name.clone()));
+        }
+        match &child.state {
+            State::Autoscaler(kind, name) if *kind == DEPLOYMENT.kind => {
+                let target = (child.namespace.clone(), name.clone());
+                self.scalers.entry(target).or_default().insert(child.name.clone());
+            }
+            State::Claim(..) => {
+                if let Some(class) = &child.class {
+                    let place = (child.namespace.clone(), class.clone());
+                    self.claims.entry(place).or_default().insert(child.name.clone(), Arc::clone(child));
+                }
+            }
+            _ => {}
+        }
+        self.children.entry(child.kind.clone()).or_default().insert(key, Arc::clone(child));
+    }
+
+    fn forget(&mut self, child: &Child) {
+        let key = (child.namespace.clone(), child.name.clone());
+        if let Some(all) = self.children.get_mut(&child.kind) {
+            all.remove(&key);
+        }
+        if let Some(owner) = &child.owner
+            && let Some(all) = self.by_owner.get_mut(owner)
+        {
+            all.remove(&(child.kind.clone(), child.name.clone()));
+            if all.is_empty() {
+                self.by_owner.remove(owner);
+            }
+        }
+        if let State::Autoscaler(_, name) = &child.state {
+            let target = (child.namespace.clone(), name.clone());
+            if let Some(all) = self.scalers.get_mut(&target) {
+                all.remove(&child.name);
+                if all.is_empty() {
+                    self.scalers.remove(&target);
+                }
+            }
+        }
+        if let (State::Claim(..), Some(class)) = (&child.state, &child.class) {
+            let place = (child.namespace.clone(), class.clone());
+            if let Some(all) = self.claims.get_mut(&place) {
+                all.remove(&child.name);
+                if all.is_empty() {
+                    self.claims.remove(&place);
+                }
+            }
+        }
+    }
+
+    /// The classes to which a change of an object matters.
+    fn touched(&self, child: &Child) -> Vec<Key> {
+        let namespace = &child.namespace;
+        let mut all = Vec::new();
+        if let Some(owner) = &child.owner_name {
+            all.push((namespace.clone(), owner.clone()));
+        } else if let Some(class) = &child.class
+            && let Some(key) = self.class_of(namespace, class)
+        {
+            all.push(key);
+        }
+        if child.kind == AUTOSCALER
+            && let State::Autoscaler(_, name) = &child.state
+            && let Some(target) = self
+                .children
+                .get(&DEPLOYMENT)
+                .and_then(|all| all.get(&(namespace.clone(), name.clone())))
+            && let Some(owner) = &target.owner_name
+        {
+            all.push((namespace.clone(), owner.clone()));
+        }
+        if child.owner.is_none() {
+            // It may be what keeps a class from its name.
+            let first = (namespace.clone(), String::new());
+            let blocked = self.classes.range(first..).take_while(|(key, _)| key.0 == *namespace);
+            all.extend(blocked.filter(|(_, class)| is_blocked(class)).map(|(key, _)| key.clone()));
+        }
+        all
+    }
+}
+
+fn is_blocked(class: &ObservedClass) -> bool {
+    class.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("NameTaken"))
+}
+
+impl Sight for Cache {
+    fn owned(&self, namespace: &str, uid: &str) -> Vec<Arc<Child>> {
+        let book = self.read();
+        let names = book.by_owner.get(uid).into_iter().flatten();
+        names
+            .filter_map(|(kind, name)| {
+                book.children.get(kind)?.get(&(namespace.to_owned(), name.clone())).cloned()
+            })
+            .collect()
+    }
+
+    fn named(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Child>> {
+        self.read().children.get(kind)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
+    }
+
+    fn scalers(&self, namespace: &str, deployment: &str) -> Vec<Arc<Child>> {
+        let book = self.read();
+        let names = book.scalers.get(&(namespace.to_owned(), deployment.to_owned()));
+        names
+            .into_iter()
+            .flatten()
+            .filter_map(|name| {
+                book.children.get(&AUTOSCALER)?.get(&(namespace.to_owned(), name.clone())).cloned()
+            })
+            .collect()
+    }
+
+    fn claims(&self, namespace: &str, class: &str) -> Vec<Arc<Child>> {
+        let book = self.read();
+        let all = book.claims.get(&(namespace.to_owned(), class.to_owned()));
+        all.into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    fn troubles(&self, namespace: &str, class: &str) -> Vec<PodTrouble> {
+        let book = self.read();
+        let all = book.troubles.get(&(namespace.to_owned(), class.to_owned()));
+        all.into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+}

@@ -1,0 +1,218 @@
+//! The loop: classes that should be looked at, a few at a time, each by one worker only.
+
+mod perform;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, StreamExt as _};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::scheduler::{ScheduleRequest, scheduler};
+use tokio::{sync::mpsc, task::JoinSet};
+use tracing::Instrument as _;
+
+pub use self::perform::Hands;
+use crate::{
+    cluster::{Cache, Key},
+    environment::Environment,
+    metrics::Metrics,
+    reconcile::{Action, Input, decide, report::Failure},
+};
+
+/// The time of day, replaceable for tests.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+/// The environment that classes meet, which changes when the cluster's abilities do.
+pub type EnvironmentNow = Arc<dyn Fn() -> Environment + Send + Sync>;
+
+/// The shortest and the longest pause before something that failed is tried again.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// What the loop works with.
+pub struct Controller {
+    /// What is seen.
+    pub cache: Arc<Cache>,
+    /// What performs actions.
+    pub hands: Arc<Hands>,
+    /// What classes meet.
+    pub environment: EnvironmentNow,
+    /// The time.
+    pub clock: Clock,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+    /// How many classes are looked at at once.
+    pub concurrency: usize,
+}
+
+/// What came of looking at a class.
+enum Outcome {
+    /// All is done, until then.
+    Done(Option<Duration>),
+    /// Something failed, and should be tried again.
+    Failed,
+    /// This process doesn't lead any more: whoever does will look at it.
+    NotLeading,
+}
+
+impl Controller {
+    /// Looks at classes as they arrive, for as long as this process leads.
+    pub async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<Key>) {
+        let mut leading = self.hands.leadership.changes();
+        let (requests, queue) = mpsc::unbounded_channel();
+        let queue = futures::stream::unfold(queue, |mut queue| async move {
+            queue.recv().await.map(|request| (request, queue))
+        });
+        let mut due = std::pin::pin!(scheduler(queue));
+        let mut running: HashSet<Key> = HashSet::new();
+        let mut attempts: HashMap<Key, u32> = HashMap::new();
+        let mut tasks: JoinSet<(Key, Outcome)> = JoinSet::new();
+        let ask = |key: Key, after: Duration| {
+            let run_at = (Instant::now() + after).into();
+            let _ = requests.send(ScheduleRequest { message: key, run_at });
+        };
+        loop {
+            let leads = *leading.borrow();
+            let limit = self.concurrency;
+            tokio::select! {
+                changed = leading.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    if *leading.borrow_and_update() {
+                        self.cache.mark_all();
+                    }
+                }
+                key = arriving.recv() => match key {
+                    // Whoever begins to lead looks at everything anyway.
+                    Some(_) if !leads => {}
+                    Some(key) => ask(key, Duration::ZERO),
+                    None => return,
+                },
+                Some(key) = async {
+                    let free = |key: &Key| running.len() < limit && !running.contains(key);
+                    due.as_mut().hold_unless(free).next().await
+                }, if leads => {
+                    running.insert(key.clone());
+                    let controller = Arc::clone(&self);
+                    tasks.spawn(async move {
+                        let outcome = controller.look_at(&key).await;
+                        (key, outcome)
+                    });
+                }
+                Some(ended) = tasks.join_next() => {
+                    let Ok((key, outcome)) = ended else { continue };
+                    running.remove(&key);
+                    match outcome {
+                        Outcome::Done(again) => {
+                            attempts.remove(&key);
+                            if let Some(again) = again {
+                                ask(key, again);
+                            }
+                        }
+                        Outcome::Failed => {
+                            let count = attempts.entry(key.clone()).or_default();
+                            *count = count.saturating_add(1);
+                            self.metrics.requeues.inc();
+                            let pause = backoff(*count, &key);
+                            ask(key, pause);
+                        }
+                        Outcome::NotLeading => {
+                            attempts.remove(&key);
+                        }
+                    }
+                }
+            }
+            self.metrics.queue.set(i64::try_from(running.len()).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Looks at one class. Whatever goes wrong with it harms no other.
+    async fn look_at(&self, key: &Key) -> Outcome {
+        let Some(class) = self.cache.class(key) else { return Outcome::Done(None) };
+        let span = tracing::info_span!(
+            "reconcile",
+            namespace = key.0,
+            name = key.1,
+            deployment_id = class.deployment_id.as_deref().unwrap_or(&class.name),
+            correlation_id = class.correlation_id.as_deref().unwrap_or_default(),
+        );
+        let begun = Instant::now();
+        let work = std::panic::AssertUnwindSafe(self.work(key)).catch_unwind().instrument(span);
+        let outcome = work.await.unwrap_or_else(|_| {
+            tracing::error!(namespace = key.0, name = key.1, "a defect: looking at it panicked");
+            Outcome::Failed
+        });
+        let result = match outcome {
+            Outcome::Done(_) => "ok",
+            Outcome::Failed => "error",
+            Outcome::NotLeading => "not_leading",
+        };
+        self.metrics.reconciled(result, begun.elapsed());
+        outcome
+    }
+
+    async fn work(&self, key: &Key) -> Outcome {
+        let Some(class) = self.cache.class(key) else { return Outcome::Done(None) };
+        let environment = (self.environment)();
+        let decide = |failures: &[Failure]| {
+            decide(&Input {
+                class: &class,
+                environment: &environment,
+                sight: &*self.cache,
+                now: (self.clock)(),
+                failures,
+            })
+        };
+        let decision = decide(&[]);
+        self.metrics.decided(&class, &decision);
+        let mut version = class.resource_version.clone();
+        for action in &decision.actions {
+            match self.hands.perform(&class, &mut version, action).await {
+                Ok(()) => {}
+                Err(perform::Error::NotLeading) => return Outcome::NotLeading,
+                Err(perform::Error::Told(failure)) => {
+                    tracing::warn!(reason = failure.reason, message = failure.message, "refused");
+                    self.metrics.failed(&class, failure.reason);
+                    self.tell(&class, &mut version, &decide(&[failure]).actions).await;
+                    return Outcome::Failed;
+                }
+                Err(perform::Error::Passing(reason)) => {
+                    tracing::debug!(reason, "not done yet; it is tried again");
+                    return Outcome::Failed;
+                }
+            }
+        }
+        Outcome::Done(decision.again_after)
+    }
+
+    /// Tells a class what has failed.
+    async fn tell(
+        &self,
+        class: &crate::reconcile::ObservedClass,
+        version: &mut String,
+        actions: &[Action],
+    ) {
+        for action in actions {
+            if matches!(action, Action::Status(_) | Action::Event(_))
+                && let Err(error) = self.hands.perform(class, version, action).await
+            {
+                tracing::debug!(?error, "the failure couldn't be told yet");
+                return;
+            }
+        }
+    }
+}
+
+/// Longer each time, and never the same for two classes.
+fn backoff(attempt: u32, key: &Key) -> Duration {
+    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+    let (least, most) = BACKOFF;
+    let doubled = least.saturating_mul(1_u32.checked_shl(attempt.min(16) - 1).unwrap_or(u32::MAX));
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write(key.1.as_bytes());
+    let jitter = u32::try_from(hasher.finish() % 50).unwrap_or(0);
+    let pause = doubled.min(most);
+    pause + pause * jitter / 100
+}

@@ -1,0 +1,278 @@
+//! Performs actions: the only place that writes to the cluster, and only while this process leads.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Api, Client, Resource as _,
+    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::DynamicObject,
+    runtime::events::{Event, EventType, Recorder},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Cache,
+    crd::{ClassRuntime, ClassRuntimeStatus},
+    kinds::Kind,
+    leader::Leadership,
+    observed::{class_runtime, parse},
+    reconcile::{
+        Action, FINALIZER, Notice, ObservedClass,
+        diff::Write,
+        observe::{Child, MANAGER},
+        report::Failure,
+    },
+};
+
+/// How long one request may take.
+const REQUEST: Duration = Duration::from_secs(10);
+/// What the API server takes as the note of an Event.
+const NOTE: usize = 1024;
+
+/// Why an action wasn't performed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// This process doesn't lead.
+    #[error("this process doesn't lead")]
+    NotLeading,
+    /// The class has to be told.
+    #[error("{}: {}", .0.reason, .0.message)]
+    Told(Failure),
+    /// It may well work another time.
+    #[error("{0}")]
+    Passing(String),
+}
+
+/// Writes to the cluster.
+pub struct Hands {
+    /// The way there.
+    pub client: Client,
+    /// Where what was written is put, so that it is seen at once.
+    pub cache: Arc<Cache>,
+    /// Whether anything may be written.
+    pub leadership: Leadership,
+    /// Tells Events.
+    pub recorder: Recorder,
+}
+
+impl Hands {
+    /// Performs one action. `version` is the class's latest version, where writes depend on it.
+    pub async fn perform(
+        &self,
+        class: &ObservedClass,
+        version: &mut String,
+        action: &Action,
+    ) -> Result<(), Error> {
+        if !self.leadership.holds() {
+            return Err(Error::NotLeading);
+        }
+        match action {
+            Action::AddFinalizer => {
+                let all = class.finalizers.iter().map(String::as_str).chain([FINALIZER]);
+                self.set_finalizers(class, version, &all.collect::<Vec<_>>()).await
+            }
+            Action::RemoveFinalizer => {
+                let all = class.finalizers.iter().map(String::as_str);
+                let rest: Vec<&str> = all.filter(|it| *it != FINALIZER).collect();
+                self.set_finalizers(class, version, &rest).await
+            }
+            Action::Apply(write) => self.apply(class, write).await,
+            Action::Delete(child) => self.delete(child).await,
+            Action::Status(status) => self.status(class, version, status).await,
+            Action::Event(notice) => {
+                self.event(class, notice).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    async fn set_finalizers(
+        &self,
+        class: &ObservedClass,
+        version: &mut String,
+        finalizers: &[&str],
+    ) -> Result<(), Error> {
+        let patch = json!({"metadata": {
+            "finalizers": finalizers, "uid": class.uid, "resourceVersion": version,
+        }});
+        let api = self.api(&class_runtime(), &class.namespace);
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match bounded(api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
+            Ok(written) => {
+                self.seen(version, &written);
+                Ok(())
+            }
+            // It is gone: nothing is left to be kept or let go.
+            Err(Refused::Api(404, _)) => Ok(()),
+            Err(refused) => Err(refused.passing()),
+        }
+    }
+
+    async fn apply(&self, class: &ObservedClass, write: &Write) -> Result<(), Error> {
+        let wanted = &write.wanted;
+        let mut object = wanted.object.clone();
+        if let (Some(uid), Some(meta)) =
+            (&write.uid, object.get_mut("metadata").and_then(Value::as_object_mut))
+        {
+            // A change of what is there must never make anew what has gone.
+            meta.insert("uid".to_owned(), uid.clone().into());
+        }
+        let api = self.api(&wanted.kind, &class.namespace);
+        let params = PatchParams::apply(MANAGER).force();
+        match bounded(api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
+            Ok(written) => {
+                self.cache.put_child(Child::of(&wanted.kind, &written));
+                Ok(())
+            }
+            Err(refused) => Err(refused.told(&format!("{} {}", wanted.kind, wanted.name))),
+        }
+    }
+
+    async fn delete(&self, child: &Child) -> Result<(), Error> {
+        let api = self.api(&child.kind, &child.namespace);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(child.uid.clone()),
+                resource_version: None,
+            }),
+            // It is gone when what it stands for is gone.
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            ..DeleteParams::default()
+        };
+        let key = (child.namespace.clone(), child.name.clone());
+        match bounded(api.delete(&child.name, &params)).await {
+            Ok(answer) => match answer.left() {
+                Some(going) => self.cache.put_child(Child::of(&child.kind, &going)),
+                None => self.cache.remove_child(&child.kind, &key, Some(&child.uid)),
+            },
+            Err(Refused::Api(404, _)) => {
+                self.cache.remove_child(&child.kind, &key, Some(&child.uid));
+            }
+            Err(refused) => {
+                return Err(refused.told(&format!("deleting {} {}", child.kind, child.name)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn status(
+        &self,
+        class: &ObservedClass,
+        version: &mut String,
+        status: &ClassRuntimeStatus,
+    ) -> Result<(), Error> {
+        let mut status = status.clone();
+        // Written by whoever analyses requirements, under a name of its own.
+        status.nfr_recommendations.clear();
+        status.last_applied_recommendations.clear();
+        status.last_applied_at = None;
+        let object = json!({
+            "apiVersion": ClassRuntime::api_version(&()),
+            "kind": ClassRuntime::kind(&()),
+            "metadata": {
+                "name": class.name, "namespace": class.namespace,
+                "uid": class.uid, "resourceVersion": version,
+            },
+            "status": status,
+        });
+        let api = self.api(&class_runtime(), &class.namespace);
+        let params = PatchParams::apply(MANAGER).force();
+        match bounded(api.patch_status(&class.name, &params, &Patch::Apply(&object))).await {
+            Ok(written) => {
+                self.seen(version, &written);
+                Ok(())
+            }
+            Err(refused) => Err(refused.passing()),
+        }
+    }
+
+    fn seen(&self, version: &mut String, written: &DynamicObject) {
+        if let Some(latest) = &written.metadata.resource_version {
+            version.clone_from(latest);
+        }
+        let gone = written.metadata.deletion_timestamp.is_some()
+            && written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+        // One without finalizers that is going is gone: the watch will say so.
+        if !gone {
+            self.cache.put_class(parse(written));
+        }
+    }
+
+    /// An Event that can't be told is no reason to stop.
+    async fn event(&self, class: &ObservedClass, notice: &Notice) {
+        let regarding = ObjectReference {
+            api_version: Some(ClassRuntime::api_version(&()).into_owned()),
+            kind: Some(ClassRuntime::kind(&()).into_owned()),
+            name: Some(class.name.clone()),
+            namespace: Some(class.namespace.clone()),
+            uid: Some(class.uid.clone()),
+            ..ObjectReference::default()
+        };
+        let mut note = notice.note.clone();
+        if let Some(id) = &class.correlation_id {
+            note = format!("{note} [{id}]");
+        }
+        while note.len() > NOTE {
+            note.pop();
+        }
+        let event = Event {
+            type_: if notice.warning { EventType::Warning } else { EventType::Normal },
+            reason: notice.reason.clone(),
+            note: Some(note),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        let told = tokio::time::timeout(REQUEST, self.recorder.publish(&event, &regarding)).await;
+        match told {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "an Event couldn't be told"),
+            Err(_) => tracing::debug!("an Event couldn't be told in time"),
+        }
+        tracing::info!(reason = notice.reason, note = notice.note, "told");
+    }
+}
+
+/// Why the API server didn't do what it was asked.
+enum Refused {
+    Api(u16, String),
+    Other(String),
+}
+
+async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Refused> {
+    match tokio::time::timeout(REQUEST, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err(Refused::Api(status.code, status.message.clone())),
+        Ok(Err(error)) => Err(Refused::Other(error.to_string())),
+        Err(_) => Err(Refused::Other(format!("no answer within {} s", REQUEST.as_secs()))),
+    }
+}
+
+impl Refused {
+    fn passing(self) -> Error {
+        match self {
+            Self::Api(code, message) => Error::Passing(format!("{code}: {message}")),
+            Self::Other(message) => Error::Passing(message),
+        }
+    }
+
+    /// What only a human can change is told; what passes isn't.
+    fn told(self, what: &str) -> Error {
+        let (code, message) = match self {
+            Self::Api(code @ (400 | 403 | 405 | 413 | 422), message) => (code, message),
+            Self::Api(404, message) => (404, message),
+            other => return other.passing(),
+        };
+        let reason = match code {
+            403 if message.contains("exceeded quota") => "QuotaExceeded",
+            403 => "Forbidden",
+            404 => "KindMissing",
+            _ => "Rejected",
+        };
+        Error::Told(Failure { reason, message: format!("{what}: {message}") })
+    }
+}

@@ -1,0 +1,186 @@
+//! What classes meet: the environment's limits and defaults, and what the cluster can do.
+
+use std::time::Duration;
+
+use crate::crd::Resources;
+
+/// Sizes and defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Profile {
+    /// A developer's machine.
+    #[default]
+    Dev,
+    /// Scarce resources.
+    Edge,
+    /// Production.
+    Full,
+}
+
+impl Profile {
+    /// All names, the aliases included.
+    pub const NAMES: [&'static str; 5] = ["dev", "edge", "full", "prod", "cloud"];
+
+    /// The profile of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "dev" => Some(Self::Dev),
+            "edge" => Some(Self::Edge),
+            "full" | "prod" | "cloud" => Some(Self::Full),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Edge => "edge",
+            Self::Full => "full",
+        }
+    }
+
+    /// How many instances a function has that doesn't say.
+    pub fn function_replicas(self) -> i32 {
+        match self {
+            Self::Dev => 1,
+            Self::Edge => 2,
+            Self::Full => 3,
+        }
+    }
+}
+
+/// What is switched on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// The data grid.
+    pub odgm: bool,
+    /// Autoscalers.
+    pub hpa: bool,
+    /// Knative.
+    pub knative: bool,
+}
+
+/// The least latency that each template can promise, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floors {
+    /// Of a plain workload.
+    pub k8s_deployment: i32,
+    /// Of Knative that never scales to nothing.
+    pub knative_warm: i32,
+    /// Of Knative that does.
+    pub knative_cold: i32,
+}
+
+impl Default for Floors {
+    fn default() -> Self {
+        Self { k8s_deployment: 1, knative_warm: 10, knative_cold: 3000 }
+    }
+}
+
+/// Requests and limits of a container that doesn't say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Sizes {
+    /// What it asks for.
+    pub requests: Resources,
+    /// What it may not exceed.
+    pub limits: Resources,
+}
+
+impl Sizes {
+    fn of(requests: (&str, &str), limits: (&str, &str)) -> Self {
+        let both = |(cpu, memory): (&str, &str)| Resources {
+            cpu: Some(cpu.to_owned()),
+            memory: Some(memory.to_owned()),
+            ephemeral_storage: None,
+        };
+        Self { requests: both(requests), limits: both(limits) }
+    }
+}
+
+/// Images of the data grid for classes that don't name one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OdgmImages {
+    /// The one for every profile, where one is configured.
+    pub any: Option<String>,
+}
+
+impl OdgmImages {
+    /// The image for a profile.
+    pub fn of(&self, profile: Profile) -> String {
+        self.any.clone().unwrap_or_else(|| {
+            let tag = match profile {
+                Profile::Dev => "dev",
+                Profile::Edge => "edge",
+                Profile::Full => "latest",
+            };
+            format!("ghcr.io/pawissanutt/oprc-odgm:{tag}")
+        })
+    }
+}
+
+/// What classes meet: limits, features and defaults, and what the cluster can do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Environment {
+    /// The profile of this CRM.
+    pub profile: Profile,
+    /// What is switched on.
+    pub features: Features,
+    /// Whether the cluster has Knative Serving.
+    pub knative: bool,
+    /// What templates can promise.
+    pub floors: Floors,
+    /// The template where nothing speaks for any.
+    pub default_template: Option<String>,
+    /// How long a class may take to become Available.
+    pub progress_deadline: Duration,
+    /// How long what a change of template replaces goes on answering.
+    pub drain: Duration,
+    /// Functions that don't say.
+    pub function_sizes: Sizes,
+    /// Data grid nodes that don't say.
+    pub odgm_sizes: Sizes,
+    /// Images of the data grid.
+    pub odgm_images: OdgmImages,
+    /// The disk of each node of a persistent data grid.
+    pub odgm_disk: String,
+}
+
+impl Environment {
+    /// The defaults of a profile.
+    pub fn of(profile: Profile) -> Self {
+        let function_sizes = match profile {
+            Profile::Dev => Sizes::of(("50m", "64Mi"), ("500m", "512Mi")),
+            Profile::Edge | Profile::Full => Sizes::of(("100m", "256Mi"), ("500m", "512Mi")),
+        };
+        let odgm_sizes = match profile {
+            Profile::Dev => Sizes::of(("50m", "64Mi"), ("1", "1Gi")),
+            Profile::Edge | Profile::Full => Sizes::of(("200m", "512Mi"), ("1", "1Gi")),
+        };
+        Self {
+            profile,
+            features: Features {
+                odgm: profile == Profile::Full,
+                hpa: profile == Profile::Full,
+                knative: true,
+            },
+            knative: false,
+            floors: Floors::default(),
+            default_template: None,
+            progress_deadline: Duration::from_secs(match profile {
+                Profile::Dev => 600,
+                Profile::Edge => 300,
+                Profile::Full => 180,
+            }),
+            drain: Duration::from_secs(10),
+            function_sizes,
+            odgm_sizes,
+            odgm_images: OdgmImages { any: None },
+            odgm_disk: "1Gi".to_owned(),
+        }
+    }
+
+    /// Whether Knative is there and switched on.
+    pub fn can_knative(&self) -> bool {
+        self.knative && self.features.knative
+    }
+}

@@ -1,0 +1,155 @@
+//! What must be done so that what is becomes what is wanted. Nothing, in a steady state.
+
+use std::sync::Arc;
+
+use super::{
+    observe::{Child, Sight, State},
+    render::{Desired, FunctionPlan, Wanted},
+    select::Shape,
+};
+use crate::{class::Identity, kinds::{AUTOSCALER, DEPLOYMENT}};
+
+/// An object to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// How it is to be.
+    pub wanted: Wanted,
+    /// The object that is to be changed; none where it is to be made.
+    pub uid: Option<String>,
+}
+
+/// What must be done, and what can't be.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// Objects to be written, in order.
+    pub writes: Vec<Write>,
+    /// Objects that nobody wants any more.
+    pub deletes: Vec<Arc<Child>>,
+    /// Objects of another template that go on serving until the new ones do.
+    pub replaced: Vec<Arc<Child>>,
+    /// Objects with a name of ours that belong to somebody else.
+    pub foreign: Vec<String>,
+    /// Deployments that a user's own autoscaler scales.
+    pub scaled_by_others: Vec<String>,
+    /// Objects that wait for the data grid.
+    pub held: usize,
+}
+
+impl Changes {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deletes.is_empty()
+    }
+}
+
+/// Compares what is wanted with what is.
+pub fn diff(
+    identity: &Identity,
+    desired: &Desired,
+    sight: &dyn Sight,
+    odgm_ready: bool,
+    completed: &dyn Fn(&str) -> bool,
+) -> Changes {
+    let mut changes = Changes::default();
+    let namespace = &identity.namespace;
+    for wanted in &desired.objects {
+        let live = sight.named(&wanted.kind, namespace, &wanted.name);
+        if let Some(live) = &live
+            && live.owner.as_deref() != Some(&identity.uid)
+        {
+            // A former class of the same name is still being cleared away.
+            if live.owner_name.as_deref() == Some(&identity.name) {
+                changes.held += 1;
+                continue;
+            }
+            changes.foreign.push(format!("{} {}", wanted.kind, wanted.name));
+            continue;
+        }
+        let mut wanted = wanted.clone();
+        if wanted.kind == AUTOSCALER || wanted.kind == DEPLOYMENT {
+            let others = others_scale(sight, identity, &wanted.name);
+            if others && wanted.kind == AUTOSCALER {
+                changes.scaled_by_others.push(wanted.name);
+                continue;
+            }
+            let scaled = others || desired.objects.iter().any(|it| it.kind == AUTOSCALER && it.name == wanted.name);
+            if scaled && live.as_ref().is_some_and(|live| live.replicas_elsewhere) {
+                drop_replicas(&mut wanted);
+            }
+            if others && !changes.scaled_by_others.contains(&wanted.name) {
+                changes.scaled_by_others.push(wanted.name.clone());
+            }
+        }
+        match live {
+            // It comes back by itself once it is gone: its end is an event.
+            Some(live) if live.deleting => {}
+            Some(live) if wanted.frozen || !live.differs_from(&wanted.object) => {}
+            None if wanted.frozen && completed(&wanted.name) => {}
+            _ if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,
+            live => {
+                let uid = live.map(|live| live.uid.clone());
+                changes.writes.push(Write { wanted, uid });
+            }
+        }
+    }
+    changes.scaled_by_others.sort();
+    changes.scaled_by_others.dedup();
+    leftovers(identity, desired, sight, &mut changes);
+    changes
+}
+
+/// Whether a user's own autoscaler scales a Deployment of ours.
+fn others_scale(sight: &dyn Sight, identity: &Identity, deployment: &str) -> bool {
+    let scalers = sight.scalers(&identity.namespace, deployment);
+    scalers.iter().any(|scaler| scaler.owner.as_deref() != Some(&identity.uid))
+}
+
+fn drop_replicas(wanted: &mut Wanted) {
+    if let Some(spec) = wanted.object.get_mut("spec").and_then(|spec| spec.as_object_mut()) {
+        spec.remove("replicas");
+    }
+}
+
+/// What belongs to the class and isn't wanted goes at once, unless it serves a function that is
+/// about to be served by something else.
+fn leftovers(identity: &Identity, desired: &Desired, sight: &dyn Sight, changes: &mut Changes) {
+    for child in sight.owned(&identity.namespace, &identity.uid) {
+        let wanted = desired
+            .objects
+            .iter()
+            .any(|wanted| wanted.kind == child.kind && wanted.name == child.name);
+        if wanted || child.deleting {
+            continue;
+        }
+        if serves_elsewhere(&child, &desired.functions) {
+            changes.replaced.push(child);
+        } else {
+            changes.deletes.push(child);
+        }
+    }
+}
+
+fn serves_elsewhere(child: &Child, functions: &[FunctionPlan]) -> bool {
+    functions.iter().any(|plan| {
+        child.function.as_deref() == Some(&plan.label)
+            && child.template.as_deref() != Some(plan.shape.as_str())
+            // A finished run serves nobody, and what runs to completion replaces nothing.
+            && child.template.as_deref() != Some(Shape::Job.as_str())
+            && plan.shape != Shape::Job
+    })
+}
+
+/// Whether a workload is as it is to be, all of it.
+pub fn workload_ready(child: &Child, min: i32, varies: bool) -> bool {
+    let State::Workload(workload) = &child.state else { return false };
+    if child.deleting || !workload.current {
+        return false;
+    }
+    if varies {
+        return workload.rolled_out && workload.available >= min;
+    }
+    workload.replicas >= min
+        && workload.updated >= workload.replicas
+        && workload.available >= workload.replicas
+        && workload.total <= workload.updated
+}

@@ -1,0 +1,290 @@
+//! Compares what we want of an object with what we own of it, as its managed fields tell.
+//!
+//! A field that we want and don't own is a difference, and so is one that we own and don't want
+//! any more. What others own is none of our business. Within a value that is owned as a whole, the
+//! API server's defaults may stand beside what we said.
+
+use serde_json::{Map, Value};
+
+use crate::class::same_quantity;
+
+/// What we own of an object: the field set, and the values at those fields.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Owned {
+    /// The field set, in the API server's notation.
+    pub fields: Value,
+    /// The object, cut down to those fields.
+    pub live: Value,
+}
+
+impl Owned {
+    /// What a manager owns by apply of an object with these managed fields.
+    pub fn of(object: &Value, managed_fields: &[Value], manager: &str) -> Option<Self> {
+        let entry = managed_fields.iter().find(|entry| {
+            entry.get("manager").and_then(Value::as_str) == Some(manager)
+                && entry.get("operation").and_then(Value::as_str) == Some("Apply")
+                && entry.get("subresource").and_then(Value::as_str).is_none_or(str::is_empty)
+        })?;
+        let fields = entry.get("fieldsV1")?.clone();
+        let live = prune(object, &fields);
+        Some(Self { fields, live })
+    }
+
+    /// Whether an apply of `wanted` would change anything.
+    pub fn differs_from(&self, wanted: &Value) -> bool {
+        let mut wanted = wanted.clone();
+        // Names aren't fields.
+        if let Some(map) = wanted.as_object_mut() {
+            map.remove("apiVersion");
+            map.remove("kind");
+            if let Some(meta) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+                meta.remove("name");
+                meta.remove("namespace");
+            }
+        }
+        differs(&wanted, &self.live, &self.fields, "")
+    }
+}
+
+/// Whether a manager other than ours owns a path of fields, such as `["f:spec", "f:replicas"]`.
+pub fn owned_by_others(managed_fields: &[Value], manager: &str, path: &[&str]) -> bool {
+    managed_fields.iter().any(|entry| {
+        let other = entry.get("manager").and_then(Value::as_str) != Some(manager);
+        let mut at = entry.get("fieldsV1");
+        for step in path {
+            at = at.and_then(|fields| fields.get(step));
+        }
+        other && at.is_some()
+    })
+}
+
+fn differs(wanted: &Value, live: &Value, fields: &Value, parent: &str) -> bool {
+    let none = Map::new();
+    let set = fields.as_object().unwrap_or(&none);
+    if set.is_empty() {
+        return !covers(wanted, live, parent);
+    }
+    match wanted {
+        Value::Object(map) => {
+            let owned_differs = set.iter().filter(|(key, _)| *key != ".").any(|(key, below)| {
+                let Some(name) = key.strip_prefix("f:") else { return true };
+                match (map.get(name), live.get(name)) {
+                    (Some(wanted), Some(live)) => differs(wanted, live, below, name),
+                    _ => true,
+                }
+            });
+            owned_differs || map.keys().any(|name| !set.contains_key(&format!("f:{name}")))
+        }
+        Value::Array(items) => {
+            let mut entries = 0;
+            for (key, below) in set.iter().filter(|(key, _)| *key != ".") {
+                entries += 1;
+                if element_differs(items, live, key, below, parent) {
+                    return true;
+                }
+            }
+            entries != items.len()
+        }
+        _ => true,
+    }
+}
+
+fn element_differs(items: &[Value], live: &Value, key: &str, below: &Value, parent: &str) -> bool {
+    let live = live.as_array().map(Vec::as_slice).unwrap_or_default();
+    if let Some(value) = key.strip_prefix("v:") {
+        let Ok(value) = serde_json::from_str::<Value>(value) else { return true };
+        return !(items.contains(&value) && live.contains(&value));
+    }
+    let (Some(wanted), Some(live)) = (keyed(items, key), keyed(live, key)) else { return true };
+    differs(wanted, live, below, parent)
+}
+
+/// The element of a list that a `k:{…}` entry speaks of.
+fn keyed<'a>(items: &'a [Value], key: &str) -> Option<&'a Value> {
+    let key: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
+    items.iter().find(|item| key.iter().all(|(name, value)| item.get(name) == Some(value)))
+}
+
+/// Whether everything that is wanted is there.
+fn covers(wanted: &Value, live: &Value, parent: &str) -> bool {
+    match (wanted, live) {
+        (Value::Object(wanted), Value::Object(live)) => wanted
+            .iter()
+            .all(|(name, wanted)| live.get(name).is_some_and(|live| covers(wanted, live, name_or(parent, name)))),
+        (Value::Array(wanted), Value::Array(live)) => {
+            wanted.len() == live.len()
+                && wanted.iter().zip(live).all(|(wanted, live)| covers(wanted, live, parent))
+        }
+        (Value::String(wanted), Value::String(live)) => {
+            wanted == live || (is_quantity(parent) && same_quantity(wanted, live))
+        }
+        (Value::Number(wanted), Value::Number(live)) => wanted.as_f64() == live.as_f64(),
+        _ => wanted == live,
+    }
+}
+
+/// Amounts stand below these words, or are one of them.
+fn name_or<'a>(parent: &'a str, name: &'a str) -> &'a str {
+    if is_quantity(parent) { parent } else { name }
+}
+
+fn is_quantity(parent: &str) -> bool {
+    matches!(
+        parent,
+        "limits" | "requests" | "cpu" | "memory" | "storage" | "ephemeral-storage" | "sizeLimit"
+    )
+}
+
+/// An object cut down to a field set.
+fn prune(live: &Value, fields: &Value) -> Value {
+    let Some(set) = fields.as_object().filter(|set| !set.is_empty()) else { return live.clone() };
+    match live {
+        Value::Object(map) => {
+            let kept = set.iter().filter_map(|(key, below)| {
+                let name = key.strip_prefix("f:")?;
+                Some((name.to_owned(), prune(map.get(name)?, below)))
+            });
+            Value::Object(kept.collect())
+        }
+        Value::Array(items) => {
+            let kept = set.iter().filter_map(|(key, below)| {
+                if let Some(value) = key.strip_prefix("v:") {
+                    let value = serde_json::from_str(value).ok()?;
+                    return items.contains(&value).then_some(value);
+                }
+                let item = keyed(items, key)?;
+                let mut kept = prune(item, below);
+                // What an element is known by stays, though somebody else may own it.
+                if let (Some(kept), Some(key)) = (kept.as_object_mut(), key.strip_prefix("k:")) {
+                    let names: Map<String, Value> = serde_json::from_str(key).ok()?;
+                    kept.extend(names);
+                }
+                Some(kept)
+            });
+            Value::Array(kept.collect())
+        }
+        _ => live.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn owned(object: Value, fields: Value) -> Owned {
+        let entry = json!({"manager": "us", "operation": "Apply", "fieldsV1": fields});
+        Owned::of(&object, &[entry], "us").unwrap()
+    }
+
+    fn live() -> Owned {
+        owned(
+            json!({
+                "metadata": {"name": "x", "labels": {"a": "1", "other": "2"}},
+                "spec": {
+                    "replicas": 2,
+                    "paused": false,
+                    "template": {"spec": {"containers": [
+                        {"name": "one", "image": "i", "env": [{"name": "A", "value": "1"}],
+                         "resources": {"limits": {"cpu": "1"}}, "terminationMessagePath": "/dev/x"},
+                        {"name": "injected", "image": "j"},
+                    ]}},
+                    "metrics": [{"type": "Resource", "defaulted": true}],
+                },
+            }),
+            json!({
+                "f:metadata": {"f:labels": {"f:a": {}}},
+                "f:spec": {
+                    "f:replicas": {},
+                    "f:metrics": {},
+                    "f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"one\"}": {
+                        ".": {}, "f:name": {}, "f:image": {},
+                        "f:env": {"k:{\"name\":\"A\"}": {".": {}, "f:name": {}, "f:value": {}}},
+                        "f:resources": {"f:limits": {"f:cpu": {}}},
+                    }}}},
+                },
+            }),
+        )
+    }
+
+    fn wanted() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "X",
+            "metadata": {"name": "x", "labels": {"a": "1"}},
+            "spec": {
+                "replicas": 2,
+                "template": {"spec": {"containers": [
+                    {"name": "one", "image": "i", "env": [{"name": "A", "value": "1"}],
+                     "resources": {"limits": {"cpu": "1000m"}}},
+                ]}},
+                "metrics": [{"type": "Resource"}],
+            },
+        })
+    }
+
+    #[test]
+    fn what_is_as_wanted_makes_no_difference() {
+        assert!(!live().differs_from(&wanted()));
+    }
+
+    #[test]
+    fn every_way_to_differ_is_seen() {
+        let mut changes: Vec<(&str, Box<dyn Fn(&mut Value)>)> = Vec::new();
+        let mut set = |pointer: &'static str, value: Value| {
+            changes.push((
+                pointer,
+                Box::new(move |object: &mut Value| {
+                    *object.pointer_mut(pointer).unwrap() = value.clone();
+                }),
+            ));
+        };
+        set("/spec/replicas", json!(3));
+        set("/metadata/labels", json!({"a": "2"}));
+        set("/metadata/labels", json!({}));
+        set("/metadata/labels", json!({"a": "1", "b": "new"}));
+        set("/spec/metrics", json!([{"type": "Pods"}]));
+        set("/spec/metrics", json!([]));
+        set("/spec/template/spec/containers/0/image", json!("k"));
+        set("/spec/template/spec/containers/0/env", json!([]));
+        set("/spec/template/spec/containers/0/env", json!([{"name": "A", "value": "1"}, {"name": "B", "value": "1"}]));
+        set("/spec/template/spec/containers/0/env/0/value", json!("2"));
+        set("/spec/template/spec/containers/0/resources/limits/cpu", json!("2"));
+        set("/spec/template/spec/containers", json!([]));
+        for (pointer, change) in changes {
+            let mut object = wanted();
+            change(&mut object);
+            assert!(live().differs_from(&object), "{pointer}: {object}");
+        }
+    }
+
+    #[test]
+    fn quantities_count_only_where_quantities_stand() {
+        let owned = owned(
+            json!({"spec": {"value": "1"}}),
+            json!({"f:spec": {"f:value": {}}}),
+        );
+        assert!(owned.differs_from(&json!({"spec": {"value": "1000m"}})));
+    }
+
+    #[test]
+    fn sets_are_compared_by_value() {
+        let owned = owned(
+            json!({"metadata": {"finalizers": ["ours", "theirs"]}}),
+            json!({"f:metadata": {"f:finalizers": {"v:\"ours\"": {}}}}),
+        );
+        assert!(!owned.differs_from(&json!({"metadata": {"finalizers": ["ours"]}})));
+        assert!(owned.differs_from(&json!({"metadata": {"finalizers": ["other"]}})));
+    }
+
+    #[test]
+    fn the_autoscaler_is_seen_to_own_replicas() {
+        let entries = [json!({
+            "manager": "kube-controller-manager", "operation": "Update", "subresource": "scale",
+            "fieldsV1": {"f:spec": {"f:replicas": {}}},
+        })];
+        assert!(owned_by_others(&entries, "oprc-crm", &["f:spec", "f:replicas"]));
+        assert!(!owned_by_others(&entries, "oprc-crm", &["f:spec", "f:paused"]));
+        assert!(!owned_by_others(&entries, "kube-controller-manager", &["f:spec", "f:replicas"]));
+    }
+}

@@ -1,0 +1,409 @@
+//! One reconcile: from what is seen of a class to a numbered list of actions, without any IO.
+//!
+//! `validate` (in [`crate::class`]) → [`select`] → [`render`] → [`diff`] → [`report`]; [`observe`]
+//! says what is seen. Performing the actions is somebody else's part.
+
+pub mod diff;
+pub mod fields;
+pub mod observe;
+pub mod render;
+pub mod report;
+pub mod select;
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+use self::{
+    diff::{Changes, Write},
+    observe::{Child, Sight},
+    report::{Failure, Seen},
+};
+use crate::{
+    class::{Identity, Refusal, Violation, guard_data, validate},
+    crd::{ClassRuntimeSpec, ClassRuntimeStatus, OnDelete, Phase},
+    environment::Environment,
+    names,
+};
+
+/// Keeps a class until everything that was made for it is gone.
+pub const FINALIZER: &str = "oaas.io/class-runtime";
+/// The annotation with the id of the call that asked for a class last.
+pub const CORRELATION: &str = "oaas.io/correlation-id";
+/// How long a class may be going before its status says what it waits for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A ClassRuntime as it is seen. Its specification may be one that we can't read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedClass {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its identity.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// How often its specification has changed.
+    pub generation: i64,
+    /// Since when it is going.
+    pub deleting: Option<Timestamp>,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// What must happen before it is gone.
+    pub finalizers: Vec<String>,
+    /// Its labels.
+    pub labels: std::collections::BTreeMap<String, String>,
+    /// The id it was deployed under.
+    pub deployment_id: Option<String>,
+    /// What asked for it last.
+    pub correlation_id: Option<String>,
+    /// What it is to be, or why that can't be read.
+    pub spec: Result<ClassRuntimeSpec, String>,
+    /// What became of it.
+    pub status: Option<ClassRuntimeStatus>,
+}
+
+impl ObservedClass {
+    fn identity(&self, spec: &ClassRuntimeSpec, generation: i64) -> Identity {
+        let unit = spec.deployment_unit.as_ref().map(|unit| unit.id.clone());
+        Identity {
+            name: self.name.clone(),
+            base: names::base(&self.name),
+            namespace: self.namespace.clone(),
+            uid: self.uid.clone(),
+            generation,
+            deployment_id: unit
+                .or_else(|| self.deployment_id.clone())
+                .unwrap_or_else(|| self.name.clone()),
+            environment: spec.target_environment.clone(),
+            correlation_id: self.correlation_id.clone(),
+        }
+    }
+}
+
+/// Something that is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Keep the class until everything is gone.
+    AddFinalizer,
+    /// Let the class go.
+    RemoveFinalizer,
+    /// Write an object.
+    Apply(Box<Write>),
+    /// Delete an object.
+    Delete(Arc<Child>),
+    /// Write the status.
+    Status(Box<ClassRuntimeStatus>),
+    /// Tell of something.
+    Event(Notice),
+}
+
+/// Something to be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether it is bad news.
+    pub warning: bool,
+    /// In one word.
+    pub reason: String,
+    /// In one sentence.
+    pub note: String,
+}
+
+/// What is to be done about a class.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// What is to be done, in order.
+    pub actions: Vec<Action>,
+    /// When to look again although nothing has changed.
+    pub again_after: Option<Duration>,
+    /// The phase that the class is in.
+    pub phase: Phase,
+    /// The template that it has.
+    pub template: Option<select::Template>,
+}
+
+/// What a decision follows from.
+pub struct Input<'a> {
+    /// The class.
+    pub class: &'a ObservedClass,
+    /// What it meets.
+    pub environment: &'a Environment,
+    /// What can be seen.
+    pub sight: &'a dyn Sight,
+    /// The time.
+    pub now: Timestamp,
+    /// What has just failed, where it has.
+    pub failures: &'a [Failure],
+}
+
+/// Decides what is to be done about a class.
+pub fn decide(input: &Input<'_>) -> Decision {
+    let class = input.class;
+    if class.deleting.is_some() {
+        return going(input);
+    }
+    let old = class.status.as_ref();
+    let mut actions = Vec::new();
+    if !class.finalizers.iter().any(|it| it == FINALIZER) {
+        actions.push(Action::AddFinalizer);
+    }
+    let refuse = |mut actions: Vec<Action>, refusal: &Refusal| {
+        let status = report::refused(old, class.generation, refusal, input.now);
+        let phase = status.phase;
+        tell(&mut actions, input, status, None);
+        Decision { actions, phase, ..Decision::default() }
+    };
+    let spec = match &class.spec {
+        Ok(spec) => spec,
+        Err(reason) => {
+            let violation = Violation { field: "spec".to_owned(), message: reason.clone() };
+            return refuse(actions, &Refusal::invalid(vec![violation]));
+        }
+    };
+    let deadline = deadline(spec, input.environment);
+    // A generation that missed its deadline is taken back for as long as it is the latest.
+    let back = old
+        .filter(|old| old.rolled_back == Some(class.generation))
+        .and_then(|old| old.last_available.as_ref())
+        .and_then(|last| {
+            let spec: ClassRuntimeSpec = serde_json::from_value(last.spec.0.clone()).ok()?;
+            Some((spec, last.generation))
+        });
+    let (effective, generation) =
+        back.as_ref().map_or((spec, class.generation), |(spec, generation)| (spec, *generation));
+
+    let valid = match validate(class.identity(effective, generation), effective, input.environment) {
+        Ok(valid) => valid,
+        Err(refusal) => return refuse(actions, &refusal),
+    };
+    if let Err(refusal) =
+        guard_data(valid.odgm.as_ref(), old.and_then(|old| old.odgm.as_ref()), effective)
+    {
+        return refuse(actions, &refusal);
+    }
+    let before = old.and_then(|old| old.selection.as_ref());
+    let selection = match select::select(&valid, input.environment, before) {
+        Ok(selection) => selection,
+        Err(refusal) => return refuse(actions, &refusal),
+    };
+    let desired = render::render(&valid, &selection, input.environment);
+    let identity = &valid.identity;
+    let completed = |key: &str| {
+        old.is_some_and(|old| {
+            old.functions.iter().any(|it| it.key == key && it.completed == Some(generation))
+        })
+    };
+    let completed_job = |workload: &str| {
+        desired.functions.iter().any(|plan| plan.workload == workload && completed(&plan.key))
+    };
+    let answers =
+        desired.odgm.as_ref().is_none_or(|odgm| report::odgm_answers(identity, odgm, input.sight));
+    let changes = diff::diff(identity, &desired, input.sight, answers, &completed_job);
+    let functions: Vec<_> = desired
+        .functions
+        .iter()
+        .map(|plan| {
+            let others = changes.scaled_by_others.contains(&plan.workload);
+            report::function(identity, plan, input.sight, others, completed(&plan.key))
+        })
+        .collect();
+    let seen = Seen {
+        class: &valid,
+        spec: effective,
+        generation: class.generation,
+        selection: &selection,
+        desired: &desired,
+        changes: &changes,
+        functions,
+        odgm: desired.odgm.as_ref().map(|odgm| report::odgm(identity, odgm, input.sight)),
+        failures: input.failures,
+        deadline,
+        now: input.now,
+    };
+    let mut status = report::report(old, &seen);
+    if let Some(last) = &status.last_available
+        && spec.rollout.as_ref().is_some_and(|it| it.rollback)
+        && status.rolled_back.is_none()
+        && last.generation < class.generation
+        && report::time_left(&status, deadline, input.now).is_some_and(|left| left.is_zero())
+    {
+        // Told first, done in the next pass: so it survives an end between the two.
+        status.rolled_back = Some(class.generation);
+        status.progress_since = Some(Time(input.now));
+    }
+    status.resource_refs = references(&desired, input.sight, identity);
+    let again_after = again(&status, &changes, spec, input, deadline);
+    if !spec.paused && input.failures.is_empty() {
+        plan_writes(&mut actions, &changes, &status, spec, input);
+    }
+    let phase = status.phase;
+    tell(&mut actions, input, status, Some(&selection));
+    Decision { actions, again_after, phase, template: Some(selection.template) }
+}
+
+fn deadline(spec: &ClassRuntimeSpec, environment: &Environment) -> Duration {
+    let own = spec.rollout.as_ref().and_then(|it| it.progress_deadline_seconds);
+    own.and_then(|seconds| u64::try_from(seconds).ok())
+        .map_or(environment.progress_deadline, Duration::from_secs)
+}
+
+fn drain(spec: &ClassRuntimeSpec, environment: &Environment) -> Duration {
+    let own = spec.rollout.as_ref().and_then(|it| it.drain_seconds);
+    own.and_then(|seconds| u64::try_from(seconds).ok())
+        .map_or(environment.drain, Duration::from_secs)
+}
+
+/// What the status refers to: everything of ours that is there and wanted.
+fn references(
+    desired: &render::Desired,
+    sight: &dyn Sight,
+    identity: &Identity,
+) -> Vec<crate::crd::ResourceRef> {
+    let seen = desired.objects.iter().filter_map(|wanted| {
+        let child = sight.named(&wanted.kind, &identity.namespace, &wanted.name)?;
+        (child.owner.as_deref() == Some(&identity.uid)).then(|| child.reference())
+    });
+    seen.collect()
+}
+
+/// What was told before it is replaced goes when its time is over.
+fn drained(
+    status: &ClassRuntimeStatus,
+    spec: &ClassRuntimeSpec,
+    input: &Input<'_>,
+) -> Option<Duration> {
+    let replaced = status.replaced.as_ref()?;
+    // Only what was told in an earlier pass counts: the write may fail.
+    let told = input.class.status.as_ref().is_some_and(|old| old.replaced.is_some());
+    let left = report::remaining(replaced.since.0, drain(spec, input.environment), input.now);
+    Some(if told { left } else { left.max(Duration::from_millis(1)) })
+}
+
+fn plan_writes(
+    actions: &mut Vec<Action>,
+    changes: &Changes,
+    status: &ClassRuntimeStatus,
+    spec: &ClassRuntimeSpec,
+    input: &Input<'_>,
+) {
+    actions.extend(changes.writes.iter().cloned().map(Box::new).map(Action::Apply));
+    actions.extend(changes.deletes.iter().cloned().map(Action::Delete));
+    if drained(status, spec, input).is_some_and(|left| left.is_zero()) {
+        actions.extend(changes.replaced.iter().cloned().map(Action::Delete));
+    }
+    if !changes.writes.is_empty() {
+        let names: Vec<String> = changes
+            .writes
+            .iter()
+            .map(|write| format!("{} {}", write.wanted.kind, write.wanted.name))
+            .collect();
+        let note = format!("applied {}", names.join(", "));
+        actions.push(Action::Event(Notice { warning: false, reason: "Applied".to_owned(), note }));
+    }
+}
+
+fn again(
+    status: &ClassRuntimeStatus,
+    changes: &Changes,
+    spec: &ClassRuntimeSpec,
+    input: &Input<'_>,
+    deadline: Duration,
+) -> Option<Duration> {
+    let in_progress = status.phase == Phase::Progressing || status.phase == Phase::Applying;
+    let rolls_back = status.last_available.is_some() && status.rolled_back.is_none();
+    let deadline = (in_progress || rolls_back)
+        .then(|| report::time_left(status, deadline, input.now))
+        .flatten()
+        .filter(|left| !left.is_zero());
+    let drained = (!changes.replaced.is_empty()).then(|| drained(status, spec, input)).flatten();
+    deadline.into_iter().chain(drained.filter(|left| !left.is_zero())).min()
+}
+
+/// Writes the status where that is worth it, and tells of what has changed.
+fn tell(
+    actions: &mut Vec<Action>,
+    input: &Input<'_>,
+    mut status: ClassRuntimeStatus,
+    selection: Option<&select::Selection>,
+) {
+    let old = input.class.status.as_ref();
+    if !status.worth_writing_over(old) {
+        return;
+    }
+    let mut notices = Vec::new();
+    let template = |status: Option<&ClassRuntimeStatus>| {
+        status.and_then(|it| it.selection.as_ref()).map(|it| it.template.clone())
+    };
+    if let Some(selection) = selection
+        && template(old).as_deref() != Some(selection.template.as_str())
+    {
+        notices.push(Notice {
+            warning: false,
+            reason: "TemplateSelected".to_owned(),
+            note: format!("{}: {}", selection.template.as_str(), selection.basis),
+        });
+    }
+    let applied = actions.iter().any(|action| matches!(action, Action::Event(_)));
+    let (before, after) = (old.map(|old| old.phase).unwrap_or_default(), status.phase);
+    let reasons_differ = old.is_none_or(|old| old.reason != status.reason);
+    if after == Phase::Degraded && (before != after || reasons_differ) {
+        let reason = status.reason.clone().unwrap_or_default();
+        let rolled_back = reason == "RolledBack";
+        let note = format!("{reason}: {}", status.message.clone().unwrap_or_default());
+        let reason = if rolled_back { reason } else { "Failed".to_owned() };
+        notices.push(Notice { warning: true, reason, note });
+    } else if before != after && !(applied && after == Phase::Progressing) {
+        let note = status.message.clone().unwrap_or_default();
+        notices.push(Notice { warning: false, reason: after.as_str().to_owned(), note });
+    }
+    status.last_updated = Some(Time(input.now));
+    actions.push(Action::Status(Box::new(status)));
+    actions.extend(notices.into_iter().map(Action::Event));
+}
+
+/// Takes down a class that is going.
+fn going(input: &Input<'_>) -> Decision {
+    let class = input.class;
+    let mut actions = Vec::new();
+    if !class.finalizers.iter().any(|it| it == FINALIZER) {
+        return Decision { phase: Phase::Deleting, ..Decision::default() };
+    }
+    let children = input.sight.owned(&class.namespace, &class.uid);
+    let delete_claims = class.spec.as_ref().is_ok_and(|spec| {
+        spec.data_retention.as_ref().is_some_and(|it| it.on_delete == OnDelete::Delete)
+    });
+    let claims = if delete_claims {
+        input.sight.claims(&class.namespace, &names::base(&class.name))
+    } else {
+        Vec::new()
+    };
+    let mut left: Vec<String> = Vec::new();
+    for child in children.iter().chain(&claims) {
+        left.push(format!("{} {}", child.kind, child.name));
+        if !child.deleting {
+            actions.push(Action::Delete(Arc::clone(child)));
+        }
+    }
+    if left.is_empty() {
+        actions.push(Action::RemoveFinalizer);
+        return Decision { actions, phase: Phase::Deleting, ..Decision::default() };
+    }
+    let since = class.deleting.unwrap_or(input.now);
+    let patience = report::remaining(since, PATIENCE, input.now);
+    let message = if let Some(failure) = input.failures.first() {
+        format!("{}: {}", failure.reason, failure.message)
+    } else if patience.is_zero() {
+        left.truncate(10);
+        format!("waits until these are gone: {}", left.join(", "))
+    } else {
+        "everything that was made for it is being deleted".to_owned()
+    };
+    let status = report::deleting(class.status.as_ref(), class.generation, &message, input.now);
+    if !input.failures.is_empty() {
+        actions.clear();
+    }
+    tell(&mut actions, input, status, None);
+    let again_after = (!patience.is_zero()).then_some(patience);
+    Decision { actions, again_after, phase: Phase::Deleting, template: None }
+}

@@ -1,0 +1,351 @@
+//! What is seen of a class's objects: projections, small enough to be kept by the thousand.
+
+use std::sync::Arc;
+
+use kube::core::DynamicObject;
+use serde_json::Value;
+
+use super::{
+    fields::{Owned, owned_by_others},
+    render::{FUNCTION, OWNER, TEMPLATE},
+};
+use crate::{
+    crd::{GROUP, ResourceRef},
+    kinds::{AUTOSCALER, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET},
+};
+
+/// The field manager under which children and status are written.
+pub const MANAGER: &str = "oprc-crm";
+
+/// An object that belongs to a class, or might.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uid: String,
+    /// Its version.
+    pub resource_version: String,
+    /// The identity of the ClassRuntime that controls it.
+    pub owner: Option<String>,
+    /// The name of that ClassRuntime.
+    pub owner_name: Option<String>,
+    /// What its label says about the class it belongs to.
+    pub class: Option<String>,
+    /// What its label says about the function it belongs to.
+    pub function: Option<String>,
+    /// What its label says about the template that it comes from.
+    pub template: Option<String>,
+    /// Whether it is going.
+    pub deleting: bool,
+    /// Whether something other than us says how many replicas it has.
+    pub replicas_elsewhere: bool,
+    /// What we own of it, as text: a tenth of the size of the tree.
+    owned: Option<Box<str>>,
+    /// How it is.
+    pub state: State,
+}
+
+/// How an object is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum State {
+    /// Pods.
+    Workload(Workload),
+    /// A Knative Service.
+    Knative(Knative),
+    /// A run to completion.
+    Job(JobState),
+    /// Scales something: kind and name.
+    Autoscaler(String, String),
+    /// A volume claim: whether it has its volume, and its storage class.
+    Claim(bool, Option<String>),
+    /// Nothing to tell.
+    #[default]
+    Other,
+}
+
+/// How a workload is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Workload {
+    /// Whether its controller has seen its latest specification.
+    pub current: bool,
+    /// How many pods there are to be.
+    pub replicas: i32,
+    /// How many pods are of the latest specification.
+    pub updated: i32,
+    /// How many pods can be used.
+    pub available: i32,
+    /// How many pods there are, old ones included.
+    pub total: i32,
+    /// Whether the latest specification has been rolled out; scaling doesn't matter here.
+    pub rolled_out: bool,
+    /// Why pods can't be made.
+    pub failure: Option<String>,
+}
+
+/// How a Knative Service is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Knative {
+    /// Whether its controller has seen its latest specification.
+    pub current: bool,
+    /// Whether it is ready; unknown while it is on its way.
+    pub ready: Option<bool>,
+    /// Why it isn't, in one word.
+    pub reason: Option<String>,
+    /// Why it isn't, in one sentence.
+    pub message: Option<String>,
+    /// Where it answers everybody.
+    pub url: Option<String>,
+    /// Where it answers in the cluster.
+    pub address: Option<String>,
+}
+
+/// How a run is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobState {
+    /// Whether it has completed.
+    pub complete: bool,
+    /// Why it failed.
+    pub failed: Option<String>,
+}
+
+/// A pod that has something to complain about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodTrouble {
+    /// Its name.
+    pub pod: String,
+    /// The class, by its label.
+    pub class: String,
+    /// The function, by its label; none for the data grid.
+    pub function: Option<String>,
+    /// What is wrong.
+    pub trouble: Trouble,
+}
+
+/// What is wrong with a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// In one word.
+    pub reason: &'static str,
+    /// In one sentence.
+    pub message: String,
+    /// Whether it may well go away by itself, so that it counts only when time is up.
+    pub soft: bool,
+}
+
+/// What can be seen, from caches only.
+pub trait Sight {
+    /// Everything that a ClassRuntime controls.
+    fn owned(&self, namespace: &str, uid: &str) -> Vec<Arc<Child>>;
+    /// An object by its name, whoever it belongs to.
+    fn named(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Child>>;
+    /// Autoscalers of a Deployment.
+    fn scalers(&self, namespace: &str, deployment: &str) -> Vec<Arc<Child>>;
+    /// Volume claims of a class's data grid.
+    fn claims(&self, namespace: &str, class: &str) -> Vec<Arc<Child>>;
+    /// Pods of a class that have something to complain about.
+    fn troubles(&self, namespace: &str, class: &str) -> Vec<PodTrouble>;
+}
+
+impl Child {
+    /// What is kept of an object.
+    pub fn of(kind: &Kind, object: &DynamicObject) -> Self {
+        let meta = &object.metadata;
+        let owner = meta.owner_references.iter().flatten().find(|owner| {
+            owner.controller == Some(true)
+                && owner.kind == "ClassRuntime"
+                && owner.api_version.starts_with(&format!("{GROUP}/"))
+        });
+        let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
+        let managed: Vec<Value> = meta
+            .managed_fields
+            .iter()
+            .flatten()
+            .filter_map(|entry| serde_json::to_value(entry).ok())
+            .collect();
+        let owned = owner.and_then(|_| {
+            let mut whole = object.data.clone();
+            // Only what can be ours of the metadata.
+            whole.as_object_mut()?.insert("metadata".to_owned(), serde_json::to_value(meta).ok()?);
+            let owned = Owned::of(&whole, &managed, MANAGER)?;
+            serde_json::to_string(&(owned.fields, owned.live)).ok().map(String::into_boxed_str)
+        });
+        let generation = meta.generation.unwrap_or(0);
+        Self {
+            kind: kind.clone(),
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            resource_version: meta.resource_version.clone().unwrap_or_default(),
+            owner: owner.map(|owner| owner.uid.clone()),
+            owner_name: owner.map(|owner| owner.name.clone()),
+            class: label(OWNER),
+            function: label(FUNCTION),
+            template: label(TEMPLATE),
+            deleting: meta.deletion_timestamp.is_some(),
+            replicas_elsewhere: owned_by_others(&managed, MANAGER, &["f:spec", "f:replicas"]),
+            owned,
+            state: state(kind, &object.data, generation),
+        }
+    }
+
+    /// Whether an apply of `wanted` would change anything.
+    pub fn differs_from(&self, wanted: &Value) -> bool {
+        let Some(owned) = &self.owned else { return true };
+        let Ok((fields, live)) = serde_json::from_str(owned) else { return true };
+        Owned { fields, live }.differs_from(wanted)
+    }
+
+    /// What the status says of it.
+    pub fn reference(&self) -> ResourceRef {
+        ResourceRef {
+            api_version: self.kind.api_version(),
+            kind: self.kind.kind.to_string(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+        }
+    }
+
+    /// Whether it is newer than another version of the same object.
+    pub fn newer_than(&self, other: &Self) -> bool {
+        match (self.resource_version.parse::<u64>(), other.resource_version.parse::<u64>()) {
+            (Ok(own), Ok(others)) => self.uid != other.uid || own > others,
+            _ => true,
+        }
+    }
+}
+
+fn state(kind: &Kind, data: &Value, generation: i64) -> State {
+    let number = |pointer: &str| {
+        let value = data.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
+        i32::try_from(value).unwrap_or(i32::MAX)
+    };
+    let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+    let current =
+        data.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or(0) >= generation;
+    if *kind == DEPLOYMENT {
+        let progressing = condition(data, "Progressing");
+        let reason = progressing.and_then(|it| it.get("reason")?.as_str());
+        let failure = condition(data, "ReplicaFailure")
+            .filter(|it| it.get("status").and_then(Value::as_str) == Some("True"))
+            .and_then(|it| it.get("message")?.as_str().map(str::to_owned));
+        State::Workload(Workload {
+            current,
+            replicas: number("/spec/replicas"),
+            updated: number("/status/updatedReplicas"),
+            available: number("/status/availableReplicas"),
+            total: number("/status/replicas"),
+            rolled_out: reason == Some("NewReplicaSetAvailable"),
+            failure,
+        })
+    } else if *kind == STATEFUL_SET {
+        let same = text("/status/currentRevision") == text("/status/updateRevision");
+        let ready = number("/status/readyReplicas");
+        State::Workload(Workload {
+            current,
+            replicas: number("/spec/replicas"),
+            updated: if same { ready } else { number("/status/updatedReplicas") },
+            available: number("/status/availableReplicas"),
+            total: number("/status/replicas"),
+            rolled_out: same,
+            failure: None,
+        })
+    } else if *kind == KNATIVE_SERVICE {
+        let ready = condition(data, "Ready");
+        let part = |name: &str| ready.and_then(|it| it.get(name)?.as_str().map(str::to_owned));
+        State::Knative(Knative {
+            current,
+            ready: part("status").and_then(|status| status.to_ascii_lowercase().parse().ok()),
+            reason: part("reason"),
+            message: part("message"),
+            url: text("/status/url"),
+            address: text("/status/address/url"),
+        })
+    } else if *kind == JOB {
+        let holds = |name: &str| {
+            condition(data, name)
+                .filter(|it| it.get("status").and_then(Value::as_str) == Some("True"))
+        };
+        State::Job(JobState {
+            complete: holds("Complete").is_some(),
+            failed: holds("Failed").map(|it| {
+                it.get("message").and_then(Value::as_str).unwrap_or("the run failed").to_owned()
+            }),
+        })
+    } else if *kind == AUTOSCALER {
+        State::Autoscaler(
+            text("/spec/scaleTargetRef/kind").unwrap_or_default(),
+            text("/spec/scaleTargetRef/name").unwrap_or_default(),
+        )
+    } else if kind.kind == "PersistentVolumeClaim" {
+        let bound = text("/status/phase").as_deref() == Some("Bound");
+        State::Claim(bound, text("/spec/storageClassName"))
+    } else {
+        State::Other
+    }
+}
+
+fn condition<'a>(data: &'a Value, name: &str) -> Option<&'a Value> {
+    let conditions = data.pointer("/status/conditions")?.as_array()?;
+    conditions.iter().find(|it| it.get("type").and_then(Value::as_str) == Some(name))
+}
+
+/// What a pod has to complain about.
+pub fn pod_trouble(pod: &k8s_openapi::api::core::v1::Pod) -> Option<PodTrouble> {
+    let labels = pod.metadata.labels.as_ref()?;
+    let status = pod.status.as_ref()?;
+    if pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let name = pod.metadata.name.clone()?;
+    let waiting = status.container_statuses.iter().flatten().find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let last = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
+        trouble_of(&name, waiting.reason.as_deref()?, waiting.message.as_deref(), last.map(|it| it.exit_code))
+    });
+    let unscheduled = || {
+        let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled")?;
+        (scheduled.status == "False").then(|| Trouble {
+            reason: "Unschedulable",
+            message: format!(
+                "pod {name} has no node: {}",
+                scheduled.message.as_deref().unwrap_or("no reason given")
+            ),
+            soft: true,
+        })
+    };
+    Some(PodTrouble {
+        class: labels.get(OWNER)?.clone(),
+        function: labels.get(FUNCTION).cloned(),
+        trouble: waiting.or_else(unscheduled)?,
+        pod: name,
+    })
+}
+
+fn trouble_of(
+    pod: &str,
+    reason: &str,
+    message: Option<&str>,
+    exit_code: Option<i32>,
+) -> Option<Trouble> {
+    let said = message.unwrap_or("no reason given");
+    let (reason, message) = match reason {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull"
+        | "RegistryUnavailable" | "ImageInspectError" => {
+            ("ImagePullFailed", format!("pod {pod}: {said}"))
+        }
+        "CrashLoopBackOff" => {
+            let code = exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
+            ("CrashLoop", format!("pod {pod} ends again and again{code}"))
+        }
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            ("ContainerNotCreated", format!("pod {pod}: {said}"))
+        }
+        _ => return None,
+    };
+    Some(Trouble { reason, message, soft: false })
+}

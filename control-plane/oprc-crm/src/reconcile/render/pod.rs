@@ -1,0 +1,362 @@
+//! Containers and pods, as far as templates share them.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    api::core::v1::{
+        Capabilities, ConfigMapEnvSource, ConfigMapKeySelector, ConfigMapVolumeSource, Container,
+        ContainerPort, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource, GRPCAction,
+        HTTPGetAction, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSpec, Probe,
+        ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector,
+        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume,
+        VolumeMount,
+    },
+    apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
+};
+
+use super::{Context, FunctionPlan, labels};
+use crate::{
+    class::ValidFunction,
+    crd::{self, Resources, Security, SecurityLevel},
+    environment::Sizes,
+    names,
+};
+
+/// The name of a function's container.
+pub(super) const CONTAINER: &str = "function";
+/// How long a pod goes on answering after it was told to end, until nobody sends it anything more.
+pub(super) const LAME_DUCK_SECONDS: i64 = 5;
+/// How long a call may take that doesn't say.
+const TIMEOUT_MS: i32 = 25_000;
+
+/// A variable with a value.
+pub(super) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+    EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
+}
+
+impl Context<'_> {
+    /// The container of a function, but for its port's name and its probes.
+    pub(super) fn container(&self, function: &ValidFunction, port_name: &str) -> Container {
+        Container {
+            name: CONTAINER.to_owned(),
+            image: Some(function.image.clone()),
+            image_pull_policy: function.pull_policy.map(|policy| policy.as_str().to_owned()),
+            command: filled(&function.command),
+            args: filled(&function.args),
+            ports: Some(vec![ContainerPort {
+                name: Some(port_name.to_owned()),
+                container_port: function.port,
+                protocol: Some("TCP".to_owned()),
+                ..ContainerPort::default()
+            }]),
+            env: Some(self.variables(function)),
+            env_from: filled(&function.env_from.iter().map(env_from).collect::<Vec<_>>()),
+            resources: Some(resources(
+                &function.requests,
+                &function.limits,
+                &self.function_sizes(function),
+            )),
+            volume_mounts: filled(&mounts(function)),
+            security_context: security(&function.security),
+            ..Container::default()
+        }
+    }
+
+    /// Sizes of a function that doesn't say: by the latency it must keep, or the profile's own.
+    fn function_sizes(&self, function: &ValidFunction) -> Sizes {
+        let mut sizes = self.environment.function_sizes.clone();
+        if let Some(latency) = function.latency {
+            let (cpu, memory) = if latency < 100 { ("500m", "512Mi") } else { ("200m", "256Mi") };
+            sizes.requests.cpu = Some(cpu.to_owned());
+            sizes.requests.memory = Some(memory.to_owned());
+        }
+        sizes
+    }
+
+    fn variables(&self, function: &ValidFunction) -> Vec<EnvVar> {
+        let identity = &self.class.identity;
+        let mut all = vec![
+            variable("FUNCTION_KEY", &function.key),
+            variable("DEPLOYMENT_ID", &identity.deployment_id),
+            variable("ENVIRONMENT", identity.environment.as_deref().unwrap_or("default")),
+        ];
+        if let Some(throughput) = function.throughput {
+            all.push(variable("EXPECTED_THROUGHPUT", throughput.to_string()));
+        }
+        if let Some(latency) = function.latency {
+            all.push(variable("MAX_LATENCY_MS", latency.to_string()));
+        }
+        if let Some(endpoint) = &self.class.telemetry.otlp_endpoint {
+            all.push(variable("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
+        }
+        if let Some(odgm) = &self.class.odgm {
+            let service = format!("{}:{}", names::odgm_service(&identity.base), super::odgm::PORT);
+            let collections = if function.odgm.collections.is_empty() {
+                odgm.collections.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(",")
+            } else {
+                function.odgm.collections.join(",")
+            };
+            all.extend([
+                variable("ODGM_ENABLED", "true"),
+                variable("ODGM_ENDPOINT", format!("http://{service}")),
+                variable("ODGM_SERVICE", service),
+                variable("ODGM_COLLECTIONS", collections),
+                variable("ODGM_CLUSTER_ID", &odgm.cluster_id),
+                variable("ODGM_NODE_ROLE", "client"),
+                variable("ODGM_ACCESS_MODE", word(&function.odgm.access_mode.unwrap_or_default())),
+                variable(
+                    "ODGM_CACHING_STRATEGY",
+                    word(&function.odgm.caching_strategy.unwrap_or_default()),
+                ),
+            ]);
+        }
+        all.extend(function.env.iter().map(user_variable));
+        all
+    }
+
+    /// A pod with a container.
+    pub(super) fn pod_spec(&self, function: &ValidFunction, container: Container) -> PodSpec {
+        let secrets = function.pull_secrets.iter();
+        PodSpec {
+            containers: vec![container],
+            service_account_name: function.service_account.clone(),
+            image_pull_secrets: filled(
+                &secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>(),
+            ),
+            volumes: filled(&volumes(function)),
+            // A function that has no account of its own has no business with the API server.
+            automount_service_account_token: function.service_account.is_none().then_some(false),
+            enable_service_links: Some(false),
+            ..PodSpec::default()
+        }
+    }
+
+    /// Instances of a function are spread over nodes where there are several.
+    pub(super) fn spread(&self, plan: &FunctionPlan) -> Option<Vec<TopologySpreadConstraint>> {
+        (plan.min > 1).then(|| {
+            vec![TopologySpreadConstraint {
+                max_skew: 1,
+                topology_key: "kubernetes.io/hostname".to_owned(),
+                when_unsatisfiable: "ScheduleAnyway".to_owned(),
+                label_selector: Some(labels::selector(self.function_selector(plan))),
+                ..TopologySpreadConstraint::default()
+            }]
+        })
+    }
+}
+
+/// One of our words, as it is spelled.
+pub(super) fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .unwrap_or_default()
+}
+
+/// A list, where there is anything in it.
+pub(super) fn filled<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+    (!list.is_empty()).then(|| list.to_vec())
+}
+
+/// A variable of the user.
+pub(super) fn user_variable(variable: &crd::EnvVar) -> EnvVar {
+    let secret = variable.secret.as_ref().map(|from| EnvVarSource {
+        secret_key_ref: Some(SecretKeySelector {
+            name: from.name.clone(),
+            key: from.key.clone(),
+            optional: from.optional.then_some(true),
+        }),
+        ..EnvVarSource::default()
+    });
+    let config_map = variable.config_map.as_ref().map(|from| EnvVarSource {
+        config_map_key_ref: Some(ConfigMapKeySelector {
+            name: from.name.clone(),
+            key: from.key.clone(),
+            optional: from.optional.then_some(true),
+        }),
+        ..EnvVarSource::default()
+    });
+    let value_from = secret.or(config_map);
+    let value = match (&value_from, &variable.value) {
+        (None, Some(value)) if !value.is_empty() => Some(value.clone()),
+        _ => None,
+    };
+    EnvVar { name: variable.name.clone(), value, value_from }
+}
+
+fn env_from(source: &crd::EnvFrom) -> EnvFromSource {
+    let optional = source.optional.then_some(true);
+    EnvFromSource {
+        prefix: source.prefix.clone().filter(|prefix| !prefix.is_empty()),
+        secret_ref: source
+            .secret
+            .clone()
+            .map(|name| SecretEnvSource { name, optional }),
+        config_map_ref: source
+            .config_map
+            .clone()
+            .map(|name| ConfigMapEnvSource { name, optional }),
+    }
+}
+
+fn volume_name(at: usize) -> String {
+    format!("mount-{at}")
+}
+
+fn mounts(function: &ValidFunction) -> Vec<VolumeMount> {
+    let one = |(at, mount): (usize, &crd::VolumeMount)| VolumeMount {
+        name: volume_name(at),
+        mount_path: mount.mount_path.clone(),
+        sub_path: mount.sub_path.clone(),
+        read_only: mount.read_only.then_some(true),
+        ..VolumeMount::default()
+    };
+    function.mounts.iter().enumerate().map(one).collect()
+}
+
+fn volumes(function: &ValidFunction) -> Vec<Volume> {
+    let one = |(at, mount): (usize, &crd::VolumeMount)| Volume {
+        name: volume_name(at),
+        secret: mount.secret.clone().map(|name| SecretVolumeSource {
+            secret_name: Some(name),
+            ..SecretVolumeSource::default()
+        }),
+        config_map: mount.config_map.clone().map(|name| ConfigMapVolumeSource {
+            name,
+            ..ConfigMapVolumeSource::default()
+        }),
+        persistent_volume_claim: mount.claim.clone().map(|claim_name| {
+            PersistentVolumeClaimVolumeSource { claim_name, read_only: mount.read_only.then_some(true) }
+        }),
+        empty_dir: mount.empty_dir.as_ref().map(|folder| EmptyDirVolumeSource {
+            medium: folder.in_memory.then(|| "Memory".to_owned()),
+            size_limit: folder.size_limit.clone().map(Quantity),
+        }),
+        ..Volume::default()
+    };
+    function.mounts.iter().enumerate().map(one).collect()
+}
+
+/// What is said stands; of the rest, requests stay below limits.
+pub(super) fn resources(
+    requests: &Resources,
+    limits: &Resources,
+    default: &Sizes,
+) -> ResourceRequirements {
+    let mut asked = BTreeMap::new();
+    let mut most = BTreeMap::new();
+    for (name, request, limit, default_request, default_limit) in [
+        ("cpu", &requests.cpu, &limits.cpu, &default.requests.cpu, &default.limits.cpu),
+        ("memory", &requests.memory, &limits.memory, &default.requests.memory, &default.limits.memory),
+        ("ephemeral-storage", &requests.ephemeral_storage, &limits.ephemeral_storage, &None, &None),
+    ] {
+        let request = request.clone().or_else(|| match (default_request, limit) {
+            (Some(request), Some(limit)) if exceeds(request, limit) => Some(limit.clone()),
+            (request, _) => request.clone(),
+        });
+        let limit = limit.clone().or_else(|| match (default_limit, &request) {
+            (Some(limit), Some(request)) if exceeds(request, limit) => Some(request.clone()),
+            (limit, _) => limit.clone(),
+        });
+        if let Some(request) = request {
+            asked.insert(name.to_owned(), Quantity(request));
+        }
+        if let Some(limit) = limit {
+            most.insert(name.to_owned(), Quantity(limit));
+        }
+    }
+    ResourceRequirements {
+        requests: (!asked.is_empty()).then_some(asked),
+        limits: (!most.is_empty()).then_some(most),
+        claims: None,
+    }
+}
+
+fn exceeds(left: &str, right: &str) -> bool {
+    crate::class::exceeds(left, right)
+}
+
+/// What a container may do: nothing beyond its own files, unless the class says so.
+pub(super) fn security(security: &Security) -> Option<SecurityContext> {
+    match security.level {
+        SecurityLevel::Restricted => Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
+            run_as_non_root: Some(true),
+            // An image that names its user by name, or not at all, gets nobody.
+            run_as_user: Some(security.run_as_user.unwrap_or(65_532)),
+            seccomp_profile: Some(SeccompProfile {
+                type_: "RuntimeDefault".to_owned(),
+                localhost_profile: None,
+            }),
+            ..SecurityContext::default()
+        }),
+        SecurityLevel::Baseline => security.run_as_user.map(|user| SecurityContext {
+            run_as_user: Some(user),
+            ..SecurityContext::default()
+        }),
+    }
+}
+
+/// Whether a function is well, asked in the way that it says.
+pub(super) struct Probes {
+    pub(super) startup: Probe,
+    pub(super) readiness: Probe,
+    pub(super) liveness: Probe,
+}
+
+pub(super) fn probes(function: &ValidFunction, port: &IntOrString) -> Probes {
+    let health = &function.health;
+    let port = health.port.map_or_else(|| port.clone(), IntOrString::Int);
+    let number = health.port.unwrap_or(function.port);
+    let ask = Probe {
+        grpc: health.grpc.then_some(GRPCAction { port: number, service: None }),
+        http_get: health.path.clone().map(|path| HTTPGetAction {
+            path: Some(path),
+            port: port.clone(),
+            scheme: Some("HTTP".to_owned()),
+            ..HTTPGetAction::default()
+        }),
+        tcp_socket: (!health.grpc && health.path.is_none())
+            .then_some(TCPSocketAction { port, host: None }),
+        ..Probe::default()
+    };
+    // One that must answer fast is found out sooner; a probe may take as long as a call.
+    let quick = function.latency.is_some_and(|latency| latency < 100);
+    let timeout = health.timeout_seconds.unwrap_or_else(|| {
+        let call = function.timeout_ms.unwrap_or(1000).div_euclid(1000);
+        call.clamp(1, 5)
+    });
+    let period = health.period_seconds.unwrap_or(if quick { 2 } else { 5 });
+    let failures = health.failure_threshold.unwrap_or(3);
+    let start = health.startup_seconds.unwrap_or(60);
+    Probes {
+        startup: Probe {
+            period_seconds: Some(1),
+            timeout_seconds: Some(timeout),
+            failure_threshold: Some(start),
+            success_threshold: Some(1),
+            ..ask.clone()
+        },
+        readiness: Probe {
+            period_seconds: Some(period),
+            timeout_seconds: Some(timeout),
+            failure_threshold: Some(failures),
+            success_threshold: Some(1),
+            ..ask.clone()
+        },
+        liveness: Probe {
+            period_seconds: Some(period.saturating_mul(2)),
+            timeout_seconds: Some(timeout),
+            failure_threshold: Some(failures),
+            success_threshold: Some(1),
+            ..ask
+        },
+    }
+}
+
+/// How long a pod may take to end: what it still answers, and one call.
+pub(super) fn grace_seconds(function: &ValidFunction) -> i64 {
+    let call = function.timeout_ms.unwrap_or(TIMEOUT_MS);
+    LAME_DUCK_SECONDS + i64::from(call).div_euclid(1000) + 1
+}

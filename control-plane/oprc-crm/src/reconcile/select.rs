@@ -1,0 +1,318 @@
+//! Which template a class gets, and why: hard constraints, then what was asked for, then the score.
+
+use std::collections::BTreeMap;
+
+use crate::{
+    class::{Refusal, ValidClass, ValidFunction},
+    crd::{SelectionStatus, TemplateScore},
+    environment::{Environment, Profile},
+};
+
+/// A shape that a class's functions can take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Template {
+    /// A Job for each function.
+    Job,
+    /// A Deployment and a Service for each function.
+    K8sDeployment,
+    /// A Knative Service for each function.
+    Knative,
+    /// For each function what suits it.
+    Unified,
+}
+
+impl Template {
+    /// All templates, by name.
+    pub const ALL: [Self; 4] = [Self::Job, Self::K8sDeployment, Self::Knative, Self::Unified];
+    /// Those that requirements can choose from.
+    const SCORED: [Self; 3] = [Self::K8sDeployment, Self::Knative, Self::Unified];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::K8sDeployment => "k8s_deployment",
+            Self::Knative => "knative",
+            Self::Unified => "unified",
+        }
+    }
+
+    /// The template of that name or alias.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "deployment" | "k8s-deployment" | "k8s_deployment" => Some(Self::K8sDeployment),
+            _ => Self::ALL.into_iter().find(|template| template.as_str() == name),
+        }
+    }
+}
+
+/// The template that was chosen, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Selection {
+    /// The template.
+    pub template: Template,
+    /// The profile whose sizes are used.
+    pub profile: Profile,
+    /// Why, in one sentence.
+    pub basis: String,
+    /// What each template was worth.
+    pub scores: Vec<TemplateScore>,
+}
+
+impl Selection {
+    /// What the status says of it.
+    pub fn status(&self, generation: i64) -> SelectionStatus {
+        SelectionStatus {
+            template: self.template.as_str().to_owned(),
+            profile: self.profile.as_str().to_owned(),
+            generation,
+            basis: self.basis.clone(),
+            scores: self.scores.clone(),
+        }
+    }
+}
+
+/// Chooses a template. What was chosen for this generation before is kept for as long as it can
+/// be: a template that appears later doesn't move a class that runs.
+pub fn select(
+    class: &ValidClass,
+    environment: &Environment,
+    before: Option<&SelectionStatus>,
+) -> Result<Selection, Refusal> {
+    let scores: Vec<TemplateScore> =
+        Template::SCORED.into_iter().map(|it| score(it, class, environment)).collect();
+    if let Some(asked) = &class.template {
+        return asked_for(asked, class, environment, scores);
+    }
+    let profile = environment.profile;
+    if let Some(before) = before
+        && before.generation == class.identity.generation
+        && let Some(template) = Template::parse(&before.template)
+        && let Some(profile) = Profile::parse(&before.profile)
+        && rejection(template, class, environment).is_none()
+    {
+        return Ok(Selection { template, profile, basis: before.basis.clone(), scores: before.scores.clone() });
+    }
+    let possible: Vec<Template> = Template::SCORED
+        .into_iter()
+        .filter(|&template| rejection(template, class, environment).is_none())
+        .collect();
+    let default = environment
+        .default_template
+        .as_deref()
+        .and_then(Template::parse)
+        .unwrap_or(Template::K8sDeployment);
+    let best = possible.iter().copied().max_by(|&left, &right| {
+        let value = |template: Template| {
+            let found = scores.iter().find(|it| it.template == template.as_str());
+            found.and_then(|it| it.score).unwrap_or(0.0)
+        };
+        value(left)
+            .total_cmp(&value(right))
+            .then((left == default).cmp(&(right == default)))
+            .then(right.as_str().cmp(left.as_str()))
+    });
+    let Some(best) = best else { return Err(nothing_fits(class, environment)) };
+    let scored = scores.iter().any(|it| it.score.is_some());
+    let (template, basis) = if scored {
+        (best, "the best score".to_owned())
+    } else if possible.contains(&default) {
+        (default, "the default, as no requirement speaks for any".to_owned())
+    } else {
+        (best, "the first that can be, as no requirement speaks for any".to_owned())
+    };
+    Ok(Selection { template, profile, basis, scores })
+}
+
+fn asked_for(
+    asked: &str,
+    class: &ValidClass,
+    environment: &Environment,
+    scores: Vec<TemplateScore>,
+) -> Result<Selection, Refusal> {
+    let profile = Profile::parse(asked);
+    let template = match profile {
+        Some(_) => Template::K8sDeployment,
+        None => Template::parse(asked).ok_or_else(|| {
+            let names: Vec<_> = Template::ALL.iter().map(|it| it.as_str()).collect();
+            Refusal::precondition(
+                "UnknownTemplate",
+                "selected_template",
+                format!(
+                    "there is no template {asked:?}; there are: {}, and the profiles {}",
+                    names.join(", "),
+                    Profile::NAMES.join(", ")
+                ),
+            )
+        })?,
+    };
+    if let Some(why) = rejection(template, class, environment) {
+        let message = format!("{} was asked for, but {why}", template.as_str());
+        return Err(Refusal::precondition("TemplateRejected", "selected_template", message));
+    }
+    Ok(Selection {
+        template,
+        profile: profile.unwrap_or(environment.profile),
+        basis: format!("{asked} was asked for"),
+        scores,
+    })
+}
+
+fn nothing_fits(class: &ValidClass, environment: &Environment) -> Refusal {
+    let reasons: Vec<String> = Template::SCORED
+        .into_iter()
+        .filter_map(|it| Some(format!("{}: {}", it.as_str(), rejection(it, class, environment)?)))
+        .collect();
+    Refusal::precondition(
+        "NoSuitableTemplate",
+        "constraints.hard_latency_ms",
+        format!("no template can meet the constraints: {}", reasons.join("; ")),
+    )
+}
+
+/// Why a template can't be.
+fn rejection(template: Template, class: &ValidClass, environment: &Environment) -> Option<String> {
+    match template {
+        Template::Job => class.functions.iter().find(|it| !it.task).map(|function| {
+            format!("function {:?} isn't of type TASK", function.key)
+        }),
+        Template::K8sDeployment => too_slow(class, |_| environment.floors.k8s_deployment),
+        Template::Knative if !environment.features.knative => {
+            Some("Knative is switched off (features.knative)".to_owned())
+        }
+        Template::Knative if !environment.knative => {
+            Some("the cluster has no Knative Serving".to_owned())
+        }
+        Template::Knative => no_claims(class)
+            .or_else(|| too_slow(class, |function| knative_floor(function, environment))),
+        Template::Unified => too_slow(class, |function| match shape(function, environment) {
+            Shape::Knative => knative_floor(function, environment),
+            Shape::Deployment | Shape::Job => environment.floors.k8s_deployment,
+        }),
+    }
+}
+
+fn no_claims(class: &ValidClass) -> Option<String> {
+    class.functions.iter().find(|function| mounts_claims(function)).map(|function| {
+        format!("function {:?} mounts a volume claim, which Knative doesn't", function.key)
+    })
+}
+
+fn mounts_claims(function: &ValidFunction) -> bool {
+    function.mounts.iter().any(|mount| mount.claim.is_some())
+}
+
+fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option<String> {
+    class.functions.iter().find_map(|function| {
+        let (hard, floor) = (function.hard_latency?, floor(function));
+        (floor > hard).then(|| {
+            format!(
+                "it can't promise less than {floor} ms, and function {:?} has a hard limit of {hard} ms",
+                function.key
+            )
+        })
+    })
+}
+
+fn knative_floor(function: &ValidFunction, environment: &Environment) -> i32 {
+    if function.min_scale.is_some_and(|min| min >= 1) {
+        environment.floors.knative_warm
+    } else {
+        environment.floors.knative_cold
+    }
+}
+
+/// The rows of the matrix that apply to a class, and what each is worth to a template.
+fn score(template: Template, class: &ValidClass, environment: &Environment) -> TemplateScore {
+    let [knative, plain, unified] = [0, 1, 2];
+    let column = match template {
+        Template::Knative => knative,
+        Template::K8sDeployment | Template::Job => plain,
+        Template::Unified => unified,
+    };
+    let mut rows = BTreeMap::new();
+    let mut add = |name: &str, values: [f64; 3]| {
+        if let Some(&value) = values.get(column) {
+            rows.insert(name.to_owned(), value);
+        }
+    };
+    let functions = &class.functions;
+    const LOW: [f64; 3] = [9.0, 6.0, 8.0];
+    const HIGH: [f64; 3] = [4.0, 9.0, 7.0];
+    match functions.iter().filter_map(|it| it.throughput).max() {
+        Some(..100) => add("throughput below 100", LOW),
+        Some(1001..) => add("throughput above 1000", HIGH),
+        Some(_) => {
+            let [low, high] = [LOW, HIGH];
+            let mean = std::array::from_fn(|at| {
+                f64::midpoint(low.get(at).copied().unwrap_or(0.0), high.get(at).copied().unwrap_or(0.0))
+            });
+            add("throughput from 100 to 1000", mean);
+        }
+        None => {}
+    }
+    match functions.iter().filter_map(|it| it.latency).min() {
+        Some(..50) => add("latency below 50 ms", [3.0, 9.0, 6.0]),
+        Some(50..=500) => add("latency from 50 to 500 ms", [8.0, 9.0, 8.0]),
+        _ => {}
+    }
+    if functions.iter().any(ValidFunction::is_cost_bound) {
+        add("cost", [9.0, 3.0, 6.0]);
+    }
+    if functions.iter().any(ValidFunction::is_bursty) {
+        add("burst", [9.0, 5.0, 8.0]);
+    }
+    if functions.iter().any(ValidFunction::is_steady) {
+        add("steady", [5.0, 9.0, 7.0]);
+    }
+    let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
+    let score = (count > 0).then(|| rows.values().sum::<f64>() / f64::from(count));
+    TemplateScore {
+        template: template.as_str().to_owned(),
+        score,
+        rows,
+        rejected: rejection(template, class, environment),
+    }
+}
+
+/// What one function runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A Deployment with a Service.
+    Deployment,
+    /// A Knative Service.
+    Knative,
+    /// A Job.
+    Job,
+}
+
+impl Shape {
+    /// The template that is named after it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deployment => Template::K8sDeployment.as_str(),
+            Self::Knative => Template::Knative.as_str(),
+            Self::Job => Template::Job.as_str(),
+        }
+    }
+}
+
+/// What a function runs as under a template.
+pub fn shape_under(template: Template, function: &ValidFunction, environment: &Environment) -> Shape {
+    match template {
+        Template::K8sDeployment => Shape::Deployment,
+        Template::Knative => Shape::Knative,
+        Template::Job => Shape::Job,
+        Template::Unified => shape(function, environment),
+    }
+}
+
+/// What suits a function by itself: bursts and cost go to Knative, latency and steadiness don't.
+fn shape(function: &ValidFunction, environment: &Environment) -> Shape {
+    let knative = environment.can_knative()
+        && (function.is_bursty() || function.is_cost_bound())
+        && function.latency.is_none_or(|latency| latency >= 50)
+        && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, environment))
+        && !mounts_claims(function);
+    if knative { Shape::Knative } else { Shape::Deployment }
+}

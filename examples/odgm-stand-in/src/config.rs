@@ -1,0 +1,165 @@
+//! The variables of the grid, checked more strictly than the grid itself would: a control plane
+//! that injects wrong ones is to be noticed.
+
+use std::{
+    collections::BTreeMap,
+    num::{NonZeroU16, NonZeroU64},
+    path::PathBuf,
+    str::FromStr,
+    time::Duration,
+};
+
+use axum::http::uri::Authority;
+use serde::de::DeserializeOwned;
+
+use crate::collection::{Collection, EventTrigger};
+
+/// Environment variables by name.
+pub(crate) type Variables = BTreeMap<String, String>;
+
+/// What the variables say, as far as the stand-in makes use of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) http_port: u16,
+    pub(crate) zenoh_port: u16,
+    pub(crate) node_id: String,
+    pub(crate) cluster_id: String,
+    pub(crate) members: Vec<Member>,
+    pub(crate) collections: Vec<Collection>,
+    pub(crate) data_dir: Option<PathBuf>,
+    pub(crate) unready_until: Option<PathBuf>,
+    pub(crate) exit_after: Option<Duration>,
+}
+
+/// A node of the grid.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) host: String,
+    pub(crate) address: String,
+}
+
+const PORT: &str = "a port";
+const COUNT: &str = "a number, at least 1";
+const FLAG: &str = "true or false";
+const TEXT: &str = "some text";
+
+impl Config {
+    /// Reads and checks all variables; the error is a line that names the wrong one.
+    pub(crate) fn read(variables: &Variables) -> Result<Self, String> {
+        let port = |name| required(variables, name, PORT, parse::<NonZeroU16>).map(NonZeroU16::get);
+        let count = |name| required(variables, name, COUNT, parse::<NonZeroU64>);
+        let flag = |name| required(variables, name, FLAG, parse::<bool>);
+        let text = |name| required(variables, name, TEXT, some_text);
+
+        let http_port = port("ODGM_HTTP_PORT")?;
+        let own = format!("http://HOST:{http_port}, the port of ODGM_HTTP_PORT");
+        required(variables, "ODGM_NODE_ADDR", &own, |address| {
+            let (_, port) = host_and_port(address.strip_prefix("http://")?)?;
+            (port == http_port).then_some(())
+        })?;
+        let members = "HOST:PORT or http://HOST:PORT, separated by commas";
+        let members = required(variables, "ODGM_MEMBERS", members, read_members)?;
+        let collections = read_collections(variables, members.len())?;
+        for name in ["ODGM_MAX_TRIGGER_DEPTH", "ODGM_TRIGGER_TIMEOUT_MS", "ODGM_MAX_SESSIONS"] {
+            count(name)?;
+        }
+        for name in ["ODGM_BATCH_SIZE", "ODGM_BATCH_TIMEOUT_MS"] {
+            optional(variables, name, COUNT, parse::<NonZeroU64>)?;
+        }
+        if flag("ODGM_EVENTS_ENABLED")? || variables.contains_key("ODGM_EVENT_TRIGGERS") {
+            json::<EventTrigger>(variables, "ODGM_EVENT_TRIGGERS")?;
+        }
+        flag("ODGM_REFLECTION_ENABLED")?;
+        text("ODGM_LOG")?;
+        let path =
+            |name| optional(variables, name, "a path", |path| some_text(path).map(Into::into));
+        let exit_after = optional(variables, "STAND_IN_EXIT_AFTER_MS", "a number", parse::<u64>)?;
+        Ok(Self {
+            http_port,
+            zenoh_port: port("OPRC_ZENOH_PORT")?,
+            node_id: text("ODGM_NODE_ID")?,
+            cluster_id: text("ODGM_CLUSTER_ID")?,
+            members,
+            collections,
+            data_dir: path("ODGM_DATA_DIR")?,
+            unready_until: path("STAND_IN_UNREADY_UNTIL")?,
+            exit_after: exit_after.map(Duration::from_millis),
+        })
+    }
+}
+
+fn required<T>(
+    variables: &Variables,
+    name: &str,
+    expected: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, String> {
+    let missing = || format!("{name} isn't set; expected: {expected}");
+    let value = variables.get(name).ok_or_else(missing)?;
+    // Quoted, so that a line break in it doesn't break the message.
+    parse(value).ok_or_else(|| format!("{name}={value:?}; expected: {expected}"))
+}
+
+fn optional<T>(
+    variables: &Variables,
+    name: &str,
+    expected: &str,
+    parse: impl FnOnce(&str) -> Option<T>,
+) -> Result<Option<T>, String> {
+    let set = variables.contains_key(name);
+    set.then(|| required(variables, name, expected, parse)).transpose()
+}
+
+fn json<T: DeserializeOwned>(variables: &Variables, name: &str) -> Result<Vec<T>, String> {
+    let text = required(variables, name, "a JSON array", some_text)?;
+    serde_json::from_str(&text)
+        .map_err(|error| format!("{name}={text:?}; expected: a JSON array, but {error}"))
+}
+
+fn parse<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+fn some_text(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+fn host_and_port(text: &str) -> Option<(String, u16)> {
+    let authority: Authority = text.parse().ok()?;
+    let port = authority.port_u16().filter(|port| *port > 0)?;
+    (!authority.host().is_empty()).then(|| (authority.host().to_owned(), port))
+}
+
+fn read_members(text: &str) -> Option<Vec<Member>> {
+    let member = |address: &str| {
+        let (host, _) = host_and_port(address.strip_prefix("http://").unwrap_or(address))?;
+        Some(Member { host, address: address.to_owned() })
+    };
+    text.split(',').map(member).collect()
+}
+
+fn read_collections(variables: &Variables, members: usize) -> Result<Vec<Collection>, String> {
+    let names = required(variables, "ODGM_COLLECTIONS", "names, separated by commas", |text| {
+        let names = text.split(',').filter(|_| !text.is_empty());
+        names.map(some_text).collect::<Option<Vec<_>>>()
+    })?;
+    let collections: Vec<Collection> = json(variables, "ODGM_COLLECTION")?;
+    if !collections.iter().map(|collection| &collection.name).eq(&names) {
+        return Err(format!(
+            "ODGM_COLLECTION has other names; expected: those of ODGM_COLLECTIONS, {names:?}"
+        ));
+    }
+    for Collection { name, replica_count, .. } in &collections {
+        if usize::try_from(replica_count.get()).is_ok_and(|count| count <= members) {
+            continue;
+        }
+        return Err(format!(
+            "ODGM_COLLECTION: {name:?} has replica_count {replica_count}; \
+            expected: at most {members}, the number of ODGM_MEMBERS"
+        ));
+    }
+    Ok(collections)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+use super::*;
+
+const COLLECTION: &str = r#"[
+    {"name": "a.b", "partition_count": 4, "replica_count": 2, "shard_type": "raft",
+     "persistence_mode": "persistent", "access_patterns": ["read_write"],
+     "shard_assignments": [{"primary": 0, "owners": [0, 1], "shard_ids": [0]}],
+     "invocations": {"fn_routes": {"f": {"url": "http://f", "stateless": true, "standby": false}}}},
+    {"name": "c", "partition_count": 1, "replica_count": 1, "shard_type": "mst",
+     "persistence_mode": "ephemeral", "access_patterns": []}]"#;
+
+fn right() -> Variables {
+    let variables = [
+        ("ODGM_HTTP_PORT", "8080"),
+        ("ODGM_NODE_ID", "grid-0"),
+        ("ODGM_NODE_ADDR", "http://grid-0.grid:8080"),
+        ("ODGM_MEMBERS", "grid-0.grid:8080,http://grid-1.grid:8080"),
+        ("ODGM_COLLECTIONS", "a.b,c"),
+        ("ODGM_COLLECTION", COLLECTION),
+        ("ODGM_CLUSTER_ID", "grid"),
+        ("ODGM_EVENTS_ENABLED", "true"),
+        ("ODGM_MAX_TRIGGER_DEPTH", "10"),
+        ("ODGM_TRIGGER_TIMEOUT_MS", "30000"),
+        (
+            "ODGM_EVENT_TRIGGERS",
+            r#"[{"function_key": "f", "collection_filters": ["*"], "async_execution": true}]"#,
+        ),
+        ("ODGM_MAX_SESSIONS", "100"),
+        ("ODGM_REFLECTION_ENABLED", "false"),
+        ("ODGM_LOG", "info"),
+        ("OPRC_ZENOH_PORT", "7447"),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+fn with(name: &str, value: &str) -> Result<Config, String> {
+    let mut variables = right();
+    variables.insert(name.to_owned(), value.to_owned());
+    Config::read(&variables)
+}
+
+#[test]
+fn the_right_ones_are_read() {
+    let config = Config::read(&right()).unwrap();
+    assert_eq!((config.http_port, config.zenoh_port), (8080, 7447));
+    assert_eq!((config.node_id.as_str(), config.cluster_id.as_str()), ("grid-0", "grid"));
+    let hosts: Vec<_> = config.members.iter().map(|member| member.host.as_str()).collect();
+    assert_eq!(hosts, ["grid-0.grid", "grid-1.grid"]);
+    assert_eq!(config.members[1].address, "http://grid-1.grid:8080");
+    assert_eq!(config.collections.len(), 2);
+    assert_eq!((config.data_dir, config.unready_until, config.exit_after), (None, None, None));
+    assert!(with("ODGM_BATCH_SIZE", "10").is_ok());
+    assert!(with("ODGM_DATA_DIR", "/data").is_ok());
+}
+
+#[test]
+fn a_grid_may_keep_nothing() {
+    let mut variables = right();
+    variables.insert("ODGM_COLLECTIONS".to_owned(), String::new());
+    variables.insert("ODGM_COLLECTION".to_owned(), "[]".to_owned());
+    assert!(Config::read(&variables).unwrap().collections.is_empty());
+}
+
+#[test]
+fn each_that_is_missing_is_named() {
+    for name in right().keys() {
+        let mut variables = right();
+        variables.remove(name);
+        let error = Config::read(&variables).unwrap_err();
+        assert!(error.starts_with(&format!("{name} isn't set; expected: ")), "{error}");
+    }
+}
+
+#[test]
+fn triggers_may_be_missing_without_events() {
+    let mut variables = right();
+    variables.insert("ODGM_EVENTS_ENABLED".to_owned(), "false".to_owned());
+    variables.remove("ODGM_EVENT_TRIGGERS");
+    assert!(Config::read(&variables).is_ok());
+    variables.insert("ODGM_EVENT_TRIGGERS".to_owned(), "{}".to_owned());
+    assert!(Config::read(&variables).is_err());
+}
+
+#[test]
+fn each_that_is_wrong_is_named() {
+    let wrong: [(&str, &[&str]); 20] = [
+        ("ODGM_HTTP_PORT", &["", "0", "65536", "http"]),
+        ("ODGM_NODE_ID", &["", " "]),
+        ("ODGM_NODE_ADDR", &["grid-0:8080", "http://grid-0:8081", "http://:8080", "http://grid-0"]),
+        ("ODGM_MEMBERS", &["", "grid-0", "grid-0:8080,", "grid-0:0", "https://grid-0:8080"]),
+        ("ODGM_COLLECTIONS", &["a.b,,c"]),
+        ("ODGM_COLLECTION", &["", "{}", "[{}]", "[]", r#"["a.b", "c"]"#]),
+        ("ODGM_CLUSTER_ID", &[""]),
+        ("ODGM_EVENTS_ENABLED", &["", "yes", "True"]),
+        ("ODGM_MAX_TRIGGER_DEPTH", &["0", "-1", "many"]),
+        ("ODGM_TRIGGER_TIMEOUT_MS", &["0"]),
+        ("ODGM_EVENT_TRIGGERS", &["", "[{}]", r#"[{"function_key": "f", "sync": true}]"#]),
+        ("ODGM_BATCH_SIZE", &["", "0"]),
+        ("ODGM_BATCH_TIMEOUT_MS", &["1s"]),
+        ("ODGM_MAX_SESSIONS", &["0"]),
+        ("ODGM_REFLECTION_ENABLED", &["1"]),
+        ("ODGM_LOG", &[""]),
+        ("OPRC_ZENOH_PORT", &["0"]),
+        ("ODGM_DATA_DIR", &[""]),
+        ("STAND_IN_UNREADY_UNTIL", &[""]),
+        ("STAND_IN_EXIT_AFTER_MS", &["soon"]),
+    ];
+    for (name, values) in wrong {
+        for value in values {
+            let error = with(name, value).unwrap_err();
+            assert!(error.starts_with(name) && error.contains("expected: "), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+}
+
+#[test]
+fn each_field_of_a_collection_is_checked() {
+    for (right, wrong) in [
+        (r#""partition_count": 4"#, r#""partition_count": 0"#),
+        (r#""replica_count": 2"#, r#""replica_count": 0"#),
+        (r#""replica_count": 2"#, r#""replica_count": 3"#),
+        (r#""replica_count": 2"#, r#""replicas": 2"#),
+        (r#""raft""#, r#""paxos""#),
+        (r#""ephemeral""#, r#""durable""#),
+        (r#"["read_write"]"#, "[1]"),
+        (r#""url": "http://f", "#, ""),
+        (r#""name": "a.b""#, r#""name": "b""#),
+    ] {
+        let text = COLLECTION.replacen(right, wrong, 1);
+        assert_ne!(text, COLLECTION);
+        let error = with("ODGM_COLLECTION", &text).unwrap_err();
+        assert!(error.starts_with("ODGM_COLLECTION"), "{error}");
+    }
+    // The same ones in another order are others.
+    assert!(with("ODGM_COLLECTIONS", "c,a.b").unwrap_err().starts_with("ODGM_COLLECTION "));
+}

@@ -1,0 +1,175 @@
+//! The stand-in as a process: what it answers, and how it ends.
+
+#![allow(clippy::expect_used, clippy::unwrap_used)]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use oprc_grpc::odgm::{
+    GetClusterInfoRequest, GetCollectionStatusRequest, data_service_client::DataServiceClient,
+};
+use tonic::{
+    Code,
+    transport::{Channel, Endpoint},
+};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running stand-in, ended with the test.
+struct StandIn {
+    process: Child,
+    port: u16,
+    zenoh: u16,
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(port: u16, zenoh: u16) -> Command {
+    let collection = r#"{"name": "c", "partition_count": 4, "replica_count": 2,
+        "shard_type": "raft", "persistence_mode": "persistent", "access_patterns": []}"#;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_odgm-stand-in"));
+    command.env("ODGM_HTTP_PORT", port.to_string()).env("OPRC_ZENOH_PORT", zenoh.to_string());
+    command.env("ODGM_NODE_ADDR", format!("http://grid-0:{port}"));
+    command.env("ODGM_COLLECTION", format!("[{collection}]"));
+    command.env_remove("container").envs([
+        ("ODGM_NODE_ID", "grid-0"),
+        ("ODGM_MEMBERS", "grid-0:80,grid-1:80"),
+        ("ODGM_COLLECTIONS", "c"),
+        ("ODGM_CLUSTER_ID", "grid"),
+        ("ODGM_EVENTS_ENABLED", "false"),
+        ("ODGM_MAX_TRIGGER_DEPTH", "10"),
+        ("ODGM_TRIGGER_TIMEOUT_MS", "30000"),
+        ("ODGM_MAX_SESSIONS", "10"),
+        ("ODGM_REFLECTION_ENABLED", "true"),
+        ("ODGM_LOG", "info"),
+    ]);
+    command
+}
+
+fn free_ports() -> [u16; 2] {
+    // Both are held until both are known, or they could be the same.
+    let free = [(), ()].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    free.map(|listener| listener.local_addr().unwrap().port())
+}
+
+impl StandIn {
+    fn start(variables: &[(&str, &str)]) -> Self {
+        // A port that was free may be another test's by now.
+        (0..5).find_map(|_| Self::try_start(variables)).expect("it doesn't listen")
+    }
+
+    fn try_start(variables: &[(&str, &str)]) -> Option<Self> {
+        let [port, zenoh] = free_ports();
+        let mut command = command(port, zenoh);
+        command.envs(variables.iter().copied()).stdout(Stdio::piped());
+        let mut stand_in = Self { process: command.spawn().unwrap(), port, zenoh };
+        let mut line = String::new();
+        BufReader::new(stand_in.process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        line.starts_with("listens").then_some(stand_in)
+    }
+
+    async fn channel(&self) -> Channel {
+        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap();
+        endpoint.timeout(PATIENCE).connect().await.unwrap()
+    }
+
+    fn terminate(&self) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+}
+
+async fn health(channel: &Channel, service: &str) -> ServingStatus {
+    let request = HealthCheckRequest { service: service.to_owned() };
+    HealthClient::new(channel.clone()).check(request).await.unwrap().into_inner().status()
+}
+
+#[tokio::test]
+async fn it_answers_as_the_grid_would() {
+    let stand_in = StandIn::start(&[]);
+    let channel = stand_in.channel().await;
+    for service in ["", "odgm"] {
+        assert_eq!(health(&channel, service).await, ServingStatus::Serving);
+    }
+
+    let mut client = DataServiceClient::new(channel);
+    let info = client.get_cluster_info(GetClusterInfoRequest {}).await.unwrap().into_inner();
+    assert_eq!((info.cluster_id.as_str(), info.leader_node.as_str()), ("grid", "grid-0"));
+    assert_eq!((info.total_shards, info.active_shards, info.current_term), (4, 4, 1));
+    let nodes: Vec<_> = info.nodes.iter().map(|node| (&*node.node_id, &*node.address)).collect();
+    assert_eq!(nodes, [("grid-0", "grid-0:80"), ("grid-1", "grid-1:80")]);
+    assert!(info.nodes.iter().all(|node| node.status == "active"));
+
+    let named = |name: &str| GetCollectionStatusRequest { collection_name: name.to_owned() };
+    let status = client.get_collection_status(named("c")).await.unwrap().into_inner();
+    assert_eq!((status.partition_count, status.active_partitions), (4, 4));
+    let unknown = client.get_collection_status(named("d")).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::NotFound);
+
+    let mut metrics = TcpStream::connect((Ipv4Addr::LOCALHOST, stand_in.port)).unwrap();
+    write!(metrics, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    metrics.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("200 OK") && answer.contains("\nodgm_up 1\n"), "{answer}");
+    assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, stand_in.zenoh)).is_ok());
+}
+
+#[tokio::test]
+async fn it_gets_ready_when_told_and_ends_in_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let (data, file) = (dir.path().to_str().unwrap(), dir.path().join("ready"));
+    let mut stand_in = StandIn::start(&[
+        ("ODGM_DATA_DIR", data),
+        ("STAND_IN_UNREADY_UNTIL", file.to_str().unwrap()),
+    ]);
+    assert!(fs::read_to_string(dir.path().join("node")).unwrap().starts_with("grid-0\n"));
+    let channel = stand_in.channel().await;
+    let request = HealthCheckRequest { service: "odgm".to_owned() };
+    let mut health = HealthClient::new(channel).watch(request).await.unwrap().into_inner();
+    let mut next = async || health.message().await.unwrap().unwrap().status();
+    assert_eq!(next().await, ServingStatus::NotServing);
+    fs::write(&file, "").unwrap();
+    assert_eq!(next().await, ServingStatus::Serving);
+    stand_in.terminate();
+    let begun = Instant::now();
+    assert_eq!(next().await, ServingStatus::NotServing);
+    // The watch is still open.
+    assert!(stand_in.process.wait().unwrap().success());
+    assert!(begun.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn without_calls_it_ends_at_once() {
+    let mut stand_in = StandIn::start(&[]);
+    stand_in.terminate();
+    let begun = Instant::now();
+    assert!(stand_in.process.wait().unwrap().success());
+    assert!(begun.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn wrong_variables_and_crashes_differ() {
+    let run = |name, value| {
+        let [port, zenoh] = free_ports();
+        let output = command(port, zenoh).env(name, value).stderr(Stdio::piped()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, error) = run("ODGM_LOG", "");
+    assert_eq!((code, error.lines().count()), (Some(2), 1), "{error}");
+    assert!(error.contains("ODGM_LOG"), "{error}");
+    assert_eq!(run("ODGM_DATA_DIR", "/missing").0, Some(2));
+    assert_eq!(run("STAND_IN_EXIT_AFTER_MS", "10").0, Some(1));
+}

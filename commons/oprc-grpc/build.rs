@@ -14,8 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .btree_map(".")
         // A unit has the same words on the wire and in the cluster: one goes into the other as it is.
-        .message_attribute("deployment.unit", "#[derive(serde::Serialize, serde::Deserialize)]")
-        .message_attribute("deployment.unit", "#[serde(default)]")
+        .message_attribute(".deployment.unit", "#[derive(serde::Serialize, serde::Deserialize)]")
+        .message_attribute(".deployment.unit", "#[serde(default)]")
         .compile_fds(descriptors)?;
     Ok(())
 }

@@ -1,7 +1,13 @@
 //! The Class Runtime Manager: the controller of one cluster.
+//!
+//! Decisions are functions of values ([`class`], [`reconcile`], [`states`]); what is known comes
+//! from watches ([`cluster`]); only [`controller`] writes children and status, and only while
+//! [`leader`] says so. Clients are served by [`service`], whatever they speak ([`api`]).
 
+pub mod api;
 pub mod class;
 pub mod cluster;
+pub mod config;
 pub mod controller;
 pub mod crd;
 pub mod environment;
@@ -11,3 +17,6 @@ pub mod metrics;
 pub mod names;
 pub mod observed;
 pub mod reconcile;
+pub mod run;
+pub mod service;
+pub mod states;

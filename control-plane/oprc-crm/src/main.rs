@@ -1,1 +1,51 @@
-fn main() {}
+//! `oprc-crm`: the controller of one cluster.
+
+use anyhow::Context as _;
+use clap::Command;
+use oprc_crm::{
+    cluster::{Contact, client},
+    config::{Config, SCHEMA},
+    run::{Crm, wall_clock},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+fn main() -> anyhow::Result<()> {
+    let command = SCHEMA
+        .command()
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand(Command::new("config").about("Print what is in force, and where each value comes from"))
+        .subcommand(Command::new("settings").about("Print a table of all settings, as Markdown"));
+    let matches = command.get_matches();
+    if matches.subcommand_matches("settings").is_some() {
+        print!("{}", SCHEMA.markdown());
+        return Ok(());
+    }
+    let settings = SCHEMA.resolve(&matches, &oprc_config::environment())?;
+    let config = Config::of(&settings)?;
+    if matches.subcommand_matches("config").is_some() {
+        print!("{}", settings.describe());
+        return Ok(());
+    }
+    let level = oprc_observability::init(config.log_format, &config.log_filter)?;
+    for warning in settings.warnings() {
+        tracing::warn!("{warning}");
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let contact = Contact::default();
+        let kube = kube::Config::infer().await.context("no cluster is configured")?;
+        let client = client(kube, &contact)?;
+        let crm = Crm::bind(config, client, contact, wall_clock(), Some(level)).await?;
+        tracing::info!(address = %crm.address(), version = env!("CARGO_PKG_VERSION"), "listens");
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        crm.run(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stops");
+        })
+        .await
+    })
+}

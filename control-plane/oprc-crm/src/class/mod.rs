@@ -10,7 +10,7 @@ use crate::crd::{
 };
 pub use self::{
     odgm::{CollectionPlan, OdgmPlan, Trigger, guard_data},
-    quantity::{exceeds, same_quantity},
+    quantity::{exceeds, is_quantity, same_quantity},
     validate::{INJECTED, validate},
 };
 

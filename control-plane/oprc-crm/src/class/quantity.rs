@@ -9,6 +9,11 @@ pub(super) fn parse(text: &str) -> Result<ParsedQuantity, String> {
         .map_err(|_| format!("{text:?} is no amount; allowed are such as 250m, 1, 256Mi, 1G"))
 }
 
+/// Whether a text is an amount.
+pub fn is_quantity(text: &str) -> bool {
+    parse(text).is_ok()
+}
+
 /// Whether two amounts are worth the same, however they are written.
 pub fn same_quantity(left: &str, right: &str) -> bool {
     left == right

@@ -1,11 +1,11 @@
 //! Everything that watches have told, as small as it can be kept, with the ways to find it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::{
     kinds::{AUTOSCALER, DEPLOYMENT, Kind},
@@ -24,11 +24,21 @@ const LAG: usize = 4096;
 
 /// Something that has become of a class.
 #[derive(Clone, Debug)]
-pub enum Changed {
-    /// It was made or has changed.
-    Is(Arc<ObservedClass>),
-    /// It is gone.
-    Gone(Arc<ObservedClass>),
+pub struct Changed {
+    /// Its number: one more than that of the change before.
+    pub number: u64,
+    /// Whether the class is gone.
+    pub gone: bool,
+    /// The class, as it is or was.
+    pub class: Arc<ObservedClass>,
+}
+
+/// What somebody who follows classes begins with.
+pub enum Begin {
+    /// Everything there is, as of a change's number.
+    Snapshot(Vec<Arc<ObservedClass>>, u64),
+    /// What has changed since.
+    Deltas(Vec<Changed>),
 }
 
 #[derive(Default)]
@@ -43,10 +53,14 @@ struct Book {
     troubles: HashMap<Key, BTreeMap<String, PodTrouble>>,
     pods: HashMap<Key, String>,
     filled: HashSet<String>,
+    /// The latest changes, for those who come back after a break.
+    recent: VecDeque<Changed>,
+    number: u64,
 }
 
 /// The caches.
 pub struct Cache {
+    filled: watch::Sender<usize>,
     book: RwLock<Book>,
     dirty: mpsc::UnboundedSender<Key>,
     changes: broadcast::Sender<Changed>,
@@ -58,7 +72,8 @@ impl Cache {
     pub fn new() -> (Self, mpsc::UnboundedReceiver<Key>) {
         let (dirty, arriving) = mpsc::unbounded_channel();
         let (changes, _) = broadcast::channel(LAG);
-        (Self { book: RwLock::default(), dirty, changes }, arriving)
+        let (filled, _) = watch::channel(0);
+        (Self { filled, book: RwLock::default(), dirty, changes }, arriving)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Book> {
@@ -85,6 +100,12 @@ impl Cache {
     /// Says that a watch has told all there is.
     pub fn set_filled(&self, what: &str) {
         self.write().filled.insert(what.to_owned());
+        self.filled.send_modify(|count| *count += 1);
+    }
+
+    /// Tells whenever a watch has told all there is.
+    pub fn filling(&self) -> watch::Receiver<usize> {
+        self.filled.subscribe()
     }
 
     /// Whether a watch has told all there is.
@@ -109,10 +130,32 @@ impl Cache {
         self.read().classes.len()
     }
 
-    /// All classes, and what becomes of them from there on, without a gap between.
-    pub fn follow(&self) -> (Vec<Arc<ObservedClass>>, broadcast::Receiver<Changed>) {
+    /// What there is to begin with, and what becomes of classes from there on, without a gap
+    /// between. Who has seen a change already gets what came after it, where that is still known.
+    pub fn follow(&self, after: Option<u64>) -> (Begin, broadcast::Receiver<Changed>) {
         let book = self.read();
-        (book.classes.values().cloned().collect(), self.changes.subscribe())
+        let changes = self.changes.subscribe();
+        let oldest = book.recent.front().map_or(book.number + 1, |change| change.number);
+        let begin = match after {
+            Some(after) if after <= book.number && after + 1 >= oldest => {
+                let later = book.recent.iter().filter(|change| change.number > after);
+                Begin::Deltas(later.cloned().collect())
+            }
+            _ => Begin::Snapshot(book.classes.values().cloned().collect(), book.number),
+        };
+        (begin, changes)
+    }
+
+    /// Tells under the lock, so that those who follow see everything in order.
+    fn tell(&self, book: &mut Book, class: Arc<ObservedClass>, gone: bool) {
+        book.number += 1;
+        let change = Changed { number: book.number, gone, class };
+        if book.recent.len() >= LAG {
+            book.recent.pop_front();
+        }
+        book.recent.push_back(change.clone());
+        // Nobody may be listening.
+        let _ = self.changes.send(change);
     }
 
     /// A class is as told. An older version than the known one is ignored.
@@ -128,8 +171,7 @@ impl Cache {
         book.by_base.insert(base, class.name.clone());
         let class = Arc::new(class);
         book.classes.insert(key.clone(), Arc::clone(&class));
-        // Told under the lock, so that those who follow see everything in order.
-        let _ = self.changes.send(Changed::Is(class));
+        self.tell(&mut book, class, false);
         drop(book);
         self.mark(key);
     }
@@ -139,7 +181,7 @@ impl Cache {
         let mut book = self.write();
         if let Some(class) = book.classes.remove(key) {
             book.by_base.remove(&(key.0.clone(), names::base(&key.1)));
-            let _ = self.changes.send(Changed::Gone(class));
+            self.tell(&mut book, class, true);
         }
         drop(book);
         self.mark(key.clone());

@@ -1,13 +1,7 @@
 //! The way to the API server: a client that counts what it asks for and knows whether it was
 //! answered last.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
-};
+use std::task::{Context, Poll};
 
 use axum::http::{Request, Response};
 use futures::future::BoxFuture;
@@ -16,6 +10,7 @@ use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
 };
+use tokio::sync::watch;
 use tower::{BoxError, Layer, Service};
 
 /// Requests to the API server.
@@ -28,17 +23,28 @@ pub struct Counted {
 }
 
 /// Whether the API server answers, and how often it was asked.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Contact {
-    lost: Arc<AtomicBool>,
+    lost: watch::Sender<bool>,
     /// Requests so far.
     pub requests: Family<Counted, Counter>,
 }
 
+impl Default for Contact {
+    fn default() -> Self {
+        Self { lost: watch::channel(false).0, requests: Family::default() }
+    }
+}
+
 impl Contact {
+    /// Tells whenever that changes.
+    pub fn changes(&self) -> watch::Receiver<bool> {
+        self.lost.subscribe()
+    }
+
     /// Whether the last request wasn't answered: what is known may be out of date.
     pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+        *self.lost.borrow()
     }
 }
 
@@ -89,7 +95,7 @@ where
             let code = answer.as_ref().map_or_else(|_| "error".to_owned(), |it| it.status().as_u16().to_string());
             // A server that can't reach its own store says so with these.
             let lost = answer.as_ref().map_or(true, |it| it.status().is_server_error());
-            contact.lost.store(lost, Ordering::Relaxed);
+            contact.lost.send_if_modified(|before| std::mem::replace(before, lost) != lost);
             contact.requests.get_or_create(&Counted { verb, code }).inc();
             answer
         })

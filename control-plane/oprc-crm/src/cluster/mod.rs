@@ -6,7 +6,7 @@ mod nodes;
 mod watch;
 
 pub use self::{
-    cache::{Cache, Changed, Key},
+    cache::{Begin, Cache, Changed, Key},
     contact::{Contact, Counted, client},
     nodes::Nodes,
     watch::{Watches, backoff},

@@ -46,6 +46,8 @@ pub const GROUP: &str = "oaas.io";
 #[x_kube(
     validation = Rule::new("has(self.target_environment) == has(oldSelf.target_environment) && (!has(self.target_environment) || self.target_environment == oldSelf.target_environment)")
         .message("target_environment can't be changed once the class is made"),
+    validation = Rule::new("has(self.deployment_unit) == has(oldSelf.deployment_unit) && (!has(self.deployment_unit) || self.deployment_unit.id == oldSelf.deployment_unit.id)")
+        .message("the unit's id can't be changed"),
     validation = Rule::new("!(has(self.function) && has(self.functions) && size(self.functions) > 0)")
         .message("give either function or functions, not both"),
     validation = Rule::new("!has(self.selected_template) || !has(self.template_hint) || self.selected_template == self.template_hint")

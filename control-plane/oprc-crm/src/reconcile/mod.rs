@@ -292,7 +292,8 @@ fn plan_writes(
     if drained(status, spec, input).is_some_and(|left| left.is_zero()) {
         actions.extend(changes.replaced.iter().cloned().map(Action::Delete));
     }
-    if !changes.writes.is_empty() {
+    // What waits for the data grid follows: one notice tells of all.
+    if !changes.writes.is_empty() && changes.held == 0 {
         let names: Vec<String> = changes
             .writes
             .iter()
@@ -344,7 +345,7 @@ fn tell(
             note: format!("{}: {}", selection.template.as_str(), selection.basis),
         });
     }
-    let applied = actions.iter().any(|action| matches!(action, Action::Event(_)));
+    let applied = actions.iter().any(|action| matches!(action, Action::Apply(_)));
     let (before, after) = (old.map(|old| old.phase).unwrap_or_default(), status.phase);
     let reasons_differ = old.is_none_or(|old| old.reason != status.reason);
     if after == Phase::Degraded && (before != after || reasons_differ) {

@@ -1,0 +1,313 @@
+//! The gRPC interface: reads requests, asks the service layer, writes answers.
+
+use std::{sync::Arc, time::Duration};
+
+use oprc_grpc::deployment::{
+    DeleteDeploymentRequest, DeleteDeploymentResponse, DeployRequest, DeployResponse,
+    GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
+    GetDeploymentStatusResponse, GetOdgmStatusRequest, GetOdgmStatusResponse,
+    ListClassRuntimesRequest, ListClassRuntimesResponse, OdgmCollectionHealth, OdgmNode,
+    WatchClassRuntimesRequest, deployment_service_server::DeploymentService,
+};
+use oprc_observability::correlation;
+use tokio::sync::Semaphore;
+use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
+use tracing::Instrument as _;
+
+use super::{
+    convert,
+    status::status,
+    watch::{Events, Watcher},
+};
+use crate::{
+    metrics::{Call, Metrics},
+    service::{Filter, Service},
+};
+
+/// How long a call may take whose client doesn't say, or says more.
+const LONGEST: Duration = Duration::from_secs(30);
+/// How many clients may watch at once.
+const WATCHERS: usize = 256;
+
+/// The gRPC interface.
+pub struct DeploymentApi {
+    service: Arc<Service>,
+    metrics: Arc<Metrics>,
+    calls: Arc<Semaphore>,
+    watchers: Arc<Semaphore>,
+    epoch: Arc<str>,
+}
+
+impl DeploymentApi {
+    /// Serves what the service layer does, so many calls at once.
+    pub fn new(service: Arc<Service>, metrics: Arc<Metrics>, calls: usize) -> Self {
+        Self {
+            service,
+            metrics,
+            calls: Arc::new(Semaphore::new(calls)),
+            watchers: Arc::new(Semaphore::new(WATCHERS)),
+            epoch: correlation::new_id().into(),
+        }
+    }
+
+    /// One call: counted, within its deadline, and with the id of what asked for it.
+    async fn call<T, F: Future<Output = Result<T, Status>>>(
+        &self,
+        method: &'static str,
+        metadata: &MetadataMap,
+        deployment_id: &str,
+        work: impl FnOnce(String) -> F,
+    ) -> Result<Response<T>, Status> {
+        let given = metadata.get(oprc_grpc::CORRELATION).and_then(|it| it.to_str().ok());
+        let id = given.and_then(correlation::accept).unwrap_or_else(correlation::new_id);
+        let span = tracing::info_span!("call", method, deployment_id, correlation_id = id);
+        let outcome = async {
+            let Ok(_permit) = self.calls.try_acquire() else {
+                return Err(Status::resource_exhausted("too many calls at once; try again later"));
+            };
+            let deadline = timeout(metadata)?.unwrap_or(LONGEST).min(LONGEST);
+            match tokio::time::timeout(deadline, work(id.clone())).await {
+                Ok(outcome) => outcome,
+                Err(_) => Err(Status::deadline_exceeded("the deadline is over")),
+            }
+        }
+        .instrument(span.clone())
+        .await;
+        let code = outcome.as_ref().err().map_or(Code::Ok, Status::code);
+        self.metrics
+            .calls
+            .get_or_create(&Call { method: method.to_owned(), code: format!("{code:?}") })
+            .inc();
+        span.in_scope(|| match &outcome {
+            Ok(_) => tracing::debug!("answered"),
+            Err(status) => tracing::info!(code = ?status.code(), message = status.message(), "refused"),
+        });
+        let echo = id.parse().ok();
+        match outcome {
+            Ok(answer) => {
+                let mut response = Response::new(answer);
+                if let Some(echo) = echo {
+                    response.metadata_mut().insert(oprc_grpc::CORRELATION, echo);
+                }
+                Ok(response)
+            }
+            Err(mut status) => {
+                if let Some(echo) = echo {
+                    status.metadata_mut().insert(oprc_grpc::CORRELATION, echo);
+                }
+                Err(status)
+            }
+        }
+    }
+}
+
+/// What a client says about how long it will wait, as gRPC spells it: a number and a unit.
+fn timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
+    let Some(text) = metadata.get("grpc-timeout") else { return Ok(None) };
+    let bad = || Status::invalid_argument("grpc-timeout isn't a number of at most 8 digits and a unit");
+    let text = text.to_str().map_err(|_| bad())?;
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(bad)?;
+    if number.is_empty() || number.len() > 8 {
+        return Err(bad());
+    }
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    Ok(Some(match unit {
+        "H" => Duration::from_secs(number.saturating_mul(3600)),
+        "M" => Duration::from_secs(number.saturating_mul(60)),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return Err(bad()),
+    }))
+}
+
+#[tonic::async_trait]
+impl DeploymentService for DeploymentApi {
+    async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let id = request.deployment_id.clone();
+        self.call("Deploy", &metadata, &id, |correlation_id| async move {
+            let spec = request
+                .spec
+                .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
+            let spec = without_nulls(serde_json::to_value(&spec).map_err(|error| {
+                Status::internal(format!("the specification can't be read: {error}"))
+            })?);
+            let class = self
+                .service
+                .deploy(&request.namespace, &request.deployment_id, spec, &correlation_id)
+                .await
+                .map_err(|error| status(&error))?;
+            Ok(DeployResponse {
+                accepted: true,
+                class_runtime: Some(convert::class(&class)),
+                correlation_id,
+            })
+        })
+        .await
+    }
+
+    async fn get_deployment_status(
+        &self,
+        request: Request<GetDeploymentStatusRequest>,
+    ) -> Result<Response<GetDeploymentStatusResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let id = request.deployment_id.clone();
+        self.call("GetDeploymentStatus", &metadata, &id, |correlation_id| async move {
+            let found = self.service.get(&request.namespace, &request.deployment_id).await;
+            let (class, stale) = found.map_err(|error| status(&error))?;
+            Ok(GetDeploymentStatusResponse {
+                class_runtime: Some(convert::class(&class)),
+                stale,
+                correlation_id,
+            })
+        })
+        .await
+    }
+
+    async fn delete_deployment(
+        &self,
+        request: Request<DeleteDeploymentRequest>,
+    ) -> Result<Response<DeleteDeploymentResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let id = request.deployment_id.clone();
+        self.call("DeleteDeployment", &metadata, &id, |correlation_id| async move {
+            let deleted = self.service.delete(&request.namespace, &request.deployment_id).await;
+            deleted.map_err(|error| status(&error))?;
+            Ok(DeleteDeploymentResponse { accepted: true, correlation_id })
+        })
+        .await
+    }
+
+    async fn list_class_runtimes(
+        &self,
+        request: Request<ListClassRuntimesRequest>,
+    ) -> Result<Response<ListClassRuntimesResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.call("ListClassRuntimes", &metadata, "", |correlation_id| async move {
+            let filter = Filter {
+                namespace: request.namespace,
+                environment: request.environment,
+                package: request.package,
+                phase: request.phase,
+                label_selector: request.label_selector,
+            };
+            let page = self.service.list(&filter, request.page_size, &request.page_token);
+            let page = page.map_err(|error| status(&error))?;
+            Ok(ListClassRuntimesResponse {
+                class_runtimes: page.classes.iter().map(|it| convert::class(it)).collect(),
+                next_page_token: page.next.unwrap_or_default(),
+                stale: page.stale,
+                correlation_id,
+            })
+        })
+        .await
+    }
+
+    type WatchClassRuntimesStream = Events;
+
+    async fn watch_class_runtimes(
+        &self,
+        request: Request<WatchClassRuntimesRequest>,
+    ) -> Result<Response<Events>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        self.call("WatchClassRuntimes", &metadata, "", |_| async move {
+            let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
+                Status::resource_exhausted("too many clients watch; try again later")
+            })?;
+            let after = Watcher::resume(&self.epoch, &request.resume_token);
+            let watcher = Watcher {
+                service: Arc::clone(&self.service),
+                namespace: request.namespace,
+                epoch: Arc::clone(&self.epoch),
+                permit,
+            };
+            Ok(watcher.begin(after))
+        })
+        .await
+    }
+
+    async fn get_cluster_info(
+        &self,
+        request: Request<GetClusterInfoRequest>,
+    ) -> Result<Response<GetClusterInfoResponse>, Status> {
+        let (metadata, _, _) = request.into_parts();
+        self.call("GetClusterInfo", &metadata, "", |correlation_id| async move {
+            Ok(convert::cluster_info(self.service.cluster_info(), correlation_id))
+        })
+        .await
+    }
+
+    async fn get_odgm_status(
+        &self,
+        request: Request<GetOdgmStatusRequest>,
+    ) -> Result<Response<GetOdgmStatusResponse>, Status> {
+        let (metadata, _, request) = request.into_parts();
+        let id = request.deployment_id.clone();
+        self.call("GetOdgmStatus", &metadata, &id, |correlation_id| async move {
+            let asked = self.service.odgm(&request.namespace, &request.deployment_id).await;
+            let (info, collections) = asked.map_err(|error| status(&error))?;
+            let nodes = info.nodes.into_iter().map(|node| OdgmNode {
+                node_id: node.node_id,
+                address: node.address,
+                status: node.status,
+                last_heartbeat: node.last_heartbeat,
+            });
+            let collections = collections.into_iter().map(|it| OdgmCollectionHealth {
+                healthy: it.active_partitions == it.partition_count,
+                name: it.collection_name,
+                partition_count: it.partition_count,
+                active_partitions: it.active_partitions,
+                total_objects: it.total_objects,
+            });
+            Ok(GetOdgmStatusResponse {
+                cluster_id: info.cluster_id,
+                nodes: nodes.collect(),
+                collections: collections.collect(),
+                total_shards: info.total_shards,
+                active_shards: info.active_shards,
+                balance_score: info.balance_score,
+                leader_node: info.leader_node,
+                current_term: info.current_term,
+                committed_index: info.committed_index,
+                correlation_id,
+            })
+        })
+        .await
+    }
+}
+
+/// What is left out on the wire is left out of the specification.
+fn without_nulls(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_are_read_as_grpc_spells_them() {
+        let read = |text: &'static str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", text.parse().unwrap());
+            timeout(&metadata)
+        };
+        assert_eq!(read("5S").unwrap(), Some(Duration::from_secs(5)));
+        assert_eq!(read("150m").unwrap(), Some(Duration::from_millis(150)));
+        assert_eq!(read("2M").unwrap(), Some(Duration::from_mins(2)));
+        for wrong in ["", "S", "5", "5x", "123456789S", "-1S"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(timeout(&MetadataMap::new()).unwrap(), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! HTTP for probes, for Prometheus, and for the level of the logs.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::State,
+    http::{StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use oprc_observability::LevelHandle;
+use oprc_server::problem;
+use serde_json::json;
+
+use crate::{metrics::Metrics, service::Service};
+
+/// What probes and Prometheus ask.
+#[derive(Clone)]
+pub struct Probes {
+    /// Knows whether it is ready.
+    pub service: Arc<Service>,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Routes for everybody: probes have no certificates.
+pub(super) fn open(probes: Probes) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/health/live", get(|| async { "ok" }))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(metrics))
+        .with_state(probes)
+}
+
+async fn ready(State(probes): State<Probes>) -> Response {
+    let missing = probes.service.missing();
+    let leading = probes.service.leadership.holds();
+    let stale = probes.service.contact.is_lost();
+    let status = if missing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = json!({
+        "ready": missing.is_empty(), "missing": missing, "leading": leading, "stale": stale,
+    });
+    (status, Json(body)).into_response()
+}
+
+async fn metrics(State(probes): State<Probes>) -> Response {
+    let leading = i64::from(probes.service.leadership.holds());
+    probes.metrics.leading.set(leading);
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], probes.metrics.text()).into_response()
+}
+
+/// Routes for those who may.
+pub(super) fn guarded(level: Option<LevelHandle>) -> Router {
+    Router::new().route("/log-level", get(read_level).put(set_level)).with_state(level)
+}
+
+async fn read_level(State(level): State<Option<LevelHandle>>) -> Response {
+    level.map_or_else(no_level, |level| level.get().into_response())
+}
+
+async fn set_level(State(level): State<Option<LevelHandle>>, body: Bytes) -> Response {
+    let Some(level) = level else { return no_level() };
+    let filter = String::from_utf8_lossy(&body);
+    match level.set(filter.trim()) {
+        Ok(()) => {
+            tracing::info!(filter = filter.trim(), "the level of the logs was changed");
+            StatusCode::NO_CONTENT.into_response()
+        }
+        Err(error) => problem(StatusCode::BAD_REQUEST, "Bad filter", &error.to_string()),
+    }
+}
+
+fn no_level() -> Response {
+    problem(StatusCode::NOT_FOUND, "No logs", "this process has no logs of its own")
+}

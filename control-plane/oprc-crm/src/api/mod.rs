@@ -1,0 +1,65 @@
+//! The shared port: gRPC, gRPC-Web, and HTTP for probes and figures.
+
+mod convert;
+mod grpc;
+mod http;
+mod status;
+mod watch;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware::from_fn_with_state};
+use oprc_grpc::deployment::deployment_service_server::DeploymentServiceServer;
+use oprc_observability::LevelHandle;
+use oprc_server::{Access, fallback, require};
+use tonic::service::Routes;
+
+pub use self::{grpc::DeploymentApi, http::Probes};
+use crate::{metrics::Metrics, service::Service};
+
+/// What a message may have at most.
+const MESSAGE: usize = 4 << 20;
+
+/// Everything that the port serves.
+pub struct Parts {
+    /// What is done for clients.
+    pub service: Arc<Service>,
+    /// Figures.
+    pub metrics: Arc<Metrics>,
+    /// Who may ask.
+    pub access: Access,
+    /// How many calls are worked on at once.
+    pub calls: usize,
+    /// The level of the logs, where it can be changed.
+    pub level: Option<LevelHandle>,
+}
+
+/// Builds the routes, and what tells gRPC's health protocol how we are.
+pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::HealthReporter)> {
+    let api = DeploymentApi::new(Arc::clone(&parts.service), Arc::clone(&parts.metrics), parts.calls);
+    let deployment = DeploymentServiceServer::new(api)
+        .max_decoding_message_size(MESSAGE)
+        .max_encoding_message_size(16 * MESSAGE);
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(oprc_grpc::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let guarded = Routes::new(deployment)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
+        .into_axum_router();
+    let (reporter, health) = tonic_health::server::health_reporter();
+    let open = Routes::new(health).into_axum_router();
+    let guarded = guarded
+        .merge(http::guarded(parts.level))
+        .layer(from_fn_with_state(parts.access, require));
+    let probes = Probes { service: parts.service, metrics: parts.metrics };
+    let router = Router::new()
+        .merge(guarded.reset_fallback())
+        .merge(open.reset_fallback())
+        .merge(http::open(probes))
+        .fallback(fallback)
+        .layer(tonic_web::GrpcWebLayer::new());
+    Ok((router, reporter))
+}

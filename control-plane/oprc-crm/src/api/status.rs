@@ -1,0 +1,94 @@
+//! From our errors to gRPC's: canonical codes, with details that programs can read.
+
+use std::{collections::HashMap, time::Duration};
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
+
+use crate::service::Error;
+
+/// Who says so.
+const DOMAIN: &str = "oaas.io";
+/// When it may be worth another try.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// What a client is told.
+pub(super) fn status(error: &Error) -> Status {
+    let message = error.to_string();
+    let info = |details: &mut ErrorDetails, reason: &str| {
+        details.set_error_info(reason, DOMAIN, HashMap::new());
+    };
+    let mut details = ErrorDetails::new();
+    let code = match error {
+        Error::Invalid(violations) => {
+            info(&mut details, "INVALID_SPEC");
+            let all = violations.iter();
+            let all: Vec<_> = all.map(|it| FieldViolation::new(&it.field, &it.message)).collect();
+            details.set_bad_request(all);
+            Code::InvalidArgument
+        }
+        Error::Precondition(refusal) => {
+            info(&mut details, &shouted(refusal.reason));
+            let all = refusal.violations.iter();
+            let all: Vec<_> = all
+                .map(|it| PreconditionViolation::new(refusal.reason, &it.field, &it.message))
+                .collect();
+            details.set_precondition_failure(all);
+            Code::FailedPrecondition
+        }
+        Error::NotFound(_) => {
+            info(&mut details, "NOT_FOUND");
+            Code::NotFound
+        }
+        Error::AlreadyExists(_) => {
+            info(&mut details, "NAME_TAKEN");
+            Code::AlreadyExists
+        }
+        Error::Unavailable { reason, .. } => {
+            info(&mut details, reason);
+            details.set_retry_info(Some(RETRY));
+            Code::Unavailable
+        }
+        Error::Internal(_) => {
+            info(&mut details, "INTERNAL");
+            Code::Internal
+        }
+    };
+    Status::with_error_details(code, message, details)
+}
+
+/// `NoSuitableTemplate` as `NO_SUITABLE_TEMPLATE`.
+fn shouted(reason: &str) -> String {
+    let mut text = String::with_capacity(reason.len() + 4);
+    for (at, letter) in reason.chars().enumerate() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_uppercase());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Refusal;
+
+    #[test]
+    fn a_precondition_carries_its_reason_and_field() {
+        let refusal = Refusal::precondition("NoSuitableTemplate", "constraints", "too slow");
+        let status = status(&Error::Precondition(refusal));
+        assert_eq!(status.code(), Code::FailedPrecondition);
+        let details = status.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "NO_SUITABLE_TEMPLATE");
+        assert_eq!(details.precondition_failure().unwrap().violations[0].subject, "constraints");
+    }
+
+    #[test]
+    fn bad_input_names_each_field() {
+        let status = status(&Error::invalid("spec.functions[0].port", "0 isn't between 1 and 65535"));
+        assert_eq!(status.code(), Code::InvalidArgument);
+        let details = status.get_error_details();
+        assert_eq!(details.bad_request().unwrap().field_violations[0].field, "spec.functions[0].port");
+    }
+}

@@ -1,0 +1,120 @@
+//! What can go wrong for a client.
+
+use crate::class::{Refusal, Violation};
+
+/// Why something wasn't done. Nothing was changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request is wrong, field by field.
+    #[error("{}", join(.0))]
+    Invalid(Vec<Violation>),
+    /// The request is right, and can't be met here or now.
+    #[error("{}", .0.message)]
+    Precondition(Refusal),
+    /// There is no such class.
+    #[error("there is no class {0:?}")]
+    NotFound(String),
+    /// The name is taken by another class.
+    #[error("{0}")]
+    AlreadyExists(String),
+    /// It may work another time.
+    #[error("{message}")]
+    Unavailable {
+        /// In one word.
+        reason: &'static str,
+        /// In one sentence.
+        message: String,
+    },
+    /// Something that can't be, was.
+    #[error("{0}")]
+    Internal(String),
+}
+
+fn join(violations: &[Violation]) -> String {
+    let all: Vec<_> = violations.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
+    all.join("; ")
+}
+
+impl Error {
+    /// One field is wrong.
+    pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Invalid(vec![Violation { field: field.into(), message: message.into() }])
+    }
+
+    fn away() -> Self {
+        Self::Unavailable {
+            reason: "API_SERVER_UNAVAILABLE",
+            message: "the Kubernetes API server doesn't answer".to_owned(),
+        }
+    }
+
+    /// What a read that failed means.
+    pub(super) fn of_read(error: Option<kube::Error>) -> Self {
+        match error {
+            Some(kube::Error::Api(status)) if status.code == 404 => {
+                Self::NotFound(status.message.clone())
+            }
+            Some(kube::Error::Api(status)) if status.code == 403 => {
+                Self::Internal(format!("CRM may not do this: {}", status.message))
+            }
+            Some(error) => {
+                tracing::debug!(%error, "a read failed");
+                Self::away()
+            }
+            None => Self::away(),
+        }
+    }
+
+    /// What a write that failed means.
+    pub(super) fn of_write(error: Option<kube::Error>, id: &str) -> Self {
+        let Some(kube::Error::Api(status)) = error else {
+            if let Some(error) = error {
+                tracing::debug!(%error, "a write failed");
+            }
+            return Self::away();
+        };
+        match status.code {
+            400 | 422 => {
+                if status.message.contains(TAKEN) {
+                    return Self::AlreadyExists(format!(
+                        "the name that {id:?} would get belongs to another class"
+                    ));
+                }
+                let causes = status.details.as_ref().map(|it| it.causes.as_slice()).unwrap_or_default();
+                let violations: Vec<_> = causes
+                    .iter()
+                    .map(|cause| Violation {
+                        field: cause.field.clone(),
+                        message: cause.message.clone(),
+                    })
+                    .collect();
+                if violations.is_empty() {
+                    Self::invalid("spec", status.message.clone())
+                } else {
+                    Self::Invalid(violations)
+                }
+            }
+            403 if status.message.contains("being terminated") || status.message.contains("exceeded quota") => {
+                Self::Precondition(Refusal::precondition(
+                    "NamespaceRefuses",
+                    "namespace",
+                    status.message.clone(),
+                ))
+            }
+            403 => Self::Internal(format!("CRM may not do this: {}", status.message)),
+            404 if status.message.contains("namespaces") => Self::Precondition(
+                Refusal::precondition("NamespaceMissing", "namespace", status.message.clone()),
+            ),
+            404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
+            404 => Self::Unavailable {
+                reason: "CRD_MISSING",
+                message: "the ClassRuntime definition isn't installed".to_owned(),
+            },
+            409 => Self::Unavailable { reason: "CONFLICT", message: status.message.clone() },
+            _ => Self::away(),
+        }
+    }
+}
+
+/// What the definition says to a change of a class's id.
+pub(super) const TAKEN: &str = "the unit's id can't be changed";

@@ -1,10 +1,13 @@
 # OaaS: what people and CI run. `make help` explains each target.
 
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-OPRC := target/debug/oprc
-HELLO := target/hello-fn.oci.tar
-# Images hold one static program each.
-STATIC := --profile image --target $(HOST) --config "target.$(HOST).rustflags=['-C','target-feature=+crt-static']"
+# How programs are built: `image` for use, `dev` to have them sooner.
+PROFILE ?= image
+# Images hold one static program each; everything is built the same way, and so once.
+CARGO_FLAGS := --quiet --target $(HOST) --config "target.$(HOST).rustflags=['-C','target-feature=+crt-static']"
+BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+OPRC := $(BUILT)/oprc
+IMAGES := hello-fn odgm-stand-in oprc-crm
 # The cluster's name, for a second one beside the first.
 NAME ?= oprc
 # Options for the cluster that `make up` makes, such as UP="--knative" or UP="--node simulated".
@@ -20,40 +23,47 @@ tools:
 
 .PHONY: build
 build: tools
-	@cargo build --quiet -p oprc-cli
+	@cargo build $(CARGO_FLAGS) --profile $(PROFILE) -p oprc-cli $(addprefix -p ,$(IMAGES))
 
 .PHONY: image
-image: build ## Make the sample function's image, target/hello-fn.oci.tar
-	@cargo build --quiet -p hello-fn $(STATIC)
-	@$(OPRC) sandbox image --name oprc.local/hello-fn:dev target/$(HOST)/image/hello-fn $(HELLO)
+image: build ## Make the images of CRM and the samples, target/*.oci.tar
+	@for image in $(IMAGES); do \
+		$(OPRC) sandbox image --name oprc.local/$$image:dev $(BUILT)/$$image target/$$image.oci.tar || exit 1; \
+	done
 
 .PHONY: up
-up: image ## From nothing to a cluster with Prometheus and a sample function that answers
-	@PROGRAM=$(OPRC) IMAGE=$(HELLO) NAME=$(NAME) tools/up.sh $(UP)
+up: image ## From nothing to a cluster with CRM, Prometheus and a sample class that answers
+	@PROGRAM=$(OPRC) IMAGES="$(IMAGES)" NAME=$(NAME) tools/up.sh $(UP)
 
 .PHONY: down
 down: build ## End what `make up` started and leave the machine as it was
 	@$(OPRC) sandbox down --name $(NAME)
 
 .PHONY: status
-status: build ## Tell how the cluster and the sample function are
+status: build ## Tell how the cluster and the sample class are
 	@$(OPRC) sandbox status --name $(NAME)
-	@$(OPRC) sandbox kubectl --name $(NAME) -- get nodes,pods --all-namespaces
+	@$(OPRC) sandbox kubectl --name $(NAME) -- get nodes,classruntimes,pods --all-namespaces
 
 .PHONY: test
-test: image ## Run all tests, those on real clusters included
-	@tools/test.sh
+test: tools ## Run all tests, those on real clusters included
+	@$(MAKE) --no-print-directory image PROFILE=dev
+	@PROFILE=dev tools/test.sh
 
 .PHONY: prove
-prove: image ## Run the suites that are too long for CI, and write docs/proof.md
-	@OPRC_PROVE=docs/proof.md tools/test.sh proof::
+prove: tools ## Run the suites that are too long for CI, and write docs/proof.md
+	@$(MAKE) --no-print-directory image PROFILE=dev
+	@OPRC_PROVE=docs/proof.md PROFILE=dev tools/test.sh proof::
 
 .PHONY: bench
 bench: image ## Print figures as ratios against a limit or a peer
-	@OPRC=$(CURDIR)/$(OPRC) cargo bench --quiet -p oprc-tests
+	@OPRC=$(CURDIR)/$(OPRC) CRM=$(CURDIR)/$(BUILT)/oprc-crm cargo bench $(CARGO_FLAGS) -p oprc-tests
+
+.PHONY: crds
+crds: tools ## Write what is generated: custom resource definitions, the table of settings
+	@tools/generate.sh
 
 .PHONY: lint
-lint: tools ## Check formatting, lints, licences and sources
+lint: tools ## Check formatting, lints, licences, sources, and that generated files are fresh
 	@tools/lint.sh
 
 .PHONY: fmt

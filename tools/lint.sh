@@ -1,5 +1,6 @@
 #!/bin/sh
-# Formatting, lints, licences and sources of what we depend on.
+# Formatting, lints, licences and sources of what we depend on, and whether generated files are
+# fresh.
 set -eu
 
 cargo fmt --all --check
@@ -11,6 +12,15 @@ if command -v gofmt >/dev/null 2>&1; then
         exit 1
     fi
 fi
+fresh=$(mktemp -d)
+trap 'rm -r "$fresh"' EXIT
+tools/generate.sh "$fresh"
+for file in k8s/crds/classruntimes.gen.yaml docs/configuration.md; do
+    if ! cmp -s "$file" "$fresh/$file"; then
+        echo "$file isn't fresh: make crds" >&2
+        exit 1
+    fi
+done
 if ! command -v cargo-deny >/dev/null 2>&1; then
     echo "Installing cargo-deny" >&2
     cargo install --quiet --locked cargo-deny

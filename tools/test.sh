@@ -2,8 +2,9 @@
 # All tests, or those whose names contain the words given.
 # usage: tools/test.sh [WORDS]
 set -eu
+. tools/static.sh
 
-oprc=target/debug/oprc
+oprc=$built/oprc
 shared="sandbox up --name test --node real --prometheus --knative --no-fsync"
 
 if [ "$(id -u)" != 0 ]; then
@@ -22,3 +23,4 @@ trap 'exit 130' INT TERM
 # shellcheck disable=SC2086
 $oprc $shared
 cargo test --quiet -p oprc-tests --test sandbox -- "$@"
+cargo test --quiet -p oprc-tests --test crm -- "$@"

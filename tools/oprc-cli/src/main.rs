@@ -1,6 +1,7 @@
 //! `oprc`, the command line of OaaS.
 
 mod sandbox;
+mod unit;
 
 use std::process::ExitCode;
 
@@ -19,13 +20,18 @@ enum Command {
     /// A real Kubernetes on this machine, to try OaaS on.
     #[command(subcommand)]
     Sandbox(sandbox::Command),
+    #[command(subcommand)]
+    Unit(unit::Command),
 }
 
 // One thread: the processes that a supervisor starts live as long as the thread that started them.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let Command::Sandbox(command) = Arguments::parse().command;
-    match sandbox::run(command).await {
+    let outcome = match Arguments::parse().command {
+        Command::Sandbox(command) => sandbox::run(command).await,
+        Command::Unit(command) => unit::run(command).await,
+    };
+    match outcome {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -50,16 +50,15 @@ pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::Hea
         .add_service(reflection().build_v1alpha()?)
         .into_axum_router();
     let (reporter, health) = tonic_health::server::health_reporter();
-    let open = Routes::new(health).into_axum_router();
-    let guarded = guarded
-        .merge(http::guarded(parts.level))
-        .layer(from_fn_with_state(parts.access, require));
-    let probes = Probes { service: parts.service, metrics: parts.metrics };
-    let router = Router::new()
-        .merge(guarded.reset_fallback())
-        .merge(open.reset_fallback())
-        .merge(http::open(probes))
-        .fallback(fallback)
+    let open = Routes::new(health).into_axum_router().reset_fallback();
+    // Browsers' calls are put into gRPC's own form before anything else looks at them.
+    let grpc = guarded
+        .reset_fallback()
+        .layer(from_fn_with_state(parts.access.clone(), require))
+        .merge(open)
         .layer(tonic_web::GrpcWebLayer::new());
+    let probes = Probes { service: parts.service, metrics: parts.metrics };
+    let level = http::guarded(parts.level).layer(from_fn_with_state(parts.access, require));
+    let router = grpc.merge(http::open(probes)).merge(level).fallback(fallback);
     Ok((router, reporter))
 }

@@ -4,6 +4,8 @@
 // Only tests call any of this: here a panic is how a test fails.
 #![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
 
+pub mod class;
+pub mod crm;
 pub mod http;
 pub mod objects;
 pub mod proof;
@@ -42,6 +44,8 @@ pub async fn shared() -> Cluster {
     };
     let cluster = Cluster::up(SHARED, &options).await.expect("the shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
+    cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
+    crm::define(&cluster);
     cluster
 }
 
@@ -134,16 +138,26 @@ pub fn workspace() -> PathBuf {
 
 /// The sample function's image, as `make image` writes it.
 pub fn hello_archive() -> PathBuf {
-    let archive = workspace().join("target/hello-fn.oci.tar");
+    archive("hello-fn")
+}
+
+/// An image of ours, as `make image` writes it.
+pub fn archive(image: &str) -> PathBuf {
+    let archive = workspace().join(format!("target/{image}.oci.tar"));
     assert!(archive.is_file(), "{} is missing: run `make image` first", archive.display());
     archive
 }
 
 /// The `oprc` program that was built beside this test.
 pub fn oprc_program() -> PathBuf {
+    program("oprc")
+}
+
+/// A program that was built beside this test.
+pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this program");
-    let found = test.ancestors().map(|folder| folder.join("oprc")).find(|path| path.is_file());
-    found.expect("oprc is missing: run `cargo build -p oprc-cli` first")
+    let found = test.ancestors().map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is missing: run `make image` first"))
 }
 
 /// Runs `oprc` and gives what it said, whether it succeeded or not.

@@ -188,6 +188,12 @@ impl Cluster {
         client_of(config).await
     }
 
+    /// A kubeconfig for an identity, to an address that stands for the API server.
+    pub fn kubeconfig_at(&self, url: &str, identity: &Identity) -> Result<String> {
+        let config = kubeconfig(&self.spec.name, url, &self.authority()?, identity);
+        Ok(config.to_string())
+    }
+
     /// `kubectl` for this cluster.
     pub fn kubectl(&self) -> Command {
         let mut kubectl = Command::new(&self.spec.programs.kubectl);

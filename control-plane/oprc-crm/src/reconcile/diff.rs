@@ -83,6 +83,11 @@ pub fn diff(
         match live {
             // It comes back by itself once it is gone: its end is an event.
             Some(live) if live.deleting => {}
+            // So does this: its end is awaited, and what it kept on disk stays.
+            Some(live) if live.must_be_made_anew(&wanted.object) => {
+                changes.held += 1;
+                changes.deletes.push(live);
+            }
             Some(live) if wanted.frozen || !live.differs_from(&wanted.object) => {}
             None if wanted.frozen && completed(&wanted.name) => {}
             _ if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,

@@ -9,6 +9,8 @@ pub mod observe;
 pub mod render;
 pub mod report;
 pub mod select;
+#[cfg(test)]
+mod tests;
 
 use std::{sync::Arc, time::Duration};
 

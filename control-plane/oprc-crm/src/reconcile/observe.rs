@@ -200,6 +200,15 @@ impl Child {
         Owned { fields, live }.differs_from(wanted)
     }
 
+    /// Whether no change can make it what is wanted, as the API server lets nobody give a
+    /// StatefulSet claims, or take them away.
+    pub fn must_be_made_anew(&self, wanted: &Value) -> bool {
+        let claims = |object: &Value| object.pointer("/spec/volumeClaimTemplates").is_some();
+        let owned = self.owned.as_ref().filter(|_| self.kind == STATEFUL_SET);
+        let read = owned.and_then(|owned| serde_json::from_str::<(Value, Value)>(owned).ok());
+        read.is_some_and(|(_, live)| claims(&live) != claims(wanted))
+    }
+
     /// What the status says of it.
     pub fn reference(&self) -> ResourceRef {
         ResourceRef {

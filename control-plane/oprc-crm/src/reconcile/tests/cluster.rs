@@ -1,0 +1,492 @@
+//! A cluster in memory: an API server that keeps to preconditions and field ownership, and
+//! controllers that do their part when they are told to.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        Action, Decision, FINALIZER, Input, Notice, ObservedClass, decide,
+        diff::Write,
+        observe::{Child, MANAGER, PodTrouble, Sight, State},
+        report::Failure,
+    },
+    api_server::{immutable, with_defaults},
+    managed,
+};
+use crate::{
+    crd::{ClassRuntimeStatus, GROUP, Phase},
+    environment::{Environment, Profile},
+    kinds::{AUTOSCALER, DEPLOYMENT, Kind},
+    observed::parse,
+};
+
+pub(super) const NAMESPACE: &str = "ns";
+pub(super) const CLASS: &str = "shop";
+/// More passes than anything may take to come to rest.
+const PASSES: usize = 60;
+
+pub(super) type Key = (Kind, String);
+
+/// Everything is there and switched on.
+pub(super) fn environment() -> Environment {
+    let mut environment = Environment::of(Profile::Full);
+    environment.knative = true;
+    environment
+}
+
+/// Why the API server doesn't do what it is asked.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// What was seen isn't so any more.
+    Conflict,
+    /// It never will.
+    Invalid(Failure),
+}
+
+/// An object, and what a cache would keep of it.
+#[derive(Clone)]
+struct Entry {
+    object: Value,
+    child: Arc<Child>,
+}
+
+/// What is seen at one moment; later it is a stale view.
+#[derive(Clone, Default)]
+pub(super) struct View {
+    pub(super) class: Option<ObservedClass>,
+    children: BTreeMap<Key, Arc<Child>>,
+}
+
+impl Sight for View {
+    fn owned(&self, _: &str, uid: &str) -> Vec<Arc<Child>> {
+        self.filter(|child| child.owner.as_deref() == Some(uid))
+    }
+
+    fn named(&self, kind: &Kind, _: &str, name: &str) -> Option<Arc<Child>> {
+        self.children.get(&(kind.clone(), name.to_owned())).cloned()
+    }
+
+    fn scalers(&self, _: &str, deployment: &str) -> Vec<Arc<Child>> {
+        self.filter(|child| {
+            matches!(&child.state, State::Autoscaler(kind, name)
+                if *kind == DEPLOYMENT.kind && name == deployment)
+        })
+    }
+
+    fn claims(&self, _: &str, class: &str) -> Vec<Arc<Child>> {
+        self.filter(|child| {
+            matches!(child.state, State::Claim(..)) && child.class.as_deref() == Some(class)
+        })
+    }
+
+    fn troubles(&self, _: &str, _: &str) -> Vec<PodTrouble> {
+        Vec::new()
+    }
+}
+
+impl View {
+    fn filter(&self, keep: impl Fn(&Child) -> bool) -> Vec<Arc<Child>> {
+        self.children.values().filter(|child| keep(child)).cloned().collect()
+    }
+}
+
+/// The cluster.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) environment: Environment,
+    pub(super) now: Timestamp,
+    /// Kinds whose controllers do nothing at the moment.
+    pub(super) away: BTreeSet<Kind>,
+    pub(super) events: Vec<Notice>,
+    class: Option<Value>,
+    objects: BTreeMap<Key, Entry>,
+    version: u64,
+    uids: u64,
+}
+
+impl Cluster {
+    pub(super) fn new() -> Self {
+        Self {
+            environment: environment(),
+            now: "2026-01-01T00:00:00Z".parse().unwrap(),
+            away: BTreeSet::new(),
+            events: Vec::new(),
+            class: None,
+            objects: BTreeMap::new(),
+            version: 0,
+            uids: 0,
+        }
+    }
+
+    /// A cluster with one class, come to rest.
+    pub(super) fn with(spec: &Value) -> Self {
+        let mut cluster = Self::new();
+        cluster.ask(spec);
+        cluster.rest();
+        cluster
+    }
+
+    fn next_version(&mut self) -> String {
+        self.version += 1;
+        self.version.to_string()
+    }
+
+    fn next_uid(&mut self) -> String {
+        self.uids += 1;
+        format!("uid-{}", self.uids)
+    }
+
+    // The class.
+
+    /// Somebody makes the class, or changes what it is to be.
+    pub(super) fn ask(&mut self, spec: &Value) {
+        let version = self.next_version();
+        if let Some(class) = &mut self.class {
+            if class["spec"] != *spec {
+                class["spec"] = spec.clone();
+                let generation = class["metadata"]["generation"].as_i64().unwrap();
+                class["metadata"]["generation"] = json!(generation + 1);
+                class["metadata"]["resourceVersion"] = json!(version);
+            }
+            return;
+        }
+        let uid = self.next_uid();
+        self.class = Some(json!({
+            "apiVersion": format!("{GROUP}/v1alpha1"), "kind": "ClassRuntime",
+            "metadata": {
+                "name": CLASS, "namespace": NAMESPACE, "uid": uid,
+                "resourceVersion": version, "generation": 1,
+            },
+            "spec": spec,
+        }));
+    }
+
+    /// Somebody deletes the class.
+    pub(super) fn delete_class(&mut self) {
+        let (version, now) = (self.next_version(), self.now.to_string());
+        let Some(class) = &mut self.class else { return };
+        class["metadata"]["deletionTimestamp"] = json!(now);
+        class["metadata"]["resourceVersion"] = json!(version);
+        self.drop_class_when_free();
+    }
+
+    fn drop_class_when_free(&mut self) {
+        let free = self.class.as_ref().is_some_and(|class| {
+            let meta = &class["metadata"];
+            meta["deletionTimestamp"].is_string()
+                && meta["finalizers"].as_array().is_none_or(Vec::is_empty)
+        });
+        if free {
+            self.class = None;
+        }
+    }
+
+    pub(super) fn has_class(&self) -> bool {
+        self.class.is_some()
+    }
+
+    pub(super) fn class_uid(&self) -> Option<&str> {
+        self.class.as_ref()?["metadata"]["uid"].as_str()
+    }
+
+    pub(super) fn status(&self) -> ClassRuntimeStatus {
+        let class = self.class.as_ref().expect("the class is there");
+        serde_json::from_value(class["status"].clone()).expect("it has a status")
+    }
+
+    /// Phase and reason.
+    pub(super) fn phase(&self) -> (Phase, String) {
+        let status = self.status();
+        (status.phase, status.reason.unwrap_or_default())
+    }
+
+    // Objects.
+
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.objects.keys().cloned().collect()
+    }
+
+    /// Kind and name of each object, apart from claims.
+    pub(super) fn names(&self) -> Vec<String> {
+        let all = self.objects.keys().filter(|(kind, _)| kind.kind != "PersistentVolumeClaim");
+        all.map(|(kind, name)| {
+            let knative = if kind.group.contains("knative") { "Knative" } else { "" };
+            format!("{knative}{kind} {name}")
+        })
+        .collect()
+    }
+
+    pub(super) fn object(&self, key: &Key) -> Option<&Value> {
+        self.objects.get(key).map(|entry| &entry.object)
+    }
+
+    pub(super) fn child(&self, key: &Key) -> Option<Arc<Child>> {
+        self.objects.get(key).map(|entry| Arc::clone(&entry.child))
+    }
+
+    /// Writes an object as it is; whether anything changed.
+    pub(super) fn put(&mut self, key: &Key, mut object: Value) -> bool {
+        let before = self.objects.get(key).map(|entry| entry.object.clone());
+        if before.as_ref() == Some(&object) {
+            return false;
+        }
+        let meta = |name: &str| before.as_ref().map(|it| it["metadata"][name].clone());
+        let generation = match &before {
+            Some(old) if old["spec"] == object["spec"] => old["metadata"]["generation"].clone(),
+            Some(old) => json!(old["metadata"]["generation"].as_i64().unwrap_or(0) + 1),
+            None => json!(1),
+        };
+        let uid = meta("uid").unwrap_or_else(|| json!(self.next_uid()));
+        object["metadata"]["uid"] = uid;
+        object["metadata"]["generation"] = generation;
+        object["metadata"]["resourceVersion"] = json!(self.next_version());
+        let dynamic: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+        let child = Arc::new(Child::of(&key.0, &dynamic));
+        self.objects.insert(key.clone(), Entry { object, child });
+        true
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) {
+        self.objects.remove(key);
+    }
+
+    /// Somebody other than us changes an object.
+    pub(super) fn edit(&mut self, key: &Key, manager: &str, change: impl FnOnce(&mut Value)) {
+        let before = self.objects[key].object.clone();
+        let mut after = before.clone();
+        change(&mut after);
+        managed::update(&before, &mut after, manager);
+        self.put(key, after);
+    }
+
+    /// Somebody other than us makes an object.
+    pub(super) fn make_foreign(&mut self, key: &Key, spec: &Value) {
+        let mut object = json!({
+            "apiVersion": key.0.api_version(), "kind": key.0.kind,
+            "metadata": {"name": key.1, "namespace": NAMESPACE},
+            "spec": spec,
+        });
+        let empty = json!({"apiVersion": key.0.api_version(), "metadata": {}});
+        managed::update(&empty, &mut object, "somebody");
+        self.put(key, object);
+    }
+
+    // Our part.
+
+    /// What is seen now.
+    pub(super) fn look(&self) -> View {
+        let class = self.class.as_ref().map(|class| {
+            let object: DynamicObject = serde_json::from_value(class.clone()).unwrap();
+            parse(&object)
+        });
+        let children =
+            self.objects.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.child)));
+        View { class, children: children.collect() }
+    }
+
+    /// What is decided on a view.
+    pub(super) fn decide(&self, view: &View, failures: &[Failure]) -> Decision {
+        let Some(class) = &view.class else { return Decision::default() };
+        decide(&Input {
+            class,
+            environment: &self.environment,
+            sight: view,
+            now: self.now,
+            failures,
+        })
+    }
+
+    /// One pass over what is there now.
+    pub(super) fn pass(&mut self) -> Decision {
+        self.pass_on(&self.look(), usize::MAX)
+    }
+
+    /// One pass over a view that may be stale, by a process that ends after some actions.
+    pub(super) fn pass_on(&mut self, view: &View, most: usize) -> Decision {
+        self.now += SignedDuration::from_secs(1);
+        let decision = self.decide(view, &[]);
+        let Some(class) = &view.class else { return decision };
+        let mut version = class.resource_version.clone();
+        for action in decision.actions.iter().take(most) {
+            match self.perform(class, &mut version, action) {
+                Ok(()) => {}
+                Err(Refused::Conflict) => break,
+                Err(Refused::Invalid(failure)) => {
+                    // As the loop does it: the class is told, and nothing else is done.
+                    for action in self.decide(view, &[failure]).actions {
+                        if matches!(action, Action::Status(_) | Action::Event(_))
+                            && self.perform(class, &mut version, &action).is_err()
+                        {
+                            break;
+                        }
+                    }
+                    break;
+                }
+            }
+        }
+        decision
+    }
+
+    /// Performs one action, as far as preconditions allow.
+    fn perform(
+        &mut self,
+        seen: &ObservedClass,
+        version: &mut String,
+        action: &Action,
+    ) -> Result<(), Refused> {
+        match action {
+            Action::AddFinalizer => {
+                let all = seen.finalizers.iter().cloned().chain([FINALIZER.to_owned()]).collect();
+                self.finalizers(seen, version, all)
+            }
+            Action::RemoveFinalizer => {
+                let rest = seen.finalizers.iter().filter(|it| *it != FINALIZER).cloned().collect();
+                self.finalizers(seen, version, rest)
+            }
+            Action::Apply(write) => self.apply(write),
+            Action::Delete(child) => self.delete(child),
+            Action::Status(status) => {
+                let new = self.next_version();
+                let class = self.current(seen, version)?;
+                class["status"] = serde_json::to_value(status).unwrap();
+                class["metadata"]["resourceVersion"] = json!(new);
+                *version = new;
+                Ok(())
+            }
+            Action::Event(notice) => {
+                self.events.push(notice.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The class, if it still is the one that was seen, as it was seen.
+    fn current(&mut self, seen: &ObservedClass, version: &str) -> Result<&mut Value, Refused> {
+        let class = self.class.as_mut().ok_or(Refused::Conflict)?;
+        let meta = &class["metadata"];
+        let same = meta["uid"] == *seen.uid && meta["resourceVersion"] == *version;
+        if same { Ok(class) } else { Err(Refused::Conflict) }
+    }
+
+    fn finalizers(
+        &mut self,
+        seen: &ObservedClass,
+        version: &mut String,
+        finalizers: Vec<String>,
+    ) -> Result<(), Refused> {
+        if self.class.is_none() {
+            return Ok(());
+        }
+        let new = self.next_version();
+        let class = self.current(seen, version)?;
+        class["metadata"]["finalizers"] = json!(finalizers);
+        class["metadata"]["resourceVersion"] = json!(new);
+        *version = new;
+        self.drop_class_when_free();
+        Ok(())
+    }
+
+    fn apply(&mut self, write: &Write) -> Result<(), Refused> {
+        let wanted = &write.wanted;
+        let key = (wanted.kind.clone(), wanted.name.clone());
+        let live = self.object(&key).cloned();
+        let uid = live.as_ref().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned());
+        if write.uid.is_some() && write.uid != uid {
+            return Err(Refused::Conflict);
+        }
+        let applied = managed::apply(live.as_ref(), &wanted.object, MANAGER);
+        let object = with_defaults(&wanted.kind, applied);
+        if let Some(live) = &live
+            && let Some(message) = immutable(&wanted.kind, live, &object)
+        {
+            return Err(Refused::Invalid(Failure { reason: "Rejected", message }));
+        }
+        self.put(&key, object);
+        Ok(())
+    }
+
+    fn delete(&mut self, child: &Child) -> Result<(), Refused> {
+        let key = (child.kind.clone(), child.name.clone());
+        let Some(object) = self.object(&key).cloned() else { return Ok(()) };
+        if object["metadata"]["uid"] != *child.uid {
+            return Err(Refused::Conflict);
+        }
+        let mut object = object;
+        // It goes when what it stands for has gone.
+        object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
+        self.put(&key, object);
+        Ok(())
+    }
+
+    /// Passes and controllers by turns, until nothing happens any more, not even later.
+    pub(super) fn rest(&mut self) {
+        for _ in 0..PASSES {
+            let moved = self.settle();
+            let decision = self.pass();
+            if moved || !decision.actions.is_empty() {
+                continue;
+            }
+            match decision.again_after {
+                Some(after) => self.wait(after),
+                None => return,
+            }
+        }
+        let last = self.decide(&self.look(), &[]);
+        panic!("no rest after {PASSES} passes; {:?}; {:#?}", self.phase(), last.actions);
+    }
+
+    pub(super) fn wait(&mut self, time: Duration) {
+        self.now += SignedDuration::try_from(time).unwrap();
+    }
+
+    // What is compared.
+
+    /// What came of it all, but for when and how often: objects with what we own of them, and what
+    /// the status says.
+    pub(super) fn outcome(&self) -> Value {
+        let objects: BTreeMap<String, Value> = self
+            .objects
+            .iter()
+            .filter(|(_, entry)| entry.child.owner.is_some())
+            .map(|((kind, name), entry)| {
+                let mut owned = super::owned(&entry.object);
+                let scaled = self.objects.contains_key(&(AUTOSCALER, name.clone()));
+                if *kind == DEPLOYMENT && scaled {
+                    // Whose they are depends on whether there ever was load.
+                    owned["spec"].as_object_mut().unwrap().remove("replicas");
+                }
+                (format!("{} {kind} {}", kind.group, without_generation(name)), owned)
+            })
+            .collect();
+        let status = self.class.as_ref().map(|_| {
+            let status = self.status();
+            let functions = status.functions.iter().map(|it| {
+                json!([it.key, it.runs_as, it.ready, it.url, it.public_url, it.completed.is_some()])
+            });
+            json!({
+                "phase": status.phase, "reason": status.reason, "ready": status.ready,
+                "functions": functions.collect::<Vec<_>>(),
+                "odgm": status.odgm, "replaced": status.replaced.is_some(),
+                "template": status.selection.map(|it| (it.template, it.profile, it.basis)),
+                "refs": status.resource_refs.len(),
+            })
+        });
+        json!({"objects": objects, "status": status})
+    }
+}
+
+/// A Job's name ends with the generation of its class.
+fn without_generation(name: &str) -> String {
+    match name.rsplit_once("-g") {
+        Some((begin, end)) if end.bytes().all(|it| it.is_ascii_digit()) => begin.to_owned(),
+        _ => name.to_owned(),
+    }
+}

@@ -1,0 +1,144 @@
+//! What the cluster's own controllers do.
+
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, Key, NAMESPACE};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
+
+/// Keeps an object that is deleted from going.
+pub(super) const BLOCKED: &str = "test/blocked";
+
+/// Volume claims.
+pub(super) const CLAIM: Kind = Kind {
+    group: std::borrow::Cow::Borrowed(""),
+    version: std::borrow::Cow::Borrowed("v1"),
+    kind: std::borrow::Cow::Borrowed("PersistentVolumeClaim"),
+    plural: std::borrow::Cow::Borrowed("persistentvolumeclaims"),
+};
+
+/// An image that never gets ready.
+fn is_broken(object: &Value) -> bool {
+    let image = &object["spec"]["template"]["spec"]["containers"][0]["image"];
+    image.as_str().is_some_and(|image| image.contains("broken"))
+}
+
+impl Cluster {
+    /// Controllers do what there is to do; whether there was anything.
+    pub(super) fn settle(&mut self) -> bool {
+        let mut moved = false;
+        for key in self.keys() {
+            let Some(object) = self.object(&key).cloned() else { continue };
+            if self.is_to_go(&key, &object) {
+                self.remove(&key);
+                moved = true;
+            } else if key.0 == AUTOSCALER && !self.away.contains(&key.0) {
+                moved |= self.scale(&object);
+            }
+        }
+        for key in self.keys() {
+            if self.away.contains(&key.0) {
+                continue;
+            }
+            let Some(mut object) = self.object(&key).cloned() else { continue };
+            if object["metadata"]["deletionTimestamp"].is_string() {
+                continue;
+            }
+            if key.0 == STATEFUL_SET {
+                moved |= self.make_claims(&object);
+            }
+            if let Some(status) = status(&key, &object) {
+                object["status"] = status;
+                moved |= self.put(&key, object);
+            }
+        }
+        moved
+    }
+
+    /// Deleted, or the owner is gone.
+    fn is_to_go(&self, key: &Key, object: &Value) -> bool {
+        let meta = &object["metadata"];
+        let blocked = meta["finalizers"].as_array().into_iter().flatten().any(|it| it == BLOCKED);
+        let class = self.class_uid();
+        let orphan = self.child(key).is_some_and(|it| it.owner.is_some() && it.owner.as_deref() != class);
+        !blocked && (meta["deletionTimestamp"].is_string() || orphan)
+    }
+
+    /// Without load an autoscaler only keeps to its bounds.
+    fn scale(&mut self, autoscaler: &Value) -> bool {
+        let spec = &autoscaler["spec"];
+        let target = (DEPLOYMENT, spec["scaleTargetRef"]["name"].as_str().unwrap().to_owned());
+        let Some(object) = self.object(&target) else { return false };
+        let replicas = object["spec"]["replicas"].as_i64().unwrap();
+        let (min, max) = (spec["minReplicas"].as_i64().unwrap(), spec["maxReplicas"].as_i64().unwrap());
+        let within = replicas.clamp(min, max);
+        if within != replicas {
+            self.edit(&target, "kube-controller-manager", |it| it["spec"]["replicas"] = json!(within));
+        }
+        within != replicas
+    }
+
+    fn make_claims(&mut self, set: &Value) -> bool {
+        let Some(template) = set.pointer("/spec/volumeClaimTemplates/0") else { return false };
+        let mut moved = false;
+        for at in 0..set["spec"]["replicas"].as_i64().unwrap() {
+            let prefix = template["metadata"]["name"].as_str().unwrap();
+            let name = format!("{prefix}-{}-{at}", set["metadata"]["name"].as_str().unwrap());
+            let key = (CLAIM, name.clone());
+            if self.object(&key).is_none() {
+                moved |= self.put(&key, json!({
+                    "apiVersion": "v1", "kind": CLAIM.kind,
+                    "metadata": {
+                        "name": name, "namespace": NAMESPACE,
+                        "labels": template["metadata"]["labels"],
+                    },
+                    "spec": template["spec"],
+                    "status": {"phase": "Bound"},
+                }));
+            }
+        }
+        moved
+    }
+}
+
+/// What a controller says of an object once it has done its part.
+fn status(key: &Key, object: &Value) -> Option<Value> {
+    let generation = &object["metadata"]["generation"];
+    let replicas = &object["spec"]["replicas"];
+    let broken = is_broken(object);
+    if key.0 == DEPLOYMENT && broken {
+        // What ran before goes on; what is new doesn't come up.
+        let before = object["status"]["availableReplicas"].as_i64().unwrap_or(0);
+        return Some(json!({
+            "observedGeneration": generation, "replicas": before + 1, "updatedReplicas": 1,
+            "availableReplicas": before,
+            "conditions": [{"type": "Progressing", "status": "True", "reason": "ReplicaSetUpdated"}],
+        }));
+    }
+    if key.0 == DEPLOYMENT {
+        return Some(json!({
+            "observedGeneration": generation, "replicas": replicas, "updatedReplicas": replicas,
+            "availableReplicas": replicas,
+            "conditions": [
+                {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+            ],
+        }));
+    }
+    if key.0 == STATEFUL_SET {
+        return Some(json!({
+            "observedGeneration": generation, "replicas": replicas, "readyReplicas": replicas,
+            "updatedReplicas": replicas, "availableReplicas": replicas,
+            "currentRevision": "one", "updateRevision": "one",
+        }));
+    }
+    if key.0 == KNATIVE_SERVICE {
+        let name = &key.1;
+        return Some(json!({
+            "observedGeneration": generation,
+            "conditions": [{"type": "Ready", "status": if broken { "Unknown" } else { "True" }}],
+            "url": format!("http://{name}.{NAMESPACE}.example.com"),
+            "address": {"url": format!("http://{name}.{NAMESPACE}.svc.cluster.local")},
+        }));
+    }
+    (key.0 == JOB && !broken)
+        .then(|| json!({"conditions": [{"type": "Complete", "status": "True"}]}))
+}

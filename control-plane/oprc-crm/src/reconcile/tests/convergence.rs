@@ -1,0 +1,107 @@
+//! Wherever it starts from and however often it is interrupted, a class ends up the same.
+
+use proptest::prelude::*;
+use serde_json::Value;
+
+use super::{
+    cases,
+    cluster::{Cluster, View},
+    specs,
+};
+
+/// What happens while a class is on its way.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Controllers do their part.
+    Settle,
+    /// A whole pass.
+    Pass,
+    /// A pass that ends after so many actions, as the process does.
+    Cut(usize),
+    /// A pass on what was seen so many steps ago.
+    Stale(usize),
+}
+
+fn undisturbed() -> impl Strategy<Value = Step> {
+    prop_oneof![Just(Step::Settle), Just(Step::Pass)]
+}
+
+fn cut() -> impl Strategy<Value = Step> {
+    prop_oneof![1 => Just(Step::Settle), 1 => Just(Step::Pass), 3 => (0_usize..12).prop_map(Step::Cut)]
+}
+
+fn stale() -> impl Strategy<Value = Step> {
+    prop_oneof![2 => Just(Step::Settle), 2 => Just(Step::Pass), 3 => (1_usize..20).prop_map(Step::Stale)]
+}
+
+/// What is asked for, one after the other, and what happens after each.
+fn lives(step: impl Strategy<Value = Step>) -> impl Strategy<Value = Vec<(Value, Vec<Step>)>> {
+    prop::collection::vec((specs::any(), prop::collection::vec(step, 0..8)), 1..4)
+}
+
+fn live(life: &[(Value, Vec<Step>)]) -> Cluster {
+    let mut cluster = Cluster::new();
+    let mut views: Vec<View> = Vec::new();
+    for (spec, steps) in life {
+        cluster.ask(spec);
+        for step in steps {
+            views.push(cluster.look());
+            match step {
+                Step::Settle => drop(cluster.settle()),
+                Step::Pass => drop(cluster.pass()),
+                Step::Cut(most) => drop(cluster.pass_on(&cluster.look(), *most)),
+                Step::Stale(ago) => {
+                    let view = views[views.len().saturating_sub(*ago + 1)].clone();
+                    cluster.pass_on(&view, usize::MAX);
+                }
+            }
+        }
+    }
+    cluster.rest();
+    cluster
+}
+
+/// A cluster that never saw anything but the last of it.
+fn fresh(life: &[(Value, Vec<Step>)]) -> Cluster {
+    Cluster::with(&life.last().unwrap().0)
+}
+
+/// Rest means that nothing is written, now or an hour later.
+fn assert_at_rest(cluster: &mut Cluster) {
+    for _ in 0..2 {
+        let decision = cluster.decide(&cluster.look(), &[]);
+        assert_eq!(decision.actions, [], "at rest");
+        assert_eq!(decision.again_after, None);
+        cluster.wait(std::time::Duration::from_secs(3600));
+    }
+}
+
+fn assert_as_if_fresh(life: &[(Value, Vec<Step>)]) {
+    let mut cluster = live(life);
+    let expected = fresh(life).outcome();
+    assert_eq!(
+        serde_json::to_string_pretty(&cluster.outcome()).unwrap(),
+        serde_json::to_string_pretty(&expected).unwrap(),
+    );
+    assert_eq!(expected["status"]["phase"], "Available");
+    assert_at_rest(&mut cluster);
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn the_end_depends_on_the_last_specification_only(life in lives(undisturbed())) {
+        assert_as_if_fresh(&life);
+    }
+
+    #[test]
+    fn a_process_that_ends_after_any_action_leaves_nothing_over(life in lives(cut())) {
+        assert_as_if_fresh(&life);
+    }
+
+    #[test]
+    fn decisions_on_stale_views_do_no_lasting_harm(life in lives(stale())) {
+        assert_as_if_fresh(&life);
+    }
+}

@@ -1,0 +1,162 @@
+//! Classes that tests deploy, and ways to see what became of them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ApiResource, DynamicObject, ListParams},
+    runtime::wait::await_condition,
+};
+use oprc_crm::{
+    crd::{ClassRuntime, ClassRuntimeStatus, Phase},
+    kinds::{BUILT_IN, KNATIVE_SERVICE, Kind},
+};
+use oprc_grpc::deployment::{
+    DeleteDeploymentRequest, DeployRequest, DeployResponse, unit::ClassSpec,
+};
+use oprc_sandbox::within;
+use serde_json::{Value, json};
+use tonic::{Request, Status};
+
+use crate::{HELLO, Place, crm::Client};
+
+/// How long a class may take to become Available on a real node.
+pub const AVAILABLE: Duration = Duration::from_secs(90);
+
+/// A function that answers quickly to probes, so that tests are quick.
+pub fn hello(key: &str) -> Value {
+    json!({
+        "key": key,
+        "image": HELLO,
+        "health_check": {"path": "/healthz", "period_seconds": 1},
+        "provision": {
+            "image_pull_policy": "Never",
+            "requests": {"cpu": "10m", "memory": "16Mi"},
+            // The sample function waits that long before it ends, which tests needn't.
+            "env": [{"name": "DRAIN_MS", "value": "0"}],
+        },
+    })
+}
+
+/// A specification of these functions.
+pub fn of(functions: &[Value]) -> Value {
+    json!({"functions": functions})
+}
+
+/// The same with a data grid.
+pub fn with_odgm(functions: &[Value]) -> Value {
+    json!({
+        "functions": functions,
+        "addons": ["odgm"],
+        "odgm_config": {
+            "collections": [{"name": "orders"}],
+            "requests": {"cpu": "10m", "memory": "16Mi"},
+        },
+    })
+}
+
+/// A request to deploy.
+pub fn request(id: &str, spec: &Value) -> DeployRequest {
+    let spec: ClassSpec = serde_json::from_value(spec.clone()).expect("a specification");
+    DeployRequest { deployment_id: id.to_owned(), namespace: String::new(), spec: Some(spec) }
+}
+
+/// Deploys.
+pub async fn deploy(client: &Client, id: &str, spec: &Value) -> Result<DeployResponse, Status> {
+    let mut message = Request::new(request(id, spec));
+    message.set_timeout(Duration::from_secs(15));
+    client.clone().deploy(message).await.map(tonic::Response::into_inner)
+}
+
+/// Deletes.
+pub async fn delete(client: &Client, id: &str) -> Result<(), Status> {
+    let request = DeleteDeploymentRequest { deployment_id: id.to_owned(), namespace: String::new() };
+    client.clone().delete_deployment(request).await.map(|_| ())
+}
+
+/// The classes of a test.
+pub fn classes(place: &Place) -> Api<ClassRuntime> {
+    Api::namespaced(place.client.clone(), &place.namespace)
+}
+
+/// Waits until the status of a class's latest generation is such, and gives it.
+pub async fn until(
+    place: &Place,
+    name: &str,
+    what: &str,
+    limit: Duration,
+    such: impl Fn(&ClassRuntimeStatus) -> bool,
+) -> ClassRuntimeStatus {
+    let condition = |class: Option<&ClassRuntime>| {
+        class.is_some_and(|class| {
+            class.status.as_ref().is_some_and(|status| {
+                status.observed_generation == class.metadata.generation && such(status)
+            })
+        })
+    };
+    let api = classes(place);
+    let waited = within(what, limit, await_condition(api.clone(), name, condition)).await;
+    let class = api.get(name).await;
+    match waited {
+        Ok(_) => class.unwrap().status.unwrap(),
+        Err(error) => {
+            let status = class.map(|class| class.status);
+            panic!("{error}: {status:#?}")
+        }
+    }
+}
+
+/// Waits until a class is Available.
+pub async fn available(place: &Place, name: &str) -> ClassRuntimeStatus {
+    let is = |status: &ClassRuntimeStatus| status.phase == Phase::Available;
+    until(place, name, &format!("{name} to be Available"), AVAILABLE, is).await
+}
+
+/// Waits until a class is Degraded for a reason.
+pub async fn degraded(place: &Place, name: &str, reason: &str) -> ClassRuntimeStatus {
+    let what = format!("{name} to be Degraded by {reason}");
+    let is = |status: &ClassRuntimeStatus| {
+        status.phase == Phase::Degraded && status.reason.as_deref() == Some(reason)
+    };
+    until(place, name, &what, AVAILABLE, is).await
+}
+
+/// Waits until a class is gone.
+pub async fn gone(place: &Place, name: &str) {
+    let absent = |class: Option<&ClassRuntime>| class.is_none();
+    let waiting = await_condition(classes(place), name, absent);
+    within(&format!("{name} to be gone"), AVAILABLE, waiting).await.unwrap();
+}
+
+/// The address of a function in a status.
+pub fn url(status: &ClassRuntimeStatus, key: &str) -> String {
+    let function = status.functions.iter().find(|it| it.key == key).expect("the function");
+    function.url.clone().unwrap_or_else(|| panic!("{key} has no address: {function:?}"))
+}
+
+/// Everything of a kind in the test's namespace.
+pub async fn all(place: &Place, kind: &Kind) -> Vec<DynamicObject> {
+    let resource: ApiResource = kind.resource();
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(place.client.clone(), &place.namespace, &resource);
+    api.list(&ListParams::default()).await.unwrap().items
+}
+
+/// Names of everything in the test's namespace that CRM or its children could have made.
+pub async fn everything(place: &Place) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut kinds = BUILT_IN.to_vec();
+    if place.cluster.spec().knative {
+        kinds.push(KNATIVE_SERVICE);
+    }
+    for kind in kinds {
+        let objects = all(place, &kind).await;
+        names.extend(objects.iter().map(|object| format!("{kind}/{}", object.name_any())));
+    }
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let pods = pods.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
+    names.extend(pods.iter().map(|pod| format!("Pod/{}", pod.name_any())));
+    names.sort();
+    names
+}

@@ -1,0 +1,297 @@
+//! Class runtime managers for tests: each serves the namespace of its test only, under the account
+//! that `k8s/rbac` gives it.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    sync::Once,
+    time::Duration,
+};
+
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use kube::{Api, api::PostParams};
+use oprc_crm::{
+    cluster::{Contact, client},
+    config::{Config, SCHEMA},
+    run::{Crm as Process, wall_clock},
+};
+use oprc_grpc::deployment::deployment_service_client::DeploymentServiceClient;
+use oprc_sandbox::Cluster;
+use serde_json::json;
+use tokio::{sync::oneshot, task::JoinHandle};
+use tonic::transport::{Channel, Endpoint};
+
+use crate::{Place, program, workspace};
+
+/// The image of the data grid's stand-in, as it is known on the nodes.
+pub const ODGM: &str = "oprc.local/odgm-stand-in:dev";
+/// How long a CRM may take until it is ready.
+const READY: Duration = Duration::from_secs(20);
+
+/// A client of a CRM.
+pub type Client = DeploymentServiceClient<Channel>;
+
+/// Applies files of this repository to a cluster.
+pub fn apply(cluster: &Cluster, arguments: &[&str]) {
+    let mut kubectl = cluster.kubectl();
+    let done = kubectl.args(arguments).current_dir(workspace()).output().expect("kubectl");
+    assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+}
+
+/// Installs the definition of classes, once in a process for the shared cluster.
+pub(crate) fn define(cluster: &Cluster) {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| install(cluster));
+}
+
+/// Installs the definition of classes.
+pub fn install(cluster: &Cluster) {
+    apply(cluster, &["apply", "--server-side", "-f", "k8s/crds"]);
+    let crd = "crd/classruntimes.oaas.io";
+    apply(cluster, &["wait", "--for=condition=Established", crd, "--timeout=30s"]);
+}
+
+/// How a CRM is to be.
+#[derive(Clone)]
+pub struct Options {
+    /// The user it is known as: give different ones to different CRMs.
+    pub user: String,
+    /// The address that stands for the API server, where it isn't its own.
+    pub api: Option<String>,
+    /// Variables besides the usual.
+    pub variables: Vec<(String, String)>,
+    /// Whether it serves the whole cluster.
+    pub everywhere: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { user: "crm".to_owned(), api: None, variables: Vec::new(), everywhere: false }
+    }
+}
+
+impl Options {
+    /// One that is known as that user.
+    pub fn user(user: &str) -> Self {
+        Self { user: user.to_owned(), ..Self::default() }
+    }
+
+    /// With the API server behind a proxy.
+    #[must_use]
+    pub fn through(mut self, url: &str) -> Self {
+        self.api = Some(url.to_owned());
+        self
+    }
+
+    /// With a variable set.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    fn environment(&self, namespace: &str) -> BTreeMap<String, String> {
+        let scope = if self.everywhere { "cluster" } else { "namespace" };
+        let usual = [
+            ("HTTP_PORT", "0"),
+            ("OPRC_CRM_SERVER_HOST", "127.0.0.1"),
+            ("OPRC_CRM_K8S_SCOPE", scope),
+            ("OPRC_CRM_K8S_NAMESPACE", namespace),
+            ("OPRC_CRM_FEATURES_ODGM", "true"),
+            ("OPRC_CRM_ODGM_IMAGE", ODGM),
+            ("OPRC_CRM_TEMPLATES_DRAIN", "2s"),
+        ];
+        let usual = usual.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        usual.into_iter().chain(self.variables.iter().cloned()).collect()
+    }
+}
+
+/// Lets a user do what the account of a CRM may do, by the files of this repository.
+pub async fn allow(place: &Place, options: &Options) {
+    let subject = json!({
+        "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": options.user,
+    });
+    let name = format!("oprc-crm-{}", options.user);
+    let create = PostParams::default();
+    if options.everywhere {
+        apply(&place.cluster, &["apply", "-f", "k8s/rbac/crm-rbac.yaml"]);
+        let all: ClusterRoleBinding = serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "oprc-crm"},
+            "subjects": [subject],
+        }))
+        .unwrap();
+        let api: Api<ClusterRoleBinding> = Api::all(place.client.clone());
+        ignore_existing(api.create(&create, &all).await);
+        let lease = role_binding(&name, "oprc-crm-lease", &subject);
+        let api: Api<RoleBinding> = Api::namespaced(place.client.clone(), "oaas-system");
+        ignore_existing(api.create(&create, &lease).await);
+    } else {
+        let file = "k8s/rbac/crm-rbac-namespaced.yaml";
+        apply(&place.cluster, &["apply", "-n", &place.namespace, "-f", file]);
+        let api: Api<RoleBinding> = Api::namespaced(place.client.clone(), &place.namespace);
+        ignore_existing(api.create(&create, &role_binding(&name, "oprc-crm", &subject)).await);
+    }
+}
+
+fn role_binding(name: &str, role: &str, subject: &serde_json::Value) -> RoleBinding {
+    serde_json::from_value(json!({
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": role},
+        "subjects": [subject],
+    }))
+    .unwrap()
+}
+
+fn ignore_existing<T>(made: Result<T, kube::Error>) {
+    match made {
+        Ok(_) => {}
+        Err(kube::Error::Api(status)) if status.code == 409 => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn kubeconfig(place: &Place, options: &Options) -> String {
+    let identity = place.cluster.pki().client(&options.user, None).expect("a certificate");
+    let own = place.cluster.spec().api_url();
+    let url = options.api.as_deref().unwrap_or(&own);
+    place.cluster.kubeconfig_at(url, &identity).expect("a kubeconfig")
+}
+
+fn lease_namespace(place: &Place, options: &Options) -> String {
+    if options.everywhere { "oaas-system".to_owned() } else { place.namespace.clone() }
+}
+
+/// A CRM within the test's own process. It is cut off, not stopped, when this is dropped.
+pub struct Crm {
+    /// Where it answers.
+    pub url: String,
+    /// A client of it.
+    pub client: Client,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Crm {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Crm {
+    /// Starts one and waits until it is ready.
+    pub async fn start(place: &Place, options: &Options) -> Self {
+        let config: kube::config::Kubeconfig =
+            serde_json::from_str(&kubeconfig(place, options)).unwrap();
+        let mut config =
+            kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default())
+                .await
+                .unwrap();
+        config.default_namespace = lease_namespace(place, options);
+        let contact = Contact::default();
+        Self::with_client(place, options, client(config, &contact).unwrap(), contact).await
+    }
+
+    /// Starts one with a client of the test's own.
+    pub async fn with_client(
+        place: &Place,
+        options: &Options,
+        client: kube::Client,
+        contact: Contact,
+    ) -> Self {
+        allow(place, options).await;
+        let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
+        let settings = SCHEMA.resolve(&matches, &options.environment(&place.namespace)).unwrap();
+        let config = Config::of(&settings).unwrap();
+        let process = Process::bind(config, client, contact, wall_clock(), None).await.unwrap();
+        let url = format!("http://{}", process.address());
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(async move {
+            let stopped = async {
+                // Dropped without a word: it goes on until it is cut off.
+                if stopped.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            process.run(stopped).await.unwrap();
+        });
+        let client = connect(&url).await;
+        Self { url, client, stop: Some(stop), task }
+    }
+
+    /// Stops it as a signal would, and waits until it has ended.
+    pub async fn stop(mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        (&mut self.task).await.unwrap();
+    }
+}
+
+/// A client of a CRM, once that is ready.
+pub async fn connect(url: &str) -> Client {
+    crate::eventually("CRM to be ready", READY, || async {
+        crate::http::get_ok(&format!("{url}/health/ready")).await
+    })
+    .await;
+    let channel = Endpoint::from_shared(url.to_owned()).unwrap().connect().await.unwrap();
+    DeploymentServiceClient::new(channel)
+}
+
+/// A CRM as a process of its own, killed when this is dropped.
+pub struct Separate {
+    /// Where it answers.
+    pub url: String,
+    /// A client of it.
+    pub client: Client,
+    /// The process.
+    pub child: Child,
+    _kubeconfig: tempfile::NamedTempFile,
+}
+
+impl Drop for Separate {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Separate {
+    /// Starts one and waits until it is ready.
+    pub async fn start(place: &Place, options: &Options) -> Self {
+        allow(place, options).await;
+        let mut config: serde_json::Value =
+            serde_json::from_str(&kubeconfig(place, options)).unwrap();
+        config["contexts"][0]["context"]["namespace"] = lease_namespace(place, options).into();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), config.to_string()).unwrap();
+        let mut command = Command::new(program("oprc-crm"));
+        command
+            .envs(options.environment(&place.namespace))
+            .env("KUBECONFIG", file.path())
+            .env("RUST_LOG", "info")
+            .env("OPRC_CRM_LOG_FORMAT", "json")
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("oprc-crm");
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let address = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .find_map(|line| {
+                let line: serde_json::Value = serde_json::from_str(&line).ok()?;
+                (line["message"] == "listens").then(|| line["address"].as_str().map(str::to_owned))?
+            })
+            .expect("CRM says where it listens");
+        // Somebody has to read on, or it would stand still one day.
+        std::thread::spawn(move || lines.for_each(drop));
+        let url = format!("http://{address}");
+        let client = connect(&url).await;
+        Self { url, client, child, _kubeconfig: file }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = i32::try_from(self.child.id()).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+}

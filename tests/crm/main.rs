@@ -9,3 +9,5 @@
 )]
 
 mod lifecycle;
+mod idempotence;
+mod writes;

@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     io::{BufRead as _, BufReader},
+    net::SocketAddr,
     process::{Child, Command, Stdio},
     sync::Once,
     time::Duration,
@@ -163,24 +164,23 @@ fn lease_namespace(place: &Place, options: &Options) -> String {
     if options.everywhere { "oaas-system".to_owned() } else { place.namespace.clone() }
 }
 
-/// A CRM within the test's own process. It is cut off, not stopped, when this is dropped.
-pub struct Crm {
-    /// Where it answers.
-    pub url: String,
-    /// A client of it.
-    pub client: Client,
+/// A CRM within the test's own process, which may not be ready yet and may ask for certificates
+/// and tokens. It is cut off, not stopped, when this is dropped.
+pub struct Begun {
+    /// Where it listens.
+    pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Crm {
+impl Drop for Begun {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Crm {
-    /// Starts one and waits until it is ready.
+impl Begun {
+    /// Starts one.
     pub async fn start(place: &Place, options: &Options) -> Self {
         let config: kube::config::Kubeconfig =
             serde_json::from_str(&kubeconfig(place, options)).unwrap();
@@ -193,8 +193,7 @@ impl Crm {
         Self::with_client(place, options, client(config, &contact).unwrap(), contact).await
     }
 
-    /// Starts one with a client of the test's own.
-    pub async fn with_client(
+    async fn with_client(
         place: &Place,
         options: &Options,
         client: kube::Client,
@@ -205,7 +204,7 @@ impl Crm {
         let settings = SCHEMA.resolve(&matches, &options.environment(&place.namespace)).unwrap();
         let config = Config::of(&settings).unwrap();
         let process = Process::bind(config, client, contact, wall_clock(), None).await.unwrap();
-        let url = format!("http://{}", process.address());
+        let address = process.address();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let stopped = async {
@@ -216,14 +215,45 @@ impl Crm {
             };
             process.run(stopped).await.unwrap();
         });
+        Self { address, stop: Some(stop), task }
+    }
+}
+
+/// A CRM within the test's own process. It is cut off, not stopped, when this is dropped.
+pub struct Crm {
+    /// Where it answers.
+    pub url: String,
+    /// A client of it.
+    pub client: Client,
+    begun: Begun,
+}
+
+impl Crm {
+    /// Starts one and waits until it is ready.
+    pub async fn start(place: &Place, options: &Options) -> Self {
+        Self::ready(Begun::start(place, options).await).await
+    }
+
+    /// Starts one with a client of the test's own.
+    pub async fn with_client(
+        place: &Place,
+        options: &Options,
+        client: kube::Client,
+        contact: Contact,
+    ) -> Self {
+        Self::ready(Begun::with_client(place, options, client, contact).await).await
+    }
+
+    async fn ready(begun: Begun) -> Self {
+        let url = format!("http://{}", begun.address);
         let client = connect(&url).await;
-        Self { url, client, stop: Some(stop), task }
+        Self { url, client, begun }
     }
 
     /// Stops it as a signal would, and waits until it has ended.
     pub async fn stop(mut self) {
-        let _ = self.stop.take().unwrap().send(());
-        (&mut self.task).await.unwrap();
+        let _ = self.begun.stop.take().unwrap().send(());
+        (&mut self.begun.task).await.unwrap();
     }
 }
 

@@ -7,8 +7,10 @@
 pub mod class;
 pub mod crm;
 pub mod http;
+pub mod load;
 pub mod objects;
 pub mod proof;
+pub mod serving;
 
 use std::{
     future::Future,

@@ -22,5 +22,3 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 
 /// The metadata key under which a correlation id travels.
 pub const CORRELATION: &str = "x-correlation-id";
-/// The metadata key that marks an answer from a cache that is cut off from the API server.
-pub const STALE: &str = "x-oaas-stale";

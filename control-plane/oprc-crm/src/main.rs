@@ -23,6 +23,9 @@ fn main() -> anyhow::Result<()> {
     let settings = SCHEMA.resolve(&matches, &oprc_config::environment())?;
     let config = Config::of(&settings)?;
     if matches.subcommand_matches("config").is_some() {
+        for warning in settings.warnings() {
+            eprintln!("warning: {warning}");
+        }
         print!("{}", settings.describe());
         return Ok(());
     }

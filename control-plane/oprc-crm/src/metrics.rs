@@ -140,10 +140,16 @@ impl Metrics {
         self.reconciliations.get_or_create(&result).observe(took.as_secs_f64());
     }
 
-    /// A write for a class was refused.
-    pub fn failed(&self, class: &ObservedClass, reason: &str) {
+    fn failed(&self, class: &ObservedClass, reason: &str) {
         let failed = Failed { environment: environment(class), reason: reason.to_owned() };
         self.failures.get_or_create(&failed).inc();
+    }
+
+    /// Forgets all classes.
+    pub fn forget(&self) {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.active.clear();
+        self.templates.clear();
     }
 
     /// It was decided what a class is.

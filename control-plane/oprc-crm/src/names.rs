@@ -25,6 +25,10 @@ pub fn class_runtime(deployment_id: &str) -> String {
 
 /// What all children of a ClassRuntime begin with, and what `oaas.io/owner` says.
 pub fn base(class_runtime: &str) -> String {
+    // A name that carries a hash already needs no other.
+    if class_runtime.len() <= CLASS_MAX && is_plain(class_runtime, true) {
+        return class_runtime.to_owned();
+    }
     part(class_runtime, CLASS_MAX)
 }
 
@@ -85,7 +89,7 @@ fn joined(base: &str, key: &str, suffix: &str, max: usize) -> String {
 
 /// `raw` where it can serve as it is, and otherwise what is left of it with a hash of it.
 fn part(raw: &str, max: usize) -> String {
-    if raw.len() <= max && is_plain(raw) {
+    if raw.len() <= max && is_plain(raw, false) {
         return raw.to_owned();
     }
     let mut kept = String::with_capacity(max);
@@ -104,14 +108,14 @@ fn part(raw: &str, max: usize) -> String {
     format!("{}-{}", cut(&kept, max - HASH - 1), hash(raw))
 }
 
-fn is_plain(raw: &str) -> bool {
+fn is_plain(raw: &str, made: bool) -> bool {
     let allowed = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit();
     raw.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
         && raw.as_bytes().last().is_some_and(|&last| allowed(last))
         && raw.bytes().all(|letter| allowed(letter) || letter == b'-')
         && !raw.contains("--")
         && !RESERVED.iter().any(|suffix| raw.ends_with(suffix))
-        && !looks_made(raw)
+        && (made || !looks_made(raw))
 }
 
 /// Only a hash may look like one, and only the generation of a Job like that.

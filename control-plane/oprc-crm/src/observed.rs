@@ -8,6 +8,7 @@ use kube::{Resource as _, core::DynamicObject};
 use serde_json::Value;
 
 use crate::{
+    class::Violation,
     crd::{ClassRuntime, ClassRuntimeSpec},
     kinds::Kind,
     reconcile::{CORRELATION, ObservedClass, render::DEPLOYMENT_ID},
@@ -50,10 +51,10 @@ pub fn parse(object: &DynamicObject) -> ObservedClass {
 }
 
 /// Reads a specification; what is wrong is named by its path.
-pub fn read_spec(spec: Value) -> Result<ClassRuntimeSpec, String> {
+pub fn read_spec(spec: Value) -> Result<ClassRuntimeSpec, Violation> {
     serde_path_to_error::deserialize(spec).map_err(|error| {
         let path = error.path().to_string();
-        let reason = error.into_inner();
-        if path == "." { reason.to_string() } else { format!("{path}: {reason}") }
+        let field = if path == "." { "spec".to_owned() } else { format!("spec.{path}") };
+        Violation { field, message: error.into_inner().to_string() }
     })
 }

@@ -20,7 +20,7 @@ use crate::{
     controller::{Clock, Controller, EnvironmentNow, Hands},
     leader::{Candidate, Leadership},
     metrics::Metrics,
-    service::Service,
+    service::{Flights, Service},
 };
 
 const SERVICE: &str = "deployment.DeploymentService";
@@ -52,6 +52,9 @@ impl Crm {
         level: Option<LevelHandle>,
     ) -> anyhow::Result<Self> {
         let tokens = config.token_file.as_ref().map(TokenFile::load).transpose()?;
+        if tokens.is_some() && config.tls.is_none() && !config.address.ip().is_loopback() {
+            tracing::warn!("tokens travel in the open: there is no security.tls.certificate");
+        }
         let access = if config.guarded() {
             Access::new(config.mtls, tokens)
         } else {
@@ -116,6 +119,8 @@ impl Crm {
             leadership: leadership.clone(),
             default_namespace: namespace,
             only_namespace,
+            flights: Flights::default(),
+            stopping: stopping.clone(),
         });
         let (router, reporter) = api::router(api::Parts {
             service: Arc::clone(&service),

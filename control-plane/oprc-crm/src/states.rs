@@ -22,6 +22,11 @@ pub fn function(function: &FunctionStatus, phase: Phase, deleting: bool) -> Func
         _ if deleting => FunctionState::FunctionDeleted,
         Phase::Deleting => FunctionState::FunctionDeleted,
         _ if function.ready => FunctionState::FunctionRunning,
+        // It has no container, and is there when its class is.
+        Phase::Available if function.reason.as_deref() == Some("NoContainer") => {
+            FunctionState::FunctionRunning
+        }
+        _ if function.reason.as_deref() == Some("Disabled") => FunctionState::FunctionDown,
         Phase::Pending => FunctionState::FunctionPending,
         Phase::Applying | Phase::Progressing | Phase::Available => FunctionState::FunctionDeploying,
         Phase::Degraded => FunctionState::FunctionDown,

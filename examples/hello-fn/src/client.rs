@@ -18,7 +18,7 @@ pub(crate) async fn get(url: &str) -> Result<(), String> {
     let host = uri.host().filter(|_| uri.scheme_str() == Some("http"));
     let host = host.ok_or_else(|| format!("{url}: not an http:// address"))?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
     let exchange = async {
         let mut stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await?;
         stream.write_all(request.as_bytes()).await?;

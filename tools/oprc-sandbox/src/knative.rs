@@ -146,7 +146,8 @@ fn adapt(mut object: Value) -> Option<Value> {
                 json!({"registries-skipping-tag-resolving": format!("oprc.local,{REGISTRY}")})
             }
             Some(("knative-serving", "config-autoscaler")) => {
-                json!({"scale-to-zero-grace-period": "10s"})
+                // Whoever tries it out doesn't want to wait for a minute to see it go to zero.
+                json!({"scale-to-zero-grace-period": "10s", "stable-window": "15s"})
             }
             _ => json!({}),
         };

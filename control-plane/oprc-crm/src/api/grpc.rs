@@ -213,6 +213,9 @@ impl DeploymentService for DeploymentApi {
     ) -> Result<Response<Events>, Status> {
         let (metadata, _, request) = request.into_parts();
         self.call("WatchClassRuntimes", &metadata, "", |_| async move {
+            self.service.ready().map_err(|error| status(&error))?;
+            let checked = self.service.check_namespace(&request.namespace);
+            checked.map_err(|error| status(&error))?;
             let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
                 Status::resource_exhausted("too many clients watch; try again later")
             })?;

@@ -91,6 +91,8 @@ impl Watcher {
                 let change = tokio::select! {
                     change = changes.recv() => change,
                     () = client.closed() => return Ok(()),
+                    // Who stops can't tell any more; whoever watches finds another.
+                    () = self.service.stopped() => return Ok(()),
                 };
                 match change {
                     Ok(change) if change.number <= told => {}

@@ -2,6 +2,8 @@
 
 mod odgm;
 mod quantity;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use crate::crd::{
@@ -9,7 +11,7 @@ use crate::crd::{
     Telemetry, VolumeMount,
 };
 pub use self::{
-    odgm::{CollectionPlan, OdgmPlan, Trigger, guard_data},
+    odgm::{CollectionPlan, OdgmPlan, Trigger, guard_data, kept_collections},
     quantity::{exceeds, is_quantity, same_quantity},
     validate::{INJECTED, validate},
 };

@@ -3,8 +3,8 @@
 use super::{Identity, Refusal, ValidFunction, quantity, validate::{Faults, check_resources}};
 use crate::{
     crd::{
-        AccessPattern, ClassRuntimeSpec, Collection, CollectionSpec, Consistency, EnvVar,
-        OdgmCollectionStatus, OdgmConfig, OdgmStatus, PersistenceMode, Resources, Route,
+        AccessPattern, ClassRuntimeSpec, ClassRuntimeStatus, Collection, CollectionSpec, Consistency, EnvVar,
+        OdgmCollectionStatus, OdgmConfig, PersistenceMode, Resources, Route,
         ShardAssignment, ShardType, StateSpec, StateType, Storage,
     },
     environment::{Environment, Profile},
@@ -320,7 +320,11 @@ fn triggers(
     let mut all = Vec::new();
     let only = spec.function.iter().map(|body| (None, body));
     let many = spec.functions.iter().map(|it| (Some(it.key.as_str()), &it.body));
+    let runs = |key: &str| functions.iter().any(|function| function.key == key);
     for (key, body) in only.chain(many) {
+        if key.is_some_and(|key| !runs(key)) {
+            continue;
+        }
         for binding in body.bindings.iter().filter(|binding| binding.trigger_on_state_change) {
             let key = key.map_or_else(|| functions.first().map(|it| it.key.clone()), |key| Some(key.to_owned()));
             let Some(function_key) = key else { continue };
@@ -332,10 +336,10 @@ fn triggers(
         }
     }
     for (at, trigger) in more.iter().enumerate() {
-        if !spec.functions.iter().any(|it| it.key == trigger.function_key) {
+        if !runs(&trigger.function_key) {
             faults.add(
                 format!("odgm_config.event_processing.event_triggers[{at}].function_key"),
-                format!("{:?} is no function of the class", trigger.function_key),
+                format!("{:?} is no function of the class that runs", trigger.function_key),
             );
         }
         all.push(Trigger {
@@ -374,17 +378,50 @@ fn shard_type_for(replicas: i32, latency: Option<i32>, wanted: Option<Consistenc
     }
 }
 
+/// Persistent collections that there are claims for, as far as is known: those of now, and those
+/// of before that were left out without their data being given up.
+pub fn kept_collections(
+    plan: Option<&OdgmPlan>,
+    before: &[OdgmCollectionStatus],
+    spec: &ClassRuntimeSpec,
+) -> Vec<OdgmCollectionStatus> {
+    let now = plan.into_iter().flat_map(|plan| &plan.collections).map(CollectionPlan::status);
+    let mut kept: Vec<_> = now.filter(|it| it.persistence_mode == "persistent").collect();
+    if !may_lose_data(spec) {
+        let gone: Vec<_> =
+            before.iter().filter(|old| kept.iter().all(|now| now.name != old.name)).cloned().collect();
+        kept.extend(gone);
+    }
+    kept
+}
+
+fn may_lose_data(spec: &ClassRuntimeSpec) -> bool {
+    spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss)
+}
+
 /// Refuses to change what a live persistent collection is made of, unless its data may go.
 pub fn guard_data(
     plan: Option<&OdgmPlan>,
-    live: Option<&OdgmStatus>,
+    status: Option<&ClassRuntimeStatus>,
     spec: &ClassRuntimeSpec,
 ) -> Result<(), Refusal> {
-    if spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss) {
+    let (Some(plan), Some(status)) = (plan, status) else { return Ok(()) };
+    if may_lose_data(spec) {
         return Ok(());
     }
-    let (Some(plan), Some(live)) = (plan, live) else { return Ok(()) };
-    for old in live.collections.iter().filter(|old| old.persistence_mode == "persistent") {
+    let nodes = status.odgm.as_ref().map_or(0, |odgm| odgm.replicas);
+    if !status.kept_collections.is_empty() && plan.replicas < nodes {
+        return Err(Refusal::precondition(
+            "DataAtRisk",
+            "odgm_config.replicas",
+            format!(
+                "the data grid has persistent collections, and would go from {nodes} nodes to {}; \
+                 that needs data_retention.allow_data_loss",
+                plan.replicas
+            ),
+        ));
+    }
+    for old in &status.kept_collections {
         let Some(new) = plan.collections.iter().find(|new| new.name == old.name) else { continue };
         let new = new.status();
         let changed = |what: &str, from: &dyn std::fmt::Display, to: &dyn std::fmt::Display| {

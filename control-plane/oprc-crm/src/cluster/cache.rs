@@ -103,6 +103,11 @@ impl Cache {
         self.filled.send_modify(|count| *count += 1);
     }
 
+    /// Says that nothing is known of something any more.
+    pub fn set_unfilled(&self, what: &str) {
+        self.write().filled.remove(what);
+    }
+
     /// Tells whenever a watch has told all there is.
     pub fn filling(&self) -> watch::Receiver<usize> {
         self.filled.subscribe()

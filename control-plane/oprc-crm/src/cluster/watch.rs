@@ -114,6 +114,7 @@ impl Watches {
             task.abort();
         }
         drop(running);
+        self.cache.set_unfilled(KNATIVE);
         self.cache.retain_children(&KNATIVE_SERVICE, &HashSet::new());
     }
 

@@ -13,7 +13,10 @@ use oprc_observability::Format;
 use oprc_server::TlsFiles;
 
 pub use self::settings::SCHEMA;
-use crate::environment::{Environment, Floors, OdgmImages, Profile};
+use crate::{
+    environment::{Environment, Floors, OdgmImages, Profile},
+    reconcile::select::Template,
+};
 
 /// Why the configuration can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -147,10 +150,18 @@ impl Config {
                  address (server.host) or the profile dev only",
             );
         }
-        if let Some(name) = &self.environment.default_template
-            && crate::reconcile::select::Template::parse(name).is_none()
-        {
-            return Err(Wrong::Together(format!("templates.default_template: there is no template {name:?}")));
+        let template = self.environment.default_template.as_deref();
+        if let Some(name) = template.filter(|name| !Template::can_be_default(name)) {
+            let message = "must be one of k8s_deployment, knative, unified";
+            return Err(Wrong::Together(format!("templates.default_template: {name:?} {message}")));
+        }
+        if !crate::class::is_quantity(&self.environment.odgm_disk) {
+            let disk = &self.environment.odgm_disk;
+            return Err(Wrong::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
+        }
+        if crate::names::label(&self.lease) != self.lease {
+            let lease = &self.lease;
+            return Err(Wrong::Together(format!("kubernetes.lease: {lease:?} is no name")));
         }
         Ok(())
     }

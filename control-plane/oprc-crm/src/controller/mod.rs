@@ -82,6 +82,9 @@ impl Controller {
                     }
                     if *leading.borrow_and_update() {
                         self.cache.mark_all();
+                    } else {
+                        // Whoever leads counts.
+                        self.metrics.forget();
                     }
                 }
                 key = arriving.recv() => match key {
@@ -174,8 +177,9 @@ impl Controller {
                 Err(perform::Error::NotLeading) => return Outcome::NotLeading,
                 Err(perform::Error::Told(failure)) => {
                     tracing::warn!(reason = failure.reason, message = failure.message, "refused");
-                    self.metrics.failed(&class, failure.reason);
-                    self.tell(&class, &mut version, &decide(&[failure]).actions).await;
+                    let decision = decide(&[failure]);
+                    self.metrics.decided(&class, &decision);
+                    self.tell(&class, &mut version, &decision.actions).await;
                     return Outcome::Failed;
                 }
                 Err(perform::Error::Passing(reason)) => {

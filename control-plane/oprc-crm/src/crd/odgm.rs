@@ -265,12 +265,26 @@ pub struct CollectionSpec {
 
 /// A collection: a bare name, or more.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
-#[serde(untagged)]
+#[serde(untagged, try_from = "serde_json::Value")]
 pub enum Collection {
     /// A name; the rest follows from the class.
     Name(String),
     /// More than a name.
     Spec(CollectionSpec),
+}
+
+impl TryFrom<serde_json::Value> for Collection {
+    type Error = String;
+
+    fn try_from(value: serde_json::Value) -> Result<Self, String> {
+        match value {
+            serde_json::Value::String(name) => Ok(Self::Name(name)),
+            value @ serde_json::Value::Object(_) => serde_path_to_error::deserialize(value)
+                .map(Self::Spec)
+                .map_err(|error| format!("{}: {}", error.path(), error.inner())),
+            other => Err(format!("{other} is neither a name nor an object with a name")),
+        }
+    }
 }
 
 impl Default for Collection {

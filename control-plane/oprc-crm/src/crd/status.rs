@@ -44,6 +44,10 @@ pub struct ClassRuntimeStatus {
     /// How the data grid is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub odgm: Option<OdgmStatus>,
+    /// Persistent collections that there may be claims for; what they are made of is protected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub kept_collections: Vec<OdgmCollectionStatus>,
     /// Since when each component has been ready without a break.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stable_since: BTreeMap<String, Time>,

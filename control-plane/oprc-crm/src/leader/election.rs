@@ -38,27 +38,36 @@ pub(super) struct Election {
     taken: Option<Instant>,
     /// Nothing is tried before this.
     not_before: Option<Instant>,
+    /// Whether the watch has told of a lease since it began.
+    told: bool,
 }
 
 impl Election {
     pub(super) fn new(identity: String, lease: Duration, renew: Duration) -> Self {
-        Self { identity, lease, renew, seen: None, taken: None, not_before: None }
+        Self { identity, lease, renew, seen: None, taken: None, not_before: None, told: false }
     }
 
-    /// The watch begins anew: what it tells next counts.
-    pub(super) fn unknown(&mut self) {
-        // What was seen stays; it only isn't known whether the lease is there at all.
+    /// The watch begins anew: a lease that it doesn't tell of isn't there.
+    pub(super) fn begin(&mut self) {
+        self.told = false;
     }
 
-    /// The watch has told everything: a lease that wasn't told isn't there.
+    /// The watch has told everything.
     pub(super) fn listed(&mut self, now: Instant) {
-        if self.seen.is_none() {
-            self.seen = Some((Record::default(), now));
+        if !self.told {
+            self.gone(now);
         }
+    }
+
+    /// The lease is gone: whoever held it holds nothing.
+    pub(super) fn gone(&mut self, now: Instant) {
+        self.taken = None;
+        self.seen = Some((Record::default(), now));
     }
 
     /// A lease was seen.
     pub(super) fn see(&mut self, record: Record, now: Instant) {
+        self.told = true;
         if record.holder != self.identity {
             self.taken = None;
         }

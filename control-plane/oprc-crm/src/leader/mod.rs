@@ -116,11 +116,12 @@ impl Candidate {
                 () = tokio::time::sleep_until(wait.into()) => {}
                 () = sleep_to(end) => self.resign(),
                 event = events.next() => match event {
-                    Some(Ok(Event::Init)) => election.unknown(),
+                    Some(Ok(Event::Init)) => election.begin(),
                     Some(Ok(Event::InitApply(lease) | Event::Apply(lease))) => {
                         election.see(record(&lease), Instant::now());
                     }
-                    Some(Ok(Event::Delete(_) | Event::InitDone)) => election.listed(Instant::now()),
+                    Some(Ok(Event::Delete(_))) => election.gone(Instant::now()),
+                    Some(Ok(Event::InitDone)) => election.listed(Instant::now()),
                     Some(Err(error)) => tracing::debug!(%error, "the watch on the lease broke"),
                     None => break,
                 },

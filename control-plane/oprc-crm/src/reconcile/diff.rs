@@ -54,6 +54,13 @@ pub fn diff(
     let namespace = &identity.namespace;
     for wanted in &desired.objects {
         let live = sight.named(&wanted.kind, namespace, &wanted.name);
+        if wanted.kind == AUTOSCALER && others_scale(sight, identity, &wanted.name) {
+            // Whatever its name, theirs does the work; two would get in each other's way.
+            changes.scaled_by_others.push(wanted.name.clone());
+            let ours = |it: &Arc<Child>| it.owner.as_deref() == Some(&identity.uid) && !it.deleting;
+            changes.deletes.extend(live.filter(ours));
+            continue;
+        }
         if let Some(live) = &live
             && live.owner.as_deref() != Some(&identity.uid)
         {
@@ -66,12 +73,8 @@ pub fn diff(
             continue;
         }
         let mut wanted = wanted.clone();
-        if wanted.kind == AUTOSCALER || wanted.kind == DEPLOYMENT {
+        if wanted.kind == DEPLOYMENT {
             let others = others_scale(sight, identity, &wanted.name);
-            if others && wanted.kind == AUTOSCALER {
-                changes.scaled_by_others.push(wanted.name);
-                continue;
-            }
             let scaled = others || desired.objects.iter().any(|it| it.kind == AUTOSCALER && it.name == wanted.name);
             if scaled && live.as_ref().is_some_and(|live| live.replicas_elsewhere) {
                 drop_replicas(&mut wanted);

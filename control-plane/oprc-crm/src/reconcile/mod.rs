@@ -61,7 +61,7 @@ pub struct ObservedClass {
     /// What asked for it last.
     pub correlation_id: Option<String>,
     /// What it is to be, or why that can't be read.
-    pub spec: Result<ClassRuntimeSpec, String>,
+    pub spec: Result<ClassRuntimeSpec, Violation>,
     /// What became of it.
     pub status: Option<ClassRuntimeStatus>,
 }
@@ -158,9 +158,8 @@ pub fn decide(input: &Input<'_>) -> Decision {
     };
     let spec = match &class.spec {
         Ok(spec) => spec,
-        Err(reason) => {
-            let violation = Violation { field: "spec".to_owned(), message: reason.clone() };
-            return refuse(actions, &Refusal::invalid(vec![violation]));
+        Err(violation) => {
+            return refuse(actions, &Refusal::invalid(vec![violation.clone()]));
         }
     };
     let deadline = deadline(spec, input.environment);
@@ -179,9 +178,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
         Ok(valid) => valid,
         Err(refusal) => return refuse(actions, &refusal),
     };
-    if let Err(refusal) =
-        guard_data(valid.odgm.as_ref(), old.and_then(|old| old.odgm.as_ref()), effective)
-    {
+    if let Err(refusal) = guard_data(valid.odgm.as_ref(), old, effective) {
         return refuse(actions, &refusal);
     }
     let before = old.and_then(|old| old.selection.as_ref());
@@ -227,6 +224,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     if let Some(last) = &status.last_available
         && spec.rollout.as_ref().is_some_and(|it| it.rollback)
         && status.rolled_back.is_none()
+        && !spec.paused
         && last.generation < class.generation
         && report::time_left(&status, deadline, input.now).is_some_and(|left| left.is_zero())
     {
@@ -277,7 +275,8 @@ fn drained(
 ) -> Option<Duration> {
     let replaced = status.replaced.as_ref()?;
     // Only what was told in an earlier pass counts: the write may fail.
-    let told = input.class.status.as_ref().is_some_and(|old| old.replaced.is_some());
+    let before = input.class.status.as_ref().and_then(|old| old.replaced.as_ref());
+    let told = before.is_some_and(|before| before.since == replaced.since);
     let left = report::remaining(replaced.since.0, drain(spec, input.environment), input.now);
     Some(if told { left } else { left.max(Duration::from_millis(1)) })
 }

@@ -73,11 +73,12 @@ pub(super) fn function(
         Some((child, State::Workload(workload))) => {
             let address = sight.named(&SERVICE, namespace, &plan.workload).filter(ours);
             let varies = plan.max > plan.min || scaled_by_others;
-            component.ready = address.is_some() && workload_ready(child, plan.min, varies);
+            let reached = address.is_some_and(|address| !address.deleting);
+            component.ready = reached && workload_ready(child, plan.min, varies);
             component.trouble = workload.failure.as_deref().map(creation_trouble);
         }
-        Some((_, State::Knative(knative))) => {
-            component.ready = knative.current && knative.ready == Some(true);
+        Some((child, State::Knative(knative))) => {
+            component.ready = !child.deleting && knative.current && knative.ready == Some(true);
             component.url = knative.address.clone().or(component.url);
             component.public_url =
                 knative.url.clone().filter(|url| Some(url) != component.url.as_ref());
@@ -248,6 +249,9 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     status.ready = Some(format!("{ready}/{}", components.len()));
     status.functions = function_statuses(old, seen);
     status.odgm = odgm_status(seen);
+    let before = std::mem::take(&mut status.kept_collections);
+    status.kept_collections =
+        crate::class::kept_collections(seen.class.odgm.as_ref(), &before, seen.spec);
     status.stable_since = components
         .iter()
         .filter(|(_, component)| component.ready)
@@ -257,7 +261,7 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
         })
         .collect::<BTreeMap<_, _>>();
 
-    let was_available = !fresh && old.is_some_and(|old| old.phase == Phase::Available || old.rolled_back.is_some());
+    let was_available = !fresh && old.is_some_and(|old| old.holds(AVAILABLE));
     // A write that heals doesn't by itself make a class less available; what it leads to may.
     let settled = ready == components.len()
         && seen.changes.held == 0
@@ -268,6 +272,8 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     if !settled && (fresh || status.progress_since.is_none()) {
         status.progress_since = Some(Time(now));
     }
+    // What was replaced goes only while all that replaces it is there.
+    let replaced = status.replaced.take();
     let rolled_back = seen.class.identity.generation != seen.generation;
     if rolled_back {
         status.rolled_back = Some(seen.generation);
@@ -284,12 +290,12 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
         status.set(AVAILABLE, false, "NameTaken", &message, now);
     } else if settled {
         status.progress_since = None;
-        settle(&mut status, seen, rolled_back);
+        settle(&mut status, seen, rolled_back, replaced);
     } else if let Some((name, trouble)) = hard {
         let message = format!("{name}: {}", trouble.message);
         status.degrade(trouble.reason, &message, now);
         status.set(AVAILABLE, false, trouble.reason, &message, now);
-    } else if overdue(&status, seen) {
+    } else if overdue(&status, seen) && !seen.spec.paused {
         let soft = components.iter().find_map(|(_, it)| it.trouble.as_ref());
         let reason = soft.map_or("ProgressDeadlineExceeded", |trouble| trouble.reason);
         let waiting: Vec<&str> =
@@ -316,7 +322,12 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     status
 }
 
-fn settle(status: &mut ClassRuntimeStatus, seen: &Seen<'_>, rolled_back: bool) {
+fn settle(
+    status: &mut ClassRuntimeStatus,
+    seen: &Seen<'_>,
+    rolled_back: bool,
+    replaced: Option<Replaced>,
+) {
     let now = seen.now;
     if rolled_back {
         let message = format!(
@@ -339,8 +350,10 @@ fn settle(status: &mut ClassRuntimeStatus, seen: &Seen<'_>, rolled_back: bool) {
         });
     }
     let refs: Vec<_> = seen.changes.replaced.iter().map(|child| child.reference()).collect();
+    // With what is replaced only now, time begins anew.
+    let known = replaced.filter(|it| refs.iter().all(|one| it.resource_refs.contains(one)));
     status.replaced = (!refs.is_empty()).then(|| Replaced {
-        since: status.replaced.take().map_or(Time(now), |replaced| replaced.since),
+        since: known.map_or(Time(now), |replaced| replaced.since),
         resource_refs: refs,
     });
 }
@@ -370,6 +383,13 @@ fn function_statuses(
     seen: &Seen<'_>,
 ) -> Vec<FunctionStatus> {
     let before = |key: &str| old.and_then(|old| old.functions.iter().find(|it| it.key == key));
+    let still_serves = |plan: &FunctionPlan, before: &FunctionStatus| {
+        seen.changes.replaced.iter().any(|child| {
+            child.function.as_deref() == Some(&plan.label)
+                && child.template == before.runs_as
+                && (child.kind == SERVICE || child.kind == KNATIVE_SERVICE)
+        })
+    };
     let running = seen.desired.functions.iter().zip(&seen.functions).map(|(plan, component)| {
         let before = before(&plan.key);
         let shape = plan.shape.as_str();
@@ -378,7 +398,7 @@ fn function_statuses(
             let told = component.ready || before.is_some_and(|it| it.url.is_some());
             let url = component.url.clone().filter(|_| told);
             (Some(shape.to_owned()), url, component.public_url.clone().filter(|_| told))
-        } else if let Some(before) = before {
+        } else if let Some(before) = before.filter(|before| still_serves(plan, before)) {
             // What is being replaced answers until the new one does.
             (before.runs_as.clone(), before.url.clone(), before.public_url.clone())
         } else {
@@ -504,16 +524,23 @@ impl ClassRuntimeStatus {
         };
         let functions = |status: &Self| {
             let all = status.functions.iter();
-            all.map(|it| (it.key.clone(), it.url.clone(), it.reason.clone())).collect::<Vec<_>>()
+            all.map(|it| (it.key.clone(), it.reason.clone())).collect::<Vec<_>>()
         };
+        // An address that is there can wait until all are; one that was told can't be wrong.
+        let told_otherwise = old.functions.iter().any(|before| {
+            before.url.is_some()
+                && self.functions.iter().any(|it| it.key == before.key && it.url != before.url)
+        });
         let odgm = |status: &Self| {
             status.odgm.as_ref().map(|it| (it.service.clone(), it.collections.clone(), it.reason.clone()))
         };
         self.observed_generation != old.observed_generation
             || conditions(self) != conditions(old)
             || functions(self) != functions(old)
+            || told_otherwise
             || odgm(self) != odgm(old)
             || self.selection != old.selection
+            || self.kept_collections != old.kept_collections
             || self.replaced != old.replaced
             || self.rolled_back != old.rolled_back
             || self.progress_since != old.progress_since

@@ -37,6 +37,11 @@ impl Template {
         }
     }
 
+    /// Whether a template of that name can be what classes get that nothing speaks for.
+    pub fn can_be_default(name: &str) -> bool {
+        Self::parse(name).is_some_and(|template| Self::SCORED.contains(&template))
+    }
+
     /// The template of that name or alias.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
@@ -215,7 +220,7 @@ fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option
 }
 
 fn knative_floor(function: &ValidFunction, environment: &Environment) -> i32 {
-    if function.min_scale.is_some_and(|min| min >= 1) {
+    if function.min_scale.is_some_and(|min| min >= 1) && !function.standby {
         environment.floors.knative_warm
     } else {
         environment.floors.knative_cold

@@ -41,6 +41,12 @@ impl Error {
         Self::Invalid(vec![Violation { field: field.into(), message: message.into() }])
     }
 
+    /// The class is going.
+    pub(super) fn deleting(id: &str) -> Self {
+        let message = format!("{id} is being deleted; try again when it is gone");
+        Self::Unavailable { reason: "DELETING", message }
+    }
+
     fn away() -> Self {
         Self::Unavailable {
             reason: "API_SERVER_UNAVAILABLE",
@@ -94,14 +100,16 @@ impl Error {
                     Self::Invalid(violations)
                 }
             }
-            403 if status.message.contains("being terminated") || status.message.contains("exceeded quota") => {
-                Self::Precondition(Refusal::precondition(
-                    "NamespaceRefuses",
-                    "namespace",
-                    status.message.clone(),
-                ))
+            // The API server's own words for somebody who may not.
+            403 if status.message.contains("cannot ") => {
+                Self::Internal(format!("CRM may not do this: {}", status.message))
             }
-            403 => Self::Internal(format!("CRM may not do this: {}", status.message)),
+            403 => Self::Precondition(Refusal::precondition(
+                "ClusterRefuses",
+                "namespace",
+                status.message.clone(),
+            )),
+            413 => Self::invalid("spec", "is larger than the API server takes"),
             404 if status.message.contains("namespaces") => Self::Precondition(
                 Refusal::precondition("NamespaceMissing", "namespace", status.message.clone()),
             ),

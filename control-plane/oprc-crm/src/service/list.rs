@@ -42,9 +42,8 @@ impl Service {
             Ok(size) if size <= MOST => size,
             _ => return Err(Error::invalid("page_size", format!("{size} isn't from 0 to {MOST}"))),
         };
-        if !filter.namespace.is_empty() {
-            self.namespace(&filter.namespace)?;
-        }
+        self.ready()?;
+        self.check_namespace(&filter.namespace)?;
         let phase = if filter.phase.is_empty() {
             None
         } else {

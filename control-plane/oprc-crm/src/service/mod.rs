@@ -2,6 +2,7 @@
 
 mod cluster_info;
 mod error;
+mod flights;
 mod list;
 mod odgm;
 
@@ -18,10 +19,11 @@ use serde_json::{Value, json};
 pub use self::{
     cluster_info::ClusterInfo,
     error::Error,
+    flights::Flights,
     list::{Filter, Page},
 };
 use crate::{
-    class::{Identity, Refusal, Violation, guard_data, validate},
+    class::{Identity, Refusal, guard_data, validate},
     cluster::{Begin, Cache, Changed, Contact, Key, Nodes, Watches},
     controller::EnvironmentNow,
     crd::{ClassRuntime, ClassRuntimeSpec, DeploymentUnit},
@@ -56,6 +58,10 @@ pub struct Service {
     pub default_namespace: String,
     /// The only namespace there is, where there is one.
     pub only_namespace: Option<String>,
+    /// Writes that are under way.
+    pub flights: Flights,
+    /// Whether this process is to stop.
+    pub stopping: tokio::sync::watch::Receiver<bool>,
 }
 
 impl Service {
@@ -97,7 +103,11 @@ impl Service {
         let id = Self::deployment_id(id)?;
         let namespace = self.namespace(namespace)?;
         let name = names::class_runtime(id);
-        let spec = self.check(&namespace, &name, id, spec)?;
+        let known = self.cache.class(&(namespace.clone(), name.clone()));
+        if known.as_ref().is_some_and(|known| known.deleting.is_some()) {
+            return Err(Error::deleting(id));
+        }
+        let spec = self.check(&namespace, &name, id, spec, known.as_deref())?;
         let object = json!({
             "apiVersion": ClassRuntime::api_version(&()),
             "kind": ClassRuntime::kind(&()),
@@ -110,35 +120,41 @@ impl Service {
             },
             "spec": spec,
         });
+        let what = object.get("spec").cloned().unwrap_or_default();
+        let key = (namespace, name);
+        self.flights.share(&key, &what, || self.write(&key, id, &object)).await
+    }
+
+    async fn write(&self, key: &Key, id: &str, object: &Value) -> Result<Arc<ObservedClass>, Error> {
         let params = PatchParams::apply(MANAGER).force();
-        let api = self.api(&namespace);
-        let written = bounded(api.patch(&name, &params, &Patch::Apply(&object)))
+        let api = self.api(&key.0);
+        let written = bounded(api.patch(&key.1, &params, &Patch::Apply(object)))
             .await
             .map_err(|error| Error::of_write(error, id))?;
         let class = parse(&written);
         self.cache.put_class(class.clone());
         if class.deleting.is_some() {
-            return Err(Error::Unavailable {
-                reason: "DELETING",
-                message: format!("{id} is being deleted; try again when it is gone"),
-            });
+            return Err(Error::deleting(id));
         }
         Ok(Arc::new(class))
     }
 
     /// Everything that can be told to be wrong before anything is written.
-    fn check(&self, namespace: &str, name: &str, id: &str, spec: Value) -> Result<ClassRuntimeSpec, Error> {
-        let mut spec = read_spec(spec).map_err(|reason| {
-            let (field, message) = reason.split_once(": ").unwrap_or(("spec", &reason));
-            Error::invalid(field, message)
-        })?;
+    fn check(
+        &self,
+        namespace: &str,
+        name: &str,
+        id: &str,
+        spec: Value,
+        known: Option<&ObservedClass>,
+    ) -> Result<ClassRuntimeSpec, Error> {
+        let mut spec = read_spec(spec).map_err(|violation| Error::Invalid(vec![violation]))?;
         let unit = spec.deployment_unit.get_or_insert_with(DeploymentUnit::default);
         if unit.id.is_empty() {
             id.clone_into(&mut unit.id);
         } else if unit.id != id {
             return Err(Error::invalid("spec.deployment_unit.id", "is another than deployment_id"));
         }
-        let known = self.cache.class(&(namespace.to_owned(), name.to_owned()));
         let environment = (self.environment)();
         let identity = Identity {
             name: name.to_owned(),
@@ -151,8 +167,8 @@ impl Service {
             correlation_id: None,
         };
         let valid = validate(identity, &spec, &environment)?;
-        let live = known.as_ref().and_then(|known| known.status.as_ref()?.odgm.as_ref());
-        guard_data(valid.odgm.as_ref(), live, &spec)?;
+        let status = known.and_then(|known| known.status.as_ref());
+        guard_data(valid.odgm.as_ref(), status, &spec)?;
         select(&valid, &environment, None)?;
         Ok(spec)
     }
@@ -219,6 +235,27 @@ impl Service {
         self.cache.follow(after)
     }
 
+    /// Refuses to list what isn't known in full: what is left out would look as if it were gone.
+    pub fn ready(&self) -> Result<(), Error> {
+        let missing = self.missing();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let message = format!("not everything is known yet: {}", missing.join(", "));
+        Err(Error::Unavailable { reason: "NOT_READY", message })
+    }
+
+    /// Checks a namespace that a request is limited to, where it is.
+    pub fn check_namespace(&self, asked: &str) -> Result<(), Error> {
+        if asked.is_empty() { Ok(()) } else { self.namespace(asked).map(|_| ()) }
+    }
+
+    /// Waits until this process is to stop.
+    pub async fn stopped(&self) {
+        // One that can't be told any more is stopped.
+        let _ = self.stopping.clone().wait_for(|stop| *stop).await;
+    }
+
     /// Why this process isn't ready to serve, if it isn't.
     pub fn missing(&self) -> Vec<String> {
         self.watches.missing()
@@ -252,7 +289,7 @@ pub fn deployment_id(class: &ObservedClass) -> &str {
 pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>, Error> {
     let mut all = BTreeMap::new();
     for part in selector.split(',').filter(|part| !part.trim().is_empty()) {
-        let Some((key, value)) = part.split_once('=') else {
+        let Some((key, value)) = part.split_once('=').filter(|(key, _)| !key.ends_with('!')) else {
             return Err(Error::invalid("label_selector", format!("{part:?} isn't key=value")));
         };
         let value = value.strip_prefix('=').unwrap_or(value);
@@ -266,15 +303,14 @@ async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Re
 }
 
 impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
+    fn from(mut refusal: Refusal) -> Self {
+        for violation in &mut refusal.violations {
+            violation.field = format!("spec.{}", violation.field);
+        }
         if refusal.precondition {
             Self::Precondition(refusal)
         } else {
-            let named = |violation: Violation| Violation {
-                field: format!("spec.{}", violation.field),
-                ..violation
-            };
-            Self::Invalid(refusal.violations.into_iter().map(named).collect())
+            Self::Invalid(refusal.violations)
         }
     }
 }

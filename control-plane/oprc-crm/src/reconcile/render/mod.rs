@@ -120,6 +120,18 @@ pub fn render(class: &ValidClass, selection: &Selection, environment: &Environme
 }
 
 impl Context<'_> {
+    /// Sizes of the profile that the class has: CRM's own as they are configured, another's as
+    /// they are.
+    fn sized(&self) -> std::borrow::Cow<'_, Environment> {
+        if self.selection.profile == self.environment.profile {
+            std::borrow::Cow::Borrowed(self.environment)
+        } else {
+            std::borrow::Cow::Owned(Environment::of(self.selection.profile))
+        }
+    }
+}
+
+impl Context<'_> {
     fn plan(&self, function: &ValidFunction) -> FunctionPlan {
         let identity = &self.class.identity;
         let (base, key) = (&identity.base, function.name_key.as_deref());
@@ -129,12 +141,12 @@ impl Context<'_> {
         let (workload, url) = match shape {
             Shape::Deployment => {
                 let name = names::function(base, key);
-                let url = format!("http://{name}.{namespace}.svc.cluster.local");
+                let url = format!("http://{name}.{namespace}.svc");
                 (name, Some(url))
             }
             Shape::Knative => {
                 let name = names::knative(base, key);
-                let url = format!("http://{name}.{namespace}.svc.cluster.local");
+                let url = format!("http://{name}.{namespace}.svc");
                 (name, Some(url))
             }
             Shape::Job => (names::job(base, key, identity.generation), None),

@@ -128,7 +128,9 @@ fn json(value: &impl Serialize) -> String {
 fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan]) -> Vec<EnvVar> {
     let identity = &context.class.identity;
     let mut routes = plan.routes.clone();
-    for function in functions {
+    // Only what the grid has to call: others may come and go without its being restarted.
+    let called = |key: &str| plan.triggers.iter().any(|trigger| trigger.function_key == key);
+    for function in functions.iter().filter(|function| called(&function.key)) {
         let Some(url) = function.url.clone() else { continue };
         let standby = context.class.functions.iter().any(|it| it.key == function.key && it.standby);
         routes.entry(function.key.clone()).or_insert(crate::crd::Route {
@@ -174,7 +176,7 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
         let members = format!("{own}:{PORT}");
         (own, members)
     };
-    let level = if identity.environment.as_deref().unwrap_or("dev") == "dev" { "DEBUG" } else { "INFO" };
+    let level = if context.selection.profile == Profile::Dev { "DEBUG" } else { "INFO" };
     let mut all = vec![
         field("ODGM_NODE_NAME", "metadata.name"),
         variable("ODGM_HTTP_PORT", PORT.to_string()),
@@ -249,7 +251,7 @@ fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
         ),
         ports: Some(vec![port("grpc", PORT), port("zenoh", ZENOH)]),
         env: Some(variables(context, plan, functions)),
-        resources: Some(pod::resources(&plan.requests, &plan.limits, &environment.odgm_sizes)),
+        resources: Some(pod::resources(&plan.requests, &plan.limits, &context.sized().odgm_sizes)),
         volume_mounts: Some(vec![VolumeMount {
             name: VOLUME.to_owned(),
             mount_path: DATA.to_owned(),

@@ -64,7 +64,7 @@ impl Context<'_> {
 
     /// Sizes of a function that doesn't say: by the latency it must keep, or the profile's own.
     fn function_sizes(&self, function: &ValidFunction) -> Sizes {
-        let mut sizes = self.environment.function_sizes.clone();
+        let mut sizes = self.sized().function_sizes.clone();
         if let Some(latency) = function.latency {
             let (cpu, memory) = if latency < 100 { ("500m", "512Mi") } else { ("200m", "256Mi") };
             sizes.requests.cpu = Some(cpu.to_owned());

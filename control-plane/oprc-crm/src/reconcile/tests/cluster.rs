@@ -134,6 +134,16 @@ impl Cluster {
         cluster
     }
 
+    /// The same, and what was seen before anything was made for the class.
+    pub(super) fn with_early_view(spec: &Value) -> (Self, View) {
+        let mut cluster = Self::new();
+        cluster.ask(spec);
+        cluster.pass_on(&cluster.look(), 1);
+        let view = cluster.look();
+        cluster.rest();
+        (cluster, view)
+    }
+
     fn next_version(&mut self) -> String {
         self.version += 1;
         self.version.to_string()
@@ -197,6 +207,10 @@ impl Cluster {
         self.class.as_ref()?["metadata"]["uid"].as_str()
     }
 
+    pub(super) fn has_status(&self) -> bool {
+        self.class.as_ref().is_some_and(|class| class["status"].is_object())
+    }
+
     pub(super) fn status(&self) -> ClassRuntimeStatus {
         let class = self.class.as_ref().expect("the class is there");
         serde_json::from_value(class["status"].clone()).expect("it has a status")
@@ -258,13 +272,21 @@ impl Cluster {
         self.objects.remove(key);
     }
 
-    /// Somebody other than us changes an object.
-    pub(super) fn edit(&mut self, key: &Key, manager: &str, change: impl FnOnce(&mut Value)) {
+    /// Somebody other than us changes an object; whether the API server lets them.
+    pub(super) fn edit(
+        &mut self,
+        key: &Key,
+        manager: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> bool {
         let before = self.objects[key].object.clone();
         let mut after = before.clone();
         change(&mut after);
+        if immutable(&key.0, &before, &after).is_some() {
+            return false;
+        }
         managed::update(&before, &mut after, manager);
-        self.put(key, after);
+        self.put(key, after)
     }
 
     /// Somebody other than us makes an object.
@@ -458,6 +480,7 @@ impl Cluster {
             .filter(|(_, entry)| entry.child.owner.is_some())
             .map(|((kind, name), entry)| {
                 let mut owned = super::owned(&entry.object);
+                owned["metadata"]["ownerReferences"][0]["uid"] = json!("the class's");
                 let scaled = self.objects.contains_key(&(AUTOSCALER, name.clone()));
                 if *kind == DEPLOYMENT && scaled {
                     // Whose they are depends on whether there ever was load.

@@ -67,8 +67,8 @@ impl Cluster {
     fn scale(&mut self, autoscaler: &Value) -> bool {
         let spec = &autoscaler["spec"];
         let target = (DEPLOYMENT, spec["scaleTargetRef"]["name"].as_str().unwrap().to_owned());
-        let Some(object) = self.object(&target) else { return false };
-        let replicas = object["spec"]["replicas"].as_i64().unwrap();
+        let replicas = self.object(&target).and_then(|it| it["spec"]["replicas"].as_i64());
+        let Some(replicas) = replicas else { return false };
         let (min, max) = (spec["minReplicas"].as_i64().unwrap(), spec["maxReplicas"].as_i64().unwrap());
         let within = replicas.clamp(min, max);
         if within != replicas {

@@ -6,8 +6,14 @@ mod api_server;
 mod cluster;
 mod controllers;
 mod convergence;
+mod deletion;
+mod drift;
+mod foreign;
 mod managed;
+mod rollback;
+mod selection;
 mod specs;
+mod switching;
 
 use proptest::prelude::ProptestConfig;
 use serde_json::Value;

@@ -1,0 +1,59 @@
+//! From a specification to a class that can be rendered, or to everything that is wrong with it.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+mod data_grid;
+mod validation;
+
+use serde_json::{Value, json};
+
+use super::{Identity, Refusal, ValidClass, validate};
+use crate::{
+    crd::ClassRuntimeSpec,
+    environment::{Environment, Profile},
+};
+
+fn environment() -> Environment {
+    Environment::of(Profile::Full)
+}
+
+fn read(spec: &Value) -> ClassRuntimeSpec {
+    serde_json::from_value(spec.clone()).unwrap_or_else(|error| panic!("{error}: {spec}"))
+}
+
+fn check_in(spec: &Value, environment: &Environment) -> Result<ValidClass, Refusal> {
+    let identity = Identity {
+        name: "shop".to_owned(),
+        base: "shop".to_owned(),
+        namespace: "ns".to_owned(),
+        uid: "uid".to_owned(),
+        generation: 1,
+        deployment_id: "unit-1".to_owned(),
+        environment: Some("prod".to_owned()),
+        correlation_id: None,
+    };
+    validate(identity, &read(spec), environment)
+}
+
+fn check(spec: &Value) -> Result<ValidClass, Refusal> {
+    check_in(spec, &environment())
+}
+
+/// A class of one function that is in order.
+fn plain() -> Value {
+    json!({"functions": [{"key": "f", "image": "img"}]})
+}
+
+/// The same with something else somewhere; objects on the way are made.
+fn with(spec: &Value, pointer: &str, value: Value) -> Value {
+    let mut spec = spec.clone();
+    let mut place = &mut spec;
+    for part in pointer.trim_start_matches('/').split('/') {
+        place = match part.parse::<usize>() {
+            Ok(at) => &mut place[at],
+            Err(_) => &mut place[part],
+        };
+    }
+    *place = value;
+    spec
+}

@@ -1,0 +1,294 @@
+//! What a class's data grid keeps, in how many parts and copies, and what is done to spare its data.
+
+use serde_json::{Value, json};
+
+use super::{check, check_in, environment, plain, read, with};
+use crate::{
+    class::{CollectionPlan, OdgmPlan, guard_data, kept_collections},
+    crd::{AccessPattern, ClassRuntimeStatus, OdgmStatus, PersistenceMode, ShardType},
+    environment::{Environment, Profile},
+};
+
+/// A class with a data grid.
+fn grid(config: &Value) -> Value {
+    let spec = with(&plain(), "/addons", json!(["odgm"]));
+    with(&spec, "/odgm_config", config.clone())
+}
+
+fn plan(spec: &Value) -> OdgmPlan {
+    check(spec).unwrap().odgm.expect("it has a grid")
+}
+
+fn only(spec: &Value) -> CollectionPlan {
+    let mut plan = plan(spec);
+    assert_eq!(plan.collections.len(), 1);
+    plan.collections.remove(0)
+}
+
+#[test]
+fn it_needs_the_addon_and_the_feature() {
+    let spec = with(&plain(), "/odgm_config", json!({"collections": ["a"]}));
+    assert_eq!(check(&spec).unwrap().odgm, None, "without the addon there is none");
+
+    let mut off = environment();
+    off.features.odgm = false;
+    let refusal = check_in(&grid(&json!({})), &off).unwrap_err();
+    assert_eq!((refusal.reason, refusal.precondition), ("OdgmDisabled", true));
+    assert_eq!(refusal.violations[0].field, "addons");
+    check_in(&spec, &off).unwrap();
+}
+
+#[test]
+fn each_refusal_names_its_field() {
+    for (config, field) in [
+        (json!({"requests": {"cpu": "x"}}), "odgm_config.requests.cpu"),
+        (json!({"limits": {"memory": "x"}}), "odgm_config.limits.memory"),
+        (json!({"storage": {"size": "x"}}), "odgm_config.storage.size"),
+        (json!({"env": [{"name": "ODGM_LOG"}]}), "odgm_config.env[0].name"),
+        (json!({"env": [{"name": "OPRC_ZENOH_PORT"}]}), "odgm_config.env[0].name"),
+        (json!({"env": [{"name": "no name"}]}), "odgm_config.env[0].name"),
+        (json!({"collections": ["a,b"]}), "odgm_config.collections[0].name"),
+        (json!({"collections": [""]}), "odgm_config.collections[0].name"),
+        (json!({"collections": ["a", {"name": "a"}]}), "odgm_config.collections[1]"),
+        (
+            json!({"collections": [{"name": "a", "partition_count": 0}]}),
+            "odgm_config.collections[0].partition_count",
+        ),
+        (
+            json!({"collections": [{"name": "a", "replica_count": 100}]}),
+            "odgm_config.collections[0].replica_count",
+        ),
+        (
+            json!({"event_processing": {"event_triggers": [{"function_key": "nobody"}]}}),
+            "odgm_config.event_processing.event_triggers[0].function_key",
+        ),
+    ] {
+        let refusal = check(&grid(&config)).unwrap_err();
+        let fields: Vec<_> = refusal.violations.iter().map(|it| it.field.as_str()).collect();
+        assert_eq!(fields, [field], "{config}");
+    }
+}
+
+#[test]
+fn collections_follow_from_the_kind_of_state() {
+    let by = |kind: &str| {
+        let spec = with(&grid(&json!({"replicas": 5})), "/state", json!({"state_type": kind}));
+        // A low throughput by itself asks for one partition.
+        let spec = with(&spec, "/nfr_requirements/min_throughput_rps", json!(10));
+        let spec = with(&spec, "/deployment_unit", json!({"id": "unit-1", "class": "Cart"}));
+        let found = only(&spec);
+        (found.name, found.partitions, found.replicas, found.access_patterns)
+    };
+    let plain = vec![AccessPattern::ReadWrite];
+    let batch = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
+    assert_eq!(by("SINGLETON"), ("Cart_singleton".to_owned(), 1, 3, plain.clone()));
+    assert_eq!(by("COLLECTION"), ("Cart_collection".to_owned(), 4, 3, batch));
+    assert_eq!(by("NORMAL"), ("Cart_data".to_owned(), 1, 2, plain));
+}
+
+#[test]
+fn collections_that_are_named_are_all_there_are() {
+    let spec = with(&grid(&json!({"collections": ["a", {"name": "b", "partition_count": 7}]})), "/state", json!({}));
+    let found: Vec<_> =
+        plan(&spec).collections.iter().map(|it| (it.name.clone(), it.partitions)).collect();
+    assert_eq!(found, [("a".to_owned(), 4), ("b".to_owned(), 7)]);
+    assert_eq!(plan(&grid(&json!({}))).collections, [], "nothing is kept, and nothing says so");
+}
+
+#[test]
+fn partitions_follow_from_throughput() {
+    let by = |rps: Option<i32>| {
+        let spec = grid(&json!({"collections": ["a"]}));
+        let spec = match rps {
+            Some(rps) => with(&spec, "/nfr_requirements/min_throughput_rps", json!(rps)),
+            None => spec,
+        };
+        only(&spec).partitions
+    };
+    assert_eq!(by(None), 4);
+    for (rps, partitions) in [
+        (0, 1),
+        (1000, 1),
+        (1001, 4),
+        (5000, 4),
+        (5001, 8),
+        (20_000, 8),
+        (20_001, 16),
+    ] {
+        assert_eq!(by(Some(rps)), partitions, "{rps}");
+    }
+    let said = with(
+        &grid(&json!({"collections": ["a"], "partition_count": 3})),
+        "/nfr_requirements/min_throughput_rps",
+        json!(99_999),
+    );
+    assert_eq!(only(&said).partitions, 3);
+}
+
+#[test]
+fn the_shard_type_follows_from_copies_latency_and_consistency() {
+    let by = |replicas: i32, latency: Option<i32>, consistency: Option<&str>| {
+        let spec = grid(&json!({"collections": ["a"], "replicas": replicas}));
+        let mut spec = with(&spec, "/nfr_requirements", json!({}));
+        if let Some(latency) = latency {
+            spec["nfr_requirements"]["max_latency_ms"] = json!(latency);
+        }
+        if let Some(consistency) = consistency {
+            spec["nfr_requirements"]["consistency"] = json!(consistency);
+        }
+        only(&spec).shard_type
+    };
+    assert_eq!(by(1, None, None), ShardType::Basic);
+    assert_eq!(by(1, None, Some("strong")), ShardType::Basic, "one copy always agrees with itself");
+    assert_eq!(by(3, None, None), ShardType::Raft);
+    assert_eq!(by(3, Some(49), None), ShardType::Basic);
+    assert_eq!(by(3, Some(50), None), ShardType::Raft);
+    assert_eq!(by(3, Some(49), Some("strong")), ShardType::Raft);
+    assert_eq!(by(3, None, Some("eventual")), ShardType::Basic);
+    let said = json!({"collections": ["a", {"name": "b", "shard_type": "basic"}], "shard_type": "mst"});
+    let found = plan(&grid(&said)).collections;
+    assert_eq!((found[0].shard_type, found[1].shard_type), (ShardType::Mst, ShardType::Basic));
+}
+
+#[test]
+fn consistency_of_the_state_stands_before_that_of_the_class() {
+    let spec = grid(&json!({"collections": ["a"], "replicas": 3}));
+    let spec = with(&spec, "/nfr_requirements/consistency", json!("strong"));
+    let spec = with(&spec, "/state/consistency", json!("eventual"));
+    assert_eq!(only(&spec).shard_type, ShardType::Basic);
+}
+
+#[test]
+fn a_collection_never_has_more_copies_than_there_are_nodes() {
+    let spec = grid(&json!({"collections": [{"name": "a", "replica_count": 5}], "replicas": 2}));
+    assert_eq!((plan(&spec).replicas, only(&spec).replicas), (2, 2));
+    // The package manager's number of copies is a floor for nodes.
+    let spec = with(&spec, "/resource_allocation/replication_factor", json!(3));
+    assert_eq!((plan(&spec).replicas, only(&spec).replicas), (3, 3));
+    let spec = with(&spec, "/resource_allocation/replication_factor", json!(1));
+    assert_eq!(plan(&spec).replicas, 2);
+}
+
+#[test]
+fn data_outlives_pods_in_production_or_where_the_class_says_so() {
+    let by = |profile: Profile, spec: &Value| {
+        let mut environment = Environment::of(profile);
+        environment.features.odgm = true;
+        check_in(spec, &environment).unwrap().odgm.unwrap().collections[0].persistence
+    };
+    let spec = grid(&json!({"collections": ["a"]}));
+    assert_eq!(by(Profile::Full, &spec), PersistenceMode::Persistent);
+    assert_eq!(by(Profile::Edge, &spec), PersistenceMode::Ephemeral);
+    assert_eq!(by(Profile::Dev, &spec), PersistenceMode::Ephemeral);
+    let full = with(&spec, "/selected_template", json!("full"));
+    assert_eq!(by(Profile::Dev, &full), PersistenceMode::Persistent);
+    let said = with(&spec, "/state/persistence", json!("persistent"));
+    assert_eq!(by(Profile::Dev, &said), PersistenceMode::Persistent);
+    let own = json!({"collections": [{"name": "a", "persistence_mode": "ephemeral"}]});
+    assert_eq!(by(Profile::Full, &grid(&own)), PersistenceMode::Ephemeral);
+}
+
+#[test]
+fn bindings_bring_triggers() {
+    let mut spec = grid(&json!({"collections": ["a"]}));
+    spec["functions"][0]["bindings"] = json!([
+        {"name": "x"},
+        {"name": "y", "trigger_on_state_change": true, "async_execution": true},
+    ]);
+    let found = plan(&spec);
+    assert!(found.events);
+    assert_eq!(found.triggers.len(), 1);
+    assert_eq!(found.triggers[0].function_key, "f");
+    assert_eq!(found.triggers[0].collection_filters, ["shop_*"]);
+    assert!(found.triggers[0].async_execution);
+
+    // One that isn't there can't be called.
+    let off = with(&spec, "/disabled_functions", json!(["f"]));
+    assert_eq!(plan(&off).triggers, []);
+}
+
+/// The only function of a class is known by the class's name.
+#[test]
+fn a_trigger_may_name_the_only_function() {
+    let config = json!({"event_processing": {"event_triggers": [{"function_key": "shop"}]}});
+    let spec = json!({"function": {"image": "img"}, "addons": ["odgm"], "odgm_config": config});
+    assert_eq!(plan(&spec).triggers[0].function_key, "shop");
+}
+
+/// The status of a class that has been brought about.
+fn status_of(spec: &Value) -> ClassRuntimeStatus {
+    let plan = check(spec).unwrap().odgm;
+    ClassRuntimeStatus {
+        kept_collections: kept_collections(plan.as_ref(), &[], &read(spec)),
+        odgm: plan.map(|plan| OdgmStatus {
+            replicas: plan.replicas,
+            collections: plan.collections.iter().map(CollectionPlan::status).collect(),
+            ..OdgmStatus::default()
+        }),
+        ..ClassRuntimeStatus::default()
+    }
+}
+
+fn guarded(spec: &Value, status: &ClassRuntimeStatus) -> Result<(), String> {
+    let plan = check(spec).unwrap().odgm;
+    guard_data(plan.as_ref(), Some(status), &read(spec)).map_err(|refusal| {
+        assert_eq!((refusal.reason, refusal.precondition), ("DataAtRisk", true));
+        refusal.message
+    })
+}
+
+fn collection(extra: &Value) -> Value {
+    let mut collection = json!({
+        "name": "a", "partition_count": 4, "replica_count": 2,
+        "shard_type": "raft", "persistence_mode": "persistent",
+    });
+    for (name, value) in extra.as_object().unwrap() {
+        collection[name] = value.clone();
+    }
+    grid(&json!({"collections": [collection], "replicas": 3}))
+}
+
+#[test]
+fn data_is_not_put_at_risk_unless_the_class_says_so() {
+    let status = status_of(&collection(&json!({})));
+    guarded(&collection(&json!({})), &status).unwrap();
+    for (change, word) in [
+        (json!({"partition_count": 8}), "partitions"),
+        (json!({"shard_type": "basic"}), "shard type"),
+        (json!({"replica_count": 3}), "replication"),
+        (json!({"persistence_mode": "ephemeral"}), "persistence"),
+    ] {
+        let message = guarded(&collection(&change), &status).unwrap_err();
+        assert!(message.contains(word) && message.contains("allow_data_loss"), "{message}");
+        let allowed = with(&collection(&change), "/data_retention/allow_data_loss", json!(true));
+        guarded(&allowed, &status).unwrap();
+    }
+    let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
+    assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
+    let more = with(&collection(&json!({})), "/odgm_config/replicas", json!(5));
+    guarded(&more, &status).unwrap();
+}
+
+#[test]
+fn data_that_goes_with_its_pods_is_not_guarded() {
+    let ephemeral = collection(&json!({"persistence_mode": "ephemeral"}));
+    let status = status_of(&ephemeral);
+    let other = json!({"persistence_mode": "ephemeral", "partition_count": 8});
+    guarded(&collection(&other), &status).unwrap();
+    guarded(&collection(&json!({})), &status).unwrap();
+}
+
+/// Claims stay when the grid is switched off, and so does what is known of them.
+#[test]
+fn what_was_kept_is_remembered_while_the_grid_is_off() {
+    let mut status = status_of(&collection(&json!({})));
+    guarded(&plain(), &status).unwrap();
+    status.kept_collections = kept_collections(None, &status.kept_collections, &read(&plain()));
+    status.odgm = None;
+    assert!(guarded(&collection(&json!({"partition_count": 8})), &status).is_err());
+    guarded(&collection(&json!({})), &status).unwrap();
+
+    let given_up = with(&plain(), "/data_retention/allow_data_loss", json!(true));
+    status.kept_collections = kept_collections(None, &status.kept_collections, &read(&given_up));
+    guarded(&collection(&json!({"partition_count": 8})), &status).unwrap();
+}

@@ -1,0 +1,259 @@
+//! Each refusal names the field that is to blame.
+
+use serde_json::{Value, json};
+
+use super::{check, plain, with};
+use crate::class::INJECTED;
+
+fn assert_refused(spec: &Value, field: &str, word: &str) {
+    let refusal = check(spec).expect_err(field);
+    assert_eq!((refusal.reason, refusal.precondition), ("InvalidSpec", false), "{field}");
+    let found = refusal.violations.iter().find(|it| it.field == field);
+    let found = found.unwrap_or_else(|| panic!("{field} isn't among {:?}", refusal.violations));
+    assert!(found.message.contains(word), "{field}: {}", found.message);
+    assert!(refusal.message.contains(field), "{}", refusal.message);
+    assert_eq!(refusal.violations.len(), 1, "nothing else is wrong: {:?}", refusal.violations);
+}
+
+#[test]
+fn a_plain_class_is_in_order() {
+    let class = check(&plain()).unwrap();
+    assert_eq!(class.functions.len(), 1);
+    assert_eq!(class.functions[0].port, 8080);
+}
+
+#[test]
+fn each_refusal_names_its_field() {
+    let cases = [
+        ("/addons", json!(["odgn"]), "addons", "odgm"),
+        ("/selected_template", json!("dev"), "", ""),
+        ("/nfr_requirements/min_throughput_rps", json!(-1), "nfr_requirements.min_throughput_rps", "-1"),
+        ("/nfr_requirements/max_latency_ms", json!(0), "nfr_requirements.max_latency_ms", "between 1"),
+        ("/nfr_requirements/availability", json!(99.9), "nfr_requirements.availability", "availability_pct"),
+        ("/nfr_requirements/availability_pct", json!(101.0), "nfr_requirements.availability_pct", "100"),
+        (
+            "/nfr_requirements",
+            json!({"availability": 0.9, "availability_pct": 90.0}),
+            "nfr_requirements.availability_pct",
+            "give one",
+        ),
+        ("/constraints/hard_latency_ms", json!(0), "constraints.hard_latency_ms", "between 1"),
+        ("/constraints/max_concurrency", json!(1001), "constraints.max_concurrency", "1000"),
+        ("/rollout/progress_deadline_seconds", json!(0), "rollout.progress_deadline_seconds", "86400"),
+        ("/rollout/drain_seconds", json!(-1), "rollout.drain_seconds", "3600"),
+        (
+            "/resource_allocation/replication_factor",
+            json!(100),
+            "resource_allocation.replication_factor",
+            "99",
+        ),
+        ("/disabled_functions", json!(["nobody"]), "disabled_functions", "nobody"),
+        ("/standby_functions", json!(["nobody"]), "standby_functions", "nobody"),
+    ];
+    for (pointer, value, field, word) in cases {
+        let spec = with(&plain(), pointer, value);
+        if field.is_empty() {
+            check(&spec).unwrap();
+        } else {
+            assert_refused(&spec, field, word);
+        }
+    }
+}
+
+#[test]
+fn each_refusal_of_a_function_names_its_field() {
+    let cases = [
+        ("image", json!(""), "image", "1 to 1024"),
+        ("image", json!("a b"), "image", "white space"),
+        ("image", Value::Null, "image", "needed"),
+        ("key", json!(""), "key", "1 to 253"),
+        ("port", json!(0), "port", "65535"),
+        ("port", json!(65536), "port", "65535"),
+        ("provision", json!({"min_scale": -1}), "provision.min_scale", "between 0"),
+        ("provision", json!({"max_scale": 0}), "provision.max_scale", "between 1"),
+        ("provision", json!({"min_scale": 3, "max_scale": 2}), "provision.min_scale", "max_scale"),
+        ("provision", json!({"requests": {"cpu": "lots"}}), "provision.requests.cpu", "250m"),
+        ("provision", json!({"limits": {"memory": "-1Gi"}}), "provision.limits.memory", "less than"),
+        (
+            "provision",
+            json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}),
+            "provision.requests.memory",
+            "limit",
+        ),
+        (
+            "provision",
+            json!({"requests": {"ephemeral_storage": "2G"}, "limits": {"ephemeral_storage": "1G"}}),
+            "provision.requests.ephemeral_storage",
+            "limit",
+        ),
+        (
+            "provision",
+            json!({"volume_mounts": [{"mount_path": "data", "secret": "s"}]}),
+            "provision.volume_mounts[0].mount_path",
+            "/",
+        ),
+        (
+            "provision",
+            json!({"volume_mounts": [{"mount_path": "/data"}]}),
+            "provision.volume_mounts[0]",
+            "exactly one",
+        ),
+        (
+            "provision",
+            json!({"volume_mounts": [{"mount_path": "/data", "secret": "s", "claim": "c"}]}),
+            "provision.volume_mounts[0]",
+            "exactly one",
+        ),
+        (
+            "provision",
+            json!({"volume_mounts": [{"mount_path": "/d", "empty_dir": {"size_limit": "big"}}]}),
+            "provision.volume_mounts[0].empty_dir.size_limit",
+            "amount",
+        ),
+        ("provision", json!({"env_from": [{}]}), "provision.env_from[0]", "either"),
+        (
+            "provision",
+            json!({"env_from": [{"secret": "s", "config_map": "c"}]}),
+            "provision.env_from[0]",
+            "either",
+        ),
+        ("provision", json!({"env": [{"name": "1A"}]}), "provision.env[0].name", "1A"),
+        (
+            "provision",
+            json!({"env": [{"name": "A"}, {"name": "A"}]}),
+            "provision.env[1].name",
+            "twice",
+        ),
+        (
+            "provision",
+            json!({"env": [{"name": "A", "value": "1", "secret": {"name": "s", "key": "k"}}]}),
+            "provision.env[0]",
+            "one of",
+        ),
+        ("config", json!({"timeout_ms": 0}), "config.timeout_ms", "between 1"),
+        ("config", json!({"env": {"A=B": "1"}}), "config.env", "A=B"),
+        ("health_check", json!({"port": 0}), "health_check.port", "65535"),
+        ("health_check", json!({"grpc": true, "path": "/x"}), "health_check.path", "grpc"),
+        ("requirements", json!({"max_latency_ms": 0}), "requirements.max_latency_ms", "between 1"),
+        ("requirements", json!({"availability": 2.0}), "requirements.availability", "fraction"),
+        ("constraints", json!({"max_concurrency": 0}), "constraints.max_concurrency", "between 1"),
+    ];
+    let two = json!({"functions": [{"key": "fine", "image": "img"}, {"key": "f", "image": "img"}]});
+    let one = json!({"function": {"image": "img"}});
+    for (name, value, field, word) in cases {
+        let spec = with(&two, &format!("/functions/1/{name}"), value.clone());
+        assert_refused(&spec, &format!("functions[1].{field}"), word);
+        if name != "key" {
+            let spec = with(&one, &format!("/function/{name}"), value);
+            assert_refused(&spec, &format!("function.{field}"), word);
+        }
+    }
+}
+
+#[test]
+fn what_the_platform_sets_a_user_may_not() {
+    for name in INJECTED {
+        let env = with(&plain(), "/functions/0/provision/env", json!([{"name": name, "value": "x"}]));
+        assert_refused(&env, "functions[0].provision.env[0].name", "platform");
+        let config = with(&plain(), "/functions/0/config/env", json!({name: "x"}));
+        assert_refused(&config, "functions[0].config.env", "platform");
+    }
+}
+
+#[test]
+fn a_class_says_either_function_or_functions() {
+    let both = with(&plain(), "/function", json!({"image": "img"}));
+    assert_refused(&both, "function", "not both");
+}
+
+#[test]
+fn keys_are_given_once() {
+    let twice = json!({"functions": [{"key": "f", "image": "a"}, {"key": "f", "image": "b"}]});
+    assert_refused(&twice, "functions[1].key", "twice");
+}
+
+#[test]
+fn a_template_is_asked_for_once() {
+    let spec = with(&plain(), "/selected_template", json!("dev"));
+    assert_refused(&with(&spec, "/template_hint", json!("edge")), "template_hint", "otherwise");
+    check(&with(&spec, "/template_hint", json!("dev"))).unwrap();
+}
+
+#[test]
+fn everything_wrong_is_told_at_once() {
+    let spec = json!({
+        "addons": ["nothing"],
+        "functions": [{"key": "f", "port": 0}, {"key": "g", "image": "img", "port": 0}],
+    });
+    let refusal = check(&spec).unwrap_err();
+    let fields: Vec<_> = refusal.violations.iter().map(|it| it.field.as_str()).collect();
+    assert_eq!(fields, ["addons", "functions[0].image", "functions[1].port"]);
+}
+
+#[test]
+fn functions_without_a_container_are_passed_over() {
+    let spec = json!({
+        "functions": [
+            {"key": "macro", "type": "MACRO"},
+            {"key": "logical", "type": "LOGICAL"},
+            {"key": "builtin", "type": "BUILTIN", "image": "img"},
+            {"key": "off", "image": "img"},
+        ],
+        "disabled_functions": ["off"],
+    });
+    let class = check(&spec).unwrap();
+    let passive: Vec<_> = class.passive.iter().map(|it| (it.key.as_str(), it.reason)).collect();
+    assert_eq!(passive, [("macro", "NoContainer"), ("logical", "NoContainer"), ("off", "Disabled")]);
+    assert_eq!(class.functions[0].key, "builtin");
+    assert!(!class.functions[0].task);
+    let custom = json!({"functions": [{"key": "f", "type": "CUSTOM"}]});
+    assert_refused(&custom, "functions[0].image", "needed");
+}
+
+#[test]
+fn a_functions_own_requirements_stand_first_and_limits_only_tighten() {
+    let spec = json!({
+        "nfr_requirements": {"min_throughput_rps": 10, "max_latency_ms": 100},
+        "constraints": {"hard_latency_ms": 100, "max_concurrency": 5},
+        "functions": [{
+            "key": "f", "image": "img",
+            "requirements": {"max_latency_ms": 500},
+            "constraints": {"hard_latency_ms": 500, "max_concurrency": 2},
+        }],
+    });
+    let function = check(&spec).unwrap().functions.remove(0);
+    assert_eq!((function.throughput, function.latency), (Some(10), Some(500)));
+    assert_eq!((function.hard_latency, function.max_concurrency), (Some(100), Some(2)));
+}
+
+#[test]
+fn a_provisions_variables_stand_before_those_of_the_configuration() {
+    let spec = with(&plain(), "/functions/0/provision/env", json!([{"name": "A", "value": "1"}]));
+    let spec = with(&spec, "/functions/0/config/env", json!({"A": "2", "B": "3"}));
+    let function = check(&spec).unwrap().functions.remove(0);
+    let all: Vec<_> =
+        function.env.iter().map(|it| (it.name.as_str(), it.value.as_deref().unwrap())).collect();
+    assert_eq!(all, [("A", "1"), ("B", "3")]);
+}
+
+#[test]
+fn the_only_function_of_a_class_goes_by_its_name() {
+    let class = check(&json!({"function": {"image": "img"}, "standby_functions": ["shop"]})).unwrap();
+    assert_eq!((class.functions[0].key.as_str(), &class.functions[0].name_key), ("shop", &None));
+    assert!(class.functions[0].standby);
+}
+
+#[test]
+fn the_widest_access_of_its_bindings_is_a_functions_own() {
+    use crate::crd::Access;
+    let access = |function: Value| {
+        let mut function = function;
+        function["key"] = json!("f");
+        function["image"] = json!("img");
+        check(&json!({"functions": [function]})).unwrap().functions[0].access
+    };
+    assert_eq!(access(json!({})), Access::Internal);
+    assert_eq!(access(json!({"access": "PUBLIC"})), Access::Public);
+    let bindings = json!([{"name": "a", "access": "PRIVATE"}, {"name": "b", "access": "PUBLIC"}]);
+    assert_eq!(access(json!({"bindings": bindings, "access": "PRIVATE"})), Access::Public);
+}

@@ -1,0 +1,146 @@
+//! A class that is deleted takes everything with it but its data, and goes last.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{
+    super::{Action, FINALIZER},
+    cases,
+    cluster::Cluster,
+    controllers::{BLOCKED, CLAIM},
+    specs,
+};
+use crate::{
+    crd::Phase,
+    kinds::{DEPLOYMENT, STATEFUL_SET},
+};
+
+fn persistent(on_delete: &str) -> Value {
+    json!({
+        "functions": [{"key": "alpha", "image": "img:1"}],
+        "addons": ["odgm"],
+        "odgm_config": {"replicas": 3, "collections": ["things"]},
+        "data_retention": {"on_delete": on_delete},
+    })
+}
+
+fn claims(cluster: &Cluster) -> usize {
+    cluster.keys().iter().filter(|(kind, _)| *kind == CLAIM).count()
+}
+
+/// Deletes the class; the finalizer must not go while anything of it is there.
+fn delete(cluster: &mut Cluster) {
+    cluster.delete_class();
+    for _ in 0..20 {
+        let left = cluster.names();
+        let decision = cluster.pass();
+        if decision.actions.contains(&Action::RemoveFinalizer) {
+            assert_eq!(left, [""; 0], "the finalizer goes last");
+        }
+        assert!(!decision.actions.iter().any(|it| matches!(it, Action::Apply(_))), "nothing is made");
+        cluster.settle();
+    }
+    assert!(!cluster.has_class());
+    assert_eq!(cluster.names(), [""; 0]);
+}
+
+proptest! {
+    #![proptest_config(cases(16))]
+
+    #[test]
+    fn everything_goes_whenever_it_is_deleted(
+        spec in specs::any(),
+        passes in 0_usize..6,
+        most in 0_usize..12,
+    ) {
+        let mut cluster = Cluster::new();
+        cluster.ask(&spec);
+        for _ in 0..passes {
+            cluster.pass();
+            cluster.settle();
+        }
+        cluster.pass_on(&cluster.look(), most);
+        delete(&mut cluster);
+    }
+
+    /// A late view of the class from before it was deleted makes objects again; nobody owns those.
+    #[test]
+    fn what_a_stale_view_makes_again_is_cleared_away(spec in specs::any()) {
+        let (mut cluster, view) = Cluster::with_early_view(&spec);
+        delete(&mut cluster);
+        cluster.pass_on(&view, usize::MAX);
+        prop_assert_ne!(cluster.names(), [""; 0]);
+        cluster.settle();
+        prop_assert_eq!(cluster.names(), [""; 0]);
+    }
+}
+
+#[test]
+fn claims_outlive_the_class_unless_it_says_otherwise() {
+    let mut cluster = Cluster::with(&persistent("retain"));
+    assert_eq!(claims(&cluster), 3);
+    delete(&mut cluster);
+    assert_eq!(claims(&cluster), 3);
+
+    let mut cluster = Cluster::with(&persistent("delete"));
+    delete(&mut cluster);
+    assert_eq!(claims(&cluster), 0);
+}
+
+#[test]
+fn claims_outlive_a_data_grid_that_is_switched_off() {
+    let mut cluster = Cluster::with(&persistent("delete"));
+    cluster.ask(&specs::one("full"));
+    cluster.rest();
+    assert!(!cluster.keys().iter().any(|(kind, _)| *kind == STATEFUL_SET));
+    assert_eq!(claims(&cluster), 3);
+}
+
+#[test]
+fn deletes_name_the_object_that_was_seen() {
+    let mut cluster = Cluster::with(&specs::one("dev"));
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    cluster.delete_class();
+    let view = cluster.look();
+    // Somebody has made another of that name in the meantime.
+    cluster.remove(&key);
+    cluster.make_foreign(&key, &json!({"replicas": 1}));
+    cluster.pass_on(&view, usize::MAX);
+    cluster.rest();
+    assert_eq!(cluster.names(), ["Deployment shop--alpha"]);
+    assert!(!cluster.has_class());
+}
+
+#[test]
+fn what_keeps_a_class_from_going_is_named_once() {
+    let mut cluster = Cluster::with(&specs::one("dev"));
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    cluster.edit(&key, "somebody", |it| it["metadata"]["finalizers"] = json!([BLOCKED]));
+    cluster.delete_class();
+    cluster.rest();
+    let status = cluster.status();
+    assert_eq!(status.phase, Phase::Deleting);
+    assert_eq!(status.message.unwrap(), "waits until these are gone: Deployment shop--alpha");
+    assert_eq!(cluster.pass().actions, [], "waiting writes nothing");
+
+    cluster.edit(&key, "somebody", |it| it["metadata"]["finalizers"] = json!([]));
+    cluster.settle();
+    assert_eq!(cluster.pass().actions, [Action::RemoveFinalizer]);
+    assert!(!cluster.has_class());
+}
+
+/// Without our finalizer there is nothing to wait for, and nothing of ours to write.
+#[test]
+fn a_class_that_never_was_ours_goes_by_itself() {
+    let mut cluster = Cluster::new();
+    cluster.ask(&specs::one("dev"));
+    let mut view = cluster.look();
+    let class = view.class.as_mut().unwrap();
+    class.deleting = Some(cluster.now);
+    class.finalizers = vec!["somebody/else".to_owned()];
+    assert_eq!(cluster.decide(&view, &[]).actions, []);
+
+    let class = view.class.as_mut().unwrap();
+    class.finalizers.push(FINALIZER.to_owned());
+    assert_eq!(cluster.decide(&view, &[]).actions, [Action::RemoveFinalizer]);
+}

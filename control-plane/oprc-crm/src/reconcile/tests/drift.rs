@@ -1,0 +1,303 @@
+//! What we own is healed at once, one object at a time; what others own is left alone.
+
+use proptest::{prelude::*, sample::Index};
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{Action, observe::MANAGER},
+    cases,
+    cluster::{Cluster, Key},
+    specs,
+};
+use crate::{
+    crd::Phase,
+    kinds::{AUTOSCALER, DEPLOYMENT, JOB, SERVICE},
+};
+
+/// Everything a class can have but for Jobs, which nobody can change.
+fn rich() -> Value {
+    json!({
+        "selected_template": "unified",
+        "functions": [
+            {"key": "steady", "image": "img:1", "provision": {
+                "min_scale": 3, "max_scale": 5,
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "secret": {"name": "s", "key": "k"}}],
+                "volume_mounts": [{"mount_path": "/tmp", "empty_dir": {"size_limit": "1Gi"}}],
+            }},
+            {"key": "bursty", "image": "img:1", "provision": {"min_scale": 0, "max_scale": 8}},
+        ],
+        "addons": ["odgm"],
+        "odgm_config": {"replicas": 3, "collections": ["things"]},
+    })
+}
+
+/// Paths of the leaves of a set of fields.
+fn leaves(set: &Value, path: &[String], into: &mut Vec<Vec<String>>) {
+    let entries: Vec<_> =
+        set.as_object().into_iter().flatten().filter(|(key, _)| *key != ".").collect();
+    if entries.is_empty() {
+        into.push(path.to_vec());
+    }
+    for (key, below) in entries {
+        leaves(below, &[path, std::slice::from_ref(key)].concat(), into);
+    }
+}
+
+/// Every leaf that we own, of every object.
+fn owned_leaves(cluster: &Cluster) -> Vec<(Key, Vec<String>)> {
+    let mut all = Vec::new();
+    for key in cluster.keys() {
+        let object = cluster.object(&key).unwrap();
+        let managers = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let Some(ours) = managers.iter().find(|it| it["manager"] == MANAGER) else { continue };
+        let mut paths = Vec::new();
+        leaves(&ours["fieldsV1"], &[], &mut paths);
+        // Without its owner it is somebody else's; how many there are is the autoscaler's part.
+        paths.retain(|path| {
+            !path.contains(&"f:ownerReferences".to_owned())
+                && (key.0 != DEPLOYMENT || path.last().unwrap() != "f:replicas")
+        });
+        all.extend(paths.into_iter().map(|path| (key.clone(), path)));
+    }
+    all
+}
+
+fn step<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
+    if let Some(name) = key.strip_prefix("f:") {
+        return &mut value[name];
+    }
+    let names: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:").unwrap()).unwrap();
+    let fits = |it: &&mut Value| names.iter().all(|(name, value)| it[name] == *value);
+    value.as_array_mut().unwrap().iter_mut().find(fits).unwrap()
+}
+
+/// Something else than what was there.
+fn spoil(value: &mut Value) {
+    *value = match &*value {
+        Value::String(text) => json!(format!("{text}-spoiled")),
+        Value::Number(number) => json!(number.as_i64().unwrap() + 1),
+        Value::Bool(flag) => json!(!flag),
+        Value::Array(_) => json!([]),
+        Value::Object(_) | Value::Null => json!({"spoiled": "yes"}),
+    };
+}
+
+/// Names of elements are what they are found by: one with another name is another element.
+fn assert_healed_by_one_write(cluster: &mut Cluster, key: &Key, what: &str) {
+    let before = cluster.outcome();
+    let decision = cluster.pass();
+    let writes: Vec<_> = decision
+        .actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Apply(write) => Some((write.wanted.kind.clone(), write.wanted.name.clone())),
+            Action::Delete(child) => panic!("{what}: deletes {}", child.name),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(writes, [key.clone()], "{what}");
+    cluster.rest();
+    assert_ne!(before, cluster.outcome(), "{what}: the change could be seen");
+}
+
+/// Each leaf once: changed, and taken away.
+#[test]
+fn every_field_we_own_is_healed_by_one_write() {
+    let calm = Cluster::with(&rich());
+    let expected = calm.outcome();
+    let mut healed = 0;
+    for (key, path) in owned_leaves(&calm) {
+        let what = format!("{} {} {}", key.0, key.1, path.join(" "));
+        let mut cluster = calm.clone();
+        let spoiled = cluster.edit(&key, "kubectl-edit", |object| {
+            spoil(path.iter().fold(object, |value, key| step(value, key)));
+        });
+        if !spoiled {
+            continue;
+        }
+        healed += 1;
+        assert_healed_by_one_write(&mut cluster, &key, &what);
+        assert_eq!(cluster.outcome(), expected, "{what}");
+        assert_eq!(cluster.phase().0, Phase::Available, "{what}");
+    }
+    assert!(healed > 250, "{healed} fields");
+}
+
+proptest! {
+    #![proptest_config(cases(24))]
+
+    #[test]
+    fn a_field_taken_away_is_put_back(at in any::<Index>()) {
+        let calm = Cluster::with(&rich());
+        let leaves = owned_leaves(&calm);
+        let (key, path) = at.get(&leaves);
+        let (last, parents) = path.split_last().unwrap();
+        let name = last.strip_prefix("f:").unwrap();
+        let mut cluster = calm.clone();
+        let taken = cluster.edit(key, "kubectl-edit", |object| {
+            let parent = parents.iter().fold(object, |value, key| step(value, key));
+            parent.as_object_mut().unwrap().remove(name);
+        });
+        prop_assume!(taken);
+        assert_healed_by_one_write(&mut cluster, key, &path.join(" "));
+        prop_assert_eq!(cluster.outcome(), calm.outcome());
+    }
+
+    /// Any object of any class that is gone is made again, and nothing else is touched.
+    #[test]
+    fn an_object_that_is_gone_is_made_again(spec in specs::any(), at in any::<Index>()) {
+        let calm = Cluster::with(&spec);
+        let keys: Vec<_> =
+            calm.keys().into_iter().filter(|key| calm.child(key).unwrap().owner.is_some()).collect();
+        let key = at.get(&keys).clone();
+        let mut cluster = calm.clone();
+        cluster.remove(&key);
+        cluster.rest();
+        if key.0 == JOB {
+            // A run that has completed isn't made again.
+            prop_assert_eq!(cluster.object(&key), None);
+            prop_assert_eq!(cluster.phase().0, Phase::Available);
+        } else {
+            prop_assert_eq!(cluster.outcome(), calm.outcome());
+        }
+    }
+}
+
+#[test]
+fn what_others_say_is_left_alone() {
+    let mut cluster = Cluster::with(&rich());
+    for key in cluster.keys() {
+        cluster.edit(&key, "somebody", |object| {
+            object["metadata"]["labels"]["theirs"] = json!("1");
+            object["metadata"]["annotations"]["theirs"] = json!("1");
+            object["spec"]["theirs"] = json!({"deep": [1, 2]});
+            if let Some(pod) = object.pointer_mut("/spec/template/spec").filter(|_| key.1 != "shop--bursty-kn") {
+                let injected = json!({"name": "injected", "image": "mesh"});
+                pod["containers"].as_array_mut().unwrap().push(injected);
+                pod["containers"][0]["stdin"] = json!(true);
+                pod["nodeSelector"] = json!({"disk": "fast"});
+            }
+        });
+    }
+    cluster.settle();
+    assert_eq!(cluster.pass().actions, []);
+}
+
+/// Ours is changed and theirs is kept in the same write.
+#[test]
+fn an_update_keeps_what_others_say() {
+    let mut cluster = Cluster::with(&rich());
+    let key = (DEPLOYMENT, "shop--steady".to_owned());
+    cluster.edit(&key, "somebody", |it| it["metadata"]["labels"]["theirs"] = json!("1"));
+    let mut spec = rich();
+    spec["functions"][0]["image"] = json!("img:2");
+    cluster.ask(&spec);
+    cluster.rest();
+    let object = cluster.object(&key).unwrap();
+    assert_eq!(object["metadata"]["labels"]["theirs"], "1");
+    assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
+}
+
+/// What we said once and say no more goes, though nobody else said it.
+#[test]
+fn what_is_said_no_more_is_taken_away() {
+    let mut cluster = Cluster::with(&rich());
+    let mut spec = rich();
+    spec["functions"][0]["provision"].as_object_mut().unwrap().remove("env");
+    cluster.ask(&spec);
+    cluster.rest();
+    let object = cluster.object(&(DEPLOYMENT, "shop--steady".to_owned())).unwrap();
+    let env = object.pointer("/spec/template/spec/containers/0/env").unwrap().as_array().unwrap();
+    assert!(env.iter().all(|it| it["name"] != "A" && it["name"] != "B"), "{env:?}");
+}
+
+/// Replicas are ours until the autoscaler changes them, and its own from then on.
+#[test]
+fn an_autoscaler_is_not_fought() {
+    let mut cluster = Cluster::with(&rich());
+    let key = (DEPLOYMENT, "shop--steady".to_owned());
+    assert_eq!(super::owned(cluster.object(&key).unwrap())["spec"]["replicas"], 3);
+    cluster.edit(&key, "kube-controller-manager", |it| it["spec"]["replicas"] = json!(5));
+    cluster.rest();
+    assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 5);
+
+    // Another change of the class must not bring them back either.
+    let mut spec = rich();
+    spec["functions"][0]["image"] = json!("img:2");
+    cluster.ask(&spec);
+    cluster.rest();
+    assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 5);
+    assert_eq!(cluster.phase().0, Phase::Available);
+
+    // A fixed number is ours again.
+    spec["functions"][0]["provision"]["max_scale"] = json!(3);
+    cluster.ask(&spec);
+    cluster.rest();
+    assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 3);
+    assert!(cluster.object(&(AUTOSCALER, key.1)).is_none());
+}
+
+/// A user's own autoscaler takes the place of ours, under whatever name.
+#[test]
+fn a_users_own_autoscaler_is_left_to_its_work() {
+    for name in ["their-own", "shop--steady"] {
+        let mut cluster = Cluster::new();
+        cluster.ask(&rich());
+        let theirs = (AUTOSCALER, name.to_owned());
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
+        cluster.make_foreign(
+            &theirs,
+            &json!({"scaleTargetRef": target, "minReplicas": 7, "maxReplicas": 9}),
+        );
+        cluster.rest();
+        let status = cluster.status();
+        assert_eq!(status.phase, Phase::Available, "{name}: {:?}", status.message);
+        assert!(status.holds("ForeignAutoscaler"));
+        let key = (DEPLOYMENT, "shop--steady".to_owned());
+        assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 7, "{name}");
+        assert!(cluster.child(&theirs).unwrap().owner.is_none());
+        let scalers = cluster.keys().iter().filter(|(kind, _)| *kind == AUTOSCALER).count();
+        assert_eq!(scalers, 1, "ours isn't made");
+
+        cluster.remove(&theirs);
+        cluster.rest();
+        assert!(!cluster.status().holds("ForeignAutoscaler"));
+        assert!(cluster.child(&(AUTOSCALER, key.1)).unwrap().owner.is_some(), "ours is");
+    }
+}
+
+/// Two autoscalers of one Deployment get in each other's way: Kubernetes then heeds neither.
+#[test]
+fn ours_goes_when_a_user_brings_an_autoscaler() {
+    let mut cluster = Cluster::with(&rich());
+    let theirs = (AUTOSCALER, "their-own".to_owned());
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
+    cluster.make_foreign(
+        &theirs,
+        &json!({"scaleTargetRef": target, "minReplicas": 7, "maxReplicas": 9}),
+    );
+    cluster.rest();
+    assert!(cluster.object(&(AUTOSCALER, "shop--steady".to_owned())).is_none());
+    assert!(cluster.object(&theirs).is_some());
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn nothing_is_healed_while_paused() {
+    let mut spec = specs::one("dev");
+    let mut cluster = Cluster::with(&spec);
+    spec["paused"] = json!(true);
+    cluster.ask(&spec);
+    cluster.rest();
+    let key = (SERVICE, "shop--alpha".to_owned());
+    cluster.remove(&key);
+    cluster.rest();
+    assert!(cluster.object(&key).is_none());
+    assert_ne!(cluster.phase().0, Phase::Available);
+
+    spec["paused"] = json!(false);
+    cluster.ask(&spec);
+    cluster.rest();
+    assert!(cluster.object(&key).is_some());
+    assert_eq!(cluster.phase().0, Phase::Available);
+}

@@ -1,0 +1,80 @@
+//! An object with a name of ours that belongs to somebody else is never touched.
+
+use proptest::{prelude::*, sample::Index};
+use serde_json::json;
+
+use super::{super::Action, cases, cluster::Cluster, specs};
+use crate::crd::Phase;
+
+proptest! {
+    #![proptest_config(cases(24))]
+
+    #[test]
+    fn a_name_that_is_taken_is_left_to_its_owner(spec in specs::any(), at in any::<Index>()) {
+        let calm = Cluster::with(&spec);
+        let keys: Vec<_> =
+            calm.keys().into_iter().filter(|key| calm.child(key).unwrap().owner.is_some()).collect();
+        let key = at.get(&keys);
+
+        let mut cluster = Cluster::new();
+        cluster.make_foreign(key, &json!({"theirs": true, "scaleTargetRef": {"kind": "X", "name": "x"},
+            "minReplicas": 1, "maxReplicas": 1}));
+        // Who controls the kind is of no matter here.
+        cluster.away.insert(key.0.clone());
+        let theirs = cluster.object(key).cloned();
+        cluster.ask(&spec);
+        for _ in 0..12 {
+            cluster.settle();
+            for action in cluster.pass().actions {
+                match action {
+                    Action::Apply(write) => {
+                        prop_assert_ne!(&(write.wanted.kind, write.wanted.name), key);
+                    }
+                    Action::Delete(child) => {
+                        prop_assert_ne!(&(child.kind.clone(), child.name.clone()), key);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        prop_assert_eq!(cluster.phase(), (Phase::Degraded, "NameTaken".to_owned()));
+        prop_assert!(cluster.status().message.unwrap().contains(&key.1));
+        prop_assert_eq!(cluster.pass().actions, [], "told once");
+        prop_assert_eq!(cluster.object(key).cloned(), theirs.clone());
+
+        // Deleting the class leaves it alone, too.
+        let mut other = cluster.clone();
+        other.delete_class();
+        for _ in 0..6 {
+            other.pass();
+            other.settle();
+        }
+        prop_assert!(!other.has_class());
+        prop_assert_eq!(other.object(key).cloned(), theirs);
+
+        cluster.remove(key);
+        cluster.away.clear();
+        cluster.rest();
+        prop_assert_eq!(cluster.outcome(), calm.outcome());
+    }
+}
+
+/// What a former class of the same name has left is awaited, not complained about.
+#[test]
+fn the_end_of_a_former_class_is_awaited() {
+    let (mut cluster, view) = Cluster::with_early_view(&specs::one("dev"));
+    cluster.delete_class();
+    for _ in 0..3 {
+        cluster.pass();
+        cluster.settle();
+    }
+    assert!(!cluster.has_class());
+    // Made again by a late write, with an owner that is gone.
+    cluster.pass_on(&view, usize::MAX);
+    cluster.ask(&specs::one("dev"));
+    let decision = cluster.pass();
+    assert!(!decision.actions.iter().any(|it| matches!(it, Action::Apply(_) | Action::Delete(_))));
+    assert_eq!(cluster.phase().0, Phase::Progressing);
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}

@@ -1,0 +1,174 @@
+//! An update that misses its deadline goes back to what was Available last, where the class says so.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{super::Action, cluster::Cluster};
+use crate::{crd::Phase, kinds::DEPLOYMENT};
+
+fn spec(image: &str, rollback: bool) -> Value {
+    json!({
+        "selected_template": "dev",
+        "functions": [{"key": "alpha", "image": image}],
+        "rollout": {"rollback": rollback, "progress_deadline_seconds": 60},
+    })
+}
+
+fn image(cluster: &Cluster, name: &str) -> String {
+    let object = cluster.object(&(DEPLOYMENT, name.to_owned())).unwrap();
+    object["spec"]["template"]["spec"]["containers"][0]["image"].as_str().unwrap().to_owned()
+}
+
+fn condition(cluster: &Cluster, name: &str) -> (String, String) {
+    let all = cluster.status().conditions;
+    let found = all.iter().find(|it| it.type_ == name).unwrap();
+    (found.status.clone(), found.reason.clone())
+}
+
+fn pair(status: &str, reason: &str) -> (String, String) {
+    (status.to_owned(), reason.to_owned())
+}
+
+#[test]
+fn an_update_that_never_gets_ready_is_taken_back() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    cluster.ask(&spec("broken", true));
+    cluster.pass();
+    cluster.settle();
+    cluster.wait(Duration::from_secs(50));
+    cluster.pass();
+    assert_eq!(cluster.phase().0, Phase::Progressing, "there is time left");
+    assert_eq!(image(&cluster, "shop--alpha"), "broken");
+
+    cluster.wait(Duration::from_secs(20));
+    cluster.pass();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
+    assert_eq!(cluster.status().rolled_back, Some(2), "told before it is done");
+    assert_eq!(image(&cluster, "shop--alpha"), "broken");
+
+    cluster.pass();
+    assert_eq!(image(&cluster, "shop--alpha"), "img:1");
+    assert_ne!(condition(&cluster, "Available").0, "True", "not before it runs again");
+
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(condition(&cluster, "Available"), pair("True", "RolledBack"));
+    assert_eq!(condition(&cluster, "Degraded"), pair("True", "RolledBack"));
+    assert_eq!(cluster.status().observed_generation, Some(2));
+    assert!(cluster.events.iter().any(|it| it.warning && it.reason == "RolledBack"));
+}
+
+#[test]
+fn a_newer_specification_is_tried_again() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    cluster.ask(&spec("broken", true));
+    cluster.rest();
+    cluster.ask(&spec("img:3", true));
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(image(&cluster, "shop--alpha"), "img:3");
+    assert_eq!(cluster.status().rolled_back, None);
+    assert_eq!(condition(&cluster, "Degraded").0, "False");
+
+    // And from here it goes back to this one.
+    cluster.ask(&spec("broken", true));
+    cluster.rest();
+    assert_eq!(image(&cluster, "shop--alpha"), "img:3");
+}
+
+#[test]
+fn without_being_asked_nothing_is_taken_back() {
+    let mut cluster = Cluster::with(&spec("img:1", false));
+    cluster.ask(&spec("broken", false));
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
+    assert_eq!(image(&cluster, "shop--alpha"), "broken");
+}
+
+#[test]
+fn a_class_that_never_ran_has_nothing_to_go_back_to() {
+    let mut cluster = Cluster::with(&spec("broken", true));
+    assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
+    assert_eq!(cluster.status().rolled_back, None);
+    // It isn't given up either.
+    cluster.ask(&spec("img:1", true));
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn what_was_added_goes_and_what_was_changed_comes_back() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    let mut more = spec("img:2", true);
+    let beta = json!({"key": "beta", "image": "broken"});
+    more["functions"].as_array_mut().unwrap().push(beta);
+    cluster.ask(&more);
+    let mut back = false;
+    for _ in 0..60 {
+        cluster.settle();
+        let decision = cluster.pass();
+        back |= cluster.status().rolled_back.is_some();
+        let heals = decision.actions.iter().any(|it| matches!(it, Action::Apply(_)));
+        if back && heals {
+            // It has only just been written.
+            assert_ne!(condition(&cluster, "Available").0, "True");
+        }
+        cluster.wait(decision.again_after.unwrap_or_default());
+    }
+    assert!(back);
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(image(&cluster, "shop--alpha"), "img:1");
+    assert_eq!(cluster.names(), ["Service shop--alpha", "Deployment shop--alpha"]);
+}
+
+/// The old template's objects are still there: nothing has to be made.
+#[test]
+fn a_change_of_template_is_taken_back_too() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    let calm = cluster.outcome();
+    let mut other = spec("broken", true);
+    other["selected_template"] = json!("knative");
+    cluster.ask(&other);
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(cluster.outcome()["objects"], calm["objects"]);
+    assert_eq!(cluster.status().functions, {
+        cluster.ask(&spec("img:1", true));
+        cluster.rest();
+        cluster.status().functions
+    });
+}
+
+/// Told in the status, so whoever comes after goes on with it.
+#[test]
+fn an_end_at_any_point_of_it_changes_nothing() {
+    let mut calm = Cluster::with(&spec("img:1", true));
+    calm.ask(&spec("broken", true));
+    let interrupted = calm.clone();
+    calm.rest();
+    for cut in 0..6 {
+        let mut cluster = interrupted.clone();
+        for _ in 0..12 {
+            cluster.settle();
+            let decision = cluster.pass_on(&cluster.look(), cut);
+            cluster.wait(decision.again_after.unwrap_or_default());
+        }
+        cluster.rest();
+        assert_eq!(cluster.outcome(), calm.outcome(), "cut after {cut}");
+    }
+}
+
+/// Drift of what it went back to is healed like any other.
+#[test]
+fn what_it_went_back_to_is_kept() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    cluster.ask(&spec("broken", true));
+    cluster.rest();
+    assert_eq!(cluster.pass().actions, []);
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    cluster.edit(&key, "kubectl-edit", |it| it["spec"]["replicas"] = json!(0));
+    cluster.rest();
+    assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 1);
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+}

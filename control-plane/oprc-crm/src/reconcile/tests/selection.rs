@@ -1,0 +1,330 @@
+//! Which template a class gets, by the matrix and its rules.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::select::{Selection, Shape, Template, select, shape_under},
+    cluster::environment,
+};
+use crate::{
+    class::{Identity, Refusal, ValidClass, validate},
+    crd::SelectionStatus,
+    environment::{Environment, Profile},
+};
+
+fn class(spec: &Value) -> ValidClass {
+    let identity = Identity {
+        name: "shop".to_owned(),
+        base: "shop".to_owned(),
+        namespace: "ns".to_owned(),
+        uid: "uid".to_owned(),
+        generation: 3,
+        deployment_id: "shop".to_owned(),
+        environment: None,
+        correlation_id: None,
+    };
+    validate(identity, &serde_json::from_value(spec.clone()).unwrap(), &environment()).unwrap()
+}
+
+fn choose(spec: &Value, environment: &Environment) -> Result<Selection, Refusal> {
+    select(&class(spec), environment, None)
+}
+
+/// A class of one function with these bounds and requirements.
+fn function(provision: &Value, requirements: &Value) -> Value {
+    json!({"functions": [
+        {"key": "f", "image": "img", "provision": provision, "requirements": requirements},
+    ]})
+}
+
+/// Scores of knative, k8s_deployment and unified; a row of the matrix stands in that order.
+fn scores(selection: &Selection) -> [Option<f64>; 3] {
+    ["knative", "k8s_deployment", "unified"].map(|name| {
+        let found = selection.scores.iter().find(|it| it.template == name);
+        found.unwrap_or_else(|| panic!("{name} is on the sheet")).score
+    })
+}
+
+fn assert_score(provision: &Value, requirements: &Value, expected: [f64; 3]) {
+    let selection = choose(&function(provision, requirements), &environment()).unwrap();
+    let what = format!("{provision} {requirements}");
+    for (score, expected) in scores(&selection).into_iter().zip(expected) {
+        assert!((score.unwrap() - expected).abs() < 1e-9, "{what}: {:?}", selection.scores);
+    }
+}
+
+#[test]
+fn each_row_counts_for_itself() {
+    let none = json!({});
+    // Throughput: low, high, and the mean between, ends included.
+    assert_score(&none, &json!({"min_throughput_rps": 99}), [9.0, 6.0, 8.0]);
+    assert_score(&none, &json!({"min_throughput_rps": 1001}), [4.0, 9.0, 7.0]);
+    assert_score(&none, &json!({"min_throughput_rps": 100}), [6.5, 7.5, 7.5]);
+    assert_score(&none, &json!({"min_throughput_rps": 1000}), [6.5, 7.5, 7.5]);
+    // Latency: tight, moderate.
+    assert_score(&none, &json!({"max_latency_ms": 49}), [3.0, 9.0, 6.0]);
+    assert_score(&none, &json!({"max_latency_ms": 50}), [8.0, 9.0, 8.0]);
+    assert_score(&none, &json!({"max_latency_ms": 500}), [8.0, 9.0, 8.0]);
+    // Steady: bounds that aren't bursty.
+    assert_score(&json!({"min_scale": 2, "max_scale": 7}), &none, [5.0, 9.0, 7.0]);
+    assert_score(&json!({"min_scale": 2}), &none, [5.0, 9.0, 7.0]);
+    // Burst: four times the floor, which is at least 1.
+    assert_score(&json!({"min_scale": 2, "max_scale": 8}), &none, [9.0, 5.0, 8.0]);
+    assert_score(&json!({"max_scale": 4}), &none, [9.0, 5.0, 8.0]);
+    assert_score(&json!({"max_scale": 3}), &none, [5.0, 9.0, 7.0]);
+}
+
+#[test]
+fn several_rows_count_by_their_mean() {
+    // Cost and burst.
+    assert_score(&json!({"min_scale": 0, "max_scale": 4}), &json!({}), [9.0, 4.0, 7.0]);
+    // Cost and steady.
+    assert_score(&json!({"min_scale": 0, "max_scale": 3}), &json!({}), [7.0, 6.0, 6.5]);
+    // Cost, burst, high throughput and tight latency.
+    assert_score(
+        &json!({"min_scale": 0, "max_scale": 4}),
+        &json!({"min_throughput_rps": 5000, "max_latency_ms": 10}),
+        [25.0 / 4.0, 26.0 / 4.0, 27.0 / 4.0],
+    );
+}
+
+#[test]
+fn a_standby_function_is_about_cost() {
+    let mut spec = function(&json!({}), &json!({}));
+    spec["standby_functions"] = json!(["f"]);
+    let selection = choose(&spec, &environment()).unwrap();
+    assert_eq!(scores(&selection), [Some(9.0), Some(3.0), Some(6.0)]);
+    assert_eq!(selection.template, Template::Knative);
+}
+
+#[test]
+fn the_most_demanding_function_speaks_for_the_class() {
+    let spec = json!({"functions": [
+        {"key": "easy", "image": "i", "requirements": {"min_throughput_rps": 1, "max_latency_ms": 400}},
+        {"key": "hard", "image": "i", "requirements": {"min_throughput_rps": 2000, "max_latency_ms": 20}},
+    ]});
+    let selection = choose(&spec, &environment()).unwrap();
+    assert_eq!(scores(&selection), [Some(3.5), Some(9.0), Some(6.5)]);
+    assert_eq!(selection.template, Template::K8sDeployment);
+}
+
+#[test]
+fn what_is_required_of_the_class_holds_for_functions_that_dont_say() {
+    let mut spec = function(&json!({}), &json!({}));
+    spec["nfr_requirements"] = json!({"min_throughput_rps": 10});
+    assert_eq!(scores(&choose(&spec, &environment()).unwrap()), [Some(9.0), Some(6.0), Some(8.0)]);
+}
+
+#[test]
+fn the_best_score_wins() {
+    let by = |provision: Value, requirements: Value| {
+        choose(&function(&provision, &requirements), &environment()).unwrap().template
+    };
+    assert_eq!(by(json!({"min_scale": 0, "max_scale": 8}), json!({})), Template::Knative);
+    assert_eq!(by(json!({}), json!({"max_latency_ms": 20})), Template::K8sDeployment);
+    let both = json!({"min_throughput_rps": 5000, "max_latency_ms": 10});
+    assert_eq!(by(json!({"min_scale": 0, "max_scale": 4}), both), Template::Unified);
+}
+
+#[test]
+fn ties_go_to_the_default_and_then_to_the_name() {
+    // Between 100 and 1000 k8s_deployment and unified are worth the same.
+    let spec = function(&json!({}), &json!({"min_throughput_rps": 500}));
+    let mut environment = environment();
+    assert_eq!(choose(&spec, &environment).unwrap().template, Template::K8sDeployment);
+    environment.default_template = Some("unified".to_owned());
+    assert_eq!(choose(&spec, &environment).unwrap().template, Template::Unified);
+    // Neither is the default: the name decides.
+    environment.default_template = Some("knative".to_owned());
+    assert_eq!(choose(&spec, &environment).unwrap().template, Template::K8sDeployment);
+}
+
+#[test]
+fn without_any_row_the_default_holds() {
+    let spec = function(&json!({}), &json!({"max_latency_ms": 501}));
+    let mut environment = environment();
+    let selection = choose(&spec, &environment).unwrap();
+    assert_eq!(scores(&selection), [None, None, None]);
+    assert_eq!(selection.template, Template::K8sDeployment);
+    environment.default_template = Some("knative".to_owned());
+    assert_eq!(choose(&spec, &environment).unwrap().template, Template::Knative);
+    // A default that can't be is passed over.
+    environment.knative = false;
+    assert_eq!(choose(&spec, &environment).unwrap().template, Template::K8sDeployment);
+}
+
+/// A class with a hard limit on latency.
+fn hard(limit: i32, template: Option<&str>, provision: &Value) -> Value {
+    let mut spec = function(provision, &json!({}));
+    spec["constraints"] = json!({"hard_latency_ms": limit});
+    if let Some(template) = template {
+        spec["selected_template"] = json!(template);
+    }
+    spec
+}
+
+#[test]
+fn a_template_that_cant_promise_it_is_out() {
+    let allowed = |limit, template, provision: Value| {
+        choose(&hard(limit, Some(template), &provision), &environment()).is_ok()
+    };
+    assert!(allowed(1, "k8s_deployment", json!({})));
+    // From nothing it takes seconds.
+    assert!(!allowed(2999, "knative", json!({})));
+    assert!(allowed(3000, "knative", json!({})));
+    assert!(!allowed(2999, "knative", json!({"min_scale": 0})));
+    assert!(allowed(10, "knative", json!({"min_scale": 1})));
+    assert!(!allowed(9, "knative", json!({"min_scale": 1})));
+    // Unified has a way out for each function.
+    assert!(allowed(1, "unified", json!({"min_scale": 0, "max_scale": 8})));
+}
+
+#[test]
+fn a_standby_function_starts_from_nothing_whatever_its_bounds() {
+    let mut spec = hard(100, Some("knative"), &json!({"min_scale": 2}));
+    spec["standby_functions"] = json!(["f"]);
+    assert!(choose(&spec, &environment()).is_err());
+}
+
+#[test]
+fn hard_limits_come_before_scores() {
+    let selection = choose(&hard(100, None, &json!({"min_scale": 0, "max_scale": 8})), &environment());
+    let selection = selection.unwrap();
+    assert_eq!(selection.template, Template::Unified);
+    let knative = selection.scores.iter().find(|it| it.template == "knative").unwrap();
+    assert!(knative.rejected.as_ref().unwrap().contains("3000 ms"), "{knative:?}");
+    assert_eq!(knative.score, Some(9.0), "the sheet says what it would have been worth");
+}
+
+#[test]
+fn a_class_that_nothing_fits_is_told_why() {
+    let mut environment = environment();
+    environment.floors.k8s_deployment = 5;
+    let refusal = choose(&hard(2, None, &json!({})), &environment).unwrap_err();
+    assert_eq!(refusal.reason, "NoSuitableTemplate");
+    assert!(refusal.precondition);
+    for name in ["k8s_deployment: ", "knative: ", "unified: "] {
+        assert!(refusal.message.contains(name), "{}", refusal.message);
+    }
+}
+
+fn asked(template: &str) -> Value {
+    // By its score this would be Knative.
+    let mut spec = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
+    spec["selected_template"] = json!(template);
+    spec
+}
+
+#[test]
+fn what_is_asked_for_wins_over_the_score() {
+    for (name, template, profile) in [
+        ("k8s_deployment", Template::K8sDeployment, Profile::Full),
+        ("deployment", Template::K8sDeployment, Profile::Full),
+        ("k8s-deployment", Template::K8sDeployment, Profile::Full),
+        ("knative", Template::Knative, Profile::Full),
+        ("unified", Template::Unified, Profile::Full),
+        ("job", Template::Job, Profile::Full),
+        ("dev", Template::K8sDeployment, Profile::Dev),
+        ("edge", Template::K8sDeployment, Profile::Edge),
+        ("full", Template::K8sDeployment, Profile::Full),
+        ("prod", Template::K8sDeployment, Profile::Full),
+        ("cloud", Template::K8sDeployment, Profile::Full),
+    ] {
+        let selection = choose(&asked(name), &environment()).unwrap();
+        assert_eq!((selection.template, selection.profile), (template, profile), "{name}");
+        assert!(selection.basis.contains(name), "{}", selection.basis);
+        assert_eq!(scores(&selection)[0], Some(9.0), "the sheet is kept all the same");
+    }
+    let mut hint = asked("x");
+    hint.as_object_mut().unwrap().remove("selected_template");
+    hint["template_hint"] = json!("job");
+    assert_eq!(choose(&hint, &environment()).unwrap().template, Template::Job);
+}
+
+#[test]
+fn an_unknown_template_is_an_error_and_never_something_else() {
+    for name in ["Knative", "k8s", "", "full "] {
+        let refusal = choose(&asked(name), &environment()).unwrap_err();
+        assert_eq!(refusal.reason, "UnknownTemplate", "{name:?}");
+        assert_eq!(refusal.violations[0].field, "selected_template");
+        assert!(refusal.message.contains("k8s_deployment, knative, unified"), "{}", refusal.message);
+    }
+}
+
+#[test]
+fn what_is_asked_for_and_cant_be_is_an_error() {
+    let refused = |spec: &Value, environment: &Environment| {
+        let refusal = choose(spec, environment).unwrap_err();
+        assert_eq!(refusal.reason, "TemplateRejected");
+        refusal.message
+    };
+    let mut without = environment();
+    without.knative = false;
+    assert!(refused(&asked("knative"), &without).contains("no Knative Serving"));
+    let mut off = environment();
+    off.features.knative = false;
+    assert!(refused(&asked("knative"), &off).contains("features.knative"));
+
+    let mut custom = asked("job");
+    custom["functions"][0]["type"] = json!("CUSTOM");
+    assert!(refused(&custom, &environment()).contains("TASK"));
+
+    let mut claim = asked("knative");
+    claim["functions"][0]["provision"]["volume_mounts"] = json!([{"mount_path": "/d", "claim": "c"}]);
+    assert!(refused(&claim, &environment()).contains("volume claim"));
+}
+
+fn before(template: &str, generation: i64) -> SelectionStatus {
+    SelectionStatus {
+        template: template.to_owned(),
+        profile: "full".to_owned(),
+        generation,
+        basis: "as before".to_owned(),
+        scores: Vec::new(),
+    }
+}
+
+#[test]
+fn a_choice_holds_for_its_generation() {
+    // Knative appears only after the class was made.
+    let class = class(&function(&json!({"min_scale": 0, "max_scale": 8}), &json!({})));
+    let with = |before: &SelectionStatus, environment: &Environment| {
+        select(&class, environment, Some(before)).unwrap()
+    };
+    let kept = with(&before("k8s_deployment", 3), &environment());
+    assert_eq!((kept.template, kept.basis.as_str()), (Template::K8sDeployment, "as before"));
+    // Another specification is chosen for anew.
+    assert_eq!(with(&before("k8s_deployment", 2), &environment()).template, Template::Knative);
+    // What can't be any more is given up.
+    let mut without = environment();
+    without.knative = false;
+    assert_ne!(with(&before("knative", 3), &without).template, Template::Knative);
+    // What can't be read is chosen for anew.
+    assert_eq!(with(&before("nonsense", 3), &environment()).template, Template::Knative);
+}
+
+#[test]
+fn what_is_asked_for_isnt_held_back_by_an_earlier_choice() {
+    let class = class(&asked("unified"));
+    let selection = select(&class, &environment(), Some(&before("knative", 3))).unwrap();
+    assert_eq!(selection.template, Template::Unified);
+}
+
+#[test]
+fn unified_chooses_for_each_function() {
+    let shape = |provision: Value, requirements: Value, environment: &Environment| {
+        let class = class(&function(&provision, &requirements));
+        shape_under(Template::Unified, &class.functions[0], environment)
+    };
+    let all = environment();
+    let bursty = json!({"min_scale": 1, "max_scale": 4});
+    assert_eq!(shape(bursty.clone(), json!({}), &all), Shape::Knative);
+    assert_eq!(shape(json!({"min_scale": 0}), json!({}), &all), Shape::Knative);
+    assert_eq!(shape(bursty.clone(), json!({"max_latency_ms": 49}), &all), Shape::Deployment);
+    assert_eq!(shape(bursty.clone(), json!({"max_latency_ms": 50}), &all), Shape::Knative);
+    assert_eq!(shape(json!({"min_scale": 2}), json!({}), &all), Shape::Deployment);
+    assert_eq!(shape(json!({}), json!({}), &all), Shape::Deployment);
+    let mut without = environment();
+    without.knative = false;
+    assert_eq!(shape(bursty, json!({}), &without), Shape::Deployment);
+}

@@ -1,0 +1,214 @@
+//! A change of template never leaves a moment without an address that answers.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{cases, cluster::Cluster, specs};
+use crate::{
+    crd::Phase,
+    kinds::{DEPLOYMENT, KNATIVE_SERVICE, SERVICE},
+};
+
+const OLD: &str = "shop--alpha";
+const NEW: &str = "shop--alpha-kn";
+
+/// What an address leads to.
+fn host(url: &str) -> String {
+    url.strip_prefix("http://").unwrap().split('.').next().unwrap().to_owned()
+}
+
+/// What the first function's address leads to.
+fn address(cluster: &Cluster) -> Option<String> {
+    cluster.status().functions[0].url.as_deref().map(host)
+}
+
+fn is_there(cluster: &Cluster, kind: &crate::kinds::Kind, name: &str) -> bool {
+    let child = cluster.child(&(kind.clone(), name.to_owned()));
+    child.is_some_and(|child| !child.deleting)
+}
+
+/// Every address that the status tells belongs to something that is there.
+fn assert_addresses_answer(cluster: &Cluster) {
+    if !cluster.has_status() {
+        return;
+    }
+    for function in cluster.status().functions {
+        let Some(url) = &function.url else { continue };
+        let kind = match function.runs_as.as_deref() {
+            Some("knative") => KNATIVE_SERVICE,
+            Some("k8s_deployment") => SERVICE,
+            other => panic!("{other:?} has no address, and yet {url}"),
+        };
+        assert!(is_there(cluster, &kind, &host(url)), "{url}: {:?}", cluster.names());
+    }
+}
+
+#[test]
+fn the_old_one_serves_until_the_new_one_is_ready_and_known() {
+    let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
+    assert_eq!(address(&cluster).as_deref(), Some(OLD));
+    cluster.away.insert(KNATIVE_SERVICE);
+    cluster.ask(&specs::one("knative"));
+    for _ in 0..5 {
+        cluster.pass();
+        cluster.settle();
+        cluster.wait(Duration::from_secs(30));
+    }
+    assert_eq!(cluster.phase().0, Phase::Progressing);
+    assert_eq!(address(&cluster).as_deref(), Some(OLD));
+    assert_eq!(cluster.status().functions[0].runs_as.as_deref(), Some("k8s_deployment"));
+    assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
+
+    cluster.away.clear();
+    cluster.settle();
+    let decision = cluster.pass();
+    assert_eq!(address(&cluster).as_deref(), Some(NEW));
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(decision.again_after, Some(Duration::from_secs(10)));
+    cluster.wait(Duration::from_secs(8));
+    cluster.pass();
+    assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"), "clients may not know yet");
+
+    cluster.wait(Duration::from_secs(1));
+    cluster.pass();
+    assert!(!is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
+    assert!(!is_there(&cluster, &SERVICE, "shop--alpha"));
+    cluster.rest();
+    assert_eq!(cluster.status().replaced, None);
+    assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
+}
+
+#[test]
+fn a_class_says_how_long_its_old_addresses_answer() {
+    let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
+    let mut spec = specs::one("knative");
+    spec["rollout"] = json!({"drain_seconds": 0});
+    cluster.ask(&spec);
+    cluster.pass();
+    cluster.settle();
+    cluster.pass();
+    // Told first, done in the next pass: the write that tells may fail.
+    assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
+    cluster.pass();
+    assert!(!is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
+}
+
+/// One function after the other moves to Knative: each has its own time to drain.
+#[test]
+fn the_next_change_doesnt_cut_short_what_still_serves() {
+    let spec = |alpha: &Value, beta: &Value| {
+        json!({"selected_template": "unified", "functions": [
+            {"key": "alpha", "image": "img:1", "provision": alpha},
+            {"key": "beta", "image": "img:1", "provision": beta},
+        ]})
+    };
+    let (steady, bursty) = (json!({"min_scale": 1}), json!({"min_scale": 0, "max_scale": 8}));
+    let mut cluster = Cluster::with(&spec(&steady, &steady));
+    cluster.ask(&spec(&bursty, &steady));
+    cluster.pass();
+    cluster.settle();
+    cluster.pass();
+    assert_eq!(address(&cluster).as_deref(), Some(NEW));
+
+    cluster.away.insert(KNATIVE_SERVICE);
+    cluster.ask(&spec(&bursty, &bursty));
+    for _ in 0..5 {
+        cluster.pass();
+        cluster.settle();
+        cluster.wait(Duration::from_secs(10));
+        assert_addresses_answer(&cluster);
+        assert!(is_there(&cluster, &DEPLOYMENT, "shop--beta"));
+    }
+
+    cluster.away.clear();
+    cluster.settle();
+    let decision = cluster.pass();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(decision.again_after, Some(Duration::from_secs(10)), "it drains from here");
+    assert!(is_there(&cluster, &DEPLOYMENT, "shop--beta"));
+    cluster.rest();
+    assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn", "KnativeService shop--beta-kn"]);
+}
+
+/// What runs to completion answers nobody, and nothing waits for it.
+#[test]
+fn a_function_that_becomes_a_job_has_no_address() {
+    let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
+    cluster.away.insert(crate::kinds::JOB);
+    cluster.ask(&specs::one("job"));
+    cluster.pass();
+    assert_addresses_answer(&cluster);
+    assert_eq!(address(&cluster), None);
+    assert_eq!(cluster.status().functions[0].runs_as.as_deref(), Some("job"));
+    cluster.away.clear();
+    cluster.rest();
+    assert_eq!(cluster.names(), ["Job shop--alpha-g2"]);
+}
+
+#[test]
+fn a_job_runs_once_for_each_generation() {
+    let mut cluster = Cluster::with(&specs::one("job"));
+    assert_eq!(cluster.names(), ["Job shop--alpha-g1"]);
+    assert_eq!(cluster.status().functions[0].completed, Some(1));
+    let mut spec = specs::one("job");
+    spec["functions"][0]["image"] = json!("img:2");
+    cluster.ask(&spec);
+    cluster.rest();
+    assert_eq!(cluster.names(), ["Job shop--alpha-g2"]);
+    // Gone by its owner's hand or by a time to live: it has run.
+    cluster.remove(&(crate::kinds::JOB, "shop--alpha-g2".to_owned()));
+    cluster.rest();
+    assert_eq!(cluster.names(), [""; 0]);
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn a_function_that_was_off_is_told_of_as_it_runs() {
+    let mut off = specs::one("k8s_deployment");
+    off["disabled_functions"] = json!(["alpha"]);
+    let mut cluster = Cluster::with(&off);
+    assert_eq!(cluster.status().functions[0].reason.as_deref(), Some("Disabled"));
+    cluster.ask(&specs::one("k8s_deployment"));
+    cluster.pass();
+    let function = cluster.status().functions[0].clone();
+    assert_eq!((function.runs_as.as_deref(), function.url), (Some("k8s_deployment"), None));
+    cluster.rest();
+    assert_eq!(address(&cluster).as_deref(), Some(OLD));
+}
+
+fn templates() -> impl Strategy<Value = Vec<(Value, u64, bool)>> {
+    let template = prop::sample::select(vec!["dev", "knative", "unified", "job", "full"]);
+    let image = prop::sample::select(vec!["img:1", "img:2"]);
+    let spec = (template, image).prop_map(|(template, image)| {
+        let mut spec = specs::one(template);
+        spec["functions"][0]["image"] = json!(image);
+        spec["functions"][0]["provision"] = json!({"min_scale": 0, "max_scale": 8});
+        spec
+    });
+    prop::collection::vec((spec, 0_u64..15, any::<bool>()), 1..12)
+}
+
+proptest! {
+    #![proptest_config(cases(32))]
+
+    /// Whenever the class changes its mind, and whether controllers keep up or not.
+    #[test]
+    fn every_address_that_is_told_belongs_to_something(steps in templates()) {
+        let mut cluster = Cluster::new();
+        for (spec, seconds, settle) in steps {
+            cluster.ask(&spec);
+            for _ in 0..3 {
+                cluster.pass();
+                assert_addresses_answer(&cluster);
+                if settle {
+                    cluster.settle();
+                }
+                cluster.wait(Duration::from_secs(seconds));
+            }
+        }
+        cluster.rest();
+        assert_addresses_answer(&cluster);
+    }
+}

@@ -1,0 +1,65 @@
+//! The same id is the same class, however often and wherever it is sent.
+
+use futures::future::join_all;
+use kube::ResourceExt as _;
+use oprc_crm::names;
+use oprc_tests::{
+    Place,
+    class::{classes, deploy, hello, of},
+    crm::{Crm, Options},
+    in_namespace,
+};
+use serde_json::json;
+use tonic::Code;
+
+/// A class that needs no pods, so that only the calls are tested.
+fn paused() -> serde_json::Value {
+    let mut spec = of(&[hello("greet")]);
+    spec["paused"] = json!(true);
+    spec
+}
+
+#[tokio::test]
+async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_generation() {
+    in_namespace(async |place: &Place| {
+        let first = Crm::start(place, &Options::user("first")).await;
+        let second = Crm::start(place, &Options::user("second")).await;
+        let spec = paused();
+        let calls = (0..1000).map(|number| {
+            let client = if number % 2 == 0 { &first.client } else { &second.client };
+            deploy(client, "same", &spec)
+        });
+        for answer in join_all(calls).await {
+            assert!(answer.unwrap().accepted);
+        }
+        let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].metadata.generation, Some(1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ids_that_would_share_a_name_never_share_a_class() {
+    in_namespace(async |place: &Place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let ids = ["My.Class", "my-class", "my_class", "MY-CLASS", "my--class"];
+        for id in ids {
+            deploy(&crm.client, id, &paused()).await.unwrap();
+        }
+        let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
+        assert_eq!(all.len(), ids.len());
+        for class in &all {
+            let id = class.spec.deployment_unit.as_ref().unwrap().id.clone();
+            assert_eq!(class.name_any(), names::class_runtime(&id));
+        }
+        // One made by hand under the name that an id would get.
+        let by_hand = oprc_crm::crd::ClassRuntime::new("taken", serde_json::from_value(paused()).unwrap());
+        classes(place).create(&kube::api::PostParams::default(), &by_hand).await.unwrap();
+        let refused = deploy(&crm.client, "taken", &paused()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::AlreadyExists, "{refused:?}");
+        let kept = classes(place).get("taken").await.unwrap();
+        assert!(kept.spec.deployment_unit.is_none());
+    })
+    .await;
+}

@@ -1,0 +1,118 @@
+//! A namespace with a class runtime manager in it, and what is seen of classes there.
+
+use std::{
+    panic::{AssertUnwindSafe, resume_unwind},
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::{Pod, Service};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
+};
+use oprc_crm::kinds::Kind;
+use oprc_sandbox::within;
+use serde_json::json;
+
+use crate::{
+    Place,
+    class::{classes, everything},
+    crm::{Crm, Options},
+    eventually, in_namespace,
+};
+
+/// How long what isn't wanted any more may take to be gone: pods answer for a while.
+const CLEARED: Duration = Duration::from_secs(90);
+
+/// Runs a test with a CRM in a namespace of its own. Whatever comes of it, classes that it leaves
+/// are let go, so that the namespace goes with all that is in it.
+pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
+    in_namespace(async |place: &Place| {
+        let crm = Crm::start(place, options).await;
+        let outcome = AssertUnwindSafe(test(place, &crm)).catch_unwind().await;
+        crm.stop().await;
+        let api = classes(place);
+        let free = json!({"metadata": {"finalizers": null}});
+        for class in api.list(&ListParams::default()).await.unwrap() {
+            let params = PatchParams::default();
+            api.patch(&class.name_any(), &params, &Patch::Merge(&free)).await.unwrap();
+        }
+        if let Err(panic) = outcome {
+            resume_unwind(panic);
+        }
+    })
+    .await;
+}
+
+/// Objects of any kind in the test's namespace.
+pub fn objects(place: &Place, kind: &Kind) -> Api<DynamicObject> {
+    Api::namespaced_with(place.client.clone(), &place.namespace, &kind.resource())
+}
+
+/// Where a Service of the test's namespace answers this machine.
+pub async fn address(place: &Place, service: &str) -> String {
+    let api: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
+    let service = api.get(service).await.unwrap();
+    format!("http://{}", service.spec.unwrap().cluster_ip.unwrap())
+}
+
+/// Follows an object from a version on until it is such, and gives it with the time that took since
+/// `begun`. Nothing in between is missed.
+pub async fn follow(
+    api: &Api<DynamicObject>,
+    name: &str,
+    since: &str,
+    begun: Instant,
+    what: &str,
+    such: impl Fn(Option<&DynamicObject>) -> bool,
+) -> Duration {
+    let only = WatchParams::default().fields(&format!("metadata.name={name}"));
+    let wait = async {
+        let mut events = api.watch(&only, since).await?.boxed();
+        while let Some(event) = events.try_next().await? {
+            let done = match &event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => such(Some(object)),
+                WatchEvent::Deleted(_) => such(None),
+                _ => false,
+            };
+            if done {
+                return Ok(begun.elapsed());
+            }
+        }
+        Err(kube::Error::LinesCodecMaxLineLengthExceeded)
+    };
+    match within(what, Duration::from_secs(20), wait).await {
+        Ok(took) => took,
+        Err(error) => panic!("{error}: {:#?}", api.get_opt(name).await),
+    }
+}
+
+/// Names of everything in the test's namespace, a pod by that of its Deployment, and only if it is
+/// there to stay.
+pub async fn lasting(place: &Place) -> Vec<String> {
+    let mut names = everything(place).await;
+    names.retain(|name| !name.starts_with("Pod/"));
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let pods = pods.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
+    let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    names.extend(staying.map(|pod| format!("Pod/{}", workload(&pod.name_any()))));
+    names.sort();
+    names
+}
+
+/// The name of a Deployment in that of its pod.
+fn workload(pod: &str) -> &str {
+    pod.rsplitn(3, '-').last().unwrap()
+}
+
+/// Waits until exactly these objects are there: kinds and names, pods by those of Deployments.
+pub async fn exactly(place: &Place, what: &str, expected: &[&str]) {
+    let mut expected = expected.to_vec();
+    expected.sort_unstable();
+    eventually(what, CLEARED, || async {
+        let names = lasting(place).await;
+        if names == expected { Ok(()) } else { Err(format!("{names:?} instead of {expected:?}")) }
+    })
+    .await;
+}

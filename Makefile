@@ -56,7 +56,7 @@ prove: tools ## Run the suites that are too long for CI, and write docs/proof.md
 
 .PHONY: bench
 bench: image ## Print figures as ratios against a limit or a peer
-	@OPRC=$(CURDIR)/$(OPRC) CRM=$(CURDIR)/$(BUILT)/oprc-crm cargo bench $(CARGO_FLAGS) -p oprc-tests
+	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench $(CARGO_FLAGS) -p oprc-tests
 
 .PHONY: crds
 crds: tools ## Write what is generated: custom resource definitions, the table of settings

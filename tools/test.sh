@@ -24,3 +24,4 @@ trap 'exit 130' INT TERM
 $oprc $shared
 cargo test --quiet -p oprc-tests --test sandbox -- "$@"
 cargo test --quiet -p oprc-tests --test crm -- "$@"
+cargo test --quiet -p oprc-tests --test faults -- "$@"

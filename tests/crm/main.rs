@@ -8,6 +8,10 @@
     missing_docs
 )]
 
-mod lifecycle;
+mod drift;
 mod idempotence;
+mod lifecycle;
+mod malformed;
+mod refusals;
+mod update;
 mod writes;

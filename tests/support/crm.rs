@@ -219,6 +219,17 @@ impl Begun {
     }
 }
 
+/// What a CRM reaches the API server with.
+pub async fn kube_config(place: &Place, options: &Options) -> kube::Config {
+    let config: kube::config::Kubeconfig =
+        serde_json::from_str(&kubeconfig(place, options)).unwrap();
+    let how = kube::config::KubeConfigOptions::default();
+    let mut config = kube::Config::from_custom_kubeconfig(config, &how).await.unwrap();
+    config.proxy_url = None;
+    config.default_namespace = lease_namespace(place, options);
+    config
+}
+
 /// A CRM within the test's own process. It is cut off, not stopped, when this is dropped.
 pub struct Crm {
     /// Where it answers.

@@ -155,8 +155,11 @@ pub fn oprc_program() -> PathBuf {
     program("oprc")
 }
 
-/// A program that was built beside this test.
+/// A program that was built beside this test, or in the folder that `PROGRAMS` names.
 pub fn program(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("PROGRAMS") {
+        return PathBuf::from(folder).join(name);
+    }
     let test = std::env::current_exe().expect("this program");
     let found = test.ancestors().map(|folder| folder.join(name)).find(|path| path.is_file());
     found.unwrap_or_else(|| panic!("{name} is missing: run `make image` first"))

@@ -31,6 +31,9 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
     in_namespace(async |place: &Place| {
         let crm = Crm::start(place, options).await;
         let outcome = AssertUnwindSafe(test(place, &crm)).catch_unwind().await;
+        if outcome.is_err() {
+            show(place);
+        }
         crm.stop().await;
         let api = classes(place);
         let free = json!({"metadata": {"finalizers": null}});
@@ -43,6 +46,14 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
         }
     })
     .await;
+}
+
+/// Tells what a test that failed has left.
+fn show(place: &Place) {
+    let mut kubectl = place.cluster.kubectl();
+    let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers,events";
+    let shown = kubectl.args(["-n", &place.namespace, "get", kinds, "-o", "wide"]).output();
+    println!("{}", String::from_utf8_lossy(&shown.unwrap().stdout));
 }
 
 /// Objects of any kind in the test's namespace.
@@ -69,8 +80,8 @@ pub async fn follow(
 ) -> Duration {
     let only = WatchParams::default().fields(&format!("metadata.name={name}"));
     let wait = async {
-        let mut events = api.watch(&only, since).await?.boxed();
-        while let Some(event) = events.try_next().await? {
+        let mut events = api.watch(&only, since).await.map_err(|error| error.to_string())?.boxed();
+        while let Some(event) = events.try_next().await.map_err(|error| error.to_string())? {
             let done = match &event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => such(Some(object)),
                 WatchEvent::Deleted(_) => such(None),
@@ -80,7 +91,7 @@ pub async fn follow(
                 return Ok(begun.elapsed());
             }
         }
-        Err(kube::Error::LinesCodecMaxLineLengthExceeded)
+        Err("the watch has ended".to_owned())
     };
     match within(what, Duration::from_secs(20), wait).await {
         Ok(took) => took,

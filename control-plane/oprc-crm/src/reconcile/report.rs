@@ -174,10 +174,11 @@ fn creation_trouble(message: &str) -> Trouble {
     Trouble { reason, message: message.to_owned(), soft: false }
 }
 
-/// What won't go away by itself comes first.
+/// What won't go away by itself comes first, and what a missing node follows from before it.
 fn worst(troubles: impl Iterator<Item = Trouble>) -> Option<Trouble> {
+    let rank = |it: &Trouble| (it.soft, it.reason == "Unschedulable");
     troubles.min_by(|left, right| {
-        left.soft.cmp(&right.soft).then_with(|| left.message.cmp(&right.message))
+        rank(left).cmp(&rank(right)).then_with(|| left.message.cmp(&right.message))
     })
 }
 

@@ -217,12 +217,6 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
         all.push(variable("ODGM_BATCH_TIMEOUT_MS", timeout.to_string()));
     }
     all.extend(plan.env.iter().map(pod::user_variable));
-    // An empty value is the same as none to the API server, which drops it.
-    for one in &mut all {
-        if one.value.as_deref() == Some("") && one.value_from.is_none() {
-            one.value = None;
-        }
-    }
     all
 }
 

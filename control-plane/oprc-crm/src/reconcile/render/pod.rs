@@ -29,9 +29,11 @@ pub(super) const LAME_DUCK_SECONDS: i64 = 5;
 /// How long a call may take that doesn't say.
 const TIMEOUT_MS: i32 = 25_000;
 
-/// A variable with a value.
+/// A variable with a value. An empty one is the same as none to the API server, which drops it:
+/// said all the same, it would be missing for ever.
 pub(super) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
+    let value = Some(value.into()).filter(|value| !value.is_empty());
+    EnvVar { name: name.to_owned(), value, value_from: None }
 }
 
 impl Context<'_> {

@@ -25,6 +25,7 @@ pub(super) fn with_defaults(kind: &Kind, mut object: Value) -> Value {
         fill(&mut object, "/spec/template/spec/dnsPolicy", json!("ClusterFirst"));
         fill(&mut object, "/spec/template/spec/containers/0/imagePullPolicy", json!("IfNotPresent"));
         canonical(&mut object);
+        drop_empty(&mut object);
     }
     // Beneath lists that are owned as a whole, too.
     if *kind == STATEFUL_SET {
@@ -53,6 +54,14 @@ fn canonical(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(canonical),
         _ => {}
+    }
+}
+
+/// An empty value of a variable is the same as none, and isn't kept.
+fn drop_empty(object: &mut Value) {
+    let env = object.pointer_mut("/spec/template/spec/containers/0/env");
+    for variable in env.and_then(Value::as_array_mut).into_iter().flatten() {
+        variable.as_object_mut().unwrap().retain(|name, value| name != "value" || value != "");
     }
 }
 

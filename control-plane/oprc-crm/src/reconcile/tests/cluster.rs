@@ -228,6 +228,12 @@ impl Cluster {
         self.objects.keys().cloned().collect()
     }
 
+    /// Objects that belong to a class.
+    pub(super) fn own_keys(&self) -> Vec<Key> {
+        let own = self.objects.iter().filter(|(_, entry)| entry.child.owner.is_some());
+        own.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Kind and name of each object, apart from claims.
     pub(super) fn names(&self) -> Vec<String> {
         let all = self.objects.keys().filter(|(kind, _)| kind.kind != "PersistentVolumeClaim");
@@ -366,12 +372,13 @@ impl Cluster {
     ) -> Result<(), Refused> {
         match action {
             Action::AddFinalizer => {
-                let all = seen.finalizers.iter().cloned().chain([FINALIZER.to_owned()]).collect();
-                self.finalizers(seen, version, all)
+                let all = seen.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect::<Vec<_>>();
+                self.finalizers(seen, version, &all)
             }
             Action::RemoveFinalizer => {
-                let rest = seen.finalizers.iter().filter(|it| *it != FINALIZER).cloned().collect();
-                self.finalizers(seen, version, rest)
+                let all = seen.finalizers.iter().map(String::as_str);
+                let rest: Vec<&str> = all.filter(|it| *it != FINALIZER).collect();
+                self.finalizers(seen, version, &rest)
             }
             Action::Apply(write) => self.apply(write),
             Action::Delete(child) => self.delete(child),
@@ -402,7 +409,7 @@ impl Cluster {
         &mut self,
         seen: &ObservedClass,
         version: &mut String,
-        finalizers: Vec<String>,
+        finalizers: &[&str],
     ) -> Result<(), Refused> {
         if self.class.is_none() {
             return Ok(());

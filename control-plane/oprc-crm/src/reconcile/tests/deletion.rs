@@ -45,7 +45,7 @@ fn delete(cluster: &mut Cluster) {
 }
 
 proptest! {
-    #![proptest_config(cases(16))]
+    #![proptest_config(cases(12))]
 
     #[test]
     fn everything_goes_whenever_it_is_deleted(

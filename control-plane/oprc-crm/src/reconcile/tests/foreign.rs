@@ -7,13 +7,12 @@ use super::{super::Action, cases, cluster::Cluster, specs};
 use crate::crd::Phase;
 
 proptest! {
-    #![proptest_config(cases(24))]
+    #![proptest_config(cases(12))]
 
     #[test]
     fn a_name_that_is_taken_is_left_to_its_owner(spec in specs::any(), at in any::<Index>()) {
         let calm = Cluster::with(&spec);
-        let keys: Vec<_> =
-            calm.keys().into_iter().filter(|key| calm.child(key).unwrap().owner.is_some()).collect();
+        let keys = calm.own_keys();
         let key = at.get(&keys);
 
         let mut cluster = Cluster::new();

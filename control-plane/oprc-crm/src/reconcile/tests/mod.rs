@@ -10,6 +10,7 @@ mod deletion;
 mod drift;
 mod foreign;
 mod managed;
+mod rendering;
 mod rollback;
 mod selection;
 mod specs;

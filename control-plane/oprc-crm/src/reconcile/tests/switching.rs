@@ -191,7 +191,7 @@ fn templates() -> impl Strategy<Value = Vec<(Value, u64, bool)>> {
 }
 
 proptest! {
-    #![proptest_config(cases(32))]
+    #![proptest_config(cases(24))]
 
     /// Whenever the class changes its mind, and whether controllers keep up or not.
     #[test]

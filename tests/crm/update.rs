@@ -1,0 +1,234 @@
+//! Updates converge, and nobody who asks meanwhile goes without an answer.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Pod, Service},
+};
+use kube::{
+    Api, ResourceExt as _,
+    api::ListParams,
+    runtime::{WatchStreamExt as _, wait::await_condition, watcher},
+};
+use oprc_crm::crd::{ClassRuntime, ClassRuntimeStatus};
+use oprc_sandbox::{image::Image, within};
+use oprc_tests::{
+    HELLO, Place,
+    class::{available, classes, deploy, hello, of, url, with_odgm},
+    crm::{Crm, Options},
+    eventually,
+    http::get_ok,
+    load::{Load, Target},
+    program,
+    serving::{address, exactly, lasting, with_crm},
+};
+use serde_json::{Value, json};
+
+/// The sample function under a second name.
+const HELLO_TWO: &str = "oprc.local/hello-fn:two";
+/// How long a pod may take to go, which is 5 s and what it takes the node.
+const ENDED: Duration = Duration::from_secs(60);
+
+/// Loads the sample function under its second name.
+async fn load_second_image(place: &Place) {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("two.oci.tar");
+    Image::of_program(HELLO_TWO, &program("hello-fn")).write(&archive).unwrap();
+    place.cluster.load_image(&archive).await.unwrap();
+}
+
+fn deployments(place: &Place) -> Api<Deployment> {
+    Api::namespaced(place.client.clone(), &place.namespace)
+}
+
+fn pods(place: &Place) -> Api<Pod> {
+    Api::namespaced(place.client.clone(), &place.namespace)
+}
+
+/// Pods of a function that aren't going, as they are.
+async fn pods_of(place: &Place, function: &str) -> Vec<Value> {
+    let labels = format!("oaas.io/function={function}");
+    let all = pods(place).list(&ListParams::default().labels(&labels)).await.unwrap();
+    let staying = all.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    staying.map(|pod| serde_json::to_value(pod).unwrap()).collect()
+}
+
+/// The value of a variable in a pod.
+fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    let all = pod["spec"]["containers"][0]["env"].as_array().unwrap();
+    all.iter().find(|one| one["name"] == name).map(|one| one["value"].as_str().unwrap_or_default())
+}
+
+/// Variables of the sample function with one more.
+fn coloured(colour: &str) -> Value {
+    let mut variables = hello("any")["provision"]["env"].clone();
+    variables.as_array_mut().unwrap().push(json!({"name": "COLOUR", "value": colour}));
+    variables
+}
+
+/// Deploys and waits until that generation is Available.
+async fn update(place: &Place, crm: &Crm, name: &str, spec: &Value) -> ClassRuntimeStatus {
+    let before = classes(place).get_opt(name).await.unwrap();
+    let before = before.and_then(|class| class.metadata.generation).unwrap_or(0);
+    deploy(&crm.client, name, spec).await.unwrap();
+    let status = available(place, name).await;
+    assert_eq!(status.observed_generation, Some(before + 1));
+    status
+}
+
+#[tokio::test]
+async fn a_series_of_updates_converges_each_time() {
+    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+        load_second_image(place).await;
+        let grid = ["Deployment/shop-odgm", "Pod/shop-odgm", "Service/shop-odgm-svc"];
+        let greet = ["Deployment/shop--greet", "Pod/shop--greet", "Service/shop--greet"];
+        let wave = ["Deployment/shop--wave", "Pod/shop--wave", "Service/shop--wave"];
+        let second = ["Pod/shop--greet", "PodDisruptionBudget/shop--greet"];
+
+        let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
+        update(place, crm, "shop", &spec).await;
+        exactly(place, "what was deployed", &[grid, greet, wave].concat()).await;
+
+        spec["functions"][0]["image"] = json!(HELLO_TWO);
+        update(place, crm, "shop", &spec).await;
+        exactly(place, "the same objects", &[grid, greet, wave].concat()).await;
+        let running = pods_of(place, "greet").await;
+        assert_eq!(running[0]["spec"]["containers"][0]["image"], HELLO_TWO);
+        assert_eq!(pods_of(place, "wave").await[0]["spec"]["containers"][0]["image"], HELLO);
+
+        spec["functions"][0]["provision"]["min_scale"] = json!(2);
+        let status = update(place, crm, "shop", &spec).await;
+        exactly(place, "a second pod", &[&grid[..], &greet, &wave, &second].concat()).await;
+        assert_eq!(status.ready.as_deref(), Some("3/3"));
+        assert!(deployments(place).get("shop--greet").await.unwrap().spec.unwrap().replicas == Some(2));
+
+        spec["functions"][0]["provision"]["env"] = coloured("green");
+        update(place, crm, "shop", &spec).await;
+        exactly(place, "the same objects", &[&grid[..], &greet, &wave, &second].concat()).await;
+        let running = pods_of(place, "greet").await;
+        assert_eq!(running.len(), 2);
+        for pod in &running {
+            assert_eq!(variable(pod, "COLOUR"), Some("green"));
+            assert_eq!(variable(pod, "ODGM_ENABLED"), Some("true"));
+        }
+
+        spec["functions"].as_array_mut().unwrap().remove(1);
+        let status = update(place, crm, "shop", &spec).await;
+        assert_eq!(status.ready.as_deref(), Some("2/2"));
+        exactly(place, "one function less", &[&grid[..], &greet, &second].concat()).await;
+
+        spec["addons"] = json!([]);
+        spec.as_object_mut().unwrap().remove("odgm_config");
+        let status = update(place, crm, "shop", &spec).await;
+        assert_eq!((status.ready.as_deref(), status.odgm.is_none()), (Some("1/1"), true));
+        exactly(place, "no data grid", &[&greet[..], &second].concat()).await;
+        for pod in &pods_of(place, "greet").await {
+            let all = pod["spec"]["containers"][0]["env"].as_array().unwrap();
+            let of_grid = all.iter().find(|one| one["name"].as_str().unwrap().starts_with("ODGM_"));
+            assert_eq!(of_grid, None);
+            assert_eq!(variable(pod, "COLOUR"), Some("green"));
+        }
+        let url = address(place, "shop--greet").await;
+        eventually("an answer", ENDED, || get_ok(&url)).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rolling_update_under_load_drops_no_request() {
+    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+        let mut spec = of(&[hello("greet")]);
+        spec["functions"][0]["provision"]["min_scale"] = json!(2);
+        update(place, crm, "busy", &spec).await;
+        let url = address(place, "busy--greet").await;
+        // Nothing tells when the node's proxy has heard of the pods.
+        eventually("an answer", ENDED, || get_ok(&url)).await;
+        let before: Vec<String> =
+            pods(place).list(&ListParams::default()).await.unwrap().iter().map(Pod::name_any).collect();
+        assert_eq!(before.len(), 2);
+
+        let load = Load::begin(Target::plain(&url));
+        spec["functions"][0]["provision"]["env"] = coloured("green");
+        update(place, crm, "busy", &spec).await;
+        // What matters most is after that: the old pods are still going.
+        for pod in &before {
+            let gone = await_condition(pods(place), pod, |pod: Option<&Pod>| pod.is_none());
+            within(&format!("{pod} to be gone"), ENDED, gone).await.unwrap();
+        }
+        let sent = load.end().await;
+        assert!(sent >= 100, "only {sent} requests were sent");
+        let now = pods_of(place, "greet").await;
+        assert!(now.len() == 2 && now.iter().all(|pod| variable(pod, "COLOUR") == Some("green")));
+    })
+    .await;
+}
+
+/// Where this machine reaches an address of a function.
+async fn reach(place: &Place, url: &str) -> Target {
+    let host = url.strip_prefix("http://").unwrap().to_owned();
+    let service = host.split('.').next().unwrap();
+    if service.ends_with("-kn") {
+        let gateways: Api<Service> = Api::namespaced(place.client.clone(), "kourier-system");
+        let gateway = gateways.get("kourier-internal").await.unwrap();
+        let url = format!("http://{}", gateway.spec.unwrap().cluster_ip.unwrap());
+        Target { url, host: Some(host) }
+    } else {
+        Target::plain(&address(place, service).await)
+    }
+}
+
+/// Sends the load wherever the status of a class says, for as long as it is polled, and notes that.
+async fn steer(place: &Place, name: &str, load: &Load, shown: &std::sync::Mutex<Vec<String>>) {
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut versions = watcher(classes(place), config).applied_objects().boxed();
+    while let Some(class) = versions.try_next().await.unwrap() {
+        let class: ClassRuntime = class;
+        let url = url(class.status.as_ref().unwrap(), "greet");
+        if shown.lock().unwrap().last() != Some(&url) {
+            load.turn_to(reach(place, &url).await);
+            shown.lock().unwrap().push(url);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_address_that_the_status_shows_answers_through_changes_of_template() {
+    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+        let mut spec = of(&[hello("greet")]);
+        spec["functions"][0]["provision"]["min_scale"] = json!(1);
+        spec["selected_template"] = json!("k8s_deployment");
+        let plain = url(&update(place, crm, "moves", &spec).await, "greet");
+        let target = reach(place, &plain).await;
+        eventually("an answer", ENDED, || get_ok(&target.url)).await;
+
+        let shown = Arc::new(std::sync::Mutex::new(vec![plain.clone()]));
+        let load = Load::begin(target);
+        let moves = async {
+            spec["selected_template"] = json!("knative");
+            let knative = url(&update(place, crm, "moves", &spec).await, "greet");
+            // What was replaced goes when its time is over.
+            eventually("the Deployment to be gone", ENDED, || async {
+                let names = lasting(place).await;
+                let left = ["Deployment/moves--greet", "Service/moves--greet"];
+                let left = left.iter().find(|name| names.iter().any(|it| it == *name));
+                left.map_or(Ok(()), |name| Err(format!("{name} is left")))
+            })
+            .await;
+            spec["selected_template"] = json!("k8s_deployment");
+            assert_eq!(url(&update(place, crm, "moves", &spec).await, "greet"), plain);
+            let expected = ["Deployment/moves--greet", "Pod/moves--greet", "Service/moves--greet"];
+            exactly(place, "Knative's objects to be gone", &expected).await;
+            knative
+        };
+        let knative = tokio::select! {
+            knative = moves => knative,
+            () = steer(place, "moves", &load, &shown) => unreachable!("watches don't end"),
+        };
+        let sent = load.end().await;
+        assert!(sent >= 100, "only {sent} requests were sent");
+        assert_eq!(*shown.lock().unwrap(), [plain.clone(), knative, plain]);
+    })
+    .await;
+}

@@ -21,7 +21,10 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams},
     runtime::{WatchStreamExt as _, watcher},
 };
-use oprc_crm::{crd::{ClassRuntime, Phase}, kinds::{DEPLOYMENT, Kind, SERVICE}};
+use oprc_crm::{
+    crd::{ClassRuntime, Phase},
+    kinds::{DEPLOYMENT, Kind, SERVICE},
+};
 use oprc_tests::{
     Place,
     class::{deploy, hello, of},
@@ -106,7 +109,8 @@ async fn plain_writes(place: &Place) -> Duration {
     let begun = Instant::now();
     stream::iter(0..CLASSES)
         .for_each_concurrent(AT_ONCE, |number| {
-            let (samples, class, mut spec, status) = (&samples, &class, spec.clone(), status.clone());
+            let (samples, class, mut spec, status) =
+                (&samples, &class, spec.clone(), status.clone());
             let api = &api;
             async move {
                 let apply = PatchParams::apply("plain").force();

@@ -54,7 +54,8 @@ async fn ids_that_would_share_a_name_never_share_a_class() {
             assert_eq!(class.name_any(), names::class_runtime(&id));
         }
         // One made by hand under the name that an id would get.
-        let by_hand = oprc_crm::crd::ClassRuntime::new("taken", serde_json::from_value(paused()).unwrap());
+        let by_hand =
+            oprc_crm::crd::ClassRuntime::new("taken", serde_json::from_value(paused()).unwrap());
         classes(place).create(&kube::api::PostParams::default(), &by_hand).await.unwrap();
         let refused = deploy(&crm.client, "taken", &paused()).await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists, "{refused:?}");

@@ -147,7 +147,8 @@ async fn knative_goes_to_zero_and_comes_back() {
         answers(place, &url, "first").await;
         let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
         eventually("no pod to be left", Duration::from_secs(120), || async {
-            let running = pods.list(&ListParams::default().labels("oaas.io/owner=lazy")).await.unwrap();
+            let running =
+                pods.list(&ListParams::default().labels("oaas.io/owner=lazy")).await.unwrap();
             if running.items.is_empty() { Ok(()) } else { Err(running.items[0].name_any()) }
         })
         .await;
@@ -177,7 +178,10 @@ async fn unified_chooses_for_each_function() {
             let function = status.functions.iter().find(|it| it.key == key).unwrap();
             function.runs_as.clone().unwrap()
         };
-        assert_eq!((runs_as("bursty"), runs_as("steady")), ("knative".into(), "k8s_deployment".into()));
+        assert_eq!(
+            (runs_as("bursty"), runs_as("steady")),
+            ("knative".into(), "k8s_deployment".into())
+        );
         for key in ["bursty", "steady"] {
             answers(place, &url(&status, key), key).await;
         }

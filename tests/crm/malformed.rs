@@ -122,19 +122,62 @@ fn valid() -> [Value; 4] {
             "env": [{"name": "X", "value": "y"}],
         },
     });
-    [json!({"function": function}), json!({"functions": [{"key": "a", "image": HELLO}]}), large, grid]
+    [
+        json!({"function": function}),
+        json!({"functions": [{"key": "a", "image": HELLO}]}),
+        large,
+        grid,
+    ]
 }
 
 /// Amounts that aren't, or are only just.
 const AMOUNTS: [&str; 22] = [
-    "", "0", "-1", "-0", "1e3", "1e400", "1E", "100E", "9e27", "9223372036854775807Ki", "1n", "0.5n",
-    "1.000000000000000000000000001", "Ki", "m", "10 apples", "0x10", "NaN", "inf", "١٢", "+5", "1Mi1",
+    "",
+    "0",
+    "-1",
+    "-0",
+    "1e3",
+    "1e400",
+    "1E",
+    "100E",
+    "9e27",
+    "9223372036854775807Ki",
+    "1n",
+    "0.5n",
+    "1.000000000000000000000000001",
+    "Ki",
+    "m",
+    "10 apples",
+    "0x10",
+    "NaN",
+    "inf",
+    "١٢",
+    "+5",
+    "1Mi1",
 ];
 /// Amounts that are far apart.
 const EXTREMES: [&str; 4] = ["1n", "100E", "9e27", "8Ei"];
 const WORDS: [&str; 20] = [
-    " ", "\u{0}", "\n", "🙂", "ünïcödé", "..", "/", "-", "a,b", "\"", "\\", "${HOME}", "$(PORT)", "PORT", "job",
-    "knative", "unified", "full", "UNKNOWN", "http://[::1",
+    " ",
+    "\u{0}",
+    "\n",
+    "🙂",
+    "ünïcödé",
+    "..",
+    "/",
+    "-",
+    "a,b",
+    "\"",
+    "\\",
+    "${HOME}",
+    "$(PORT)",
+    "PORT",
+    "job",
+    "knative",
+    "unified",
+    "full",
+    "UNKNOWN",
+    "http://[::1",
 ];
 
 /// A value that hardly any field is meant to have.
@@ -251,14 +294,22 @@ fn amounts(value: &mut Value, dice: &mut Dice) {
 
 /// A field that is given twice.
 fn twice(text: &str, dice: &mut Dice) -> String {
-    let keys: Vec<&str> = text.split('"').filter(|part| part.chars().all(|it| it.is_ascii_lowercase())).collect();
+    let keys: Vec<&str> =
+        text.split('"').filter(|part| part.chars().all(|it| it.is_ascii_lowercase())).collect();
     let Some(key) = (!keys.is_empty()).then(|| *dice.pick(&keys)) else { return text.to_owned() };
     text.replacen(&format!("\"{key}\":"), &format!("\"{key}\":{},\"{key}\":", strange(dice)), 1)
 }
 
 /// Numbers that no machine has.
 fn other_numbers(text: &str, dice: &mut Dice) -> String {
-    let number = *dice.pick(&["1e400", "-1e400", "123456789012345678901234567890", "-0", "1E+2", "0.1e-400"]);
+    let number = *dice.pick(&[
+        "1e400",
+        "-1e400",
+        "123456789012345678901234567890",
+        "-0",
+        "1E+2",
+        "0.1e-400",
+    ]);
     let digits = *dice.pick(&[":1", ":2", ":3", ":8080", ":9000", ":0"]);
     text.replacen(digits, &format!(":{number}"), 1)
 }

@@ -15,8 +15,11 @@ use kube::{
 use oprc_crm::crd::{ClassRuntime, ClassRuntimeStatus, Phase};
 use oprc_sandbox::within;
 use oprc_tests::{
-    HELLO, Place,
-    class::{AVAILABLE, available, classes, degraded, deploy, everything, gone, hello, of, until, url, with_odgm},
+    Place,
+    class::{
+        AVAILABLE, available, classes, degraded, deploy, everything, gone, hello, of, until, url,
+        with_odgm,
+    },
     crm::{Crm, Options},
     in_namespace, in_namespace_of,
     objects::{READY, get_from_pod},
@@ -48,7 +51,10 @@ async fn see_neighbour(place: &Place) -> Seen {
         phase: class.status.as_ref().unwrap().phase,
         generation: class.metadata.generation,
         version: class.metadata.resource_version,
-        services: services.into_iter().map(|it| (it.name_any(), it.metadata.resource_version)).collect(),
+        services: services
+            .into_iter()
+            .map(|it| (it.name_any(), it.metadata.resource_version))
+            .collect(),
     }
 }
 
@@ -174,7 +180,9 @@ async fn set_quota(place: &Place, name: &str, hard: &Value) {
     api.create(&PostParams::default(), &quota.unwrap()).await.unwrap();
     // Nothing is refused before what is used has been counted.
     let counted = |quota: Option<&ResourceQuota>| {
-        quota.and_then(|quota| quota.status.as_ref()?.used.as_ref()).is_some_and(|used| !used.is_empty())
+        quota
+            .and_then(|quota| quota.status.as_ref()?.used.as_ref())
+            .is_some_and(|used| !used.is_empty())
     };
     within("a quota", READY, await_condition(api, name, counted)).await.unwrap();
 }
@@ -192,7 +200,11 @@ async fn quotas_for_pods_and_for_objects() {
         deploy(&crm.client, "without-objects", &of(&[hello("greet")])).await.unwrap();
         let status = degraded(place, "without-objects", "QuotaExceeded").await;
         let message = status.message.unwrap();
-        assert!(message.starts_with("Deployment without-objects") && message.contains("few-deployments"), "{message}");
+        assert!(
+            message.starts_with("Deployment without-objects")
+                && message.contains("few-deployments"),
+            "{message}"
+        );
 
         let api: Api<ResourceQuota> = Api::namespaced(place.client.clone(), &place.namespace);
         for name in ["few-pods", "few-deployments"] {
@@ -239,7 +251,13 @@ async fn templates_that_are_not_there_or_too_slow() {
             too_slow["constraints"] = json!({"hard_latency_ms": 1});
             for (name, spec, in_answer, in_status, says) in [
                 ("too-fast", &too_fast, "NO_SUITABLE_TEMPLATE", "NoSuitableTemplate", "5 ms"),
-                ("unheard-of", &unheard_of, "UNKNOWN_TEMPLATE", "UnknownTemplate", "k8s_deployment"),
+                (
+                    "unheard-of",
+                    &unheard_of,
+                    "UNKNOWN_TEMPLATE",
+                    "UnknownTemplate",
+                    "k8s_deployment",
+                ),
                 ("too-slow", &too_slow, "TEMPLATE_REJECTED", "TemplateRejected", "5 ms"),
             ] {
                 let refused = deploy(&crm.client, name, spec).await.unwrap_err();
@@ -254,7 +272,12 @@ async fn templates_that_are_not_there_or_too_slow() {
                 create(place, name, spec).await;
                 let status = degraded(place, name, in_status).await;
                 assert!(status.message.unwrap().contains(says));
-                assert!(!status.conditions.iter().any(|it| it.type_ == "Available" && it.status == "True"));
+                assert!(
+                    !status
+                        .conditions
+                        .iter()
+                        .any(|it| it.type_ == "Available" && it.status == "True")
+                );
             }
             assert_eq!(everything(place).await, before);
         })
@@ -442,9 +465,15 @@ mod proof {
         .await;
         let Count { taken, deployed, seen } = count;
         // A suite that is refused altogether would prove nothing.
-        assert!(taken > proof.rounds / 10 && deployed > proof.rounds / 20, "{taken} {deployed} {seen:?}");
+        assert!(
+            taken > proof.rounds / 10 && deployed > proof.rounds / 20,
+            "{taken} {deployed} {seen:?}"
+        );
         let seen: Vec<_> = seen.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
-        let seen = format!("{taken} taken by the API server and {deployed} by Deploy: {}", seen.join(", "));
+        let seen = format!(
+            "{taken} taken by the API server and {deployed} by Deploy: {}",
+            seen.join(", ")
+        );
         eprintln!("{seen}");
         proof.held(&seen);
     }
@@ -459,7 +488,9 @@ mod proof {
                 Err(400..500) => false,
                 Err(code) => panic!("round {round}: {code} by the API server for {spec}"),
             };
-            let Ok(message) = serde_json::from_str::<ClassSpec>(&spec) else { return (taken, false) };
+            let Ok(message) = serde_json::from_str::<ClassSpec>(&spec) else {
+                return (taken, false);
+            };
             let request = DeployRequest {
                 deployment_id: malformed::id(round, &mut dice),
                 namespace: String::new(),
@@ -467,14 +498,20 @@ mod proof {
             };
             match crm.client.clone().deploy(request).await {
                 Ok(_) => (taken, true),
-                Err(status) if matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition) => {
+                Err(status)
+                    if matches!(
+                        status.code(),
+                        Code::InvalidArgument | Code::FailedPrecondition
+                    ) =>
+                {
                     assert!(!reason_of(&status).is_empty());
                     (taken, false)
                 }
                 Err(status) => panic!("round {round}: {status:?} for {spec}"),
             }
         };
-        let mut outcomes = futures::stream::iter(batch.iter().copied().map(one)).buffer_unordered(AT_ONCE);
+        let mut outcomes =
+            futures::stream::iter(batch.iter().copied().map(one)).buffer_unordered(AT_ONCE);
         while let Some((taken, deployed)) = outcomes.next().await {
             count.taken += usize::from(taken);
             count.deployed += usize::from(deployed);
@@ -488,10 +525,18 @@ mod proof {
             let status = class.data.get("status")?;
             let generation = status.get("observedGeneration")?.as_i64();
             let (phase, reason) = (status.get("phase")?.as_str()?, status.get("reason")?.as_str()?);
-            let told = generation == class.metadata.generation && !reason.is_empty() && phase != "Pending";
-            told.then(|| if phase == "Degraded" { format!("{phase} by {reason}") } else { "on their way".to_owned() })
+            let told =
+                generation == class.metadata.generation && !reason.is_empty() && phase != "Pending";
+            told.then(|| {
+                if phase == "Degraded" {
+                    format!("{phase} by {reason}")
+                } else {
+                    "on their way".to_owned()
+                }
+            })
         };
-        let such = |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| said(class).is_some());
+        let such =
+            |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| said(class).is_some());
         until_all(&api, "something to be said of each", AVAILABLE, such).await;
         for class in api.list(&ListParams::default()).await.unwrap() {
             if class.name_any() != NEIGHBOUR {

@@ -102,7 +102,9 @@ async fn a_series_of_updates_converges_each_time() {
         let status = update(place, crm, "shop", &spec).await;
         exactly(place, "a second pod", &[&grid[..], &greet, &wave, &second].concat()).await;
         assert_eq!(status.ready.as_deref(), Some("3/3"));
-        assert!(deployments(place).get("shop--greet").await.unwrap().spec.unwrap().replicas == Some(2));
+        assert!(
+            deployments(place).get("shop--greet").await.unwrap().spec.unwrap().replicas == Some(2)
+        );
 
         spec["functions"][0]["provision"]["env"] = coloured("green");
         update(place, crm, "shop", &spec).await;
@@ -145,8 +147,13 @@ async fn a_rolling_update_under_load_drops_no_request() {
         let url = address(place, "busy--greet").await;
         // Nothing tells when the node's proxy has heard of the pods.
         eventually("an answer", ENDED, || get_ok(&url)).await;
-        let before: Vec<String> =
-            pods(place).list(&ListParams::default()).await.unwrap().iter().map(Pod::name_any).collect();
+        let before: Vec<String> = pods(place)
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+            .iter()
+            .map(Pod::name_any)
+            .collect();
         assert_eq!(before.len(), 2);
 
         let load = Load::begin(Target::plain(&url));
@@ -198,6 +205,8 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
     with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
         let mut spec = of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(1);
+        // Knative lets its pods go on for the time of one call.
+        spec["functions"][0]["config"] = json!({"timeout_ms": 5000});
         spec["selected_template"] = json!("k8s_deployment");
         let plain = url(&update(place, crm, "moves", &spec).await, "greet");
         let target = reach(place, &plain).await;

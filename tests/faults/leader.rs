@@ -3,7 +3,11 @@
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::{Api, api::{Patch, PatchParams}, runtime::wait::await_condition};
+use kube::{
+    Api,
+    api::{Patch, PatchParams},
+    runtime::wait::await_condition,
+};
 use oprc_crm::crd::ClassRuntime;
 use oprc_sandbox::{proxy::ApiProxy, within};
 use oprc_tests::{

@@ -56,9 +56,11 @@ mod proof {
                 .await;
                 assert_eq!(stale.class_runtime.unwrap().status.unwrap().phase, "Available");
                 let listed = ListClassRuntimesRequest::default();
-                let listed = crm.client.clone().list_class_runtimes(listed).await.unwrap().into_inner();
+                let listed =
+                    crm.client.clone().list_class_runtimes(listed).await.unwrap().into_inner();
                 assert!(listed.stale && listed.class_runtimes.len() == 1);
-                let refused = deploy(&crm.client, "during", &of(&[hello("greet")])).await.unwrap_err();
+                let refused =
+                    deploy(&crm.client, "during", &of(&[hello("greet")])).await.unwrap_err();
                 assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
                 get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
                 tokio::time::sleep(away).await;
@@ -77,7 +79,10 @@ mod proof {
             .await;
         })
         .await;
-        proof.held(&format!("{} s without an API server: stale reads, refused writes, caught up", away.as_secs()));
+        proof.held(&format!(
+            "{} s without an API server: stale reads, refused writes, caught up",
+            away.as_secs()
+        ));
     }
 }
 
@@ -99,8 +104,10 @@ async fn conflicts_refusals_and_errors_pass() {
         for (at, (what, fault, times)) in faults.into_iter().enumerate() {
             let name = format!("tried-{at}");
             // Only what CRM does by itself: who calls is told, and tries again.
-            let injected = proxy.inject_times(writes().resource("deployments.apps"), fault.clone(), times);
-            let also = proxy.inject_times(writes().resource("classruntimes.oaas.io/status"), fault, times);
+            let injected =
+                proxy.inject_times(writes().resource("deployments.apps"), fault.clone(), times);
+            let also =
+                proxy.inject_times(writes().resource("classruntimes.oaas.io/status"), fault, times);
             deploy(&crm.client, &name, &of(&[hello("greet")])).await.unwrap();
             let status = available(place, &name).await;
             assert_eq!(status.ready.as_deref(), Some("1/1"), "{what}");
@@ -123,7 +130,9 @@ async fn watches_that_break_miss_nothing() {
             let watches = Match::any().client("blind").verb("watch");
             let fault = if round == 1 { Fault::Status(410, None) } else { Fault::Cut };
             let cut = proxy.inject(watches, fault);
-            deploy(&crm.client, &format!("blind-{round}"), &with_odgm(&[hello("greet")])).await.unwrap();
+            deploy(&crm.client, &format!("blind-{round}"), &with_odgm(&[hello("greet")]))
+                .await
+                .unwrap();
             drop(cut);
             available(place, &format!("blind-{round}")).await;
         }

@@ -71,7 +71,8 @@ pub async fn deploy(client: &Client, id: &str, spec: &Value) -> Result<DeployRes
 
 /// Deletes.
 pub async fn delete(client: &Client, id: &str) -> Result<(), Status> {
-    let request = DeleteDeploymentRequest { deployment_id: id.to_owned(), namespace: String::new() };
+    let request =
+        DeleteDeploymentRequest { deployment_id: id.to_owned(), namespace: String::new() };
     client.clone().delete_deployment(request).await.map(|_| ())
 }
 

@@ -184,10 +184,12 @@ impl Begun {
     pub async fn start(place: &Place, options: &Options) -> Self {
         let config: kube::config::Kubeconfig =
             serde_json::from_str(&kubeconfig(place, options)).unwrap();
-        let mut config =
-            kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default())
-                .await
-                .unwrap();
+        let mut config = kube::Config::from_custom_kubeconfig(
+            config,
+            &kube::config::KubeConfigOptions::default(),
+        )
+        .await
+        .unwrap();
         config.default_namespace = lease_namespace(place, options);
         let contact = Contact::default();
         Self::with_client(place, options, client(config, &contact).unwrap(), contact).await
@@ -302,7 +304,11 @@ impl Separate {
         allow(place, options).await;
         let mut config: serde_json::Value =
             serde_json::from_str(&kubeconfig(place, options)).unwrap();
-        config["contexts"][0]["context"]["namespace"] = lease_namespace(place, options).into();
+        let context = config.pointer_mut("/contexts/0/context").expect("a context");
+        context
+            .as_object_mut()
+            .expect("a context")
+            .insert("namespace".to_owned(), lease_namespace(place, options).into());
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), config.to_string()).unwrap();
         let mut command = Command::new(program("oprc-crm"));
@@ -319,7 +325,8 @@ impl Separate {
             .map_while(Result::ok)
             .find_map(|line| {
                 let line: serde_json::Value = serde_json::from_str(&line).ok()?;
-                (line["message"] == "listens").then(|| line["address"].as_str().map(str::to_owned))?
+                (line["message"] == "listens")
+                    .then(|| line["address"].as_str().map(str::to_owned))?
             })
             .expect("CRM says where it listens");
         // Somebody has to read on, or it would stand still one day.

@@ -105,7 +105,9 @@ async fn send(
             let asked = Instant::now();
             let url = format!("{}/?name=load&sleep_ms={sleep}", target.url);
             let problem = match get(&url, target.host.as_deref()).await {
-                Ok((status, body)) if status == 200 && body.contains("Hello, load!") => return None,
+                Ok((status, body)) if status == 200 && body.contains("Hello, load!") => {
+                    return None;
+                }
                 Ok((status, body)) => format!("{status}: {body}"),
                 Err(error) => error,
             };

@@ -51,7 +51,7 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
 /// Tells what a test that failed has left.
 fn show(place: &Place) {
     let mut kubectl = place.cluster.kubectl();
-    let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers,events";
+    let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers";
     let shown = kubectl.args(["-n", &place.namespace, "get", kinds, "-o", "wide"]).output();
     println!("{}", String::from_utf8_lossy(&shown.unwrap().stdout));
 }

@@ -13,7 +13,9 @@ fn main() -> anyhow::Result<()> {
     let command = SCHEMA
         .command()
         .version(env!("CARGO_PKG_VERSION"))
-        .subcommand(Command::new("config").about("Print what is in force, and where each value comes from"))
+        .subcommand(
+            Command::new("config").about("Print what is in force, and where each value comes from"),
+        )
         .subcommand(Command::new("settings").about("Print a table of all settings, as Markdown"));
     let matches = command.get_matches();
     if matches.subcommand_matches("settings").is_some() {

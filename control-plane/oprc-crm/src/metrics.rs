@@ -1,6 +1,10 @@
 //! Figures for Prometheus.
 
-use std::{collections::HashMap, sync::{Mutex, PoisonError}, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
@@ -112,16 +116,48 @@ impl Metrics {
             last: Mutex::default(),
         };
         let registry = &mut metrics.registry;
-        registry.register("crm_deployments", "Deployments by what became of them", metrics.deployments.clone());
-        registry.register("crm_deployment_duration_seconds", "From a new generation to Available", metrics.durations.clone());
-        registry.register("crm_deployment_failures", "Deployments that failed, by reason", metrics.failures.clone());
-        registry.register("crm_active_deployments", "Classes that there are", metrics.active.clone());
+        registry.register(
+            "crm_deployments",
+            "Deployments by what became of them",
+            metrics.deployments.clone(),
+        );
+        registry.register(
+            "crm_deployment_duration_seconds",
+            "From a new generation to Available",
+            metrics.durations.clone(),
+        );
+        registry.register(
+            "crm_deployment_failures",
+            "Deployments that failed, by reason",
+            metrics.failures.clone(),
+        );
+        registry.register(
+            "crm_active_deployments",
+            "Classes that there are",
+            metrics.active.clone(),
+        );
         registry.register("crm_template_usage", "Classes by template", metrics.templates.clone());
-        registry.register("crm_reconciliation_duration_seconds", "Looking at one class", metrics.reconciliations.clone());
-        registry.register("crm_requeues", "Classes that were put back to be tried again", metrics.requeues.clone());
-        registry.register("crm_reconciliations_running", "Classes that are being looked at", metrics.queue.clone());
+        registry.register(
+            "crm_reconciliation_duration_seconds",
+            "Looking at one class",
+            metrics.reconciliations.clone(),
+        );
+        registry.register(
+            "crm_requeues",
+            "Classes that were put back to be tried again",
+            metrics.requeues.clone(),
+        );
+        registry.register(
+            "crm_reconciliations_running",
+            "Classes that are being looked at",
+            metrics.queue.clone(),
+        );
         registry.register("crm_grpc_requests", "Calls over gRPC", metrics.calls.clone());
-        registry.register("crm_api_requests", "Requests to the API server", contact.requests.clone());
+        registry.register(
+            "crm_api_requests",
+            "Requests to the API server",
+            contact.requests.clone(),
+        );
         registry.register("crm_leading", "Whether this process leads", metrics.leading.clone());
         metrics
     }
@@ -163,7 +199,8 @@ impl Metrics {
         };
         let mut all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let going = decision.phase == Phase::Deleting;
-        let before = if going { all.remove(&class.uid) } else { all.insert(class.uid.clone(), now.clone()) };
+        let before =
+            if going { all.remove(&class.uid) } else { all.insert(class.uid.clone(), now.clone()) };
         let active = ByEnvironment { environment };
         match (&before, going) {
             (None, false) => {
@@ -188,7 +225,10 @@ impl Metrics {
             template: now.template.clone(),
             status: status.to_owned(),
         };
-        if before.as_ref().is_some_and(|before| before.phase == now.phase && before.generation == now.generation) {
+        if before
+            .as_ref()
+            .is_some_and(|before| before.phase == now.phase && before.generation == now.generation)
+        {
             return;
         }
         match now.phase {

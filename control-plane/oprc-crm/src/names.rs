@@ -194,11 +194,14 @@ mod tests {
     /// A million names, from a small alphabet so that likeness is common: all valid, none taken twice.
     #[test]
     fn a_million_names_are_valid_and_never_collide() {
-        let parts = ["a", "b", "-", "--", "A", "_", ".", "odgm", "svc", "kn", "9", "é", "peers", "g7"];
+        let parts =
+            ["a", "b", "-", "--", "A", "_", ".", "odgm", "svc", "kn", "9", "é", "peers", "g7"];
         let mut seed = 1_u64;
         let mut next = |bound: u64| {
             // A linear congruence is random enough here, and the same each time.
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % bound
         };
         let mut text = move || {

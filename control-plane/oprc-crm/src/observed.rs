@@ -28,10 +28,15 @@ pub fn class_runtime() -> Kind {
 pub fn parse(object: &DynamicObject) -> ObservedClass {
     let meta = &object.metadata;
     let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name)).cloned();
-    let spec = object.data.get("spec").cloned().unwrap_or_else(|| Value::Object(Default::default()));
-    let time = |time: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| -> Option<Timestamp> {
-        time.as_ref().map(|time| time.0)
-    };
+    let spec = object
+        .data
+        .get("spec")
+        .cloned()
+        .unwrap_or_else(|| Value::Object(serde_json::Map::default()));
+    let time =
+        |time: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| -> Option<Timestamp> {
+            time.as_ref().map(|time| time.0)
+        };
     ObservedClass {
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),

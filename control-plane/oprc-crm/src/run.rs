@@ -80,7 +80,10 @@ impl Crm {
     }
 
     /// Serves until it is told to stop: it gives its lease back at once, and lets open calls end.
-    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
+    pub async fn run(
+        self,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> anyhow::Result<()> {
         let config = &self.config;
         let namespace =
             config.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned());
@@ -185,7 +188,7 @@ impl Crm {
 /// Only what is told to stop may end.
 async fn forever(work: impl Future<Output = ()>) {
     work.await;
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
@@ -221,7 +224,9 @@ fn environment_now(config: &Config, watches: &Arc<Watches>) -> EnvironmentNow {
 async fn look_for_knative(client: &Client, watches: &Arc<Watches>) {
     let group = &crate::kinds::KNATIVE_SERVICE.group;
     match tokio::time::timeout(Duration::from_secs(10), client.list_api_groups()).await {
-        Ok(Ok(groups)) if groups.groups.iter().any(|it| it.name == *group) => watches.found_knative(),
+        Ok(Ok(groups)) if groups.groups.iter().any(|it| it.name == *group) => {
+            watches.found_knative();
+        }
         Ok(Ok(_)) => {}
         Ok(Err(error)) => tracing::warn!(%error, "whether there is Knative isn't known"),
         Err(_) => tracing::warn!("whether there is Knative isn't known: no answer"),
@@ -234,7 +239,7 @@ async fn look_again(watches: Arc<Watches>, cache: Arc<Cache>) {
     while knative.changed().await.is_ok() {
         cache.mark_all();
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Tells gRPC's health protocol the truth: serving means that what is known is complete, and that

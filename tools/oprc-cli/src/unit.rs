@@ -140,7 +140,8 @@ async fn list(crm: &Crm) -> anyhow::Result<ExitCode> {
     let mut client = crm.connect().await?;
     let mut page_token = String::new();
     loop {
-        let request = ListClassRuntimesRequest { page_token, ..ListClassRuntimesRequest::default() };
+        let request =
+            ListClassRuntimesRequest { page_token, ..ListClassRuntimesRequest::default() };
         let page = client.list_class_runtimes(within(request)).await.map_err(told)?.into_inner();
         page.class_runtimes.iter().for_each(show);
         page_token = page.next_page_token;
@@ -182,7 +183,9 @@ async fn wait_for(
             if kind == Kind::SnapshotEnd && !seen {
                 return Ok(None);
             }
-            let Some(class) = event.class_runtime.filter(|it| it.uid == wanted.uid) else { continue };
+            let Some(class) = event.class_runtime.filter(|it| it.uid == wanted.uid) else {
+                continue;
+            };
             seen = true;
             if kind == Kind::Deleted {
                 return Ok(None);
@@ -204,6 +207,8 @@ fn within<T>(message: T) -> tonic::Request<T> {
     request
 }
 
+// Taken by value, so that it can stand where errors are mapped.
+#[allow(clippy::needless_pass_by_value)]
 fn told(status: tonic::Status) -> anyhow::Error {
     anyhow::anyhow!("{:?}: {}", status.code(), status.message())
 }

@@ -117,7 +117,11 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
     }
 }
 
-fn function(function: &FunctionStatus, status: &ClassRuntimeStatus, deleting: bool) -> wire::FunctionStatus {
+fn function(
+    function: &FunctionStatus,
+    status: &ClassRuntimeStatus,
+    deleting: bool,
+) -> wire::FunctionStatus {
     wire::FunctionStatus {
         key: function.key.clone(),
         condition: states::function(function, status.phase, deleting).into(),
@@ -141,7 +145,10 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
 }
 
 /// What the cluster has and can do.
-pub(super) fn cluster_info(info: ClusterInfo, correlation_id: String) -> wire::GetClusterInfoResponse {
+pub(super) fn cluster_info(
+    info: ClusterInfo,
+    correlation_id: String,
+) -> wire::GetClusterInfoResponse {
     let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let (nodes, ready) = (count(info.nodes), count(info.ready_nodes));
     wire::GetClusterInfoResponse {

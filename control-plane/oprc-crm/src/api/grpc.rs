@@ -80,7 +80,9 @@ impl DeploymentApi {
             .inc();
         span.in_scope(|| match &outcome {
             Ok(_) => tracing::debug!("answered"),
-            Err(status) => tracing::info!(code = ?status.code(), message = status.message(), "refused"),
+            Err(status) => {
+                tracing::info!(code = ?status.code(), message = status.message(), "refused");
+            }
         });
         let echo = id.parse().ok();
         match outcome {
@@ -104,7 +106,8 @@ impl DeploymentApi {
 /// What a client says about how long it will wait, as gRPC spells it: a number and a unit.
 fn timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
     let Some(text) = metadata.get("grpc-timeout") else { return Ok(None) };
-    let bad = || Status::invalid_argument("grpc-timeout isn't a number of at most 8 digits and a unit");
+    let bad =
+        || Status::invalid_argument("grpc-timeout isn't a number of at most 8 digits and a unit");
     let text = text.to_str().map_err(|_| bad())?;
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(bad)?;
     if number.is_empty() || number.len() > 8 {
@@ -124,7 +127,10 @@ fn timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
 
 #[tonic::async_trait]
 impl DeploymentService for DeploymentApi {
-    async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
+    async fn deploy(
+        &self,
+        request: Request<DeployRequest>,
+    ) -> Result<Response<DeployResponse>, Status> {
         let (metadata, _, request) = request.into_parts();
         let id = request.deployment_id.clone();
         self.call("Deploy", &metadata, &id, |correlation_id| async move {

@@ -36,7 +36,8 @@ pub struct Parts {
 
 /// Builds the routes, and what tells gRPC's health protocol how we are.
 pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::HealthReporter)> {
-    let api = DeploymentApi::new(Arc::clone(&parts.service), Arc::clone(&parts.metrics), parts.calls);
+    let api =
+        DeploymentApi::new(Arc::clone(&parts.service), Arc::clone(&parts.metrics), parts.calls);
     let deployment = DeploymentServiceServer::new(api)
         .max_decoding_message_size(MESSAGE)
         .max_encoding_message_size(16 * MESSAGE);

@@ -86,9 +86,13 @@ mod tests {
 
     #[test]
     fn bad_input_names_each_field() {
-        let status = status(&Error::invalid("spec.functions[0].port", "0 isn't between 1 and 65535"));
+        let status =
+            status(&Error::invalid("spec.functions[0].port", "0 isn't between 1 and 65535"));
         assert_eq!(status.code(), Code::InvalidArgument);
         let details = status.get_error_details();
-        assert_eq!(details.bad_request().unwrap().field_violations[0].field, "spec.functions[0].port");
+        assert_eq!(
+            details.bad_request().unwrap().field_violations[0].field,
+            "spec.functions[0].port"
+        );
     }
 }

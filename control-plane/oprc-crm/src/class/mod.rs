@@ -6,14 +6,14 @@ mod quantity;
 mod tests;
 mod validate;
 
-use crate::crd::{
-    Access, EnvFrom, EnvVar, HealthCheck, OdgmIntegration, PullPolicy, Resources, Security,
-    Telemetry, VolumeMount,
-};
 pub use self::{
     odgm::{CollectionPlan, OdgmPlan, Trigger, guard_data, kept_collections},
     quantity::{exceeds, is_quantity, same_quantity},
     validate::{INJECTED, validate},
+};
+use crate::crd::{
+    Access, EnvFrom, EnvVar, HealthCheck, OdgmIntegration, PullPolicy, Resources, Security,
+    Telemetry, VolumeMount,
 };
 
 /// The data grid's own words.

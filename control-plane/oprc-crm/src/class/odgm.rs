@@ -1,10 +1,13 @@
 //! The data grid of a class: what it keeps, in how many parts and copies, and how.
 
-use super::{Identity, Refusal, ValidFunction, quantity, validate::{Faults, check_resources}};
+use super::{
+    Identity, Refusal, ValidFunction, quantity,
+    validate::{Faults, check_resources},
+};
 use crate::{
     crd::{
-        AccessPattern, ClassRuntimeSpec, ClassRuntimeStatus, Collection, CollectionSpec, Consistency, EnvVar,
-        OdgmCollectionStatus, OdgmConfig, PersistenceMode, Resources, Route,
+        AccessPattern, ClassRuntimeSpec, ClassRuntimeStatus, Collection, CollectionSpec,
+        Consistency, EnvVar, OdgmCollectionStatus, OdgmConfig, PersistenceMode, Resources, Route,
         ShardAssignment, ShardType, StateSpec, StateType, Storage,
     },
     environment::{Environment, Profile},
@@ -126,7 +129,7 @@ pub(super) fn plan(
     spec: &ClassRuntimeSpec,
     functions: &[ValidFunction],
     environment: &Environment,
-) -> Option<OdgmPlan> {
+) -> OdgmPlan {
     let config = spec.odgm_config.clone().unwrap_or_default();
     let class = spec.deployment_unit.as_ref().and_then(|unit| unit.class.clone());
     let class = class.unwrap_or_else(|| identity.name.clone());
@@ -153,7 +156,7 @@ pub(super) fn plan(
     let events = config.event_processing.clone().unwrap_or_default();
     let triggers = triggers(faults, &class, spec, &events.event_triggers, functions);
     let batch = events.batch_processing.filter(|batch| batch.enabled);
-    Some(OdgmPlan {
+    OdgmPlan {
         image: config.image,
         replicas,
         cluster_id: config.cluster_id.unwrap_or_else(|| {
@@ -167,9 +170,11 @@ pub(super) fn plan(
         collections,
         events: events.enabled.unwrap_or(!triggers.is_empty()),
         triggers,
-        trigger_depth: events
-            .max_trigger_depth
-            .unwrap_or(if latency.unwrap_or(1000) < 100 { 5 } else { 10 }),
+        trigger_depth: events.max_trigger_depth.unwrap_or(if latency.unwrap_or(1000) < 100 {
+            5
+        } else {
+            10
+        }),
         trigger_timeout_ms: events
             .trigger_timeout_ms
             .unwrap_or_else(|| latency.map_or(5000, |latency| (latency / 2).max(1000))),
@@ -183,7 +188,7 @@ pub(super) fn plan(
             .data_retention
             .as_ref()
             .is_some_and(|it| it.on_delete == crate::crd::OnDelete::Delete),
-    })
+    }
 }
 
 fn check(faults: &mut Faults, config: &OdgmConfig) {
@@ -293,10 +298,16 @@ fn collections(faults: &mut Faults, class: &str, rules: &Rules) -> Vec<Collectio
 fn check_collection(faults: &mut Faults, field: &str, spec: &CollectionSpec) {
     let name = &spec.name;
     // Names travel in a list with commas between.
-    if name.is_empty() || name.len() > 253 || name.contains([',', '"', '\\']) || name.contains(char::is_whitespace) {
+    if name.is_empty()
+        || name.len() > 253
+        || name.contains([',', '"', '\\'])
+        || name.contains(char::is_whitespace)
+    {
         faults.add(
             format!("{field}.name"),
-            format!("{name:?} is no name: 1 to 253 characters without commas, quotes and white space"),
+            format!(
+                "{name:?} is no name: 1 to 253 characters without commas, quotes and white space"
+            ),
         );
     }
     for (word, value, most) in
@@ -326,7 +337,10 @@ fn triggers(
             continue;
         }
         for binding in body.bindings.iter().filter(|binding| binding.trigger_on_state_change) {
-            let key = key.map_or_else(|| functions.first().map(|it| it.key.clone()), |key| Some(key.to_owned()));
+            let key = key.map_or_else(
+                || functions.first().map(|it| it.key.clone()),
+                |key| Some(key.to_owned()),
+            );
             let Some(function_key) = key else { continue };
             all.push(Trigger {
                 function_key,
@@ -359,9 +373,8 @@ fn consistency(spec: &ClassRuntimeSpec) -> Option<Consistency> {
 /// More parts spread load better and cost more.
 fn partitions(throughput: Option<i32>) -> i32 {
     match throughput {
-        None => 4,
         Some(..=1000) => 1,
-        Some(1001..=5000) => 4,
+        None | Some(1001..=5000) => 4,
         Some(5001..=20_000) => 8,
         Some(_) => 16,
     }
@@ -370,12 +383,13 @@ fn partitions(throughput: Option<i32>) -> i32 {
 /// Copies are kept the same by consensus, unless answers must come faster than that, or nobody
 /// needs it.
 fn shard_type_for(replicas: i32, latency: Option<i32>, wanted: Option<Consistency>) -> ShardType {
-    match (replicas, wanted) {
-        (..=1, _) | (_, Some(Consistency::Eventual)) => ShardType::Basic,
-        (_, Some(Consistency::Strong)) => ShardType::Raft,
-        (_, None) if latency.is_some_and(|latency| latency < 50) => ShardType::Basic,
-        (_, None) => ShardType::Raft,
-    }
+    let hurried = latency.is_some_and(|latency| latency < 50);
+    let consensus = match wanted {
+        Some(Consistency::Strong) => true,
+        Some(Consistency::Eventual) => false,
+        None => !hurried,
+    };
+    if replicas > 1 && consensus { ShardType::Raft } else { ShardType::Basic }
 }
 
 /// Persistent collections that there are claims for, as far as is known: those of now, and those
@@ -388,8 +402,11 @@ pub fn kept_collections(
     let now = plan.into_iter().flat_map(|plan| &plan.collections).map(CollectionPlan::status);
     let mut kept: Vec<_> = now.filter(|it| it.persistence_mode == "persistent").collect();
     if !may_lose_data(spec) {
-        let gone: Vec<_> =
-            before.iter().filter(|old| kept.iter().all(|now| now.name != old.name)).cloned().collect();
+        let gone: Vec<_> = before
+            .iter()
+            .filter(|old| kept.iter().all(|now| now.name != old.name))
+            .cloned()
+            .collect();
         kept.extend(gone);
     }
     kept

@@ -101,9 +101,8 @@ pub fn validate(
         }
     }
     let wants_odgm = spec.addons.iter().any(|addon| addon == "odgm");
-    let odgm = wants_odgm
-        .then(|| odgm::plan(&mut faults, &identity, spec, &functions, environment))
-        .flatten();
+    let odgm =
+        wants_odgm.then(|| odgm::plan(&mut faults, &identity, spec, &functions, environment));
     if !faults.0.is_empty() {
         return Err(Refusal::invalid(faults.0));
     }
@@ -159,7 +158,8 @@ fn functions(
                 running.push(function(faults, &field, key, name_key, image, body, spec));
             }
             None if matches!(kind, FunctionType::Task | FunctionType::Custom) => {
-                faults.add(format!("{field}.image"), "is needed by functions that run in containers");
+                faults
+                    .add(format!("{field}.image"), "is needed by functions that run in containers");
             }
             None => passive.push(Passive { key: key.to_owned(), reason: "NoContainer" }),
         }
@@ -247,11 +247,8 @@ fn environment(
         if !seen.insert(variable.name.clone()) {
             faults.add(place, format!("{:?} is given twice", variable.name));
         }
-        let sources = [
-            variable.value.is_some(),
-            variable.secret.is_some(),
-            variable.config_map.is_some(),
-        ];
+        let sources =
+            [variable.value.is_some(), variable.secret.is_some(), variable.config_map.is_some()];
         if sources.into_iter().filter(|&given| given).count() > 1 {
             faults.add(
                 format!("{field}.provision.env[{at}]"),
@@ -320,7 +317,8 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
             mount.empty_dir.is_some(),
         ];
         if sources.into_iter().filter(|&given| given).count() != 1 {
-            faults.add(place.as_str(), "give exactly one of secret, config_map, claim and empty_dir");
+            faults
+                .add(place.as_str(), "give exactly one of secret, config_map, claim and empty_dir");
         }
         if let Some(size) = mount.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref())
             && let Err(reason) = quantity::parse(size)

@@ -127,7 +127,11 @@ impl Cache {
     pub fn classes_after(&self, after: Option<&Key>) -> Vec<Arc<ObservedClass>> {
         use std::ops::Bound::{Excluded, Unbounded};
         let begin = after.map_or(Unbounded, Excluded);
-        self.read().classes.range::<Key, _>((begin, Unbounded)).map(|(_, it)| Arc::clone(it)).collect()
+        self.read()
+            .classes
+            .range::<Key, _>((begin, Unbounded))
+            .map(|(_, it)| Arc::clone(it))
+            .collect()
     }
 
     /// How many classes there are.
@@ -221,7 +225,9 @@ impl Cache {
             touched.extend(book.touched(known));
         }
         drop(book);
-        touched.into_iter().for_each(|key| self.mark(key));
+        for key in touched {
+            self.mark(key);
+        }
     }
 
     /// An object is gone. One that has come in its place in the meantime stays.
@@ -236,7 +242,9 @@ impl Cache {
         book.forget(&known);
         let touched = book.touched(&known);
         drop(book);
-        touched.into_iter().for_each(|key| self.mark(key));
+        for key in touched {
+            self.mark(key);
+        }
     }
 
     /// Keeps only these objects of a kind.
@@ -281,7 +289,9 @@ impl Cache {
             Vec::new()
         };
         drop(book);
-        touched.into_iter().for_each(|key| self.mark(key));
+        for key in touched {
+            self.mark(key);
+        }
     }
 
     /// Keeps only complaints of these pods.
@@ -323,7 +333,10 @@ impl Book {
             State::Claim(..) => {
                 if let Some(class) = &child.class {
                     let place = (child.namespace.clone(), class.clone());
-                    self.claims.entry(place).or_default().insert(child.name.clone(), Arc::clone(child));
+                    self.claims
+                        .entry(place)
+                        .or_default()
+                        .insert(child.name.clone(), Arc::clone(child));
                 }
             }
             _ => {}

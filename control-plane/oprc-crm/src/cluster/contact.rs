@@ -92,7 +92,9 @@ where
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await;
-            let code = answer.as_ref().map_or_else(|_| "error".to_owned(), |it| it.status().as_u16().to_string());
+            let code = answer
+                .as_ref()
+                .map_or_else(|_| "error".to_owned(), |it| it.status().as_u16().to_string());
             // A server that can't reach its own store says so with these.
             let lost = answer.as_ref().map_or(true, |it| it.status().is_server_error());
             contact.lost.send_if_modified(|before| std::mem::replace(before, lost) != lost);

@@ -25,10 +25,10 @@ impl Nodes {
     pub fn put(&self, node: &Node) {
         let Some(name) = node.metadata.name.clone() else { return };
         let status = node.status.as_ref();
-        let ready = status.and_then(|it| it.conditions.as_ref()).is_some_and(|all| {
-            all.iter().any(|it| it.type_ == "Ready" && it.status == "True")
-        });
-        let takes = !node.spec.as_ref().is_some_and(|it| it.unschedulable == Some(true));
+        let ready = status
+            .and_then(|it| it.conditions.as_ref())
+            .is_some_and(|all| all.iter().any(|it| it.type_ == "Ready" && it.status == "True"));
+        let takes = node.spec.as_ref().is_none_or(|it| it.unschedulable != Some(true));
         let amount = |resource: &str| {
             let quantity = status?.allocatable.as_ref()?.get(resource)?;
             kube_quantity::ParsedQuantity::try_from(quantity).ok()?.to_bytes_f64()

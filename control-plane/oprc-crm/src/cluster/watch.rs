@@ -168,11 +168,8 @@ impl Watches {
     /// Begins to watch a kind, unless it is watched already.
     pub fn kind(&self, kind: &Kind) {
         let (api, cache, kind) = (self.dynamic(kind), Arc::clone(&self.cache), kind.clone());
-        let what = if kind == KNATIVE_SERVICE {
-            KNATIVE.to_owned()
-        } else {
-            kind.plural.to_string()
-        };
+        let what =
+            if kind == KNATIVE_SERVICE { KNATIVE.to_owned() } else { kind.plural.to_string() };
         // Claims are many and belong to everybody; the others matter whoever they belong to, as
         // they may have a name that a class needs.
         let config = if kind == CLAIM {

@@ -81,25 +81,50 @@ impl Config {
         environment.odgm_images = OdgmImages { any: settings.get("odgm.image")? };
         environment.odgm_disk = settings.get("odgm.disk")?;
         for (path, place) in [
-            ("odgm.container_resources.function.requests.cpu", &mut environment.function_sizes.requests.cpu),
-            ("odgm.container_resources.function.requests.memory", &mut environment.function_sizes.requests.memory),
-            ("odgm.container_resources.function.limits.cpu", &mut environment.function_sizes.limits.cpu),
-            ("odgm.container_resources.function.limits.memory", &mut environment.function_sizes.limits.memory),
-            ("odgm.container_resources.odgm.requests.cpu", &mut environment.odgm_sizes.requests.cpu),
-            ("odgm.container_resources.odgm.requests.memory", &mut environment.odgm_sizes.requests.memory),
+            (
+                "odgm.container_resources.function.requests.cpu",
+                &mut environment.function_sizes.requests.cpu,
+            ),
+            (
+                "odgm.container_resources.function.requests.memory",
+                &mut environment.function_sizes.requests.memory,
+            ),
+            (
+                "odgm.container_resources.function.limits.cpu",
+                &mut environment.function_sizes.limits.cpu,
+            ),
+            (
+                "odgm.container_resources.function.limits.memory",
+                &mut environment.function_sizes.limits.memory,
+            ),
+            (
+                "odgm.container_resources.odgm.requests.cpu",
+                &mut environment.odgm_sizes.requests.cpu,
+            ),
+            (
+                "odgm.container_resources.odgm.requests.memory",
+                &mut environment.odgm_sizes.requests.memory,
+            ),
             ("odgm.container_resources.odgm.limits.cpu", &mut environment.odgm_sizes.limits.cpu),
-            ("odgm.container_resources.odgm.limits.memory", &mut environment.odgm_sizes.limits.memory),
+            (
+                "odgm.container_resources.odgm.limits.memory",
+                &mut environment.odgm_sizes.limits.memory,
+            ),
         ] {
             let amount: String = settings.get(path)?;
             if !crate::class::is_quantity(&amount) {
-                return Err(Wrong::Together(format!("{path}: {amount:?} is no amount, such as 250m or 256Mi")));
+                return Err(Wrong::Together(format!(
+                    "{path}: {amount:?} is no amount, such as 250m or 256Mi"
+                )));
             }
             *place = Some(amount);
         }
         let host: Option<String> = settings.get("server.host")?;
-        let host = host.as_deref().map(str::parse::<IpAddr>).transpose().map_err(|_| {
-            Wrong::Together("server.host isn't an IP address".to_owned())
-        })?;
+        let host = host
+            .as_deref()
+            .map(str::parse::<IpAddr>)
+            .transpose()
+            .map_err(|_| Wrong::Together("server.host isn't an IP address".to_owned()))?;
         let host = host.unwrap_or_else(default_host);
         let certificate: Option<PathBuf> = settings.get("security.tls.certificate")?;
         let key: Option<PathBuf> = settings.get("security.tls.key")?;

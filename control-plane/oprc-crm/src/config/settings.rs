@@ -11,10 +11,13 @@ fn environment(profile: &str) -> Environment {
     Environment::of(Profile::parse(profile).unwrap_or_default())
 }
 
+// The table wants something that may be unset.
+#[allow(clippy::unnecessary_wraps)]
 fn yes(_: &str) -> Option<String> {
     Some("true".to_owned())
 }
 
+#[allow(clippy::unnecessary_wraps)]
 fn only_full(profile: &str) -> Option<String> {
     Some((Profile::parse(profile) == Some(Profile::Full)).to_string())
 }
@@ -49,11 +52,17 @@ pub const SCHEMA: Schema = Schema {
         ("kubernetes.crd_group", "the group is oaas.io"),
         ("kubernetes.crd_version", "the version is v1alpha1"),
         ("kubernetes.watch_timeout", "watches are opened again by themselves"),
-        ("environments", "environments become objects of their own; until then a class's environment is a name"),
+        (
+            "environments",
+            "environments become objects of their own; until then a class's environment is a name",
+        ),
         ("templates.load_on_start", "templates become objects, which are watched"),
         ("templates.path", "templates become objects, which are watched"),
         ("templates.selection_timeout", "selecting a template takes no time"),
-        ("package_manager", "CRM never calls the package manager: that one opens the status stream"),
+        (
+            "package_manager",
+            "CRM never calls the package manager: that one opens the status stream",
+        ),
         ("monitoring.enabled", "figures are always served"),
         ("monitoring.metrics_path", "figures are at /metrics"),
         ("monitoring.metrics_interval", "figures are counted as things happen"),

@@ -28,7 +28,7 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub type EnvironmentNow = Arc<dyn Fn() -> Environment + Send + Sync>;
 
 /// The shortest and the longest pause before something that failed is tried again.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
 
 /// What the loop works with.
 pub struct Controller {

@@ -101,7 +101,8 @@ impl Hands {
             "finalizers": finalizers, "uid": class.uid, "resourceVersion": version,
         }});
         let api = self.api(&class_runtime(), &class.namespace);
-        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let params =
+            PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match bounded(api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
             Ok(written) => {
                 self.seen(version, &written);

@@ -12,7 +12,10 @@ use super::{Constraints, Requirements};
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FunctionSpec {
     /// What the function is known by within the class.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
+    )]
     pub key: String,
     /// Everything else.
     #[serde(flatten)]
@@ -96,7 +99,9 @@ pub struct Binding {
 }
 
 /// Who may call a function.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
+)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Access {
     /// The class itself.

@@ -126,11 +126,7 @@ mod tests {
     const RENEW: Duration = Duration::from_secs(5);
 
     fn held_by(holder: &str, version: &str) -> Record {
-        Record {
-            holder: holder.to_owned(),
-            version: Some(version.to_owned()),
-            ..Record::default()
-        }
+        Record { holder: holder.to_owned(), version: Some(version.to_owned()), ..Record::default() }
     }
 
     fn candidate() -> (Election, Instant) {

@@ -62,7 +62,7 @@ impl Leadership {
     /// One that leads always: for a process that is known to be the only one.
     pub fn always() -> Self {
         let (always, leading) = watch::channel(true);
-        let for_ever = Instant::now() + Duration::from_secs(60 * 60 * 24 * 365 * 10);
+        let for_ever = Instant::now() + Duration::from_hours(24 * 365 * 10);
         let until = Arc::new(RwLock::new(Some(for_ever)));
         Self { until, leading, _always: Some(Arc::new(always)) }
     }
@@ -171,7 +171,11 @@ impl Candidate {
             spec: Some(LeaseSpec {
                 holder_identity: Some(holder.to_owned()),
                 lease_duration_seconds: i32::try_from(LEASE.as_secs()).ok(),
-                acquire_time: if changes_hands { Some(now.clone()) } else { record.acquired.clone() },
+                acquire_time: if changes_hands {
+                    Some(now.clone())
+                } else {
+                    record.acquired.clone()
+                },
                 renew_time: Some(now),
                 lease_transitions: Some(record.transitions + i32::from(changes_hands)),
                 ..LeaseSpec::default()

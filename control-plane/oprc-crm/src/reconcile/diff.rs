@@ -7,7 +7,10 @@ use super::{
     render::{Desired, FunctionPlan, Wanted},
     select::Shape,
 };
-use crate::{class::Identity, kinds::{AUTOSCALER, DEPLOYMENT}};
+use crate::{
+    class::Identity,
+    kinds::{AUTOSCALER, DEPLOYMENT},
+};
 
 /// An object to be written.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +78,8 @@ pub fn diff(
         let mut wanted = wanted.clone();
         if wanted.kind == DEPLOYMENT {
             let others = others_scale(sight, identity, &wanted.name);
-            let scaled = others || desired.objects.iter().any(|it| it.kind == AUTOSCALER && it.name == wanted.name);
+            let scaled = others
+                || desired.objects.iter().any(|it| it.kind == AUTOSCALER && it.name == wanted.name);
             if scaled && live.as_ref().is_some_and(|live| live.replicas_elsewhere) {
                 drop_replicas(&mut wanted);
             }

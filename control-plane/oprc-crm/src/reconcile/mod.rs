@@ -174,7 +174,8 @@ pub fn decide(input: &Input<'_>) -> Decision {
     let (effective, generation) =
         back.as_ref().map_or((spec, class.generation), |(spec, generation)| (spec, *generation));
 
-    let valid = match validate(class.identity(effective, generation), effective, input.environment) {
+    let valid = match validate(class.identity(effective, generation), effective, input.environment)
+    {
         Ok(valid) => valid,
         Err(refusal) => return refuse(actions, &refusal),
     };

@@ -234,8 +234,8 @@ fn state(kind: &Kind, data: &Value, generation: i64) -> State {
         i32::try_from(value).unwrap_or(i32::MAX)
     };
     let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let current =
-        data.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or(0) >= generation;
+    let current = data.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or(0)
+        >= generation;
     if *kind == DEPLOYMENT {
         let progressing = condition(data, "Progressing");
         let reason = progressing.and_then(|it| it.get("reason")?.as_str());
@@ -314,7 +314,12 @@ pub fn pod_trouble(pod: &k8s_openapi::api::core::v1::Pod) -> Option<PodTrouble> 
     let waiting = status.container_statuses.iter().flatten().find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let last = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
-        trouble_of(&name, waiting.reason.as_deref()?, waiting.message.as_deref(), last.map(|it| it.exit_code))
+        trouble_of(
+            &name,
+            waiting.reason.as_deref()?,
+            waiting.message.as_deref(),
+            last.map(|it| it.exit_code),
+        )
     });
     let unscheduled = || {
         let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled")?;
@@ -343,10 +348,12 @@ fn trouble_of(
 ) -> Option<Trouble> {
     let said = message.unwrap_or("no reason given");
     let (reason, message) = match reason {
-        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull"
-        | "RegistryUnavailable" | "ImageInspectError" => {
-            ("ImagePullFailed", format!("pod {pod}: {said}"))
-        }
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "RegistryUnavailable"
+        | "ImageInspectError" => ("ImagePullFailed", format!("pod {pod}: {said}")),
         "CrashLoopBackOff" => {
             let code = exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
             ("CrashLoop", format!("pod {pod} ends again and again{code}"))

@@ -133,11 +133,12 @@ pub(super) fn odgm(identity: &Identity, wanted: &OdgmWanted, sight: &dyn Sight) 
     }
     if !component.ready {
         let troubles = sight.troubles(&identity.namespace, &identity.base);
-        let of_pods =
-            troubles.into_iter().filter(|it| it.function.is_none()).map(|it| it.trouble);
-        let claims = (kind == STATEFUL_SET)
-            .then(|| sight.claims(&identity.namespace, &identity.base))
-            .unwrap_or_default();
+        let of_pods = troubles.into_iter().filter(|it| it.function.is_none()).map(|it| it.trouble);
+        let claims = if kind == STATEFUL_SET {
+            sight.claims(&identity.namespace, &identity.base)
+        } else {
+            Vec::new()
+        };
         let unbound = claims.iter().filter_map(|claim| match &claim.state {
             State::Claim(false, class) => Some(Trouble {
                 reason: "VolumeNotBound",
@@ -162,7 +163,11 @@ pub(super) fn odgm_answers(identity: &Identity, wanted: &OdgmWanted, sight: &dyn
     })
 }
 
-fn odgm_workload(identity: &Identity, wanted: &OdgmWanted, sight: &dyn Sight) -> Option<Arc<Child>> {
+fn odgm_workload(
+    identity: &Identity,
+    wanted: &OdgmWanted,
+    sight: &dyn Sight,
+) -> Option<Arc<Child>> {
     let kind = if wanted.stateful { STATEFUL_SET } else { DEPLOYMENT };
     let child = sight.named(&kind, &identity.namespace, &wanted.workload)?;
     (child.owner.as_deref() == Some(&identity.uid)).then_some(child)
@@ -267,9 +272,9 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     let settled = ready == components.len()
         && seen.changes.held == 0
         && (seen.changes.writes.is_empty() || was_available);
-    let hard = components
-        .iter()
-        .find_map(|(name, it)| it.trouble.as_ref().filter(|trouble| !trouble.soft).map(|it| (name, it)));
+    let hard = components.iter().find_map(|(name, it)| {
+        it.trouble.as_ref().filter(|trouble| !trouble.soft).map(|it| (name, it))
+    });
     if !settled && (fresh || status.progress_since.is_none()) {
         status.progress_since = Some(Time(now));
     }
@@ -317,7 +322,13 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
         status.set(DEGRADED, false, "AsExpected", "", now);
     }
     if seen.spec.paused {
-        status.set(PROGRESSING, false, "Paused", "nothing is changed while spec.paused is set", now);
+        status.set(
+            PROGRESSING,
+            false,
+            "Paused",
+            "nothing is changed while spec.paused is set",
+            now,
+        );
     }
     notes(&mut status, seen);
     status
@@ -379,10 +390,7 @@ pub(super) fn remaining(since: Timestamp, span: Duration, now: Timestamp) -> Dur
     Duration::try_from(end.duration_since(now)).unwrap_or_default()
 }
 
-fn function_statuses(
-    old: Option<&ClassRuntimeStatus>,
-    seen: &Seen<'_>,
-) -> Vec<FunctionStatus> {
+fn function_statuses(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Vec<FunctionStatus> {
     let before = |key: &str| old.and_then(|old| old.functions.iter().find(|it| it.key == key));
     let still_serves = |plan: &FunctionPlan, before: &FunctionStatus| {
         seen.changes.replaced.iter().any(|child| {
@@ -444,7 +452,8 @@ fn notes(status: &mut ClassRuntimeStatus, seen: &Seen<'_>) {
         status.unset(FOREIGN_AUTOSCALER);
     } else {
         let names = seen.changes.scaled_by_others.join(", ");
-        let message = format!("an autoscaler of somebody else scales {names}: replicas are left alone");
+        let message =
+            format!("an autoscaler of somebody else scales {names}: replicas are left alone");
         status.set(FOREIGN_AUTOSCALER, true, FOREIGN_AUTOSCALER, &message, now);
     }
     let unlimited: Vec<&str> = seen
@@ -533,7 +542,10 @@ impl ClassRuntimeStatus {
                 && self.functions.iter().any(|it| it.key == before.key && it.url != before.url)
         });
         let odgm = |status: &Self| {
-            status.odgm.as_ref().map(|it| (it.service.clone(), it.collections.clone(), it.reason.clone()))
+            status
+                .odgm
+                .as_ref()
+                .map(|it| (it.service.clone(), it.collections.clone(), it.reason.clone()))
         };
         self.observed_generation != old.observed_generation
             || conditions(self) != conditions(old)

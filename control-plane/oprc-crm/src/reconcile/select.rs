@@ -96,7 +96,12 @@ pub fn select(
         && let Some(profile) = Profile::parse(&before.profile)
         && rejection(template, class, environment).is_none()
     {
-        return Ok(Selection { template, profile, basis: before.basis.clone(), scores: before.scores.clone() });
+        return Ok(Selection {
+            template,
+            profile,
+            basis: before.basis.clone(),
+            scores: before.scores.clone(),
+        });
     }
     let possible: Vec<Template> = Template::SCORED
         .into_iter()
@@ -178,9 +183,11 @@ fn nothing_fits(class: &ValidClass, environment: &Environment) -> Refusal {
 /// Why a template can't be.
 fn rejection(template: Template, class: &ValidClass, environment: &Environment) -> Option<String> {
     match template {
-        Template::Job => class.functions.iter().find(|it| !it.task).map(|function| {
-            format!("function {:?} isn't of type TASK", function.key)
-        }),
+        Template::Job => class
+            .functions
+            .iter()
+            .find(|it| !it.task)
+            .map(|function| format!("function {:?} isn't of type TASK", function.key)),
         Template::K8sDeployment => too_slow(class, |_| environment.floors.k8s_deployment),
         Template::Knative if !environment.features.knative => {
             Some("Knative is switched off (features.knative)".to_owned())
@@ -227,6 +234,10 @@ fn knative_floor(function: &ValidFunction, environment: &Environment) -> i32 {
     }
 }
 
+/// What throughput is worth to Knative, a plain workload and both, where it is low and high.
+const LOW: [f64; 3] = [9.0, 6.0, 8.0];
+const HIGH: [f64; 3] = [4.0, 9.0, 7.0];
+
 /// The rows of the matrix that apply to a class, and what each is worth to a template.
 fn score(template: Template, class: &ValidClass, environment: &Environment) -> TemplateScore {
     let [knative, plain, unified] = [0, 1, 2];
@@ -242,15 +253,16 @@ fn score(template: Template, class: &ValidClass, environment: &Environment) -> T
         }
     };
     let functions = &class.functions;
-    const LOW: [f64; 3] = [9.0, 6.0, 8.0];
-    const HIGH: [f64; 3] = [4.0, 9.0, 7.0];
     match functions.iter().filter_map(|it| it.throughput).max() {
         Some(..100) => add("throughput below 100", LOW),
         Some(1001..) => add("throughput above 1000", HIGH),
         Some(_) => {
             let [low, high] = [LOW, HIGH];
             let mean = std::array::from_fn(|at| {
-                f64::midpoint(low.get(at).copied().unwrap_or(0.0), high.get(at).copied().unwrap_or(0.0))
+                f64::midpoint(
+                    low.get(at).copied().unwrap_or(0.0),
+                    high.get(at).copied().unwrap_or(0.0),
+                )
             });
             add("throughput from 100 to 1000", mean);
         }
@@ -303,7 +315,11 @@ impl Shape {
 }
 
 /// What a function runs as under a template.
-pub fn shape_under(template: Template, function: &ValidFunction, environment: &Environment) -> Shape {
+pub fn shape_under(
+    template: Template,
+    function: &ValidFunction,
+    environment: &Environment,
+) -> Shape {
     match template {
         Template::K8sDeployment => Shape::Deployment,
         Template::Knative => Shape::Knative,

@@ -55,7 +55,11 @@ impl Service {
             ready_nodes: ready.len(),
             capabilities: capabilities.map(|(name, has)| (name.to_owned(), has)).into(),
             capacity,
-            templates: Template::ALL.iter().filter(|it| usable(it)).map(|it| it.as_str().to_owned()).collect(),
+            templates: Template::ALL
+                .iter()
+                .filter(|it| usable(it))
+                .map(|it| it.as_str().to_owned())
+                .collect(),
             profile: environment.profile.as_str().to_owned(),
             leading: self.leadership.holds(),
             stale: self.contact.is_lost(),

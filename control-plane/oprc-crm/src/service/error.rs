@@ -86,7 +86,8 @@ impl Error {
                         "the name that {id:?} would get belongs to another class"
                     ));
                 }
-                let causes = status.details.as_ref().map(|it| it.causes.as_slice()).unwrap_or_default();
+                let causes =
+                    status.details.as_ref().map(|it| it.causes.as_slice()).unwrap_or_default();
                 let violations: Vec<_> = causes
                     .iter()
                     .map(|cause| Violation {

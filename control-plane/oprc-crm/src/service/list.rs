@@ -59,7 +59,8 @@ impl Service {
         let mut classes = self.cache.classes_after(after.as_ref());
         classes.retain(|class| {
             let spec = class.spec.as_ref().ok();
-            let environment = spec.and_then(|it| it.target_environment.as_deref()).unwrap_or_default();
+            let environment =
+                spec.and_then(|it| it.target_environment.as_deref()).unwrap_or_default();
             let unit = spec.and_then(|it| it.deployment_unit.as_ref());
             let package = unit.and_then(|it| it.package.as_deref()).unwrap_or_default();
             let is = class.status.as_ref().map(|it| it.phase).unwrap_or_default();
@@ -71,7 +72,8 @@ impl Service {
         });
         let more = classes.len() > size;
         classes.truncate(size);
-        let next = classes.last().filter(|_| more).map(|it| format!("{}/{}", it.namespace, it.name));
+        let next =
+            classes.last().filter(|_| more).map(|it| format!("{}/{}", it.namespace, it.name));
         Ok(Page { classes, next, stale: self.contact.is_lost() })
     }
 }

@@ -74,9 +74,13 @@ impl Service {
             let message = format!("this CRM serves the namespace {only} only");
             return Err(Error::invalid("namespace", message));
         }
-        let fits = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+        let fits =
+            |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
         if namespace.len() > names::MAX || !namespace.bytes().all(fits) {
-            return Err(Error::invalid("namespace", format!("{namespace:?} is no name of a namespace")));
+            return Err(Error::invalid(
+                "namespace",
+                format!("{namespace:?} is no name of a namespace"),
+            ));
         }
         Ok(namespace.to_owned())
     }
@@ -125,7 +129,12 @@ impl Service {
         self.flights.share(&key, &what, || self.write(&key, id, &object)).await
     }
 
-    async fn write(&self, key: &Key, id: &str, object: &Value) -> Result<Arc<ObservedClass>, Error> {
+    async fn write(
+        &self,
+        key: &Key,
+        id: &str,
+        object: &Value,
+    ) -> Result<Arc<ObservedClass>, Error> {
         let params = PatchParams::apply(MANAGER).force();
         let api = self.api(&key.0);
         let written = bounded(api.patch(&key.1, &params, &Patch::Apply(object)))
@@ -174,7 +183,11 @@ impl Service {
     }
 
     /// A class by the id that it was deployed under, and whether what is told may be out of date.
-    pub async fn get(&self, namespace: &str, id: &str) -> Result<(Arc<ObservedClass>, bool), Error> {
+    pub async fn get(
+        &self,
+        namespace: &str,
+        id: &str,
+    ) -> Result<(Arc<ObservedClass>, bool), Error> {
         let id = Self::deployment_id(id)?;
         let namespace = self.namespace(namespace)?;
         let stale = self.contact.is_lost();
@@ -228,10 +241,7 @@ impl Service {
     }
 
     /// What becomes of classes.
-    pub fn follow(
-        &self,
-        after: Option<u64>,
-    ) -> (Begin, tokio::sync::broadcast::Receiver<Changed>) {
+    pub fn follow(&self, after: Option<u64>) -> (Begin, tokio::sync::broadcast::Receiver<Changed>) {
         self.cache.follow(after)
     }
 
@@ -280,9 +290,7 @@ fn has_id(class: &ObservedClass, id: &str) -> bool {
 /// The id that a class was deployed under, or its name.
 pub fn deployment_id(class: &ObservedClass) -> &str {
     let unit = class.spec.as_ref().ok().and_then(|spec| spec.deployment_unit.as_ref());
-    unit.map(|unit| unit.id.as_str())
-        .or(class.deployment_id.as_deref())
-        .unwrap_or(&class.name)
+    unit.map(|unit| unit.id.as_str()).or(class.deployment_id.as_deref()).unwrap_or(&class.name)
 }
 
 /// Labels that a selector such as `a=b,c=d` asks for.
@@ -298,7 +306,9 @@ pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>,
     Ok(all)
 }
 
-async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Option<kube::Error>> {
+async fn bounded<T>(
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Option<kube::Error>> {
     tokio::time::timeout(REQUEST, request).await.map_err(|_| None)?.map_err(Some)
 }
 

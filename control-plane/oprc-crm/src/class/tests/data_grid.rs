@@ -88,7 +88,11 @@ fn collections_follow_from_the_kind_of_state() {
 
 #[test]
 fn collections_that_are_named_are_all_there_are() {
-    let spec = with(&grid(&json!({"collections": ["a", {"name": "b", "partition_count": 7}]})), "/state", json!({}));
+    let spec = with(
+        &grid(&json!({"collections": ["a", {"name": "b", "partition_count": 7}]})),
+        "/state",
+        json!({}),
+    );
     let found: Vec<_> =
         plan(&spec).collections.iter().map(|it| (it.name.clone(), it.partitions)).collect();
     assert_eq!(found, [("a".to_owned(), 4), ("b".to_owned(), 7)]);
@@ -106,15 +110,9 @@ fn partitions_follow_from_throughput() {
         only(&spec).partitions
     };
     assert_eq!(by(None), 4);
-    for (rps, partitions) in [
-        (0, 1),
-        (1000, 1),
-        (1001, 4),
-        (5000, 4),
-        (5001, 8),
-        (20_000, 8),
-        (20_001, 16),
-    ] {
+    for (rps, partitions) in
+        [(0, 1), (1000, 1), (1001, 4), (5000, 4), (5001, 8), (20_000, 8), (20_001, 16)]
+    {
         assert_eq!(by(Some(rps)), partitions, "{rps}");
     }
     let said = with(
@@ -145,7 +143,8 @@ fn the_shard_type_follows_from_copies_latency_and_consistency() {
     assert_eq!(by(3, Some(50), None), ShardType::Raft);
     assert_eq!(by(3, Some(49), Some("strong")), ShardType::Raft);
     assert_eq!(by(3, None, Some("eventual")), ShardType::Basic);
-    let said = json!({"collections": ["a", {"name": "b", "shard_type": "basic"}], "shard_type": "mst"});
+    let said =
+        json!({"collections": ["a", {"name": "b", "shard_type": "basic"}], "shard_type": "mst"});
     let found = plan(&grid(&said)).collections;
     assert_eq!((found[0].shard_type, found[1].shard_type), (ShardType::Mst, ShardType::Basic));
 }

@@ -26,10 +26,30 @@ fn a_plain_class_is_in_order() {
 fn each_refusal_names_its_field() {
     let cases = [
         ("/addons", json!(["odgn"]), "addons", "odgm"),
-        ("/nfr_requirements/min_throughput_rps", json!(-1), "nfr_requirements.min_throughput_rps", "-1"),
-        ("/nfr_requirements/max_latency_ms", json!(0), "nfr_requirements.max_latency_ms", "between 1"),
-        ("/nfr_requirements/availability", json!(99.9), "nfr_requirements.availability", "availability_pct"),
-        ("/nfr_requirements/availability_pct", json!(101.0), "nfr_requirements.availability_pct", "100"),
+        (
+            "/nfr_requirements/min_throughput_rps",
+            json!(-1),
+            "nfr_requirements.min_throughput_rps",
+            "-1",
+        ),
+        (
+            "/nfr_requirements/max_latency_ms",
+            json!(0),
+            "nfr_requirements.max_latency_ms",
+            "between 1",
+        ),
+        (
+            "/nfr_requirements/availability",
+            json!(99.9),
+            "nfr_requirements.availability",
+            "availability_pct",
+        ),
+        (
+            "/nfr_requirements/availability_pct",
+            json!(101.0),
+            "nfr_requirements.availability_pct",
+            "100",
+        ),
         (
             "/nfr_requirements",
             json!({"availability": 0.9, "availability_pct": 90.0}),
@@ -38,7 +58,12 @@ fn each_refusal_names_its_field() {
         ),
         ("/constraints/hard_latency_ms", json!(0), "constraints.hard_latency_ms", "between 1"),
         ("/constraints/max_concurrency", json!(1001), "constraints.max_concurrency", "1000"),
-        ("/rollout/progress_deadline_seconds", json!(0), "rollout.progress_deadline_seconds", "86400"),
+        (
+            "/rollout/progress_deadline_seconds",
+            json!(0),
+            "rollout.progress_deadline_seconds",
+            "86400",
+        ),
         ("/rollout/drain_seconds", json!(-1), "rollout.drain_seconds", "3600"),
         (
             "/resource_allocation/replication_factor",
@@ -67,7 +92,12 @@ fn each_refusal_of_a_function_names_its_field() {
         ("provision", json!({"max_scale": 0}), "provision.max_scale", "between 1"),
         ("provision", json!({"min_scale": 3, "max_scale": 2}), "provision.min_scale", "max_scale"),
         ("provision", json!({"requests": {"cpu": "lots"}}), "provision.requests.cpu", "250m"),
-        ("provision", json!({"limits": {"memory": "-1Gi"}}), "provision.limits.memory", "less than"),
+        (
+            "provision",
+            json!({"limits": {"memory": "-1Gi"}}),
+            "provision.limits.memory",
+            "less than",
+        ),
         (
             "provision",
             json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}),
@@ -147,7 +177,8 @@ fn each_refusal_of_a_function_names_its_field() {
 #[test]
 fn what_the_platform_sets_a_user_may_not() {
     for name in INJECTED {
-        let env = with(&plain(), "/functions/0/provision/env", json!([{"name": name, "value": "x"}]));
+        let env =
+            with(&plain(), "/functions/0/provision/env", json!([{"name": name, "value": "x"}]));
         assert_refused(&env, "functions[0].provision.env[0].name", "platform");
         let config = with(&plain(), "/functions/0/config/env", json!({name: "x"}));
         assert_refused(&config, "functions[0].config.env", "platform");
@@ -197,7 +228,10 @@ fn functions_without_a_container_are_passed_over() {
     });
     let class = check(&spec).unwrap();
     let passive: Vec<_> = class.passive.iter().map(|it| (it.key.as_str(), it.reason)).collect();
-    assert_eq!(passive, [("macro", "NoContainer"), ("logical", "NoContainer"), ("off", "Disabled")]);
+    assert_eq!(
+        passive,
+        [("macro", "NoContainer"), ("logical", "NoContainer"), ("off", "Disabled")]
+    );
     assert_eq!(class.functions[0].key, "builtin");
     assert!(!class.functions[0].task);
     let custom = json!({"functions": [{"key": "f", "type": "CUSTOM"}]});
@@ -232,7 +266,8 @@ fn a_provisions_variables_stand_before_those_of_the_configuration() {
 
 #[test]
 fn the_only_function_of_a_class_goes_by_its_name() {
-    let class = check(&json!({"function": {"image": "img"}, "standby_functions": ["shop"]})).unwrap();
+    let class =
+        check(&json!({"function": {"image": "img"}, "standby_functions": ["shop"]})).unwrap();
     assert_eq!((class.functions[0].key.as_str(), &class.functions[0].name_key), ("shop", &None));
     assert!(class.functions[0].standby);
 }

@@ -41,7 +41,7 @@ pub(super) fn deployment(
         }),
         ..Lifecycle::default()
     });
-    let mut spec = context.pod_spec(function, container);
+    let mut spec = pod::pod_spec(function, container);
     spec.termination_grace_period_seconds = Some(pod::grace_seconds(function));
     spec.topology_spread_constraints = context.spread(plan);
     let object = Deployment {

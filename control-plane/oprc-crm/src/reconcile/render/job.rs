@@ -8,7 +8,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use super::{Context, FunctionPlan, Wanted, wanted};
+use super::{Context, FunctionPlan, Wanted, pod, wanted};
 use crate::{class::ValidFunction, kinds::JOB};
 
 /// How often a run that failed is begun again.
@@ -19,7 +19,7 @@ pub(super) fn job(context: &Context<'_>, function: &ValidFunction, plan: &Functi
     let mut container = context.container(function, super::deployment::HTTP);
     // Nobody calls it.
     container.ports = None;
-    let mut spec = context.pod_spec(function, container);
+    let mut spec = pod::pod_spec(function, container);
     spec.restart_policy = Some("Never".to_owned());
     let object = Job {
         metadata: context.meta(&plan.workload, context.function_labels(plan)),

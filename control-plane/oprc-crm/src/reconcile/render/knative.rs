@@ -57,7 +57,7 @@ pub(super) fn service(
     }
     let probes = pod::probes(function, &IntOrString::Int(function.port));
     container.readiness_probe = Some(probes.readiness);
-    let mut spec = context.pod_spec(function, container);
+    let mut spec = pod::pod_spec(function, container);
     spec.automount_service_account_token = None;
     let mut labels = context.function_labels(plan);
     let template_labels = labels.clone();

@@ -97,9 +97,8 @@ pub fn render(class: &ValidClass, selection: &Selection, environment: &Environme
     let context = Context { class, environment, selection };
     let functions: Vec<_> = class.functions.iter().map(|it| context.plan(it)).collect();
     let mut objects = Vec::new();
-    let odgm = class.odgm.as_ref().map(|plan| {
-        odgm::objects(&context, plan, &functions, &mut objects)
-    });
+    let odgm =
+        class.odgm.as_ref().map(|plan| odgm::objects(&context, plan, &functions, &mut objects));
     for (function, plan) in class.functions.iter().zip(&functions) {
         match plan.shape {
             Shape::Deployment => {
@@ -159,9 +158,7 @@ impl Context<'_> {
             url,
             min,
             max,
-            unenforced_concurrency: function
-                .max_concurrency
-                .filter(|_| shape == Shape::Deployment),
+            unenforced_concurrency: function.max_concurrency.filter(|_| shape == Shape::Deployment),
         }
     }
 

@@ -168,8 +168,9 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
     let workload = names::odgm(&identity.base);
     let (own, members) = if plan.stateful() {
         let peers = format!("{}.{}.svc", names::odgm_peers(&identity.base), identity.namespace);
-        let members =
-            (0..plan.replicas).map(|at| format!("{workload}-{at}.{peers}:{PORT}")).collect::<Vec<_>>();
+        let members = (0..plan.replicas)
+            .map(|at| format!("{workload}-{at}.{peers}:{PORT}"))
+            .collect::<Vec<_>>();
         (format!("$(ODGM_NODE_NAME).{peers}"), members.join(","))
     } else {
         let own = format!("{}.{}.svc", names::odgm_service(&identity.base), identity.namespace);

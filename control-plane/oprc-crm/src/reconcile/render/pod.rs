@@ -116,23 +116,6 @@ impl Context<'_> {
         all
     }
 
-    /// A pod with a container.
-    pub(super) fn pod_spec(&self, function: &ValidFunction, container: Container) -> PodSpec {
-        let secrets = function.pull_secrets.iter();
-        PodSpec {
-            containers: vec![container],
-            service_account_name: function.service_account.clone(),
-            image_pull_secrets: filled(
-                &secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>(),
-            ),
-            volumes: filled(&volumes(function)),
-            // A function that has no account of its own has no business with the API server.
-            automount_service_account_token: function.service_account.is_none().then_some(false),
-            enable_service_links: Some(false),
-            ..PodSpec::default()
-        }
-    }
-
     /// Instances of a function are spread over nodes where there are several.
     pub(super) fn spread(&self, plan: &FunctionPlan) -> Option<Vec<TopologySpreadConstraint>> {
         (plan.min > 1).then(|| {
@@ -144,6 +127,23 @@ impl Context<'_> {
                 ..TopologySpreadConstraint::default()
             }]
         })
+    }
+}
+
+/// A pod with a container.
+pub(super) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpec {
+    let secrets = function.pull_secrets.iter();
+    PodSpec {
+        containers: vec![container],
+        service_account_name: function.service_account.clone(),
+        image_pull_secrets: filled(
+            &secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>(),
+        ),
+        volumes: filled(&volumes(function)),
+        // A function that has no account of its own has no business with the API server.
+        automount_service_account_token: function.service_account.is_none().then_some(false),
+        enable_service_links: Some(false),
+        ..PodSpec::default()
     }
 }
 
@@ -190,14 +190,8 @@ fn env_from(source: &crd::EnvFrom) -> EnvFromSource {
     let optional = source.optional.then_some(true);
     EnvFromSource {
         prefix: source.prefix.clone().filter(|prefix| !prefix.is_empty()),
-        secret_ref: source
-            .secret
-            .clone()
-            .map(|name| SecretEnvSource { name, optional }),
-        config_map_ref: source
-            .config_map
-            .clone()
-            .map(|name| ConfigMapEnvSource { name, optional }),
+        secret_ref: source.secret.clone().map(|name| SecretEnvSource { name, optional }),
+        config_map_ref: source.config_map.clone().map(|name| ConfigMapEnvSource { name, optional }),
     }
 }
 
@@ -223,12 +217,15 @@ fn volumes(function: &ValidFunction) -> Vec<Volume> {
             secret_name: Some(name),
             ..SecretVolumeSource::default()
         }),
-        config_map: mount.config_map.clone().map(|name| ConfigMapVolumeSource {
-            name,
-            ..ConfigMapVolumeSource::default()
-        }),
+        config_map: mount
+            .config_map
+            .clone()
+            .map(|name| ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() }),
         persistent_volume_claim: mount.claim.clone().map(|claim_name| {
-            PersistentVolumeClaimVolumeSource { claim_name, read_only: mount.read_only.then_some(true) }
+            PersistentVolumeClaimVolumeSource {
+                claim_name,
+                read_only: mount.read_only.then_some(true),
+            }
         }),
         empty_dir: mount.empty_dir.as_ref().map(|folder| EmptyDirVolumeSource {
             medium: folder.in_memory.then(|| "Memory".to_owned()),
@@ -249,7 +246,13 @@ pub(super) fn resources(
     let mut most = BTreeMap::new();
     for (name, request, limit, default_request, default_limit) in [
         ("cpu", &requests.cpu, &limits.cpu, &default.requests.cpu, &default.limits.cpu),
-        ("memory", &requests.memory, &limits.memory, &default.requests.memory, &default.limits.memory),
+        (
+            "memory",
+            &requests.memory,
+            &limits.memory,
+            &default.requests.memory,
+            &default.limits.memory,
+        ),
         ("ephemeral-storage", &requests.ephemeral_storage, &limits.ephemeral_storage, &None, &None),
     ] {
         let request = request.clone().or_else(|| match (default_request, limit) {
@@ -293,10 +296,9 @@ pub(super) fn security(security: &Security) -> Option<SecurityContext> {
             }),
             ..SecurityContext::default()
         }),
-        SecurityLevel::Baseline => security.run_as_user.map(|user| SecurityContext {
-            run_as_user: Some(user),
-            ..SecurityContext::default()
-        }),
+        SecurityLevel::Baseline => security
+            .run_as_user
+            .map(|user| SecurityContext { run_as_user: Some(user), ..SecurityContext::default() }),
     }
 }
 

@@ -23,7 +23,11 @@ pub(super) fn with_defaults(kind: &Kind, mut object: Value) -> Value {
         fill(&mut object, "/spec/replicas", json!(1));
         fill(&mut object, "/spec/template/spec/restartPolicy", json!("Always"));
         fill(&mut object, "/spec/template/spec/dnsPolicy", json!("ClusterFirst"));
-        fill(&mut object, "/spec/template/spec/containers/0/imagePullPolicy", json!("IfNotPresent"));
+        fill(
+            &mut object,
+            "/spec/template/spec/containers/0/imagePullPolicy",
+            json!("IfNotPresent"),
+        );
         canonical(&mut object);
         drop_empty(&mut object);
     }
@@ -45,7 +49,8 @@ fn canonical(value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (name, below) in map {
-                let whole = below.as_str().and_then(|it| it.strip_suffix("000m")).map(str::to_owned);
+                let whole =
+                    below.as_str().and_then(|it| it.strip_suffix("000m")).map(str::to_owned);
                 match whole {
                     Some(whole) if name == "cpu" => *below = json!(whole),
                     _ => canonical(below),

@@ -372,7 +372,12 @@ impl Cluster {
     ) -> Result<(), Refused> {
         match action {
             Action::AddFinalizer => {
-                let all = seen.finalizers.iter().map(String::as_str).chain([FINALIZER]).collect::<Vec<_>>();
+                let all = seen
+                    .finalizers
+                    .iter()
+                    .map(String::as_str)
+                    .chain([FINALIZER])
+                    .collect::<Vec<_>>();
                 self.finalizers(seen, version, &all)
             }
             Action::RemoveFinalizer => {

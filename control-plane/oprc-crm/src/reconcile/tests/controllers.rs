@@ -59,20 +59,26 @@ impl Cluster {
         let meta = &object["metadata"];
         let blocked = meta["finalizers"].as_array().into_iter().flatten().any(|it| it == BLOCKED);
         let class = self.class_uid();
-        let orphan = self.child(key).is_some_and(|it| it.owner.is_some() && it.owner.as_deref() != class);
+        let orphan =
+            self.child(key).is_some_and(|it| it.owner.is_some() && it.owner.as_deref() != class);
         !blocked && (meta["deletionTimestamp"].is_string() || orphan)
     }
 
     /// Without load an autoscaler only keeps to its bounds.
     fn scale(&mut self, autoscaler: &Value) -> bool {
         let spec = &autoscaler["spec"];
-        let target = (DEPLOYMENT, spec["scaleTargetRef"]["name"].as_str().unwrap().to_owned());
+        let name = spec["scaleTargetRef"]["name"].as_str().unwrap_or_default();
+        let target = (DEPLOYMENT, name.to_owned());
         let replicas = self.object(&target).and_then(|it| it["spec"]["replicas"].as_i64());
-        let Some(replicas) = replicas else { return false };
-        let (min, max) = (spec["minReplicas"].as_i64().unwrap(), spec["maxReplicas"].as_i64().unwrap());
+        let (Some(replicas), Some(max)) = (replicas, spec["maxReplicas"].as_i64()) else {
+            return false;
+        };
+        let min = spec["minReplicas"].as_i64().unwrap_or(1).min(max);
         let within = replicas.clamp(min, max);
         if within != replicas {
-            self.edit(&target, "kube-controller-manager", |it| it["spec"]["replicas"] = json!(within));
+            self.edit(&target, "kube-controller-manager", |it| {
+                it["spec"]["replicas"] = json!(within)
+            });
         }
         within != replicas
     }
@@ -85,15 +91,18 @@ impl Cluster {
             let name = format!("{prefix}-{}-{at}", set["metadata"]["name"].as_str().unwrap());
             let key = (CLAIM, name.clone());
             if self.object(&key).is_none() {
-                moved |= self.put(&key, json!({
-                    "apiVersion": "v1", "kind": CLAIM.kind,
-                    "metadata": {
-                        "name": name, "namespace": NAMESPACE,
-                        "labels": template["metadata"]["labels"],
-                    },
-                    "spec": template["spec"],
-                    "status": {"phase": "Bound"},
-                }));
+                moved |= self.put(
+                    &key,
+                    json!({
+                        "apiVersion": "v1", "kind": CLAIM.kind,
+                        "metadata": {
+                            "name": name, "namespace": NAMESPACE,
+                            "labels": template["metadata"]["labels"],
+                        },
+                        "spec": template["spec"],
+                        "status": {"phase": "Bound"},
+                    }),
+                );
             }
         }
         moved

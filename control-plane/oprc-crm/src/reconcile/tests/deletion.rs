@@ -37,7 +37,10 @@ fn delete(cluster: &mut Cluster) {
         if decision.actions.contains(&Action::RemoveFinalizer) {
             assert_eq!(left, [""; 0], "the finalizer goes last");
         }
-        assert!(!decision.actions.iter().any(|it| matches!(it, Action::Apply(_))), "nothing is made");
+        assert!(
+            !decision.actions.iter().any(|it| matches!(it, Action::Apply(_))),
+            "nothing is made"
+        );
         cluster.settle();
     }
     assert!(!cluster.has_class());

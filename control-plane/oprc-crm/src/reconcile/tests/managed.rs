@@ -67,7 +67,9 @@ impl Schema {
     fn parts<'a>(self, field: &str, value: &'a Value) -> Option<Vec<(String, &'a str, &'a Value)>> {
         match value {
             Value::Object(map) if !map.is_empty() && !whole(field) => Some(
-                map.iter().map(|(name, below)| (format!("f:{name}"), name.as_str(), below)).collect(),
+                map.iter()
+                    .map(|(name, below)| (format!("f:{name}"), name.as_str(), below))
+                    .collect(),
             ),
             Value::Array(items) if !(self.atomic_lists && field != "ownerReferences") => {
                 let kind = list(field, items);
@@ -93,7 +95,8 @@ impl Schema {
     /// The fields of one value that another doesn't have, or has otherwise.
     fn difference(self, field: &str, value: &Value, other: Option<&Value>) -> Option<Value> {
         let Some(other) = other else { return Some(self.fields(field, value)) };
-        let (Some(parts), Some(others)) = (self.parts(field, value), self.parts(field, other)) else {
+        let (Some(parts), Some(others)) = (self.parts(field, value), self.parts(field, other))
+        else {
             return (value != other).then(|| self.fields(field, value));
         };
         let mut set = Map::new();
@@ -144,7 +147,8 @@ fn at_mut<'a>(value: &'a mut Value, key: &str) -> Option<&'a mut Value> {
 fn position(value: &Value, key: &str) -> Option<usize> {
     let items = value.as_array()?;
     if let Some(text) = key.strip_prefix("v:") {
-        return items.iter().position(|it| it.to_string() == text);
+        let value: Value = serde_json::from_str(text).unwrap();
+        return items.iter().position(|it| *it == value);
     }
     let names: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).unwrap();
     items.iter().position(|it| names.iter().all(|(name, value)| it.get(name) == Some(value)))
@@ -284,8 +288,9 @@ pub(super) fn update(before: &Value, after: &mut Value, manager: &str) {
     if !is_empty(&come) {
         match managers.iter_mut().find(|it| is(it, manager, "Update")) {
             Some(entry) => union(&mut entry["fieldsV1"], &come),
-            None => managers
-                .push(json!({"manager": manager, "operation": "Update", "fieldsV1": come})),
+            None => {
+                managers.push(json!({"manager": manager, "operation": "Update", "fieldsV1": come}))
+            }
         }
     }
     after["metadata"]["managedFields"] = managers.into();

@@ -11,6 +11,7 @@ mod drift;
 mod foreign;
 mod managed;
 mod rendering;
+mod reporting;
 mod rollback;
 mod selection;
 mod specs;

@@ -39,113 +39,143 @@ fn keep(name: &str, objects: &[Value]) {
 
 #[test]
 fn two_functions_and_a_data_grid_in_dev() {
-    keep("two_functions_and_a_data_grid_in_dev", &objects(Profile::Dev, &json!({
-        "deployment_unit": {"id": "Unit/1", "package": "store", "class": "Cart"},
-        "functions": [
-            {"key": "Add Item", "image": "registry/add:1", "port": 9000, "bindings": [
-                {"name": "onChange", "trigger_on_state_change": true},
-            ]},
-            {"key": "list", "image": "registry/list:1"},
-        ],
-        "state": {"state_type": "COLLECTION"},
-        "addons": ["odgm"],
-    })));
+    keep(
+        "two_functions_and_a_data_grid_in_dev",
+        &objects(
+            Profile::Dev,
+            &json!({
+                "deployment_unit": {"id": "Unit/1", "package": "store", "class": "Cart"},
+                "functions": [
+                    {"key": "Add Item", "image": "registry/add:1", "port": 9000, "bindings": [
+                        {"name": "onChange", "trigger_on_state_change": true},
+                    ]},
+                    {"key": "list", "image": "registry/list:1"},
+                ],
+                "state": {"state_type": "COLLECTION"},
+                "addons": ["odgm"],
+            }),
+        ),
+    );
 }
 
 #[test]
 fn a_replicated_persistent_data_grid_in_production() {
-    keep("a_replicated_persistent_data_grid_in_production", &objects(Profile::Full, &json!({
-        "functions": [{
-            "key": "steady", "image": "registry/steady:1",
-            "provision": {"min_scale": 2, "max_scale": 6},
-            "requirements": {"min_throughput_rps": 2000, "max_latency_ms": 80},
-            "odgm": {"collections": ["carts"], "access_mode": "read_only", "caching_strategy": "read_through"},
-        }],
-        "addons": ["odgm"],
-        "odgm_config": {
-            "collections": ["carts", {"name": "sessions", "persistence_mode": "ephemeral"}],
-            "storage": {"class": "fast", "size": "10Gi"},
-            "env": [{"name": "RUST_BACKTRACE", "value": "1"}],
-        },
-        "resource_allocation": {"replication_factor": 3},
-    })));
+    keep(
+        "a_replicated_persistent_data_grid_in_production",
+        &objects(
+            Profile::Full,
+            &json!({
+                "functions": [{
+                    "key": "steady", "image": "registry/steady:1",
+                    "provision": {"min_scale": 2, "max_scale": 6},
+                    "requirements": {"min_throughput_rps": 2000, "max_latency_ms": 80},
+                    "odgm": {"collections": ["carts"], "access_mode": "read_only", "caching_strategy": "read_through"},
+                }],
+                "addons": ["odgm"],
+                "odgm_config": {
+                    "collections": ["carts", {"name": "sessions", "persistence_mode": "ephemeral"}],
+                    "storage": {"class": "fast", "size": "10Gi"},
+                    "env": [{"name": "RUST_BACKTRACE", "value": "1"}],
+                },
+                "resource_allocation": {"replication_factor": 3},
+            }),
+        ),
+    );
 }
 
 #[test]
 fn knative() {
-    keep("knative", &objects(Profile::Edge, &json!({
-        "selected_template": "knative",
-        "constraints": {"max_concurrency": 10},
-        "functions": [
-            {
-                "key": "open", "image": "registry/open:1", "access": "PUBLIC",
-                "provision": {"min_scale": 1, "max_scale": 8},
-                "health_check": {"path": "/healthz"},
-                "config": {"timeout_ms": 1500},
-            },
-            {"key": "closed", "image": "registry/closed:1"},
-        ],
-    })));
+    keep(
+        "knative",
+        &objects(
+            Profile::Edge,
+            &json!({
+                "selected_template": "knative",
+                "constraints": {"max_concurrency": 10},
+                "functions": [
+                    {
+                        "key": "open", "image": "registry/open:1", "access": "PUBLIC",
+                        "provision": {"min_scale": 1, "max_scale": 8},
+                        "health_check": {"path": "/healthz"},
+                        "config": {"timeout_ms": 1500},
+                    },
+                    {"key": "closed", "image": "registry/closed:1"},
+                ],
+            }),
+        ),
+    );
 }
 
 #[test]
 fn a_job() {
-    keep("a_job", &objects(Profile::Full, &json!({
-        "selected_template": "job",
-        "function": {
-            "image": "registry/import:1",
-            "provision": {"command": ["/import"], "args": ["--all"]},
-            "config": {"timeout_ms": 90_000, "env": {"MODE": "fast"}},
-        },
-    })));
+    keep(
+        "a_job",
+        &objects(
+            Profile::Full,
+            &json!({
+                "selected_template": "job",
+                "function": {
+                    "image": "registry/import:1",
+                    "provision": {"command": ["/import"], "args": ["--all"]},
+                    "config": {"timeout_ms": 90_000, "env": {"MODE": "fast"}},
+                },
+            }),
+        ),
+    );
 }
 
 #[test]
 fn every_option_of_a_provision() {
-    keep("every_option_of_a_provision", &objects(Profile::Dev, &json!({
-        "selected_template": "k8s_deployment",
-        "telemetry": {"metrics_path": "/stats", "otlp_endpoint": "http://otel:4317"},
-        "functions": [
-            {
-                "key": "all", "image": "registry/all:1",
-                "provision": {
-                    "min_scale": 1,
-                    "requests": {"cpu": "2", "memory": "1Gi"},
-                    "limits": {"memory": "2Gi", "ephemeral_storage": "1Gi"},
-                    "env": [
-                        {"name": "PLAIN", "value": "1"},
-                        {"name": "EMPTY", "value": ""},
-                        {"name": "PASSWORD", "secret": {"name": "db", "key": "password"}},
-                        {"name": "COLOUR", "config_map": {"name": "theme", "key": "colour", "optional": true}},
-                    ],
-                    "env_from": [
-                        {"secret": "credentials", "prefix": "AWS_"},
-                        {"config_map": "settings", "optional": true},
-                    ],
-                    "image_pull_policy": "Always",
-                    "image_pull_secrets": ["registry"],
-                    "service_account": "worker",
-                    "volume_mounts": [
-                        {"mount_path": "/secret", "secret": "db", "read_only": true},
-                        {"mount_path": "/config.yaml", "sub_path": "config.yaml", "config_map": "settings"},
-                        {"mount_path": "/disk", "claim": "disk"},
-                        {"mount_path": "/scratch", "empty_dir": {"size_limit": "64Mi", "in_memory": true}},
-                    ],
-                    "command": ["/bin/serve"],
-                    "args": ["--verbose"],
-                    "security": {"level": "baseline"},
-                },
-                "health_check": {
-                    "path": "/healthz", "port": 9090, "startup_seconds": 120,
-                    "period_seconds": 7, "timeout_seconds": 3, "failure_threshold": 4,
-                },
-                "config": {"timeout_ms": 60_000},
-            },
-            {
-                "key": "grpc", "image": "registry/grpc:1", "port": 50_051,
-                "provision": {"security": {"run_as_user": 1000}},
-                "health_check": {"grpc": true},
-            },
-        ],
-    })));
+    keep(
+        "every_option_of_a_provision",
+        &objects(
+            Profile::Dev,
+            &json!({
+                "selected_template": "k8s_deployment",
+                "telemetry": {"metrics_path": "/stats", "otlp_endpoint": "http://otel:4317"},
+                "functions": [
+                    {
+                        "key": "all", "image": "registry/all:1",
+                        "provision": {
+                            "min_scale": 1,
+                            "requests": {"cpu": "2", "memory": "1Gi"},
+                            "limits": {"memory": "2Gi", "ephemeral_storage": "1Gi"},
+                            "env": [
+                                {"name": "PLAIN", "value": "1"},
+                                {"name": "EMPTY", "value": ""},
+                                {"name": "PASSWORD", "secret": {"name": "db", "key": "password"}},
+                                {"name": "COLOUR", "config_map": {"name": "theme", "key": "colour", "optional": true}},
+                            ],
+                            "env_from": [
+                                {"secret": "credentials", "prefix": "AWS_"},
+                                {"config_map": "settings", "optional": true},
+                            ],
+                            "image_pull_policy": "Always",
+                            "image_pull_secrets": ["registry"],
+                            "service_account": "worker",
+                            "volume_mounts": [
+                                {"mount_path": "/secret", "secret": "db", "read_only": true},
+                                {"mount_path": "/config.yaml", "sub_path": "config.yaml", "config_map": "settings"},
+                                {"mount_path": "/disk", "claim": "disk"},
+                                {"mount_path": "/scratch", "empty_dir": {"size_limit": "64Mi", "in_memory": true}},
+                            ],
+                            "command": ["/bin/serve"],
+                            "args": ["--verbose"],
+                            "security": {"level": "baseline"},
+                        },
+                        "health_check": {
+                            "path": "/healthz", "port": 9090, "startup_seconds": 120,
+                            "period_seconds": 7, "timeout_seconds": 3, "failure_threshold": 4,
+                        },
+                        "config": {"timeout_ms": 60_000},
+                    },
+                    {
+                        "key": "grpc", "image": "registry/grpc:1", "port": 50_051,
+                        "provision": {"security": {"run_as_user": 1000}},
+                        "health_check": {"grpc": true},
+                    },
+                ],
+            }),
+        ),
+    );
 }

@@ -188,7 +188,8 @@ fn a_standby_function_starts_from_nothing_whatever_its_bounds() {
 
 #[test]
 fn hard_limits_come_before_scores() {
-    let selection = choose(&hard(100, None, &json!({"min_scale": 0, "max_scale": 8})), &environment());
+    let selection =
+        choose(&hard(100, None, &json!({"min_scale": 0, "max_scale": 8})), &environment());
     let selection = selection.unwrap();
     assert_eq!(selection.template, Template::Unified);
     let knative = selection.scores.iter().find(|it| it.template == "knative").unwrap();
@@ -247,7 +248,11 @@ fn an_unknown_template_is_an_error_and_never_something_else() {
         let refusal = choose(&asked(name), &environment()).unwrap_err();
         assert_eq!(refusal.reason, "UnknownTemplate", "{name:?}");
         assert_eq!(refusal.violations[0].field, "selected_template");
-        assert!(refusal.message.contains("k8s_deployment, knative, unified"), "{}", refusal.message);
+        assert!(
+            refusal.message.contains("k8s_deployment, knative, unified"),
+            "{}",
+            refusal.message
+        );
     }
 }
 
@@ -270,7 +275,8 @@ fn what_is_asked_for_and_cant_be_is_an_error() {
     assert!(refused(&custom, &environment()).contains("TASK"));
 
     let mut claim = asked("knative");
-    claim["functions"][0]["provision"]["volume_mounts"] = json!([{"mount_path": "/d", "claim": "c"}]);
+    claim["functions"][0]["provision"]["volume_mounts"] =
+        json!([{"mount_path": "/d", "claim": "c"}]);
     assert!(refused(&claim, &environment()).contains("volume claim"));
 }
 

@@ -22,11 +22,14 @@ fn function(key: &'static str) -> impl Strategy<Value = Value> {
     let env = prop_oneof![
         Just(json!([])),
         Just(json!([{"name": "A", "value": "1"}])),
-        Just(json!([{"name": "A", "value": "2"}, {"name": "B", "secret": {"name": "s", "key": "k"}}])),
+        Just(
+            json!([{"name": "A", "value": "2"}, {"name": "B", "secret": {"name": "s", "key": "k"}}])
+        ),
         // An empty value is the same as none.
         Just(json!([{"name": "B", "value": ""}])),
     ];
-    let limits = prop_oneof![Just(json!({})), Just(json!({"cpu": "1000m"})), Just(json!({"cpu": "1"}))];
+    let limits =
+        prop_oneof![Just(json!({})), Just(json!({"cpu": "1000m"})), Just(json!({"cpu": "1"}))];
     (image, bounds, env, limits).prop_map(move |(image, mut provision, env, limits)| {
         provision["env"] = env;
         provision["limits"] = limits;
@@ -70,24 +73,26 @@ fn template() -> impl Strategy<Value = Option<&'static str>> {
 
 /// Any class that can be brought about, whatever was before it: its data may go.
 pub(super) fn any() -> impl Strategy<Value = Value> {
-    (functions(), odgm(), template(), any_single()).prop_map(|(mut functions, odgm, template, single)| {
-        let mut spec = json!({"data_retention": {"allow_data_loss": true}});
-        if single {
-            let mut only = functions.swap_remove(0);
-            only.as_object_mut().unwrap().remove("key");
-            spec["function"] = only;
-        } else {
-            spec["functions"] = functions.into();
-        }
-        if let Some(odgm) = odgm {
-            spec["addons"] = json!(["odgm"]);
-            spec["odgm_config"] = odgm;
-        }
-        if let Some(template) = template {
-            spec["selected_template"] = json!(template);
-        }
-        spec
-    })
+    (functions(), odgm(), template(), any_single()).prop_map(
+        |(mut functions, odgm, template, single)| {
+            let mut spec = json!({"data_retention": {"allow_data_loss": true}});
+            if single {
+                let mut only = functions.swap_remove(0);
+                only.as_object_mut().unwrap().remove("key");
+                spec["function"] = only;
+            } else {
+                spec["functions"] = functions.into();
+            }
+            if let Some(odgm) = odgm {
+                spec["addons"] = json!(["odgm"]);
+                spec["odgm_config"] = odgm;
+            }
+            if let Some(template) = template {
+                spec["selected_template"] = json!(template);
+            }
+            spec
+        },
+    )
 }
 
 fn any_single() -> impl Strategy<Value = bool> {

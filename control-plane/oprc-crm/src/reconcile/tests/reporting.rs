@@ -1,0 +1,177 @@
+//! What a class is told, and how little is written for it.
+
+use serde_json::{Value, json};
+
+use super::{
+    super::{Action, report::Failure},
+    cluster::Cluster,
+    specs,
+};
+use crate::{crd::Phase, kinds::DEPLOYMENT};
+
+/// Functions with a data grid, of a fixed scale.
+fn fixed(functions: usize) -> Value {
+    let functions: Vec<Value> =
+        (0..functions).map(|at| json!({"key": format!("f{at}"), "image": "img:1"})).collect();
+    json!({
+        "selected_template": "dev",
+        "functions": functions,
+        "addons": ["odgm"],
+        "odgm_config": {"collections": ["things"]},
+    })
+}
+
+/// An Apply for each object, one status for Progressing and one for Available.
+#[test]
+fn deploying_takes_no_more_writes_than_there_are_things_to_say() {
+    for functions in 1..=3 {
+        let mut cluster = Cluster::new();
+        cluster.ask(&fixed(functions));
+        let mut counts = [0; 4];
+        for _ in 0..8 {
+            for action in cluster.pass().actions {
+                counts[match action {
+                    Action::AddFinalizer => 0,
+                    Action::Apply(_) => 1,
+                    Action::Status(_) => 2,
+                    Action::Event(_) => 3,
+                    Action::Delete(_) | Action::RemoveFinalizer => panic!("{action:?}"),
+                }] += 1;
+            }
+            cluster.settle();
+        }
+        assert_eq!(cluster.phase().0, Phase::Available);
+        assert_eq!(counts, [1, 2 * functions + 2, 2, 3]);
+    }
+}
+
+#[test]
+fn functions_wait_for_the_data_grid() {
+    let mut cluster = Cluster::new();
+    cluster.ask(&fixed(1));
+    cluster.away.insert(DEPLOYMENT);
+    for _ in 0..3 {
+        cluster.pass();
+        cluster.settle();
+    }
+    assert_eq!(cluster.names(), ["Service shop-odgm-svc", "Deployment shop-odgm"]);
+    assert_eq!(cluster.phase().0, Phase::Progressing);
+    cluster.away.clear();
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn what_cant_be_brought_about_leaves_what_runs_alone() {
+    let good = specs::one("dev");
+    let mut cluster = Cluster::with(&good);
+    let before = cluster.outcome();
+    let mut too_large = good.clone();
+    too_large["functions"][0]["port"] = json!(70_000);
+    let mut unreadable = good.clone();
+    unreadable["functions"][0]["port"] = json!("eighty");
+    let mut unknown = good.clone();
+    unknown["selected_template"] = json!("nonsense");
+    for (spec, reason, word) in [
+        (&too_large, "InvalidSpec", "functions[0].port"),
+        (&unreadable, "InvalidSpec", "functions[0]"),
+        (&unknown, "UnknownTemplate", "nonsense"),
+    ] {
+        cluster.ask(spec);
+        cluster.rest();
+        assert_eq!(cluster.phase(), (Phase::Degraded, reason.to_owned()));
+        let status = cluster.status();
+        assert!(status.message.as_ref().unwrap().contains(word), "{:?}", status.message);
+        assert!(!status.holds("Available"));
+        assert_eq!(cluster.outcome()["objects"], before["objects"]);
+    }
+    cluster.ask(&good);
+    cluster.rest();
+    assert_eq!(cluster.outcome(), before);
+}
+
+#[test]
+fn data_at_risk_is_refused_and_nothing_is_touched() {
+    let grid = |partitions: i32| {
+        let mut spec = fixed(1);
+        spec["odgm_config"]["collections"] = json!([
+            {"name": "things", "partition_count": partitions, "persistence_mode": "persistent"},
+        ]);
+        spec
+    };
+    let mut cluster = Cluster::with(&grid(4));
+    let before = cluster.outcome();
+    cluster.ask(&grid(8));
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "DataAtRisk".to_owned()));
+    assert_eq!(cluster.outcome()["objects"], before["objects"]);
+
+    // Nor by way of a class without any data grid.
+    cluster.ask(&specs::one("dev"));
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    cluster.ask(&grid(8));
+    cluster.rest();
+    assert_eq!(cluster.phase().1, "DataAtRisk");
+
+    let mut allowed = grid(8);
+    allowed["data_retention"] = json!({"allow_data_loss": true});
+    cluster.ask(&allowed);
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(cluster.status().odgm.unwrap().collections[0].partition_count, 8);
+}
+
+/// A data grid gets disks, and loses them, though no StatefulSet can be changed so.
+#[test]
+fn a_data_grid_may_become_persistent_and_back() {
+    let grid = |persistence: &str| {
+        let mut spec = fixed(1);
+        spec["odgm_config"] = json!({
+            "replicas": 3,
+            "collections": [{"name": "things", "persistence_mode": persistence}],
+        });
+        spec["data_retention"] = json!({"allow_data_loss": true});
+        spec
+    };
+    let mut cluster = Cluster::with(&grid("ephemeral"));
+    for persistence in ["persistent", "ephemeral"] {
+        cluster.ask(&grid(persistence));
+        cluster.rest();
+        assert_eq!(cluster.phase().0, Phase::Available, "{persistence}");
+        assert_eq!(cluster.outcome(), Cluster::with(&grid(persistence)).outcome());
+    }
+}
+
+#[test]
+fn a_write_that_is_refused_is_told_and_not_tried_in_the_same_breath() {
+    let mut cluster = Cluster::with(&specs::one("dev"));
+    let mut spec = specs::one("dev");
+    spec["functions"][0]["image"] = json!("img:2");
+    cluster.ask(&spec);
+    let failure = Failure { reason: "QuotaExceeded", message: "no room".to_owned() };
+    let decision = cluster.decide(&cluster.look(), &[failure]);
+    assert_eq!(decision.phase, Phase::Degraded);
+    let [Action::Status(status), Action::Event(event)] = decision.actions.as_slice() else {
+        panic!("{:?}", decision.actions);
+    };
+    assert_eq!(status.reason.as_deref(), Some("QuotaExceeded"));
+    assert!(event.warning && event.note.contains("no room"), "{event:?}");
+    // The next pass tries again.
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn time_that_runs_out_is_told_and_what_comes_late_is_welcome() {
+    let mut cluster = Cluster::new();
+    cluster.away.insert(DEPLOYMENT);
+    cluster.ask(&specs::one("dev"));
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
+    assert!(cluster.status().message.unwrap().contains("not ready: alpha"));
+    cluster.away.clear();
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(cluster.status().progress_since, None);
+}

@@ -3,8 +3,10 @@
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 # How programs are built: `image` for use, `dev` to have them sooner.
 PROFILE ?= image
-# Images hold one static program each; everything is built the same way, and so once.
-CARGO_FLAGS := --quiet --target $(HOST) --config "target.$(HOST).rustflags=['-C','target-feature=+crt-static']"
+# Images hold one static program each; everything is built the same way, and so once. The name of
+# the second variable has the target in capitals. tools/static.sh says the same to scripts.
+export CARGO_BUILD_TARGET := $(HOST)
+export CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUSTFLAGS := -C target-feature=+crt-static
 BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 OPRC := $(BUILT)/oprc
 IMAGES := hello-fn odgm-stand-in oprc-crm
@@ -23,7 +25,7 @@ tools:
 
 .PHONY: build
 build: tools
-	@cargo build $(CARGO_FLAGS) --profile $(PROFILE) -p oprc-cli $(addprefix -p ,$(IMAGES))
+	@cargo build --quiet --profile $(PROFILE) -p oprc-cli $(addprefix -p ,$(IMAGES))
 
 .PHONY: image
 image: build ## Make the images of CRM and the samples, target/*.oci.tar
@@ -56,7 +58,7 @@ prove: tools ## Run the suites that are too long for CI, and write docs/proof.md
 
 .PHONY: bench
 bench: image ## Print figures as ratios against a limit or a peer
-	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench $(CARGO_FLAGS) -p oprc-tests
+	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench --quiet -p oprc-tests
 
 .PHONY: crds
 crds: tools ## Write what is generated: custom resource definitions, the table of settings

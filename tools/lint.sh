@@ -23,6 +23,7 @@ for file in k8s/crds/classruntimes.gen.yaml docs/configuration.md; do
 done
 if ! command -v cargo-deny >/dev/null 2>&1; then
     echo "Installing cargo-deny" >&2
-    cargo install --quiet --locked cargo-deny
+    # A tool for this machine, built as such.
+    env -u CARGO_BUILD_TARGET cargo install --quiet --locked cargo-deny
 fi
 cargo deny --log-level error check bans licenses sources

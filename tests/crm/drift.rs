@@ -42,14 +42,13 @@ fn version(object: &DynamicObject) -> String {
 /// a label of it.
 async fn crm_looks(place: &Place, kind: &Kind, name: &str) {
     let api = objects(place, kind);
-    let begun = Instant::now();
     let spoiled = json!({"metadata": {"labels": {"oaas.io/component": "spoiled"}}});
     let params = PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
     let spoiled = api.patch(name, &params, &Patch::Merge(&spoiled)).await.unwrap();
     let healed = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.labels()["oaas.io/component"] == "function")
     };
-    follow(&api, name, &version(&spoiled), begun, "the label to be back", healed).await;
+    follow(&api, name, &version(&spoiled), "the label to be back", healed).await.unwrap();
 }
 
 /// The container of a function in its Deployment.
@@ -135,7 +134,8 @@ async fn what_is_deleted_is_back() {
                 object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
             };
             let what = format!("{kind} to be back");
-            let took = follow(&api, &name, &version(&before), begun, &what, anew).await;
+            let back = follow(&api, &name, &version(&before), &what, anew).await.unwrap();
+            let took = back.duration_since(begun);
             assert!(took <= AT_ONCE, "{kind} was back after {took:?}");
         }
         available(place, "whole").await;
@@ -193,7 +193,7 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
         deploy(&crm.client, "scaled", &spec).await.unwrap();
         available(place, "scaled").await;
         let name = names::function("scaled", Some("greet"));
-        assert_eq!(autoscalers(place).await, [name.clone()]);
+        assert_eq!(autoscalers(place).await, [name.as_str()]);
 
         // Its own controller would bring two replicas, too.
         let theirs: HorizontalPodAutoscaler = serde_json::from_value(json!({
@@ -387,7 +387,8 @@ mod proof {
                 vec![json!("11m"), json!("17Mi")]
             }
             Value::String(text) => {
-                let words = ["26%", "IfNotPresent", "Unconfined", "HTTPS", "Recreate"];
+                let words =
+                    ["26%", "IfNotPresent", "Unconfined", "HTTPS", "Recreate", "RollingUpdate"];
                 let longer = format!("{text}x");
                 std::iter::once(longer.as_str()).chain(words).map(|word| json!(word)).collect()
             }
@@ -451,10 +452,20 @@ mod proof {
     /// What came of a change.
     enum Outcome {
         Healed(Duration),
+        /// It wasn't put back.
+        Kept(String),
         /// Nobody can make such a change.
         Refused,
         /// It is the same with and without.
         Nothing,
+    }
+
+    /// Makes an object what it was, so that others of its fields can be tried.
+    async fn restore(api: &Api<DynamicObject>, name: &str, before: &Value) {
+        let mut object: DynamicObject = serde_json::from_value(before.clone()).unwrap();
+        object.metadata.resource_version = None;
+        object.metadata.managed_fields = None;
+        api.replace(name, &by_somebody(), &object).await.unwrap();
     }
 
     async fn heals(place: &Place, leaf: &Leaf, way: Way) -> Outcome {
@@ -484,8 +495,13 @@ mod proof {
                 object.is_some_and(|object| leaf.of(&object) == Some(ours))
             };
             let what = format!("{leaf} ({way:?}, {value:?}) to be {ours}");
-            let took = follow(&api, &leaf.name, &since, begun, &what, back).await;
-            return Outcome::Healed(took);
+            return match follow(&api, &leaf.name, &since, &what, back).await {
+                Ok(then) => Outcome::Healed(then.duration_since(begun)),
+                Err(error) => {
+                    restore(&api, &leaf.name, &before).await;
+                    Outcome::Kept(error.to_string())
+                }
+            };
         }
         if refused { Outcome::Refused } else { Outcome::Nothing }
     }
@@ -559,10 +575,12 @@ mod proof {
             };
             changes.sort_by_key(|(leaf, _)| at(leaf));
 
-            let (mut took, mut refused, mut nothing) = (Vec::new(), Vec::new(), 0_usize);
+            let (mut took, mut refused, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+            let mut nothing = 0_usize;
             for (leaf, way) in &changes {
                 match heals(place, leaf, *way).await {
                     Outcome::Healed(time) => took.push((time, format!("{leaf} ({way:?})"))),
+                    Outcome::Kept(error) => kept.push(error),
                     Outcome::Refused => refused.push(format!("{leaf} ({way:?})")),
                     Outcome::Nothing => nothing += 1,
                 }
@@ -582,6 +600,7 @@ mod proof {
                 refused.len()
             );
             println!("{seen}");
+            assert!(kept.is_empty(), "{} weren't put back: {kept:#?}", kept.len());
             assert!(*most <= AT_ONCE, "{what} was back after {most:?}");
             assert!(took.len() * 2 > changes.len(), "{seen}");
 

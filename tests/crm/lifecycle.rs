@@ -26,7 +26,7 @@ async fn answers(place: &Place, url: &str, who: &str) {
 }
 
 async fn nothing_is_left(place: &Place) {
-    eventually("everything to be gone", Duration::from_secs(60), || async {
+    eventually("everything to be gone", Duration::from_mins(1), || async {
         let left = everything(place).await;
         if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
     })
@@ -146,7 +146,7 @@ async fn knative_goes_to_zero_and_comes_back() {
         let url = url(&status, "greet");
         answers(place, &url, "first").await;
         let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
-        eventually("no pod to be left", Duration::from_secs(120), || async {
+        eventually("no pod to be left", Duration::from_mins(2), || async {
             let running =
                 pods.list(&ListParams::default().labels("oaas.io/owner=lazy")).await.unwrap();
             if running.items.is_empty() { Ok(()) } else { Err(running.items[0].name_any()) }

@@ -12,6 +12,8 @@ mod drift;
 mod idempotence;
 mod lifecycle;
 mod malformed;
+mod port;
+mod reflected;
 mod refusals;
 mod update;
 mod writes;

@@ -34,7 +34,7 @@ impl Dice {
 pub(crate) fn specification(dice: &mut Dice) -> String {
     let bases = valid();
     let mut spec = dice.pick(&bases).clone();
-    for _ in 0..=dice.below(4) {
+    for _ in 0..=dice.below(3) {
         spoil(&mut spec, dice);
     }
     let text = spec.to_string();

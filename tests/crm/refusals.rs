@@ -356,6 +356,27 @@ async fn a_specification_that_only_the_api_server_can_read() {
     .await;
 }
 
+/// What is wrong is quoted in the answer, which travels in headers: those have bounds, and a client
+/// that gets too much of them drops the connection and every other call on it.
+#[tokio::test]
+async fn a_refusal_of_something_long_is_an_answer() {
+    beside_a_neighbour(async |_: &Place, crm: &Crm| {
+        for word in ["a".repeat(60_000), "é".repeat(10_000)] {
+            let mut unheard_of = of(&[hello("greet")]);
+            unheard_of["selected_template"] = json!(word);
+            let refused = deploy(&crm.client, "unheard-of", &unheard_of).await.unwrap_err();
+            assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+            assert_eq!(reason_of(&refused), "UNKNOWN_TEMPLATE");
+            let mut wrong = of(&[hello("greet")]);
+            wrong["addons"] = json!([word]);
+            let refused = deploy(&crm.client, "wrong", &wrong).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+            assert_eq!(reason_of(&refused), "INVALID_SPEC");
+        }
+    })
+    .await;
+}
+
 /// One class that can't be read at all, not even as JSON, must not make CRM blind to all others. It
 /// would do so to every CRM of a cluster, so this has one of its own.
 #[tokio::test]

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 /// The sample function under a second name.
 const HELLO_TWO: &str = "oprc.local/hello-fn:two";
 /// How long a pod may take to go, which is 5 s and what it takes the node.
-const ENDED: Duration = Duration::from_secs(60);
+const ENDED: Duration = Duration::from_mins(1);
 
 /// Loads the sample function under its second name.
 async fn load_second_image(place: &Place) {

@@ -53,6 +53,20 @@ pub fn install(cluster: &Cluster) {
     apply(cluster, &["wait", "--for=condition=Established", crd, "--timeout=30s"]);
 }
 
+/// Lets classes go whose CRM has ended with its test: their namespace would wait for ever.
+pub(crate) async fn let_go(place: &Place) {
+    let api: Api<oprc_crm::crd::ClassRuntime> =
+        Api::namespaced(place.client.clone(), &place.namespace);
+    // A cluster without the definition has none.
+    let Ok(all) = api.list(&kube::api::ListParams::default()).await else { return };
+    for class in all {
+        let name = class.metadata.name.unwrap_or_default();
+        let free = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        // It may be gone by itself meanwhile.
+        let _ = api.patch(&name, &kube::api::PatchParams::default(), &free).await;
+    }
+}
+
 /// How a CRM is to be.
 #[derive(Clone)]
 pub struct Options {
@@ -325,8 +339,9 @@ impl Separate {
             .map_while(Result::ok)
             .find_map(|line| {
                 let line: serde_json::Value = serde_json::from_str(&line).ok()?;
-                (line["message"] == "listens")
-                    .then(|| line["address"].as_str().map(str::to_owned))?
+                let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
+                let address = says("address").filter(|_| says("message") == Some("listens"));
+                address.map(str::to_owned)
             })
             .expect("CRM says where it listens");
         // Somebody has to read on, or it would stand still one day.

@@ -104,6 +104,7 @@ pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
     let namespace = made.metadata.name.expect("its name");
     let place = Place { cluster, client, namespace };
     let outcome = AssertUnwindSafe(test(&place)).catch_unwind().await;
+    crm::let_go(&place).await;
     namespaces
         .delete(&place.namespace, &DeleteParams::default())
         .await

@@ -24,6 +24,8 @@ use crate::{
 
 /// How long what isn't wanted any more may take to be gone: pods answer for a while.
 const CLEARED: Duration = Duration::from_secs(90);
+/// How long something that is to happen at once may take until it is given up.
+const FOLLOWED: Duration = Duration::from_secs(10);
 
 /// Runs a test with a CRM in a namespace of its own. Whatever comes of it, classes that it leaves
 /// are let go, so that the namespace goes with all that is in it.
@@ -68,16 +70,15 @@ pub async fn address(place: &Place, service: &str) -> String {
     format!("http://{}", service.spec.unwrap().cluster_ip.unwrap())
 }
 
-/// Follows an object from a version on until it is such, and gives it with the time that took since
-/// `begun`. Nothing in between is missed.
+/// Follows an object from a version on until it is such, and gives when that was. Nothing in between
+/// is missed.
 pub async fn follow(
     api: &Api<DynamicObject>,
     name: &str,
     since: &str,
-    begun: Instant,
     what: &str,
     such: impl Fn(Option<&DynamicObject>) -> bool,
-) -> Duration {
+) -> Result<Instant, oprc_sandbox::Error> {
     let only = WatchParams::default().fields(&format!("metadata.name={name}"));
     let wait = async {
         let mut events = api.watch(&only, since).await.map_err(|error| error.to_string())?.boxed();
@@ -88,15 +89,12 @@ pub async fn follow(
                 _ => false,
             };
             if done {
-                return Ok(begun.elapsed());
+                return Ok(Instant::now());
             }
         }
         Err("the watch has ended".to_owned())
     };
-    match within(what, Duration::from_secs(20), wait).await {
-        Ok(took) => took,
-        Err(error) => panic!("{error}: {:#?}", api.get_opt(name).await),
-    }
+    within(what, FOLLOWED, wait).await
 }
 
 /// Names of everything in the test's namespace, a pod by that of its Deployment, and only if it is

@@ -20,7 +20,10 @@ use crate::{
 pub type Key = (String, String);
 
 /// How many changes a reader may lag behind before it has to begin anew.
-const LAG: usize = 4096;
+const LAG: usize = 1024;
+
+/// How many ends are remembered: an answer is late by seconds, not by more than that many ends.
+const BURIED: usize = 256;
 
 /// Something that has become of a class.
 #[derive(Clone, Debug)]
@@ -53,6 +56,9 @@ struct Book {
     troubles: HashMap<Key, BTreeMap<String, PodTrouble>>,
     pods: HashMap<Key, String>,
     filled: HashSet<String>,
+    /// What went lately, by identity: an answer that comes after the news of an object's end must
+    /// not bring it back.
+    gone: VecDeque<String>,
     /// The latest changes, for those who come back after a break.
     recent: VecDeque<Changed>,
     number: u64,
@@ -171,6 +177,9 @@ impl Cache {
     pub fn put_class(&self, class: ObservedClass) {
         let key = (class.namespace.clone(), class.name.clone());
         let mut book = self.write();
+        if book.gone.contains(&class.uid) {
+            return;
+        }
         if let Some(known) = book.classes.get(&key)
             && (**known == class || !newer(&class, known))
         {
@@ -189,6 +198,7 @@ impl Cache {
     pub fn remove_class(&self, key: &Key) {
         let mut book = self.write();
         if let Some(class) = book.classes.remove(key) {
+            book.bury(&class.uid);
             book.by_base.remove(&(key.0.clone(), names::base(&key.1)));
             self.tell(&mut book, class, true);
         }
@@ -211,6 +221,9 @@ impl Cache {
     pub fn put_child(&self, child: Child) {
         let key = (child.namespace.clone(), child.name.clone());
         let mut book = self.write();
+        if book.gone.contains(&child.uid) {
+            return;
+        }
         let known = book.children.get(&child.kind).and_then(|all| all.get(&key)).cloned();
         if known.as_ref().is_some_and(|known| !child.newer_than(known)) {
             return;
@@ -240,6 +253,7 @@ impl Cache {
             return;
         }
         book.forget(&known);
+        book.bury(&known.uid);
         let touched = book.touched(&known);
         drop(book);
         for key in touched {
@@ -314,6 +328,13 @@ fn newer(class: &ObservedClass, known: &ObservedClass) -> bool {
 }
 
 impl Book {
+    fn bury(&mut self, uid: &str) {
+        if self.gone.len() >= BURIED {
+            self.gone.pop_front();
+        }
+        self.gone.push_back(uid.to_owned());
+    }
+
     fn class_of(&self, namespace: &str, base: &str) -> Option<Key> {
         let name = self.by_base.get(&(namespace.to_owned(), base.to_owned()))?;
         Some((namespace.to_owned(), name.clone()))
@@ -449,5 +470,50 @@ impl Sight for Cache {
         let book = self.read();
         let all = book.troubles.get(&(namespace.to_owned(), class.to_owned()));
         all.into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::DynamicObject;
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::SERVICE;
+
+    fn service(uid: &str, version: &str) -> Child {
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {
+                "name": "s", "namespace": "n", "uid": uid, "resourceVersion": version,
+                "ownerReferences": [{
+                    "apiVersion": "oaas.io/v1alpha1", "kind": "ClassRuntime", "name": "c",
+                    "uid": "owner", "controller": true,
+                }],
+            },
+        }))
+        .unwrap();
+        Child::of(&SERVICE, &object)
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_brings_nothing_back() {
+        let (cache, _arriving) = Cache::new();
+        let key = ("n".to_owned(), "s".to_owned());
+        cache.put_child(service("first", "1"));
+        cache.remove_child(&SERVICE, &key, Some("first"));
+        cache.put_child(service("first", "2"));
+        assert!(cache.named(&SERVICE, "n", "s").is_none());
+        cache.put_child(service("second", "3"));
+        assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().uid, "second");
+        assert_eq!(cache.owned("n", "owner").len(), 1);
+    }
+
+    #[test]
+    fn an_older_version_changes_nothing() {
+        let (cache, _arriving) = Cache::new();
+        cache.put_child(service("one", "5"));
+        cache.put_child(service("one", "4"));
+        assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "5");
     }
 }

@@ -33,7 +33,9 @@ impl Context<'_> {
     /// What a function's pods are found by.
     pub(super) fn function_selector(&self, plan: &FunctionPlan) -> Labels {
         let base = &self.class.identity.base;
-        map(&[("app", base), (OWNER, base), (FUNCTION, &plan.label)])
+        // During a change of template both are there: neither may take the other's pods for its own.
+        let template = plan.shape.as_str();
+        map(&[("app", base), (OWNER, base), (FUNCTION, &plan.label), (TEMPLATE, template)])
     }
 
     /// What the data grid's pods are found by: not by `app=<class>`, which is for functions.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::{
     api::{
         apps::v1::{
-            Deployment, DeploymentSpec, DeploymentStrategy, StatefulSet,
+            Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment, StatefulSet,
             StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
         },
         core::v1::{
@@ -314,10 +314,15 @@ fn deployment(context: &Context<'_>, plan: &OdgmPlan, name: &str, container: Con
             replicas: Some(plan.replicas),
             revision_history_limit: Some(2),
             selector: labels::selector(context.odgm_selector()),
-            // Two grids at once would each believe themselves to be the only one.
+            // The old one goes before the new one comes: two grids at once would each believe
+            // themselves to be the only one. (`Recreate` can't be put back once somebody changes
+            // it: the API server then finds fault with fields that it has added itself.)
             strategy: Some(DeploymentStrategy {
-                type_: Some("Recreate".to_owned()),
-                rolling_update: None,
+                type_: Some("RollingUpdate".to_owned()),
+                rolling_update: Some(RollingUpdateDeployment {
+                    max_surge: Some(IntOrString::Int(0)),
+                    max_unavailable: Some(IntOrString::Int(1)),
+                }),
             }),
             template: template(context, plan, container),
             ..DeploymentSpec::default()

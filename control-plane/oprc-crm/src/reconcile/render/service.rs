@@ -32,5 +32,5 @@ pub(super) fn of_function(
         }),
         status: None,
     };
-    Wanted { waits_for_odgm: true, ..wanted(SERVICE, &plan.workload, &object) }
+    wanted(SERVICE, &plan.workload, &object)
 }

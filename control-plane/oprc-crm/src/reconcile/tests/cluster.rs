@@ -288,6 +288,7 @@ impl Cluster {
         let before = self.objects[key].object.clone();
         let mut after = before.clone();
         change(&mut after);
+        let mut after = with_defaults(&key.0, after);
         if immutable(&key.0, &before, &after).is_some() {
             return false;
         }

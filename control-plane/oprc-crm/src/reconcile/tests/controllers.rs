@@ -77,7 +77,7 @@ impl Cluster {
         let within = replicas.clamp(min, max);
         if within != replicas {
             self.edit(&target, "kube-controller-manager", |it| {
-                it["spec"]["replicas"] = json!(within)
+                it["spec"]["replicas"] = json!(within);
             });
         }
         within != replicas

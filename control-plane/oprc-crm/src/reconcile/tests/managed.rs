@@ -289,7 +289,7 @@ pub(super) fn update(before: &Value, after: &mut Value, manager: &str) {
         match managers.iter_mut().find(|it| is(it, manager, "Update")) {
             Some(entry) => union(&mut entry["fieldsV1"], &come),
             None => {
-                managers.push(json!({"manager": manager, "operation": "Update", "fieldsV1": come}))
+                managers.push(json!({"manager": manager, "operation": "Update", "fieldsV1": come}));
             }
         }
     }

@@ -54,7 +54,10 @@ fn functions_wait_for_the_data_grid() {
         cluster.pass();
         cluster.settle();
     }
-    assert_eq!(cluster.names(), ["Service shop-odgm-svc", "Deployment shop-odgm"]);
+    assert_eq!(
+        cluster.names(),
+        ["Service shop--f0", "Service shop-odgm-svc", "Deployment shop-odgm"]
+    );
     assert_eq!(cluster.phase().0, Phase::Progressing);
     cluster.away.clear();
     cluster.rest();

@@ -1,0 +1,155 @@
+//! A client of CRM that has no files of it: what it knows it has asked for.
+
+use std::collections::BTreeMap;
+
+use prost::Message as _;
+use prost_reflect::{
+    DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions, ServiceDescriptor,
+    prost_types::FileDescriptorProto,
+};
+use serde_json::Value;
+use tonic::{
+    Status, Streaming,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+};
+use tonic_reflection::pb::v1::{
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
+};
+
+use crate::port::{Http, soon};
+
+const SERVICE: &str = "deployment.DeploymentService";
+
+/// A client by reflection only.
+pub(crate) struct Reflected {
+    service: ServiceDescriptor,
+    grpc: Grpc<Http>,
+}
+
+impl Reflected {
+    /// Asks a server what it has.
+    pub(crate) async fn at(http: Http, url: &str) -> Self {
+        let origin: hyper::Uri = url.parse().unwrap();
+        let mut client = ServerReflectionClient::with_origin(http.clone(), origin.clone());
+        let mut ask = async |asked: MessageRequest| {
+            let request =
+                ServerReflectionRequest { host: String::new(), message_request: Some(asked) };
+            let answers = client.server_reflection_info(futures::stream::iter([request])).await;
+            let answer = answers.unwrap().into_inner().message().await.unwrap().unwrap();
+            answer.message_response.unwrap()
+        };
+        let listed = ask(MessageRequest::ListServices(String::new())).await;
+        let MessageResponse::ListServicesResponse(listed) = listed else { panic!("{listed:?}") };
+        assert!(listed.service.iter().any(|it| it.name == SERVICE), "{listed:?}");
+        // A file comes with the names of those that it needs.
+        let mut wanted = vec![MessageRequest::FileContainingSymbol(SERVICE.to_owned())];
+        let mut files = BTreeMap::new();
+        while let Some(asked) = wanted.pop() {
+            let answer = ask(asked).await;
+            let MessageResponse::FileDescriptorResponse(answer) = answer else {
+                panic!("{answer:?}")
+            };
+            for file in &answer.file_descriptor_proto {
+                let file = FileDescriptorProto::decode(file.as_slice()).unwrap();
+                let needed = file.dependency.iter().filter(|name| !files.contains_key(*name));
+                wanted.extend(needed.cloned().map(MessageRequest::FileByFilename));
+                files.insert(file.name().to_owned(), file);
+            }
+        }
+        let mut pool = DescriptorPool::new();
+        pool.add_file_descriptor_protos(files.into_values()).unwrap();
+        let service = pool.get_service_by_name(SERVICE).unwrap();
+        Self { service, grpc: Grpc::with_origin(http, origin) }
+    }
+
+    async fn prepare(
+        &self,
+        method: &str,
+        message: Value,
+    ) -> (Grpc<Http>, tonic::Request<DynamicMessage>, hyper::http::uri::PathAndQuery, Dynamic) {
+        let found = self.service.methods().find(|it| it.name() == method);
+        let found = found.unwrap_or_else(|| panic!("there is no method {method}"));
+        let message = DynamicMessage::deserialize(found.input(), message).unwrap();
+        let path = format!("/{SERVICE}/{method}").parse().unwrap();
+        let mut grpc = self.grpc.clone();
+        grpc.ready().await.unwrap();
+        (grpc, tonic::Request::new(message), path, Dynamic(found.output()))
+    }
+
+    /// Calls a method: JSON goes in, and JSON comes back.
+    pub(crate) async fn call(&self, method: &str, message: Value) -> Result<Value, Status> {
+        let (mut grpc, message, path, codec) = self.prepare(method, message).await;
+        grpc.unary(message, path, codec).await.map(|answer| json(&answer.into_inner()))
+    }
+
+    /// Watches classes.
+    pub(crate) async fn watch(&self, message: Value) -> Events {
+        let (mut grpc, message, path, codec) = self.prepare("WatchClassRuntimes", message).await;
+        Events(grpc.server_streaming(message, path, codec).await.unwrap().into_inner())
+    }
+}
+
+fn json(message: &DynamicMessage) -> Value {
+    let options = SerializeOptions::new().use_proto_field_name(true).skip_default_fields(false);
+    message.serialize_with_options(serde_json::value::Serializer, &options).unwrap()
+}
+
+/// What a watch tells.
+pub(crate) struct Events(Streaming<DynamicMessage>);
+
+impl Events {
+    pub(crate) async fn next(&mut self) -> Value {
+        json(&soon("an event", self.0.message()).await.expect("the watch ended"))
+    }
+}
+
+/// Messages whose shape was asked for.
+#[derive(Clone)]
+pub(crate) struct Dynamic(MessageDescriptor);
+
+/// A message without fields, for methods that aren't there.
+pub(crate) fn empty() -> DynamicMessage {
+    DynamicMessage::new(raw().0)
+}
+
+/// A codec of such messages.
+pub(crate) fn raw() -> Dynamic {
+    let pool = DescriptorPool::global();
+    Dynamic(pool.get_message_by_name("google.protobuf.Empty").unwrap())
+}
+
+impl Codec for Dynamic {
+    type Encode = DynamicMessage;
+    type Decode = DynamicMessage;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        self.clone()
+    }
+
+    fn decoder(&mut self) -> Self {
+        self.clone()
+    }
+}
+
+impl Encoder for Dynamic {
+    type Item = DynamicMessage;
+    type Error = Status;
+
+    fn encode(&mut self, item: DynamicMessage, to: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        item.encode(to).map_err(|error| Status::internal(error.to_string()))
+    }
+}
+
+impl Decoder for Dynamic {
+    type Item = DynamicMessage;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<DynamicMessage>, Status> {
+        let message = DynamicMessage::decode(self.0.clone(), from);
+        message.map(Some).map_err(|error| Status::internal(error.to_string()))
+    }
+}

@@ -566,7 +566,7 @@ mod proof {
                 }
                 before.push(wanted(place, kind, name).await);
             }
-            let proof = proof::begin("fields of children changed by hand", 60, changes.len());
+            let proof = proof::begin("fields of children changed by hand", 30, changes.len());
             shuffle(&mut changes);
             changes.truncate(proof.rounds);
             let at = |leaf: &Leaf| {

@@ -461,7 +461,7 @@ mod proof {
     #[tokio::test]
     async fn malformed_classes_harm_nobody() {
         watch_for_panics();
-        let proof = proof::begin("malformed classes", 300, 10_000);
+        let proof = proof::begin("malformed classes", 60, 10_000);
         let mut count = Count::default();
         with_simulated("test-malformed", 1, async |cluster| {
             oprc_tests::crm::install(&cluster);

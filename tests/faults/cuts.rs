@@ -212,7 +212,7 @@ mod proof {
 
     #[tokio::test]
     async fn cut_after_any_write_it_ends_the_same() {
-        let proof = proofs::begin("CRM cut before and after writes", 3, 60);
+        let proof = proofs::begin("CRM cut before and after writes", 2, 60);
         let rounds = u64::try_from(proof.rounds).unwrap();
         with_simulated("test-cuts", 1, async |cluster| {
             install(&cluster);

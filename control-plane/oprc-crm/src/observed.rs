@@ -3,40 +3,70 @@
 
 use std::borrow::Cow;
 
-use k8s_openapi::jiff::Timestamp;
-use kube::{Resource as _, core::DynamicObject};
-use serde_json::Value;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+    jiff::Timestamp,
+};
+use kube::Resource;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
 
 use crate::{
     class::Violation,
     crd::{ClassRuntime, ClassRuntimeSpec},
-    kinds::Kind,
     reconcile::{CORRELATION, ObservedClass, render::DEPLOYMENT_ID},
 };
 
-/// The kind itself.
-pub fn class_runtime() -> Kind {
-    Kind {
-        group: ClassRuntime::group(&()),
-        version: ClassRuntime::version(&()),
-        kind: ClassRuntime::kind(&()),
-        plural: Cow::Owned(ClassRuntime::plural(&()).into_owned()),
+/// A ClassRuntime whose contents haven't been looked into: text of any shape and depth, which is
+/// read for each class by itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RawClass {
+    /// Its metadata.
+    pub metadata: ObjectMeta,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spec: Option<Box<RawValue>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    status: Option<Box<RawValue>>,
+}
+
+impl Resource for RawClass {
+    type DynamicType = ();
+    type Scope = kube::core::NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        ClassRuntime::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        ClassRuntime::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        ClassRuntime::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        ClassRuntime::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
     }
 }
 
 /// Reads a ClassRuntime.
-pub fn parse(object: &DynamicObject) -> ObservedClass {
-    let meta = &object.metadata;
+pub fn parse(class: &RawClass) -> ObservedClass {
+    let meta = &class.metadata;
     let annotation = |name: &str| meta.annotations.as_ref().and_then(|all| all.get(name)).cloned();
-    let spec = object
-        .data
-        .get("spec")
-        .cloned()
-        .unwrap_or_else(|| Value::Object(serde_json::Map::default()));
-    let time =
-        |time: &Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>| -> Option<Timestamp> {
-            time.as_ref().map(|time| time.0)
-        };
+    let time = |time: &Option<Time>| -> Option<Timestamp> { time.as_ref().map(|time| time.0) };
+    let text = class.spec.as_ref().map_or("{}", |spec| spec.get());
+    let spec = serde_json::from_str::<Value>(text)
+        .map_err(|error| Violation { field: "spec".to_owned(), message: error.to_string() })
+        .and_then(read_spec);
     ObservedClass {
         name: meta.name.clone().unwrap_or_default(),
         namespace: meta.namespace.clone().unwrap_or_default(),
@@ -49,9 +79,9 @@ pub fn parse(object: &DynamicObject) -> ObservedClass {
         labels: meta.labels.clone().unwrap_or_default(),
         deployment_id: annotation(DEPLOYMENT_ID),
         correlation_id: annotation(CORRELATION),
-        spec: read_spec(spec),
+        spec,
         // One that can't be read is written anew.
-        status: object.data.get("status").and_then(|it| serde_json::from_value(it.clone()).ok()),
+        status: class.status.as_ref().and_then(|it| serde_json::from_str(it.get()).ok()),
     }
 }
 

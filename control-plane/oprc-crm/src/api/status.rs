@@ -9,12 +9,16 @@ use crate::service::Error;
 
 /// Who says so.
 const DOMAIN: &str = "oaas.io";
+/// How much of what a client has sent may come back: an answer's headers aren't to grow with it.
+const MESSAGE: usize = 1024;
+const FIELD: usize = 256;
+const VIOLATIONS: usize = 8;
 /// When it may be worth another try.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What a client is told.
 pub(super) fn status(error: &Error) -> Status {
-    let message = error.to_string();
+    let message = bounded(&error.to_string(), MESSAGE);
     let info = |details: &mut ErrorDetails, reason: &str| {
         details.set_error_info(reason, DOMAIN, HashMap::new());
     };
@@ -22,17 +26,22 @@ pub(super) fn status(error: &Error) -> Status {
     let code = match error {
         Error::Invalid(violations) => {
             info(&mut details, "INVALID_SPEC");
-            let all = violations.iter();
-            let all: Vec<_> = all.map(|it| FieldViolation::new(&it.field, &it.message)).collect();
+            let all = violations.iter().take(VIOLATIONS);
+            let all = all.map(|it| {
+                FieldViolation::new(bounded(&it.field, FIELD), bounded(&it.message, FIELD))
+            });
+            let all: Vec<_> = all.collect();
             details.set_bad_request(all);
             Code::InvalidArgument
         }
         Error::Precondition(refusal) => {
             info(&mut details, &shouted(refusal.reason));
-            let all = refusal.violations.iter();
-            let all: Vec<_> = all
-                .map(|it| PreconditionViolation::new(refusal.reason, &it.field, &it.message))
-                .collect();
+            let all = refusal.violations.iter().take(VIOLATIONS);
+            let all = all.map(|it| {
+                let (field, message) = (bounded(&it.field, FIELD), bounded(&it.message, FIELD));
+                PreconditionViolation::new(refusal.reason, field, message)
+            });
+            let all: Vec<_> = all.collect();
             details.set_precondition_failure(all);
             Code::FailedPrecondition
         }
@@ -55,6 +64,22 @@ pub(super) fn status(error: &Error) -> Status {
         }
     };
     Status::with_error_details(code, message, details)
+}
+
+/// The beginning of a text that is too long.
+fn bounded(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let mut kept = String::with_capacity(most);
+    for letter in text.chars() {
+        if kept.len() + letter.len_utf8() + 4 > most {
+            break;
+        }
+        kept.push(letter);
+    }
+    kept.push('…');
+    kept
 }
 
 /// `NoSuitableTemplate` as `NO_SUITABLE_TEMPLATE`.

@@ -26,7 +26,7 @@ use tokio::{sync::watch, task::JoinHandle};
 use super::{Cache, Key, Nodes};
 use crate::{
     kinds::{BUILT_IN, KNATIVE_SERVICE, Kind},
-    observed::parse,
+    observed::{RawClass, parse},
     reconcile::{
         observe::{Child, pod_trouble},
         render::OWNER,
@@ -143,9 +143,12 @@ impl Watches {
     }
 
     fn classes(&self) {
-        let kind = crate::observed::class_runtime();
-        let (api, cache) = (self.dynamic(&kind), Arc::clone(&self.cache));
-        let what = kind.plural.to_string();
+        let api: Api<RawClass> = match &self.namespace {
+            None => Api::all(self.client.clone()),
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+        };
+        let cache = Arc::clone(&self.cache);
+        let what = RawClass::plural(&()).into_owned();
         self.spawn(&what.clone(), async move {
             let mut listed = HashSet::new();
             follow(api, watcher::Config::default(), &what.clone(), |event| match event {

@@ -16,7 +16,7 @@ use crate::{
     crd::{ClassRuntime, ClassRuntimeStatus},
     kinds::Kind,
     leader::Leadership,
-    observed::{class_runtime, parse},
+    observed::{RawClass, parse},
     reconcile::{
         Action, FINALIZER, Notice, ObservedClass,
         diff::Write,
@@ -91,6 +91,10 @@ impl Hands {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
+    fn classes(&self, namespace: &str) -> Api<RawClass> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
     async fn set_finalizers(
         &self,
         class: &ObservedClass,
@@ -100,7 +104,7 @@ impl Hands {
         let patch = json!({"metadata": {
             "finalizers": finalizers, "uid": class.uid, "resourceVersion": version,
         }});
-        let api = self.api(&class_runtime(), &class.namespace);
+        let api = self.classes(&class.namespace);
         let params =
             PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match bounded(api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
@@ -181,7 +185,7 @@ impl Hands {
             },
             "status": status,
         });
-        let api = self.api(&class_runtime(), &class.namespace);
+        let api = self.classes(&class.namespace);
         let params = PatchParams::apply(MANAGER).force();
         match bounded(api.patch_status(&class.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {
@@ -192,7 +196,7 @@ impl Hands {
         }
     }
 
-    fn seen(&self, version: &mut String, written: &DynamicObject) {
+    fn seen(&self, version: &mut String, written: &RawClass) {
         if let Some(latest) = &written.metadata.resource_version {
             version.clone_from(latest);
         }

@@ -12,7 +12,6 @@ use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
     Api, Client, Resource as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
-    core::DynamicObject,
 };
 use serde_json::{Value, json};
 
@@ -29,7 +28,7 @@ use crate::{
     crd::{ClassRuntime, ClassRuntimeSpec, DeploymentUnit},
     leader::Leadership,
     names,
-    observed::{class_runtime, parse, read_spec},
+    observed::{RawClass, parse, read_spec},
     reconcile::{CORRELATION, FINALIZER, ObservedClass, render::DEPLOYMENT_ID, select::select},
 };
 
@@ -92,8 +91,8 @@ impl Service {
         Ok(id)
     }
 
-    fn api(&self, namespace: &str) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), namespace, &class_runtime().resource())
+    fn api(&self, namespace: &str) -> Api<RawClass> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     /// Makes a class, or brings it to another specification.

@@ -312,10 +312,10 @@ impl Cluster {
 
     /// What is seen now.
     pub(super) fn look(&self) -> View {
-        let class = self.class.as_ref().map(|class| {
-            let object: DynamicObject = serde_json::from_value(class.clone()).unwrap();
-            parse(&object)
-        });
+        let class = self
+            .class
+            .as_ref()
+            .map(|class| parse(&serde_json::from_str(&class.to_string()).unwrap()));
         let children =
             self.objects.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.child)));
         View { class, children: children.collect() }

@@ -58,7 +58,7 @@ prove: tools ## Run the suites that are too long for CI, and write docs/proof.md
 
 .PHONY: bench
 bench: image ## Print figures as ratios against a limit or a peer
-	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench --quiet -p oprc-tests
+	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench --quiet --profile $(PROFILE) -p oprc-tests
 
 .PHONY: crds
 crds: tools ## Write what is generated: custom resource definitions, the table of settings

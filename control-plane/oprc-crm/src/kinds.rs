@@ -76,6 +76,9 @@ pub const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
 /// A workload that Knative scales, down to nothing.
 pub const KNATIVE_SERVICE: Kind = Kind::new("serving.knative.dev", "v1", "Service", "services");
 
+/// A disk that outlives the pod that uses it.
+pub const CLAIM: Kind = Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+
 /// What every cluster has.
 pub const BUILT_IN: [Kind; 6] =
     [DEPLOYMENT, STATEFUL_SET, SERVICE, AUTOSCALER, DISRUPTION_BUDGET, JOB];

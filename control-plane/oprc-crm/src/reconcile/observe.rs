@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     crd::{GROUP, ResourceRef},
-    kinds::{AUTOSCALER, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET},
+    kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET},
 };
 
 /// The field manager under which children and status are written.
@@ -290,7 +290,7 @@ fn state(kind: &Kind, data: &Value, generation: i64) -> State {
             text("/spec/scaleTargetRef/kind").unwrap_or_default(),
             text("/spec/scaleTargetRef/name").unwrap_or_default(),
         )
-    } else if kind.kind == "PersistentVolumeClaim" {
+    } else if *kind == CLAIM {
         let bound = text("/status/phase").as_deref() == Some("Bound");
         State::Claim(bound, text("/spec/storageClassName"))
     } else {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     crd::{ClassRuntimeStatus, GROUP, Phase},
     environment::{Environment, Profile},
-    kinds::{AUTOSCALER, DEPLOYMENT, Kind},
+    kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, Kind},
     observed::parse,
 };
 
@@ -236,7 +236,7 @@ impl Cluster {
 
     /// Kind and name of each object, apart from claims.
     pub(super) fn names(&self) -> Vec<String> {
-        let all = self.objects.keys().filter(|(kind, _)| kind.kind != "PersistentVolumeClaim");
+        let all = self.objects.keys().filter(|(kind, _)| *kind != CLAIM);
         all.map(|(kind, name)| {
             let knative = if kind.group.contains("knative") { "Knative" } else { "" };
             format!("{knative}{kind} {name}")

@@ -3,18 +3,10 @@
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Key, NAMESPACE};
-use crate::kinds::{AUTOSCALER, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
+use crate::kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, JOB, KNATIVE_SERVICE, STATEFUL_SET};
 
 /// Keeps an object that is deleted from going.
 pub(super) const BLOCKED: &str = "test/blocked";
-
-/// Volume claims.
-pub(super) const CLAIM: Kind = Kind {
-    group: std::borrow::Cow::Borrowed(""),
-    version: std::borrow::Cow::Borrowed("v1"),
-    kind: std::borrow::Cow::Borrowed("PersistentVolumeClaim"),
-    plural: std::borrow::Cow::Borrowed("persistentvolumeclaims"),
-};
 
 /// An image that never gets ready.
 fn is_broken(object: &Value) -> bool {

@@ -7,12 +7,12 @@ use super::{
     super::{Action, FINALIZER},
     cases,
     cluster::Cluster,
-    controllers::{BLOCKED, CLAIM},
+    controllers::BLOCKED,
     specs,
 };
 use crate::{
     crd::Phase,
-    kinds::{DEPLOYMENT, STATEFUL_SET},
+    kinds::{CLAIM, DEPLOYMENT, STATEFUL_SET},
 };
 
 fn persistent(on_delete: &str) -> Value {

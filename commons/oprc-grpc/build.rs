@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         // A unit has the same words on the wire and in the cluster: one goes into the other as it is.
         .message_attribute(".deployment.unit", "#[derive(serde::Serialize, serde::Deserialize)]")
-        .message_attribute(".deployment.unit", "#[serde(default)]")
+        .message_attribute(".deployment.unit", "#[serde(default, deny_unknown_fields)]")
         .compile_fds(descriptors)?;
     Ok(())
 }

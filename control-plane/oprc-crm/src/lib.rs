@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod config;
 pub mod controller;
 pub mod crd;
+pub mod deadline;
 pub mod environment;
 pub mod kinds;
 pub mod leader;

@@ -1,11 +1,8 @@
 //! Figures for Prometheus.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::jiff::Timestamp;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -19,8 +16,8 @@ use prometheus_client::{
 
 use crate::{
     cluster::Contact,
-    crd::Phase,
-    reconcile::{Decision, ObservedClass},
+    crd::{ClassRuntimeStatus, Phase},
+    reconcile::ObservedClass,
 };
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -61,15 +58,6 @@ pub struct Call {
     pub code: String,
 }
 
-/// What a class was when it was looked at last.
-#[derive(Clone, PartialEq)]
-struct Last {
-    environment: String,
-    template: String,
-    phase: Phase,
-    generation: i64,
-}
-
 /// All figures.
 pub struct Metrics {
     registry: Registry,
@@ -82,12 +70,13 @@ pub struct Metrics {
     /// Classes that were put back to be tried again.
     pub requeues: Counter,
     /// Classes that are being looked at.
-    pub queue: Gauge,
+    pub running: Gauge,
+    /// Classes that wait to be looked at, now or later.
+    pub waiting: Gauge,
     /// Calls over gRPC.
     pub calls: Family<Call, Counter>,
     /// Whether this process leads.
     pub leading: Gauge,
-    last: Mutex<HashMap<String, Last>>,
 }
 
 fn seconds() -> Histogram {
@@ -110,10 +99,10 @@ impl Metrics {
             templates: Family::default(),
             reconciliations: Family::new_with_constructor(seconds),
             requeues: Counter::default(),
-            queue: Gauge::default(),
+            running: Gauge::default(),
+            waiting: Gauge::default(),
             calls: Family::default(),
             leading: Gauge::default(),
-            last: Mutex::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
@@ -150,7 +139,12 @@ impl Metrics {
         registry.register(
             "crm_reconciliations_running",
             "Classes that are being looked at",
-            metrics.queue.clone(),
+            metrics.running.clone(),
+        );
+        registry.register(
+            "crm_queue_depth",
+            "Classes that wait to be looked at, now or later",
+            metrics.waiting.clone(),
         );
         registry.register("crm_grpc_requests", "Calls over gRPC", metrics.calls.clone());
         registry.register(
@@ -176,91 +170,62 @@ impl Metrics {
         self.reconciliations.get_or_create(&result).observe(took.as_secs_f64());
     }
 
-    fn failed(&self, class: &ObservedClass, reason: &str) {
-        let failed = Failed { environment: environment(class), reason: reason.to_owned() };
-        self.failures.get_or_create(&failed).inc();
-    }
-
-    /// Forgets all classes.
-    pub fn forget(&self) {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// Counts the classes that there are. Whoever leads counts.
+    pub fn count(&self, classes: &[Arc<ObservedClass>]) {
         self.active.clear();
         self.templates.clear();
+        for class in classes.iter().filter(|class| class.deleting.is_none()) {
+            let active = ByEnvironment { environment: environment(class) };
+            self.active.get_or_create(&active).inc();
+            let usage = usage(class, class.status.as_ref());
+            self.templates.get_or_create(&usage).inc();
+        }
     }
 
-    /// It was decided what a class is.
-    pub fn decided(&self, class: &ObservedClass, decision: &Decision) {
-        let environment = environment(class);
-        let now = Last {
-            environment: environment.clone(),
-            template: decision.template.map_or_else(String::new, |it| it.as_str().to_owned()),
-            phase: decision.phase,
-            generation: class.generation,
-        };
-        let mut all = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let going = decision.phase == Phase::Deleting;
-        let before =
-            if going { all.remove(&class.uid) } else { all.insert(class.uid.clone(), now.clone()) };
-        let active = ByEnvironment { environment };
-        match (&before, going) {
-            (None, false) => {
-                self.active.get_or_create(&active).inc();
-            }
-            (Some(_), true) => {
-                self.active.get_or_create(&active).dec();
-            }
-            _ => {}
-        }
-        if let Some(before) = &before {
-            self.templates.get_or_create(&usage(before)).dec();
-        }
-        if !going {
-            self.templates.get_or_create(&usage(&now)).inc();
-        }
-        if before.as_ref() == Some(&now) || going {
+    /// A class was told how it is.
+    pub fn told(&self, class: &ObservedClass, status: &ClassRuntimeStatus) {
+        let before = class.status.as_ref();
+        let same_generation =
+            before.is_some_and(|before| before.observed_generation == status.observed_generation);
+        let same_phase = before.is_some_and(|before| before.phase == status.phase);
+        if same_generation && same_phase {
             return;
         }
+        let ByTemplate { environment, template } = usage(class, Some(status));
         let deployed = |status: &str| Deployed {
-            environment: now.environment.clone(),
-            template: now.template.clone(),
+            environment: environment.clone(),
+            template: template.clone(),
             status: status.to_owned(),
         };
-        if before
-            .as_ref()
-            .is_some_and(|before| before.phase == now.phase && before.generation == now.generation)
-        {
-            return;
-        }
-        match now.phase {
+        match status.phase {
             Phase::Available => {
                 self.deployments.get_or_create(&deployed("ACTIVE")).inc();
-                let begun = class.status.as_ref().and_then(|status| status.progress_since.as_ref());
+                let begun = before.and_then(|before| before.progress_since.as_ref());
                 if let Some(begun) = begun {
-                    let took = k8s_openapi::jiff::Timestamp::now().duration_since(begun.0);
-                    self.durations.get_or_create(&usage(&now)).observe(took.as_secs_f64());
+                    let took = Timestamp::now().duration_since(begun.0);
+                    let usage = usage(class, Some(status));
+                    self.durations.get_or_create(&usage).observe(took.as_secs_f64());
                 }
             }
             Phase::Degraded => {
                 self.deployments.get_or_create(&deployed("FAILED")).inc();
-                let status = decision.actions.iter().find_map(|action| match action {
-                    crate::reconcile::Action::Status(status) => status.reason.clone(),
-                    _ => None,
-                });
-                if let Some(reason) = status {
-                    self.failed(class, &reason);
-                }
+                let reason = status.reason.clone().unwrap_or_default();
+                self.failures.get_or_create(&Failed { environment, reason }).inc();
             }
-            Phase::Pending | Phase::Applying | Phase::Progressing | Phase::Deleting => {
-                if before.is_none_or(|before| before.generation != now.generation) {
-                    self.deployments.get_or_create(&deployed("PENDING")).inc();
-                }
+            Phase::Pending | Phase::Applying | Phase::Progressing if !same_generation => {
+                self.deployments.get_or_create(&deployed("PENDING")).inc();
             }
+            Phase::Pending | Phase::Applying | Phase::Progressing | Phase::Deleting => {}
         }
     }
 }
 
-fn usage(last: &Last) -> ByTemplate {
-    ByTemplate { environment: last.environment.clone(), template: last.template.clone() }
+fn usage(class: &ObservedClass, status: Option<&ClassRuntimeStatus>) -> ByTemplate {
+    let selection = status.and_then(|status| status.selection.as_ref());
+    ByTemplate {
+        environment: environment(class),
+        template: selection.map_or_else(String::new, |it| it.template.clone()),
+    }
 }
 
 fn environment(class: &ObservedClass) -> String {

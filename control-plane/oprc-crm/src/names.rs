@@ -142,6 +142,17 @@ fn hash(raw: &str) -> String {
     text
 }
 
+/// Whether this can be the name of a namespace.
+pub fn is_namespace(name: &str) -> bool {
+    let inner =
+        |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
+    !name.is_empty()
+        && name.len() <= MAX
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;

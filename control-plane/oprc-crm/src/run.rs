@@ -4,10 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
-use kube::{
-    Client,
-    runtime::events::{Recorder, Reporter},
-};
+use kube::{Client, runtime::events::Reporter};
 use oprc_observability::{LevelHandle, correlation};
 use oprc_server::{Access, Options, Server, TokenFile};
 use tokio::sync::watch;
@@ -15,7 +12,7 @@ use tonic_health::ServingStatus;
 
 use crate::{
     api,
-    cluster::{Cache, Contact, Nodes, Watches},
+    cluster::{Cache, Contact, Nodes, Watches, probe},
     config::Config,
     controller::{Clock, Controller, EnvironmentNow, Hands},
     leader::{Candidate, Leadership},
@@ -23,8 +20,13 @@ use crate::{
     service::{Flights, Service},
 };
 
-const SERVICE: &str = "deployment.DeploymentService";
+/// What gRPC's health protocol knows us by.
+const NAMES: [&str; 2] = ["", "deployment.DeploymentService"];
 const MAX_CONNECTIONS: usize = 4096;
+/// How often it is looked whether something has been broken for too long.
+const LOOK: Duration = Duration::from_secs(5);
+/// How long those who follow our health have to take the last word.
+const FAREWELL: Duration = Duration::from_millis(100);
 
 /// A CRM that listens and hasn't begun to serve.
 pub struct Crm {
@@ -67,7 +69,7 @@ impl Crm {
             max_connections: MAX_CONNECTIONS,
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
-            max_streams: 1024,
+            max_streams: 128,
             drain: config.drain,
         })
         .await?;
@@ -88,8 +90,7 @@ impl Crm {
         let namespace =
             config.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned());
         let only_namespace = config.namespaced.then(|| namespace.clone());
-        let (cache, arriving) = Cache::new();
-        let cache = Arc::new(cache);
+        let cache = Arc::new(Cache::new());
         let nodes = Arc::new(Nodes::default());
         let metrics = Arc::new(Metrics::new(&self.contact));
         let watches = Watches::begin(
@@ -98,9 +99,6 @@ impl Crm {
             Arc::clone(&cache),
             Arc::clone(&nodes),
         );
-        if only_namespace.is_some() {
-            look_for_knative(&self.client, &watches).await;
-        }
         let environment = environment_now(config, &watches);
         let (stop, stopping) = watch::channel(false);
         let identity = identity();
@@ -138,12 +136,10 @@ impl Crm {
                 client: self.client.clone(),
                 cache: Arc::clone(&cache),
                 leadership,
-                recorder: Recorder::new(
-                    self.client.clone(),
-                    Reporter { controller: "oprc-crm".to_owned(), instance: Some(identity) },
-                ),
+                reporter: Reporter { controller: "oprc-crm".to_owned(), instance: Some(identity) },
             }),
             cache: Arc::clone(&cache),
+            contact: self.contact.clone(),
             environment,
             clock: self.clock,
             metrics,
@@ -151,44 +147,45 @@ impl Crm {
         });
         let tell_health = health(Arc::clone(&service), reporter);
         let again = look_again(Arc::clone(&watches), Arc::clone(&cache));
-        // Nobody leads who doesn't know everything yet.
+        let signs_of_life = probe(self.client.clone(), self.contact.clone());
+        let (idle, all_written) = watch::channel(false);
+        // Nobody leads who doesn't know everything yet, nor gives the lease back who still writes.
         let lead = {
             let (service, stopping) = (Arc::clone(&service), stopping.clone());
             async move {
                 tokio::select! {
                     () = filled(&service) => {}
-                    () = stopped(stopping.clone()) => return,
+                    () = stopped(stopping) => return,
                 }
                 match candidate {
-                    None => stopped(stopping).await,
-                    Some(candidate) => candidate.run(stopped(stopping)).await,
+                    None => stopped(all_written).await,
+                    Some(candidate) => candidate.run(stopped(all_written)).await,
                 }
             }
         };
-        let control = async {
-            filled(&service).await;
-            controller.run(arriving).await;
+        let control = {
+            let (service, stopping) = (Arc::clone(&service), stopping.clone());
+            async move {
+                tokio::select! {
+                    () = filled(&service) => controller.run(stopped(stopping)).await,
+                    () = stopped(stopping.clone()) => {}
+                }
+                idle.send_replace(true);
+            }
         };
         let serve = self.server.serve(router, stopped(stopping));
         let stop_when_told = async {
             shutdown.await;
             stop.send_replace(true);
         };
-        let ending = async { tokio::join!(stop_when_told, lead, serve) };
         tokio::select! {
-            _ = ending => {}
-            () = forever(control) => {}
+            _ = async { tokio::join!(stop_when_told, control, lead, serve) } => {}
             () = tell_health => {}
             () = again => {}
+            () = signs_of_life => {}
         }
         Ok(())
     }
-}
-
-/// Only what is told to stop may end.
-async fn forever(work: impl Future<Output = ()>) {
-    work.await;
-    std::future::pending::<()>().await;
 }
 
 async fn stopped(mut stopping: watch::Receiver<bool>) {
@@ -220,19 +217,6 @@ fn environment_now(config: &Config, watches: &Arc<Watches>) -> EnvironmentNow {
     })
 }
 
-/// Who may not see definitions asks once what there is.
-async fn look_for_knative(client: &Client, watches: &Arc<Watches>) {
-    let group = &crate::kinds::KNATIVE_SERVICE.group;
-    match tokio::time::timeout(Duration::from_secs(10), client.list_api_groups()).await {
-        Ok(Ok(groups)) if groups.groups.iter().any(|it| it.name == *group) => {
-            watches.found_knative();
-        }
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => tracing::warn!(%error, "whether there is Knative isn't known"),
-        Err(_) => tracing::warn!("whether there is Knative isn't known: no answer"),
-    }
-}
-
 /// When the cluster's abilities change, every class is looked at again.
 async fn look_again(watches: Arc<Watches>, cache: Arc<Cache>) {
     let mut knative = watches.knative();
@@ -243,19 +227,34 @@ async fn look_again(watches: Arc<Watches>, cache: Arc<Cache>) {
 }
 
 /// Tells gRPC's health protocol the truth: serving means that what is known is complete, and that
-/// writes get through.
-async fn health(service: Arc<Service>, reporter: tonic_health::server::HealthReporter) {
+/// it is kept so.
+async fn health(service: Arc<Service>, mut reporter: tonic_health::server::HealthReporter) {
     let (mut filling, mut contact) = (service.cache.filling(), service.contact.changes());
-    loop {
-        let well = service.missing().is_empty() && !service.contact.is_lost();
+    let mut stopping = service.stopping.clone();
+    while !service.is_stopping() {
+        let well = service.missing().is_empty()
+            && service.broken().is_empty()
+            && !service.contact.is_lost();
         let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for name in ["", SERVICE] {
+        for name in NAMES {
             reporter.set_service_status(name, status).await;
         }
         tokio::select! {
-            Ok(()) = filling.changed() => {}
-            Ok(()) = contact.changed() => {}
-            else => std::future::pending::<()>().await,
+            _ = filling.changed() => {}
+            _ = contact.changed() => {}
+            _ = stopping.changed() => {}
+            // How long something has been broken is told by nobody.
+            () = tokio::time::sleep(LOOK) => {}
         }
     }
+    for name in NAMES {
+        reporter.set_service_status(name, ServingStatus::NotServing).await;
+    }
+    // Whoever follows is told that, and then that there is no more to be told: a stream that stays
+    // open would keep the process from ending.
+    tokio::time::sleep(FAREWELL).await;
+    for name in NAMES {
+        reporter.clear_service_status(name).await;
+    }
+    std::future::pending::<()>().await;
 }

@@ -175,9 +175,9 @@ async fn wait_for(
         namespace: wanted.namespace.clone(),
         resume_token: String::new(),
     };
-    let mut events = client.watch_class_runtimes(request).await.map_err(told)?.into_inner();
-    let mut seen = false;
     let follow = async {
+        let mut seen = false;
+        let mut events = client.watch_class_runtimes(request).await.map_err(told)?.into_inner();
         while let Some(event) = events.message().await.map_err(told)? {
             let kind = event.kind();
             if kind == Kind::SnapshotEnd && !seen {

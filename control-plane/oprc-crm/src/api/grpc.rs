@@ -10,8 +10,9 @@ use oprc_grpc::deployment::{
     WatchClassRuntimesRequest, deployment_service_server::DeploymentService,
 };
 use oprc_observability::correlation;
+use oprc_server::Identity;
 use tokio::sync::Semaphore;
-use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
+use tonic::{Code, Extensions, Request, Response, Status, metadata::MetadataMap};
 use tracing::Instrument as _;
 
 use super::{
@@ -33,18 +34,16 @@ const WATCHERS: usize = 256;
 pub struct DeploymentApi {
     service: Arc<Service>,
     metrics: Arc<Metrics>,
-    calls: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
     epoch: Arc<str>,
 }
 
 impl DeploymentApi {
-    /// Serves what the service layer does, so many calls at once.
-    pub fn new(service: Arc<Service>, metrics: Arc<Metrics>, calls: usize) -> Self {
+    /// Serves what the service layer does.
+    pub fn new(service: Arc<Service>, metrics: Arc<Metrics>) -> Self {
         Self {
             service,
             metrics,
-            calls: Arc::new(Semaphore::new(calls)),
             watchers: Arc::new(Semaphore::new(WATCHERS)),
             epoch: correlation::new_id().into(),
         }
@@ -54,17 +53,17 @@ impl DeploymentApi {
     async fn call<T, F: Future<Output = Result<T, Status>>>(
         &self,
         method: &'static str,
-        metadata: &MetadataMap,
+        (metadata, extensions): (&MetadataMap, &Extensions),
         deployment_id: &str,
         work: impl FnOnce(String) -> F,
     ) -> Result<Response<T>, Status> {
         let given = metadata.get(oprc_grpc::CORRELATION).and_then(|it| it.to_str().ok());
         let id = given.and_then(correlation::accept).unwrap_or_else(correlation::new_id);
-        let span = tracing::info_span!("call", method, deployment_id, correlation_id = id);
+        let caller = extensions.get::<Identity>().and_then(|it| it.name.as_deref()).unwrap_or("");
+        // It isn't checked yet, and may be long.
+        let deployment_id: String = deployment_id.chars().take(253).collect();
+        let span = tracing::info_span!("call", method, deployment_id, caller, correlation_id = id);
         let outcome = async {
-            let Ok(_permit) = self.calls.try_acquire() else {
-                return Err(Status::resource_exhausted("too many calls at once; try again later"));
-            };
             let deadline = timeout(metadata)?.unwrap_or(LONGEST).min(LONGEST);
             match tokio::time::timeout(deadline, work(id.clone())).await {
                 Ok(outcome) => outcome,
@@ -131,9 +130,9 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<DeployRequest>,
     ) -> Result<Response<DeployResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
+        let (metadata, extensions, request) = request.into_parts();
         let id = request.deployment_id.clone();
-        self.call("Deploy", &metadata, &id, |correlation_id| async move {
+        self.call("Deploy", (&metadata, &extensions), &id, |correlation_id| async move {
             let spec = request
                 .spec
                 .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
@@ -158,17 +157,22 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<GetDeploymentStatusRequest>,
     ) -> Result<Response<GetDeploymentStatusResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
+        let (metadata, extensions, request) = request.into_parts();
         let id = request.deployment_id.clone();
-        self.call("GetDeploymentStatus", &metadata, &id, |correlation_id| async move {
-            let found = self.service.get(&request.namespace, &request.deployment_id).await;
-            let (class, stale) = found.map_err(|error| status(&error))?;
-            Ok(GetDeploymentStatusResponse {
-                class_runtime: Some(convert::class(&class)),
-                stale,
-                correlation_id,
-            })
-        })
+        self.call(
+            "GetDeploymentStatus",
+            (&metadata, &extensions),
+            &id,
+            |correlation_id| async move {
+                let found = self.service.get(&request.namespace, &request.deployment_id).await;
+                let (class, stale) = found.map_err(|error| status(&error))?;
+                Ok(GetDeploymentStatusResponse {
+                    class_runtime: Some(convert::class(&class)),
+                    stale,
+                    correlation_id,
+                })
+            },
+        )
         .await
     }
 
@@ -176,9 +180,9 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<DeleteDeploymentRequest>,
     ) -> Result<Response<DeleteDeploymentResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
+        let (metadata, extensions, request) = request.into_parts();
         let id = request.deployment_id.clone();
-        self.call("DeleteDeployment", &metadata, &id, |correlation_id| async move {
+        self.call("DeleteDeployment", (&metadata, &extensions), &id, |correlation_id| async move {
             let deleted = self.service.delete(&request.namespace, &request.deployment_id).await;
             deleted.map_err(|error| status(&error))?;
             Ok(DeleteDeploymentResponse { accepted: true, correlation_id })
@@ -190,8 +194,8 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<ListClassRuntimesRequest>,
     ) -> Result<Response<ListClassRuntimesResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        self.call("ListClassRuntimes", &metadata, "", |correlation_id| async move {
+        let (metadata, extensions, request) = request.into_parts();
+        self.call("ListClassRuntimes", (&metadata, &extensions), "", |correlation_id| async move {
             let filter = Filter {
                 namespace: request.namespace,
                 environment: request.environment,
@@ -217,8 +221,8 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<WatchClassRuntimesRequest>,
     ) -> Result<Response<Events>, Status> {
-        let (metadata, _, request) = request.into_parts();
-        self.call("WatchClassRuntimes", &metadata, "", |_| async move {
+        let (metadata, extensions, request) = request.into_parts();
+        self.call("WatchClassRuntimes", (&metadata, &extensions), "", |_| async move {
             self.service.ready().map_err(|error| status(&error))?;
             let checked = self.service.check_namespace(&request.namespace);
             checked.map_err(|error| status(&error))?;
@@ -241,9 +245,10 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<GetClusterInfoRequest>,
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
-        let (metadata, _, _) = request.into_parts();
-        self.call("GetClusterInfo", &metadata, "", |correlation_id| async move {
-            Ok(convert::cluster_info(self.service.cluster_info(), correlation_id))
+        let (metadata, extensions, _) = request.into_parts();
+        self.call("GetClusterInfo", (&metadata, &extensions), "", |correlation_id| async move {
+            let info = self.service.cluster_info().map_err(|error| status(&error))?;
+            Ok(convert::cluster_info(info, correlation_id))
         })
         .await
     }
@@ -252,9 +257,9 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<GetOdgmStatusRequest>,
     ) -> Result<Response<GetOdgmStatusResponse>, Status> {
-        let (metadata, _, request) = request.into_parts();
+        let (metadata, extensions, request) = request.into_parts();
         let id = request.deployment_id.clone();
-        self.call("GetOdgmStatus", &metadata, &id, |correlation_id| async move {
+        self.call("GetOdgmStatus", (&metadata, &extensions), &id, |correlation_id| async move {
             let asked = self.service.odgm(&request.namespace, &request.deployment_id).await;
             let (info, collections) = asked.map_err(|error| status(&error))?;
             let nodes = info.nodes.into_iter().map(|node| OdgmNode {

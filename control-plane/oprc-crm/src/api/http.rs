@@ -37,18 +37,22 @@ pub(super) fn open(probes: Probes) -> Router {
 
 async fn ready(State(probes): State<Probes>) -> Response {
     let missing = probes.service.missing();
-    let leading = probes.service.leadership.holds();
-    let stale = probes.service.contact.is_lost();
-    let status = if missing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let broken = probes.service.broken();
+    let stopping = probes.service.is_stopping();
+    let ready = missing.is_empty() && broken.is_empty() && !stopping;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
-        "ready": missing.is_empty(), "missing": missing, "leading": leading, "stale": stale,
+        "ready": ready, "missing": missing, "broken": broken, "stopping": stopping,
+        "leading": probes.service.leadership.holds(), "stale": probes.service.contact.is_lost(),
     });
     (status, Json(body)).into_response()
 }
 
 async fn metrics(State(probes): State<Probes>) -> Response {
-    let leading = i64::from(probes.service.leadership.holds());
-    probes.metrics.leading.set(leading);
+    let leading = probes.service.leadership.holds();
+    probes.metrics.leading.set(i64::from(leading));
+    let classes = if leading { probes.service.cache.classes_after(None) } else { Vec::new() };
+    probes.metrics.count(&classes);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, kind)], probes.metrics.text()).into_response()
 }

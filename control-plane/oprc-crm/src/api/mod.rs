@@ -3,6 +3,7 @@
 mod convert;
 mod grpc;
 mod http;
+mod limit;
 mod status;
 mod watch;
 
@@ -14,6 +15,7 @@ use oprc_observability::LevelHandle;
 use oprc_server::{Access, fallback, require};
 use tonic::service::Routes;
 
+use self::limit::{Limit, limit};
 pub use self::{grpc::DeploymentApi, http::Probes};
 use crate::{metrics::Metrics, service::Service};
 
@@ -36,8 +38,7 @@ pub struct Parts {
 
 /// Builds the routes, and what tells gRPC's health protocol how we are.
 pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::HealthReporter)> {
-    let api =
-        DeploymentApi::new(Arc::clone(&parts.service), Arc::clone(&parts.metrics), parts.calls);
+    let api = DeploymentApi::new(Arc::clone(&parts.service), Arc::clone(&parts.metrics));
     let deployment = DeploymentServiceServer::new(api)
         .max_decoding_message_size(MESSAGE)
         .max_encoding_message_size(16 * MESSAGE);
@@ -51,10 +52,14 @@ pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::Hea
         .add_service(reflection().build_v1alpha()?)
         .into_axum_router();
     let (reporter, health) = tonic_health::server::health_reporter();
+    // Everybody may ask for it: it must cost nothing.
+    let health = health.max_decoding_message_size(1024);
     let open = Routes::new(health).into_axum_router().reset_fallback();
+    let limits = Limit::new(parts.calls, Arc::clone(&parts.metrics));
     // Browsers' calls are put into gRPC's own form before anything else looks at them.
     let grpc = guarded
         .reset_fallback()
+        .layer(from_fn_with_state(limits, limit))
         .layer(from_fn_with_state(parts.access.clone(), require))
         .merge(open)
         .layer(tonic_web::GrpcWebLayer::new());

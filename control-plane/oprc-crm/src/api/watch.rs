@@ -1,6 +1,6 @@
 //! Tells how classes are, and then of each change.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::Stream;
 use oprc_grpc::deployment::{WatchEvent, watch_event::Kind};
@@ -16,6 +16,8 @@ use crate::{
 
 /// How many events may wait for a client that reads slowly.
 const WAITING: usize = 64;
+/// How long a client may not read at all before it is left to begin anew.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// One client that watches.
 pub(super) struct Watcher {
@@ -41,8 +43,7 @@ impl Watcher {
     pub(super) fn begin(self, after: Option<u64>) -> Events {
         let (sender, receiver) = mpsc::channel(WAITING);
         tokio::spawn(async move {
-            // The client is gone: nobody is left to be told.
-            let _ = self.tell(after, &sender).await;
+            self.tell(after, &sender).await;
         });
         Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|event| (Ok(event), receiver))
@@ -50,10 +51,13 @@ impl Watcher {
     }
 
     fn event(&self, kind: Kind, class: Option<&ObservedClass>, number: u64) -> WatchEvent {
+        // Who has only part of a snapshot has to begin anew.
+        let whole = !matches!(kind, Kind::SnapshotBegin | Kind::Snapshot);
         WatchEvent {
             kind: kind.into(),
             class_runtime: class.map(convert::class),
-            resume_token: format!("{}.{number}", self.epoch),
+            resume_token: if whole { format!("{}.{number}", self.epoch) } else { String::new() },
+            stale: self.service.contact.is_lost(),
         }
     }
 
@@ -61,21 +65,27 @@ impl Watcher {
         self.namespace.is_empty() || self.namespace == class.namespace
     }
 
-    async fn tell(
-        self,
-        mut after: Option<u64>,
-        client: &mpsc::Sender<WatchEvent>,
-    ) -> Result<(), mpsc::error::SendError<WatchEvent>> {
+    /// Nothing where the client is gone or doesn't read, or we are to stop.
+    async fn send(&self, client: &mpsc::Sender<WatchEvent>, event: WatchEvent) -> Option<()> {
+        tokio::select! {
+            sent = client.send_timeout(event, PATIENCE) => sent.ok(),
+            () = self.service.stopped() => None,
+        }
+    }
+
+    /// Tells until there is nobody left to be told.
+    async fn tell(self, mut after: Option<u64>, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
         let _permit = &self.permit;
+        let mut contact = self.service.contact.changes();
         loop {
             let (begin, mut changes) = self.service.follow(after);
             let mut told = match begin {
                 Begin::Snapshot(classes, number) => {
-                    client.send(self.event(Kind::SnapshotBegin, None, number)).await?;
+                    self.send(client, self.event(Kind::SnapshotBegin, None, number)).await?;
                     for class in classes.iter().filter(|class| self.wants(class)) {
-                        client.send(self.event(Kind::Snapshot, Some(class), number)).await?;
+                        self.send(client, self.event(Kind::Snapshot, Some(class), number)).await?;
                     }
-                    client.send(self.event(Kind::SnapshotEnd, None, number)).await?;
+                    self.send(client, self.event(Kind::SnapshotEnd, None, number)).await?;
                     number
                 }
                 Begin::Deltas(missed) => {
@@ -90,9 +100,13 @@ impl Watcher {
             loop {
                 let change = tokio::select! {
                     change = changes.recv() => change,
-                    () = client.closed() => return Ok(()),
+                    Ok(()) = contact.changed() => {
+                        self.send(client, self.event(Kind::Contact, None, told)).await?;
+                        continue;
+                    }
+                    () = client.closed() => return None,
                     // Who stops can't tell any more; whoever watches finds another.
-                    () = self.service.stopped() => return Ok(()),
+                    () = self.service.stopped() => return None,
                 };
                 match change {
                     Ok(change) if change.number <= told => {}
@@ -102,22 +116,18 @@ impl Watcher {
                     }
                     // Too slow: what was missed may still be known, and is a snapshot otherwise.
                     Err(RecvError::Lagged(_)) => break,
-                    Err(RecvError::Closed) => return Ok(()),
+                    Err(RecvError::Closed) => return None,
                 }
             }
             after = Some(told);
         }
     }
 
-    async fn change(
-        &self,
-        change: &Changed,
-        client: &mpsc::Sender<WatchEvent>,
-    ) -> Result<(), mpsc::error::SendError<WatchEvent>> {
+    async fn change(&self, change: &Changed, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
         if !self.wants(&change.class) {
-            return Ok(());
+            return Some(());
         }
         let kind = if change.gone { Kind::Deleted } else { Kind::Changed };
-        client.send(self.event(kind, Some(&change.class), change.number)).await
+        self.send(client, self.event(kind, Some(&change.class), change.number)).await
     }
 }

@@ -5,8 +5,9 @@ use std::{
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, watch};
 
+use super::Dirty;
 use crate::{
     kinds::{AUTOSCALER, DEPLOYMENT, Kind},
     names,
@@ -18,6 +19,8 @@ use crate::{
 
 /// A class by namespace and name.
 pub type Key = (String, String);
+/// Identities of what is there, by namespace and name.
+pub type Known = HashMap<Key, String>;
 
 /// How many changes a reader may lag behind before it has to begin anew.
 const LAG: usize = 1024;
@@ -68,18 +71,21 @@ struct Book {
 pub struct Cache {
     filled: watch::Sender<usize>,
     book: RwLock<Book>,
-    dirty: mpsc::UnboundedSender<Key>,
+    dirty: Dirty,
     changes: broadcast::Sender<Changed>,
 }
 
 impl Cache {
-    /// Empty caches, and where the keys of classes arrive that should be looked at. Each class is
-    /// looked at once however often it arrives, so what waits is bounded by the number of classes.
-    pub fn new() -> (Self, mpsc::UnboundedReceiver<Key>) {
-        let (dirty, arriving) = mpsc::unbounded_channel();
+    /// Empty caches.
+    pub fn new() -> Self {
         let (changes, _) = broadcast::channel(LAG);
         let (filled, _) = watch::channel(0);
-        (Self { filled, book: RwLock::default(), dirty, changes }, arriving)
+        Self { filled, book: RwLock::default(), dirty: Dirty::default(), changes }
+    }
+
+    /// Where classes arrive that should be looked at.
+    pub fn dirty(&self) -> Dirty {
+        self.dirty.clone()
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Book> {
@@ -92,8 +98,7 @@ impl Cache {
 
     /// Has a class looked at.
     pub fn mark(&self, key: Key) {
-        // Nobody listens any more once the process is ending.
-        let _ = self.dirty.send(key);
+        self.dirty.mark(key);
     }
 
     /// Has every class looked at.
@@ -194,11 +199,13 @@ impl Cache {
         self.mark(key);
     }
 
-    /// A class is gone.
-    pub fn remove_class(&self, key: &Key) {
+    /// A class is gone. One that has come in its place in the meantime stays.
+    pub fn remove_class(&self, key: &Key, uid: &str) {
         let mut book = self.write();
-        if let Some(class) = book.classes.remove(key) {
-            book.bury(&class.uid);
+        book.bury(uid);
+        if book.classes.get(key).is_some_and(|known| known.uid == uid)
+            && let Some(class) = book.classes.remove(key)
+        {
             book.by_base.remove(&(key.0.clone(), names::base(&key.1)));
             self.tell(&mut book, class, true);
         }
@@ -206,15 +213,17 @@ impl Cache {
         self.mark(key.clone());
     }
 
-    /// Keeps only these classes: the others went while nobody looked.
-    pub fn retain_classes(&self, kept: &HashSet<Key>) {
-        let gone: Vec<Key> = {
-            let book = self.read();
-            book.classes.keys().filter(|key| !kept.contains(key)).cloned().collect()
-        };
-        for key in gone {
-            self.remove_class(&key);
-        }
+    /// What is known now: what a list doesn't tell of that begins after this, is gone.
+    pub fn known_classes(&self) -> Known {
+        let book = self.read();
+        book.classes.iter().map(|(key, class)| (key.clone(), class.uid.clone())).collect()
+    }
+
+    /// What is known of a kind now, likewise.
+    pub fn known_children(&self, kind: &Kind) -> Known {
+        let book = self.read();
+        let all = book.children.get(kind).into_iter().flatten();
+        all.map(|(key, child)| (key.clone(), child.uid.clone())).collect()
     }
 
     /// An object is as told. An older version than the known one is ignored.
@@ -244,32 +253,20 @@ impl Cache {
     }
 
     /// An object is gone. One that has come in its place in the meantime stays.
-    pub fn remove_child(&self, kind: &Kind, key: &Key, uid: Option<&str>) {
+    pub fn remove_child(&self, kind: &Kind, key: &Key, uid: &str) {
         let mut book = self.write();
+        book.bury(uid);
         let Some(known) = book.children.get(kind).and_then(|all| all.get(key)).cloned() else {
             return;
         };
-        if uid.is_some_and(|uid| uid != known.uid) {
+        if uid != known.uid {
             return;
         }
         book.forget(&known);
-        book.bury(&known.uid);
         let touched = book.touched(&known);
         drop(book);
         for key in touched {
             self.mark(key);
-        }
-    }
-
-    /// Keeps only these objects of a kind.
-    pub fn retain_children(&self, kind: &Kind, kept: &HashSet<Key>) {
-        let gone: Vec<Key> = {
-            let book = self.read();
-            let all = book.children.get(kind).into_iter().flat_map(HashMap::keys);
-            all.filter(|key| !kept.contains(key)).cloned().collect()
-        };
-        for key in gone {
-            self.remove_child(kind, &key, None);
         }
     }
 
@@ -329,6 +326,9 @@ fn newer(class: &ObservedClass, known: &ObservedClass) -> bool {
 
 impl Book {
     fn bury(&mut self, uid: &str) {
+        if self.gone.iter().any(|gone| gone == uid) {
+            return;
+        }
         if self.gone.len() >= BURIED {
             self.gone.pop_front();
         }
@@ -498,10 +498,10 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_late_brings_nothing_back() {
-        let (cache, _arriving) = Cache::new();
+        let cache = Cache::new();
         let key = ("n".to_owned(), "s".to_owned());
         cache.put_child(service("first", "1"));
-        cache.remove_child(&SERVICE, &key, Some("first"));
+        cache.remove_child(&SERVICE, &key, "first");
         cache.put_child(service("first", "2"));
         assert!(cache.named(&SERVICE, "n", "s").is_none());
         cache.put_child(service("second", "3"));
@@ -510,8 +510,26 @@ mod tests {
     }
 
     #[test]
+    fn what_came_while_a_list_was_read_stays() {
+        let cache = Cache::new();
+        let key = ("n".to_owned(), "s".to_owned());
+        cache.put_child(service("first", "1"));
+        let unseen = cache.known_children(&SERVICE);
+        // While the list is read, the first one goes and another comes in its place.
+        cache.remove_child(&SERVICE, &key, "first");
+        cache.put_child(service("second", "2"));
+        for (key, uid) in unseen {
+            cache.remove_child(&SERVICE, &key, &uid);
+        }
+        assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().uid, "second");
+        // The news of it isn't lost either.
+        cache.put_child(service("second", "3"));
+        assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "3");
+    }
+
+    #[test]
     fn an_older_version_changes_nothing() {
-        let (cache, _arriving) = Cache::new();
+        let cache = Cache::new();
         cache.put_child(service("one", "5"));
         cache.put_child(service("one", "4"));
         assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "5");

@@ -2,12 +2,14 @@
 
 mod cache;
 mod contact;
+mod dirty;
 mod nodes;
 mod watch;
 
 pub use self::{
-    cache::{Begin, Cache, Changed, Key},
-    contact::{Contact, Counted, client},
+    cache::{Begin, Cache, Changed, Key, Known},
+    contact::{Contact, Counted, client, probe},
+    dirty::Dirty,
     nodes::Nodes,
     watch::{Watches, backoff},
 };

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use backon::Retryable as _;
 use futures::StreamExt as _;
 use k8s_openapi::{
     api::core::v1::{Node, Pod},
@@ -23,9 +24,9 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{Cache, Key, Nodes};
+use super::{Cache, Key, Known, Nodes};
 use crate::{
-    kinds::{BUILT_IN, KNATIVE_SERVICE, Kind},
+    kinds::{BUILT_IN, CLAIM, KNATIVE_SERVICE, Kind},
     observed::{RawClass, parse},
     reconcile::{
         observe::{Child, pod_trouble},
@@ -35,22 +36,19 @@ use crate::{
 
 /// How long is waited before a watch that broke is opened again.
 pub fn backoff() -> ExponentialBackoff {
-    let builder = backon::ExponentialBuilder::default()
+    patience().into()
+}
+
+fn patience() -> backon::ExponentialBuilder {
+    backon::ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(200))
         .with_max_delay(Duration::from_secs(5))
         .with_jitter()
-        .without_max_times();
-    builder.into()
+        .without_max_times()
 }
 
 /// What the watch on Knative Services is called: Services are something else.
 const KNATIVE: &str = "knative services";
-const CLAIM: Kind = Kind {
-    group: std::borrow::Cow::Borrowed(""),
-    version: std::borrow::Cow::Borrowed("v1"),
-    kind: std::borrow::Cow::Borrowed("PersistentVolumeClaim"),
-    plural: std::borrow::Cow::Borrowed("persistentvolumeclaims"),
-};
 
 /// All watches of a process; they end when this is dropped.
 pub struct Watches {
@@ -92,6 +90,8 @@ impl Watches {
         if watches.namespace.is_none() {
             watches.node_facts();
             watches.definitions();
+        } else {
+            watches.groups();
         }
         watches
     }
@@ -101,21 +101,24 @@ impl Watches {
         self.knative.subscribe()
     }
 
-    /// Says that Knative Serving is there: for those who may not see definitions.
-    pub fn found_knative(self: &Arc<Self>) {
+    fn found_knative(self: &Arc<Self>) {
         self.kind(&KNATIVE_SERVICE);
-        self.knative.send_replace(true);
+        self.knative.send_if_modified(|known| !std::mem::replace(known, true));
     }
 
     fn lost_knative(&self) {
-        self.knative.send_replace(false);
+        if !self.knative.send_if_modified(|known| std::mem::replace(known, false)) {
+            return;
+        }
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = running.remove(KNATIVE) {
             task.abort();
         }
         drop(running);
         self.cache.set_unfilled(KNATIVE);
-        self.cache.retain_children(&KNATIVE_SERVICE, &HashSet::new());
+        for (key, uid) in self.cache.known_children(&KNATIVE_SERVICE) {
+            self.cache.remove_child(&KNATIVE_SERVICE, &key, &uid);
+        }
     }
 
     /// What hasn't been told in full yet.
@@ -150,17 +153,19 @@ impl Watches {
         let cache = Arc::clone(&self.cache);
         let what = RawClass::plural(&()).into_owned();
         self.spawn(&what.clone(), async move {
-            let mut listed = HashSet::new();
+            let mut unseen = Known::new();
             follow(api, watcher::Config::default(), &what.clone(), |event| match event {
-                Event::Init => listed.clear(),
+                Event::Init => unseen = cache.known_classes(),
                 Event::InitApply(object) => {
-                    listed.insert(key(&object));
+                    see(&mut unseen, &object);
                     cache.put_class(parse(&object));
                 }
                 Event::Apply(object) => cache.put_class(parse(&object)),
-                Event::Delete(object) => cache.remove_class(&key(&object)),
+                Event::Delete(object) => cache.remove_class(&key(&object), uid(&object)),
                 Event::InitDone => {
-                    cache.retain_classes(&listed);
+                    for (key, uid) in std::mem::take(&mut unseen) {
+                        cache.remove_class(&key, &uid);
+                    }
                     cache.set_filled(&what);
                 }
             })
@@ -181,19 +186,19 @@ impl Watches {
             watcher::Config::default()
         };
         self.spawn(&what.clone(), async move {
-            let mut listed = HashSet::new();
+            let mut unseen = Known::new();
             follow(api, config, &what.clone(), |event| match event {
-                Event::Init => listed.clear(),
+                Event::Init => unseen = cache.known_children(&kind),
                 Event::InitApply(object) => {
-                    listed.insert(key(&object));
+                    see(&mut unseen, &object);
                     cache.put_child(Child::of(&kind, &object));
                 }
                 Event::Apply(object) => cache.put_child(Child::of(&kind, &object)),
-                Event::Delete(object) => {
-                    cache.remove_child(&kind, &key(&object), object.metadata.uid.as_deref());
-                }
+                Event::Delete(object) => cache.remove_child(&kind, &key(&object), uid(&object)),
                 Event::InitDone => {
-                    cache.retain_children(&kind, &listed);
+                    for (key, uid) in std::mem::take(&mut unseen) {
+                        cache.remove_child(&kind, &key, &uid);
+                    }
                     cache.set_filled(&what);
                 }
             })
@@ -263,16 +268,49 @@ impl Watches {
         let watches = Arc::downgrade(self);
         let cache = Arc::clone(&self.cache);
         self.spawn("definitions", async move {
+            let mut there = false;
             follow(api, config, "definitions", |event| {
                 let Some(watches) = watches.upgrade() else { return };
                 match event {
-                    Event::InitApply(_) | Event::Apply(_) => watches.found_knative(),
+                    Event::Init => there = false,
+                    Event::InitApply(_) | Event::Apply(_) => {
+                        there = true;
+                        watches.found_knative();
+                    }
                     Event::Delete(_) => watches.lost_knative(),
-                    Event::Init => {}
-                    Event::InitDone => cache.set_filled("definitions"),
+                    Event::InitDone => {
+                        if !there {
+                            watches.lost_knative();
+                        }
+                        cache.set_filled("definitions");
+                    }
                 }
             })
             .await;
+        });
+    }
+
+    /// Who may not see definitions asks once which groups there are, until there is an answer.
+    fn groups(self: &Arc<Self>) {
+        let (watches, cache) = (Arc::downgrade(self), Arc::clone(&self.cache));
+        let client = self.client.clone();
+        self.spawn("groups", async move {
+            let ask = || async {
+                tokio::time::timeout(Duration::from_secs(10), client.list_api_groups())
+                    .await
+                    .map_err(|_| "no answer".to_owned())?
+                    .map_err(|error| error.to_string())
+            };
+            let groups = ask.retry(patience()).notify(|error: &String, _| {
+                tracing::warn!(error, "whether there is Knative isn't known yet");
+            });
+            // Retried for ever: it can't fail.
+            let Ok(groups) = groups.await else { return };
+            let Some(watches) = watches.upgrade() else { return };
+            if groups.groups.iter().any(|group| group.name == *KNATIVE_SERVICE.group) {
+                watches.found_knative();
+            }
+            cache.set_filled("groups");
         });
     }
 }
@@ -289,6 +327,18 @@ where
             Err(error) => tracing::debug!(what, %error, "a watch broke; it is opened again"),
         }
     }
+}
+
+/// A list has told of an object.
+fn see(unseen: &mut Known, object: &impl Resource) {
+    let key = key(object);
+    if unseen.get(&key).is_some_and(|known| known == uid(object)) {
+        unseen.remove(&key);
+    }
+}
+
+fn uid(object: &impl Resource) -> &str {
+    object.meta().uid.as_deref().unwrap_or_default()
 }
 
 fn key(object: &impl Resource) -> Key {

@@ -184,6 +184,12 @@ impl Config {
             let disk = &self.environment.odgm_disk;
             return Err(Wrong::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
         }
+        if let Some(namespace) = &self.namespace
+            && !crate::names::is_namespace(namespace)
+        {
+            let message = format!("kubernetes.namespace: {namespace:?} is no name");
+            return Err(Wrong::Together(message));
+        }
         if crate::names::label(&self.lease) != self.lease {
             let lease = &self.lease;
             return Err(Wrong::Together(format!("kubernetes.lease: {lease:?} is no name")));

@@ -11,15 +11,15 @@ use std::{
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tracing::Instrument as _;
 
 pub use self::perform::Hands;
 use crate::{
-    cluster::{Cache, Key},
+    cluster::{Cache, Contact, Key},
     environment::Environment,
     metrics::Metrics,
-    reconcile::{Action, Input, decide, report::Failure},
+    reconcile::{Action, Input, ObservedClass, decide, report::Failure},
 };
 
 /// The time of day, replaceable for tests.
@@ -27,6 +27,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The environment that classes meet, which changes when the cluster's abilities do.
 pub type EnvironmentNow = Arc<dyn Fn() -> Environment + Send + Sync>;
 
+/// From the how-manieth time on a class is told that something fails which may yet pass.
+const TELL: u32 = 5;
+/// How long what is under way may take when the process stops.
+const STOP: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause before something that failed is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
 
@@ -34,6 +38,8 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 pub struct Controller {
     /// What is seen.
     pub cache: Arc<Cache>,
+    /// Whether the API server asks for patience.
+    pub contact: Contact,
     /// What performs actions.
     pub hands: Arc<Hands>,
     /// What classes meet.
@@ -52,13 +58,18 @@ enum Outcome {
     Done(Option<Duration>),
     /// Something failed, and should be tried again.
     Failed,
+    /// The API server has asked for a pause.
+    Patient(Duration),
     /// This process doesn't lead any more: whoever does will look at it.
     NotLeading,
 }
 
 impl Controller {
-    /// Looks at classes as they arrive, for as long as this process leads.
-    pub async fn run(self: Arc<Self>, mut arriving: mpsc::UnboundedReceiver<Key>) {
+    /// Looks at classes as they arrive, for as long as this process leads, until it is to stop.
+    /// Nothing is under way any more when this has ended.
+    pub async fn run(self: Arc<Self>, stop: impl Future<Output = ()>) {
+        let arriving = self.cache.dirty();
+        let mut stop = std::pin::pin!(stop);
         let mut leading = self.hands.leadership.changes();
         let (requests, queue) = mpsc::unbounded_channel();
         let queue = futures::stream::unfold(queue, |mut queue| async move {
@@ -66,9 +77,11 @@ impl Controller {
         });
         let mut due = std::pin::pin!(scheduler(queue));
         let mut running: HashSet<Key> = HashSet::new();
+        let mut waiting: HashSet<Key> = HashSet::new();
         let mut attempts: HashMap<Key, u32> = HashMap::new();
         let mut tasks: JoinSet<(Key, Outcome)> = JoinSet::new();
-        let ask = |key: Key, after: Duration| {
+        let ask = |waiting: &mut HashSet<Key>, key: Key, after: Duration| {
+            waiting.insert(key.clone());
             let run_at = (Instant::now() + after).into();
             let _ = requests.send(ScheduleRequest { message: key, run_at });
         };
@@ -76,31 +89,31 @@ impl Controller {
             let leads = *leading.borrow();
             let limit = self.concurrency;
             tokio::select! {
+                () = &mut stop => break,
                 changed = leading.changed() => {
                     if changed.is_err() {
-                        return;
+                        break;
                     }
                     if *leading.borrow_and_update() {
                         self.cache.mark_all();
-                    } else {
-                        // Whoever leads counts.
-                        self.metrics.forget();
                     }
                 }
-                key = arriving.recv() => match key {
+                keys = arriving.next() => {
                     // Whoever begins to lead looks at everything anyway.
-                    Some(_) if !leads => {}
-                    Some(key) => ask(key, Duration::ZERO),
-                    None => return,
-                },
+                    for key in keys.into_iter().filter(|_| leads) {
+                        ask(&mut waiting, key, Duration::ZERO);
+                    }
+                }
                 Some(key) = async {
                     let free = |key: &Key| running.len() < limit && !running.contains(key);
                     due.as_mut().hold_unless(free).next().await
                 }, if leads => {
+                    waiting.remove(&key);
                     running.insert(key.clone());
                     let controller = Arc::clone(&self);
+                    let failed = attempts.get(&key).copied().unwrap_or_default();
                     tasks.spawn(async move {
-                        let outcome = controller.look_at(&key).await;
+                        let outcome = controller.look_at(&key, failed).await;
                         (key, outcome)
                     });
                 }
@@ -111,15 +124,16 @@ impl Controller {
                         Outcome::Done(again) => {
                             attempts.remove(&key);
                             if let Some(again) = again {
-                                ask(key, again);
+                                ask(&mut waiting, key, again);
                             }
                         }
+                        Outcome::Patient(pause) => ask(&mut waiting, key, pause),
                         Outcome::Failed => {
                             let count = attempts.entry(key.clone()).or_default();
                             *count = count.saturating_add(1);
                             self.metrics.requeues.inc();
                             let pause = backoff(*count, &key);
-                            ask(key, pause);
+                            ask(&mut waiting, key, pause);
                         }
                         Outcome::NotLeading => {
                             attempts.remove(&key);
@@ -127,12 +141,21 @@ impl Controller {
                     }
                 }
             }
-            self.metrics.queue.set(i64::try_from(running.len()).unwrap_or(i64::MAX));
+            let gauge = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            self.metrics.running.set(gauge(running.len()));
+            self.metrics.waiting.set(gauge(waiting.len()));
         }
+        // What is being written is let end, where it does so soon.
+        let _ = timeout(STOP, async { while tasks.join_next().await.is_some() {} }).await;
+        tasks.shutdown().await;
     }
 
-    /// Looks at one class. Whatever goes wrong with it harms no other.
-    async fn look_at(&self, key: &Key) -> Outcome {
+    /// Looks at one class. Whatever goes wrong with it harms no other. `failed` says how often this
+    /// went wrong in a row.
+    async fn look_at(&self, key: &Key, failed: u32) -> Outcome {
+        if let Some(pause) = self.contact.patience() {
+            return Outcome::Patient(pause);
+        }
         let Some(class) = self.cache.class(key) else { return Outcome::Done(None) };
         let span = tracing::info_span!(
             "reconcile",
@@ -142,13 +165,14 @@ impl Controller {
             correlation_id = class.correlation_id.as_deref().unwrap_or_default(),
         );
         let begun = Instant::now();
-        let work = std::panic::AssertUnwindSafe(self.work(key)).catch_unwind().instrument(span);
+        let work =
+            std::panic::AssertUnwindSafe(self.work(key, failed)).catch_unwind().instrument(span);
         let outcome = work.await.unwrap_or_else(|_| {
             tracing::error!(namespace = key.0, name = key.1, "a defect: looking at it panicked");
             Outcome::Failed
         });
         let result = match outcome {
-            Outcome::Done(_) => "ok",
+            Outcome::Done(_) | Outcome::Patient(_) => "ok",
             Outcome::Failed => "error",
             Outcome::NotLeading => "not_leading",
         };
@@ -156,7 +180,7 @@ impl Controller {
         outcome
     }
 
-    async fn work(&self, key: &Key) -> Outcome {
+    async fn work(&self, key: &Key, failed: u32) -> Outcome {
         let Some(class) = self.cache.class(key) else { return Outcome::Done(None) };
         let environment = (self.environment)();
         let decide = |failures: &[Failure]| {
@@ -169,21 +193,24 @@ impl Controller {
             })
         };
         let decision = decide(&[]);
-        self.metrics.decided(&class, &decision);
         let mut version = class.resource_version.clone();
         for action in &decision.actions {
-            match self.hands.perform(&class, &mut version, action).await {
+            match self.perform(&class, &mut version, action).await {
                 Ok(()) => {}
                 Err(perform::Error::NotLeading) => return Outcome::NotLeading,
                 Err(perform::Error::Told(failure)) => {
                     tracing::warn!(reason = failure.reason, message = failure.message, "refused");
-                    let decision = decide(&[failure]);
-                    self.metrics.decided(&class, &decision);
-                    self.tell(&class, &mut version, &decision.actions).await;
+                    self.tell(&class, &mut version, &decide(&[failure]).actions).await;
                     return Outcome::Failed;
                 }
-                Err(perform::Error::Passing(reason)) => {
-                    tracing::debug!(reason, "not done yet; it is tried again");
+                Err(perform::Error::Passing(failure)) => {
+                    let (reason, message) = (failure.reason, &failure.message);
+                    if failed < TELL {
+                        tracing::debug!(reason, message, "not done yet; it is tried again");
+                    } else {
+                        tracing::warn!(reason, message, "fails again and again");
+                        self.tell(&class, &mut version, &decide(&[failure]).actions).await;
+                    }
                     return Outcome::Failed;
                 }
             }
@@ -191,18 +218,26 @@ impl Controller {
         Outcome::Done(decision.again_after)
     }
 
-    /// Tells a class what has failed.
-    async fn tell(
+    async fn perform(
         &self,
-        class: &crate::reconcile::ObservedClass,
+        class: &ObservedClass,
         version: &mut String,
-        actions: &[Action],
-    ) {
+        action: &Action,
+    ) -> Result<(), perform::Error> {
+        self.hands.perform(class, version, action).await?;
+        if let Action::Status(status) = action {
+            self.metrics.told(class, status);
+        }
+        Ok(())
+    }
+
+    /// Tells a class what has failed.
+    async fn tell(&self, class: &ObservedClass, version: &mut String, actions: &[Action]) {
         for action in actions {
             if matches!(action, Action::Status(_) | Action::Event(_))
-                && let Err(error) = self.hands.perform(class, version, action).await
+                && let Err(error) = self.perform(class, version, action).await
             {
-                tracing::debug!(?error, "the failure couldn't be told yet");
+                tracing::debug!(%error, "the failure couldn't be told yet");
                 return;
             }
         }

@@ -1,19 +1,20 @@
 //! Performs actions: the only place that writes to the cluster, and only while this process leads.
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, time::Instant};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{
     Api, Client, Resource as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
     core::DynamicObject,
-    runtime::events::{Event, EventType, Recorder},
+    runtime::events::{Event, EventType, Recorder, Reporter},
 };
 use serde_json::{Value, json};
 
 use crate::{
     cluster::Cache,
     crd::{ClassRuntime, ClassRuntimeStatus},
+    deadline::{REQUEST, until},
     kinds::Kind,
     leader::Leadership,
     observed::{RawClass, parse},
@@ -25,8 +26,6 @@ use crate::{
     },
 };
 
-/// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(10);
 /// What the API server takes as the note of an Event.
 const NOTE: usize = 1024;
 
@@ -39,9 +38,9 @@ pub enum Error {
     /// The class has to be told.
     #[error("{}: {}", .0.reason, .0.message)]
     Told(Failure),
-    /// It may well work another time.
-    #[error("{0}")]
-    Passing(String),
+    /// It may well work another time. The class is told only if it never does.
+    #[error("{}: {}", .0.reason, .0.message)]
+    Passing(Failure),
 }
 
 /// Writes to the cluster.
@@ -52,8 +51,8 @@ pub struct Hands {
     pub cache: Arc<Cache>,
     /// Whether anything may be written.
     pub leadership: Leadership,
-    /// Tells Events.
-    pub recorder: Recorder,
+    /// Who tells Events.
+    pub reporter: Reporter,
 }
 
 impl Hands {
@@ -64,24 +63,24 @@ impl Hands {
         version: &mut String,
         action: &Action,
     ) -> Result<(), Error> {
-        if !self.leadership.holds() {
-            return Err(Error::NotLeading);
-        }
+        // No write may still be under way when somebody else leads.
+        let Some(leads) = self.leadership.until() else { return Err(Error::NotLeading) };
+        let end = leads.min(Instant::now() + REQUEST);
         match action {
             Action::AddFinalizer => {
                 let all = class.finalizers.iter().map(String::as_str).chain([FINALIZER]);
-                self.set_finalizers(class, version, &all.collect::<Vec<_>>()).await
+                self.set_finalizers(class, version, &all.collect::<Vec<_>>(), end).await
             }
             Action::RemoveFinalizer => {
                 let all = class.finalizers.iter().map(String::as_str);
                 let rest: Vec<&str> = all.filter(|it| *it != FINALIZER).collect();
-                self.set_finalizers(class, version, &rest).await
+                self.set_finalizers(class, version, &rest, end).await
             }
-            Action::Apply(write) => self.apply(class, write).await,
-            Action::Delete(child) => self.delete(child).await,
-            Action::Status(status) => self.status(class, version, status).await,
+            Action::Apply(write) => self.apply(class, write, end).await,
+            Action::Delete(child) => self.delete(child, end).await,
+            Action::Status(status) => self.status(class, version, status, end).await,
             Action::Event(notice) => {
-                self.event(class, notice).await;
+                self.event(class, notice, end).await;
                 Ok(())
             }
         }
@@ -100,6 +99,7 @@ impl Hands {
         class: &ObservedClass,
         version: &mut String,
         finalizers: &[&str],
+        end: Instant,
     ) -> Result<(), Error> {
         let patch = json!({"metadata": {
             "finalizers": finalizers, "uid": class.uid, "resourceVersion": version,
@@ -107,18 +107,18 @@ impl Hands {
         let api = self.classes(&class.namespace);
         let params =
             PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
-        match bounded(api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
+        match bounded(end, api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
             Ok(written) => {
                 self.seen(version, &written);
                 Ok(())
             }
             // It is gone: nothing is left to be kept or let go.
             Err(Refused::Api(404, _)) => Ok(()),
-            Err(refused) => Err(refused.passing()),
+            Err(refused) => Err(refused.passing("the finalizer")),
         }
     }
 
-    async fn apply(&self, class: &ObservedClass, write: &Write) -> Result<(), Error> {
+    async fn apply(&self, class: &ObservedClass, write: &Write, end: Instant) -> Result<(), Error> {
         let wanted = &write.wanted;
         let mut object = wanted.object.clone();
         if let (Some(uid), Some(meta)) =
@@ -129,7 +129,7 @@ impl Hands {
         }
         let api = self.api(&wanted.kind, &class.namespace);
         let params = PatchParams::apply(MANAGER).force();
-        match bounded(api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
+        match bounded(end, api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {
                 self.cache.put_child(Child::of(&wanted.kind, &written));
                 Ok(())
@@ -138,7 +138,7 @@ impl Hands {
         }
     }
 
-    async fn delete(&self, child: &Child) -> Result<(), Error> {
+    async fn delete(&self, child: &Child, end: Instant) -> Result<(), Error> {
         let api = self.api(&child.kind, &child.namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions {
@@ -150,13 +150,13 @@ impl Hands {
             ..DeleteParams::default()
         };
         let key = (child.namespace.clone(), child.name.clone());
-        match bounded(api.delete(&child.name, &params)).await {
+        match bounded(end, api.delete(&child.name, &params)).await {
             Ok(answer) => match answer.left() {
                 Some(going) => self.cache.put_child(Child::of(&child.kind, &going)),
-                None => self.cache.remove_child(&child.kind, &key, Some(&child.uid)),
+                None => self.cache.remove_child(&child.kind, &key, &child.uid),
             },
             Err(Refused::Api(404, _)) => {
-                self.cache.remove_child(&child.kind, &key, Some(&child.uid));
+                self.cache.remove_child(&child.kind, &key, &child.uid);
             }
             Err(refused) => {
                 return Err(refused.told(&format!("deleting {} {}", child.kind, child.name)));
@@ -170,6 +170,7 @@ impl Hands {
         class: &ObservedClass,
         version: &mut String,
         status: &ClassRuntimeStatus,
+        end: Instant,
     ) -> Result<(), Error> {
         let mut status = status.clone();
         // Written by whoever analyses requirements, under a name of its own.
@@ -187,12 +188,12 @@ impl Hands {
         });
         let api = self.classes(&class.namespace);
         let params = PatchParams::apply(MANAGER).force();
-        match bounded(api.patch_status(&class.name, &params, &Patch::Apply(&object))).await {
+        match bounded(end, api.patch_status(&class.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {
                 self.seen(version, &written);
                 Ok(())
             }
-            Err(refused) => Err(refused.passing()),
+            Err(refused) => Err(refused.passing("the status")),
         }
     }
 
@@ -209,7 +210,7 @@ impl Hands {
     }
 
     /// An Event that can't be told is no reason to stop.
-    async fn event(&self, class: &ObservedClass, notice: &Notice) {
+    async fn event(&self, class: &ObservedClass, notice: &Notice, end: Instant) {
         let regarding = ObjectReference {
             api_version: Some(ClassRuntime::api_version(&()).into_owned()),
             kind: Some(ClassRuntime::kind(&()).into_owned()),
@@ -218,13 +219,10 @@ impl Hands {
             uid: Some(class.uid.clone()),
             ..ObjectReference::default()
         };
+        let id = class.correlation_id.as_ref().map_or_else(String::new, |id| format!(" [{id}]"));
         let mut note = notice.note.clone();
-        if let Some(id) = &class.correlation_id {
-            note = format!("{note} [{id}]");
-        }
-        while note.len() > NOTE {
-            note.pop();
-        }
+        while note.len() + id.len() > NOTE && note.pop().is_some() {}
+        note.push_str(&id);
         let event = Event {
             type_: if notice.warning { EventType::Warning } else { EventType::Normal },
             reason: notice.reason.clone(),
@@ -232,11 +230,13 @@ impl Hands {
             action: "Reconcile".to_owned(),
             secondary: None,
         };
-        let told = tokio::time::timeout(REQUEST, self.recorder.publish(&event, &regarding)).await;
-        match told {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "an Event couldn't be told"),
-            Err(_) => tracing::debug!("an Event couldn't be told in time"),
+        // One for each: a recorder that remembers would repeat the note of an earlier Event that
+        // has the same reason.
+        let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+        match until(end, recorder.publish(&event, &regarding)).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::debug!(%error, "an Event couldn't be told"),
+            None => tracing::debug!("an Event couldn't be told in time"),
         }
         tracing::info!(reason = notice.reason, note = notice.note, "told");
     }
@@ -248,29 +248,35 @@ enum Refused {
     Other(String),
 }
 
-async fn bounded<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, Refused> {
-    match tokio::time::timeout(REQUEST, request).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(kube::Error::Api(status))) => Err(Refused::Api(status.code, status.message.clone())),
-        Ok(Err(error)) => Err(Refused::Other(error.to_string())),
-        Err(_) => Err(Refused::Other(format!("no answer within {} s", REQUEST.as_secs()))),
+async fn bounded<T>(
+    end: Instant,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Refused> {
+    match until(end, request).await {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(kube::Error::Api(status))) => {
+            Err(Refused::Api(status.code, status.message.clone()))
+        }
+        Some(Err(error)) => Err(Refused::Other(error.to_string())),
+        None => Err(Refused::Other("no answer in time".to_owned())),
     }
 }
 
 impl Refused {
-    fn passing(self) -> Error {
-        match self {
-            Self::Api(code, message) => Error::Passing(format!("{code}: {message}")),
-            Self::Other(message) => Error::Passing(message),
-        }
+    fn passing(self, what: &str) -> Error {
+        let (reason, message) = match self {
+            Self::Api(409, message) => ("Conflict", message),
+            Self::Api(code, message) => ("ApiServerFails", format!("{code}: {message}")),
+            Self::Other(message) => ("ApiServerFails", message),
+        };
+        Error::Passing(Failure { reason, message: format!("{what}: {message}") })
     }
 
     /// What only a human can change is told; what passes isn't.
     fn told(self, what: &str) -> Error {
         let (code, message) = match self {
-            Self::Api(code @ (400 | 403 | 405 | 413 | 422), message) => (code, message),
-            Self::Api(404, message) => (404, message),
-            other => return other.passing(),
+            Self::Api(code @ (400 | 403 | 404 | 405 | 413 | 422), message) => (code, message),
+            other => return other.passing(what),
         };
         let reason = match code {
             403 if message.contains("exceeded quota") => "QuotaExceeded",

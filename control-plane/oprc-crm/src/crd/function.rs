@@ -181,7 +181,8 @@ pub struct Security {
     /// The pod security standard that it keeps to.
     #[serde(default)]
     pub level: SecurityLevel,
-    /// The user that it runs as, where the image doesn't name one by number.
+    /// The user that it runs as. A restricted container runs as 65532 unless said otherwise,
+    /// whoever its image names; one of `baseline` as its image says.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,

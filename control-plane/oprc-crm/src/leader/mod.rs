@@ -50,8 +50,13 @@ pub struct Leadership {
 impl Leadership {
     /// Whether it leads at this moment.
     pub fn holds(&self) -> bool {
+        self.until().is_some()
+    }
+
+    /// Until when it leads at least, where it does: nothing that it writes may take longer.
+    pub fn until(&self) -> Option<Instant> {
         let until = *self.until.read().unwrap_or_else(PoisonError::into_inner);
-        until.is_some_and(|until| Instant::now() < until)
+        until.filter(|until| Instant::now() < *until)
     }
 
     /// Tells whenever it begins or ends to lead.
@@ -145,9 +150,26 @@ impl Candidate {
             Ok(Ok(written)) => {
                 election.see(written, Instant::now());
                 election.taken(sent);
-                *self.until.write().unwrap_or_else(PoisonError::into_inner) = Some(sent + BELIEF);
-                if !self.leading.send_replace(true) {
-                    tracing::info!(identity = self.identity, "leads");
+                let before = std::mem::replace(
+                    &mut *self.until.write().unwrap_or_else(PoisonError::into_inner),
+                    Some(sent + BELIEF),
+                );
+                // What was refused while belief had run out has to be looked at again.
+                let lapsed = before.is_none_or(|before| before <= Instant::now());
+                self.leading.send_if_modified(|leading| {
+                    if !std::mem::replace(leading, true) {
+                        tracing::info!(identity = self.identity, "leads");
+                        return true;
+                    }
+                    lapsed
+                });
+            }
+            Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
+                election.failed(Instant::now());
+                // Somebody has written it, and the watch hasn't told: it may never do so.
+                let read = tokio::time::timeout(REQUEST, self.api.get(&self.name)).await;
+                if let Ok(Ok(lease)) = read {
+                    election.see(self::record(&lease), Instant::now());
                 }
             }
             Ok(Err(error)) => {
@@ -192,7 +214,7 @@ impl Candidate {
 
     fn resign(&self) {
         *self.until.write().unwrap_or_else(PoisonError::into_inner) = None;
-        if self.leading.send_replace(false) {
+        if self.leading.send_if_modified(|leading| std::mem::replace(leading, false)) {
             tracing::info!(identity = self.identity, "leads no more");
         }
     }

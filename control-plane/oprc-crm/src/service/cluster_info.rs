@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Service;
+use super::{Error, Service};
 use crate::reconcile::select::Template;
 
 /// What the cluster has and can do.
@@ -30,7 +30,8 @@ pub struct ClusterInfo {
 
 impl Service {
     /// What the cluster has and can do.
-    pub fn cluster_info(&self) -> ClusterInfo {
+    pub fn cluster_info(&self) -> Result<ClusterInfo, Error> {
+        self.ready()?;
         let environment = (self.environment)();
         let nodes = self.nodes.all();
         let ready: Vec<_> = nodes.iter().filter(|node| node.ready).collect();
@@ -49,7 +50,7 @@ impl Service {
             ("hpa", environment.features.hpa),
         ];
         let usable = |template: &Template| knative || *template != Template::Knative;
-        ClusterInfo {
+        Ok(ClusterInfo {
             nodes_known,
             nodes: nodes.len(),
             ready_nodes: ready.len(),
@@ -63,6 +64,6 @@ impl Service {
             profile: environment.profile.as_str().to_owned(),
             leading: self.leadership.holds(),
             stale: self.contact.is_lost(),
-        }
+        })
     }
 }

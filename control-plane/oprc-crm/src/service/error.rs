@@ -47,6 +47,13 @@ impl Error {
         Self::Unavailable { reason: "DELETING", message }
     }
 
+    fn undefined() -> Self {
+        Self::Unavailable {
+            reason: "CRD_MISSING",
+            message: "the ClassRuntime definition isn't installed".to_owned(),
+        }
+    }
+
     fn away() -> Self {
         Self::Unavailable {
             reason: "API_SERVER_UNAVAILABLE",
@@ -57,9 +64,7 @@ impl Error {
     /// What a read that failed means.
     pub(super) fn of_read(error: Option<kube::Error>) -> Self {
         match error {
-            Some(kube::Error::Api(status)) if status.code == 404 => {
-                Self::NotFound(status.message.clone())
-            }
+            Some(kube::Error::Api(status)) if status.code == 404 => Self::undefined(),
             Some(kube::Error::Api(status)) if status.code == 403 => {
                 Self::Internal(format!("CRM may not do this: {}", status.message))
             }
@@ -102,7 +107,7 @@ impl Error {
                 }
             }
             // The API server's own words for somebody who may not.
-            403 if status.message.contains("cannot ") => {
+            403 if status.message.contains("is forbidden: User \"") => {
                 Self::Internal(format!("CRM may not do this: {}", status.message))
             }
             403 => Self::Precondition(Refusal::precondition(
@@ -115,10 +120,7 @@ impl Error {
                 Refusal::precondition("NamespaceMissing", "namespace", status.message.clone()),
             ),
             404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
-            404 => Self::Unavailable {
-                reason: "CRD_MISSING",
-                message: "the ClassRuntime definition isn't installed".to_owned(),
-            },
+            404 => Self::undefined(),
             409 => Self::Unavailable { reason: "CONFLICT", message: status.message.clone() },
             _ => Self::away(),
         }

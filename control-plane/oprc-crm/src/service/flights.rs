@@ -37,8 +37,8 @@ impl Flights {
             let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(all.entry(key.clone()).or_default())
         };
-        let _leave = Leave { flights: self, key };
-        let mut last = flight.lock().await;
+        let leave = Leave { flights: self, key, flight };
+        let mut last = leave.flight.lock().await;
         if let Some((began, wrote, class)) = &*last
             && *began >= came
             && wrote == what
@@ -56,13 +56,15 @@ impl Flights {
 struct Leave<'a> {
     flights: &'a Flights,
     key: &'a Key,
+    flight: Arc<tokio::sync::Mutex<Last>>,
 }
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
         let mut all = self.flights.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // One in the map, and one of the call that is leaving.
-        if all.get(self.key).is_some_and(|flight| Arc::strong_count(flight) <= 2) {
+        // Given up while nobody else counts: of those who leave together one is the last.
+        self.flight = Arc::default();
+        if all.get(self.key).is_some_and(|flight| Arc::strong_count(flight) == 1) {
             all.remove(self.key);
         }
     }

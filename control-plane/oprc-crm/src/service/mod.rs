@@ -6,7 +6,11 @@ mod flights;
 mod list;
 mod odgm;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::core::v1::Service as KubeService;
 use kube::{
@@ -26,6 +30,7 @@ use crate::{
     cluster::{Begin, Cache, Changed, Contact, Key, Nodes, Watches},
     controller::EnvironmentNow,
     crd::{ClassRuntime, ClassRuntimeSpec, DeploymentUnit},
+    deadline::{REQUEST, until},
     leader::Leadership,
     names,
     observed::{RawClass, parse, read_spec},
@@ -34,8 +39,8 @@ use crate::{
 
 /// The field manager under which specifications are written, by whichever process is asked.
 const MANAGER: &str = "oprc-crm-api";
-/// How long one request to the API server may take.
-const REQUEST: Duration = Duration::from_secs(10);
+/// How long a watch may be broken before this process says that it isn't well.
+const BROKEN: Duration = Duration::from_secs(20);
 
 /// What CRM does for its clients.
 pub struct Service {
@@ -73,9 +78,7 @@ impl Service {
             let message = format!("this CRM serves the namespace {only} only");
             return Err(Error::invalid("namespace", message));
         }
-        let fits =
-            |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
-        if namespace.len() > names::MAX || !namespace.bytes().all(fits) {
+        if !names::is_namespace(namespace) {
             return Err(Error::invalid(
                 "namespace",
                 format!("{namespace:?} is no name of a namespace"),
@@ -105,6 +108,7 @@ impl Service {
     ) -> Result<Arc<ObservedClass>, Error> {
         let id = Self::deployment_id(id)?;
         let namespace = self.namespace(namespace)?;
+        self.ready()?;
         let name = names::class_runtime(id);
         let known = self.cache.class(&(namespace.clone(), name.clone()));
         if known.as_ref().is_some_and(|known| known.deleting.is_some()) {
@@ -194,6 +198,7 @@ impl Service {
         if let Some(class) = self.find(&key, id) {
             return Ok((class, stale));
         }
+        self.ready()?;
         // Another process may have written it a moment ago.
         match bounded(self.api(&key.0).get_opt(&key.1)).await {
             Ok(Some(object)) => self.cache.put_class(parse(&object)),
@@ -270,10 +275,20 @@ impl Service {
         self.watches.missing()
     }
 
+    /// What couldn't be watched for some time.
+    pub fn broken(&self) -> Vec<String> {
+        self.contact.broken(BROKEN)
+    }
+
+    /// Whether this process is to stop.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
     async fn service_address(&self, namespace: &str, name: &str) -> Result<String, Error> {
         let api: Api<KubeService> = Api::namespaced(self.client.clone(), namespace);
-        let service = bounded(api.get(name)).await.map_err(Error::of_read)?;
-        let address = service.spec.and_then(|spec| spec.cluster_ip).filter(|it| it != "None");
+        let service = bounded(api.get_opt(name)).await.map_err(Error::of_read)?;
+        let address = service.and_then(|it| it.spec?.cluster_ip).filter(|it| it != "None");
         address.ok_or_else(|| Error::Unavailable {
             reason: "NO_ADDRESS",
             message: format!("the Service {name} has no address yet"),
@@ -308,7 +323,7 @@ pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>,
 async fn bounded<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Option<kube::Error>> {
-    tokio::time::timeout(REQUEST, request).await.map_err(|_| None)?.map_err(Some)
+    until(Instant::now() + REQUEST, request).await.ok_or(None)?.map_err(Some)
 }
 
 impl From<Refusal> for Error {

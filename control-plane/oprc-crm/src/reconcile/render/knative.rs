@@ -51,14 +51,11 @@ pub(super) fn service(
     plan: &FunctionPlan,
 ) -> Wanted {
     let mut container = context.container(function, "http1");
-    // Knative knows the port by itself, and adds what else a port has.
-    if let Some(port) = container.ports.as_mut().and_then(|ports| ports.first_mut()) {
-        port.protocol = Some("TCP".to_owned());
-    }
     let probes = pod::probes(function, &IntOrString::Int(function.port));
+    container.startup_probe = Some(probes.startup);
     container.readiness_probe = Some(probes.readiness);
-    let mut spec = pod::pod_spec(function, container);
-    spec.automount_service_account_token = None;
+    container.liveness_probe = Some(probes.liveness);
+    let spec = pod::pod_spec(function, container);
     let mut labels = context.function_labels(plan);
     let template_labels = labels.clone();
     if function.access != Access::Public {

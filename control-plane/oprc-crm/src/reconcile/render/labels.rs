@@ -18,6 +18,8 @@ pub const FUNCTION: &str = "oaas.io/function";
 pub const COMPONENT: &str = "oaas.io/component";
 /// The template that brought an object about.
 pub const TEMPLATE: &str = "oaas.io/template";
+/// The annotation with a digest of what is wanted of an object.
+pub const WANTED: &str = "oaas.io/wanted";
 /// Who made it.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The component label of the data grid.

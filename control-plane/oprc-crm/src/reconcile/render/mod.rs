@@ -9,6 +9,7 @@ mod labels;
 mod odgm;
 mod pod;
 mod service;
+mod stamp;
 
 use serde::Serialize;
 use serde_json::Value;
@@ -22,7 +23,7 @@ use crate::{
 };
 
 pub use self::labels::{
-    COMPONENT, DEPLOYMENT_ID, FUNCTION, MANAGED_BY, ODGM_COMPONENT, OWNER, TEMPLATE,
+    COMPONENT, DEPLOYMENT_ID, FUNCTION, MANAGED_BY, ODGM_COMPONENT, OWNER, TEMPLATE, WANTED,
 };
 
 /// An object that is to be.
@@ -57,8 +58,17 @@ pub struct FunctionPlan {
     pub min: i32,
     /// How many there may be; more than `min` means that they vary.
     pub max: i32,
+    /// Whether an autoscaler of ours says how many there are.
+    pub autoscaled: bool,
     /// A limit on calls at once that this shape doesn't enforce.
     pub unenforced_concurrency: Option<i32>,
+}
+
+impl FunctionPlan {
+    /// Whether there are, or may come to be, several instances.
+    pub fn is_many(&self) -> bool {
+        self.min > 1 || (self.autoscaled && self.max > 1)
+    }
 }
 
 /// A data grid as it is to run.
@@ -102,12 +112,12 @@ pub fn render(class: &ValidClass, selection: &Selection, environment: &Environme
     for (function, plan) in class.functions.iter().zip(&functions) {
         match plan.shape {
             Shape::Deployment => {
-                objects.push(context.wanted_service(function, plan));
+                objects.push(service::of_function(&context, plan));
                 objects.push(deployment::deployment(&context, function, plan));
-                if plan.max > plan.min && environment.features.hpa {
+                if plan.autoscaled {
                     objects.push(autoscaler::autoscaler(&context, plan));
                 }
-                if plan.min > 1 {
+                if plan.is_many() {
                     objects.push(disruption_budget::of_function(&context, plan));
                 }
             }
@@ -115,6 +125,7 @@ pub fn render(class: &ValidClass, selection: &Selection, environment: &Environme
             Shape::Job => objects.push(job::job(&context, function, plan)),
         }
     }
+    objects.iter_mut().for_each(stamp::stamp);
     Desired { objects, functions, odgm }
 }
 
@@ -128,28 +139,20 @@ impl Context<'_> {
             std::borrow::Cow::Owned(Environment::of(self.selection.profile))
         }
     }
-}
 
-impl Context<'_> {
     fn plan(&self, function: &ValidFunction) -> FunctionPlan {
         let identity = &self.class.identity;
         let (base, key) = (&identity.base, function.name_key.as_deref());
         let shape = shape_under(self.selection.template, function, self.environment);
         let namespace = &identity.namespace;
         let (min, max) = bounds(function, shape, self.selection.profile.function_replicas());
-        let (workload, url) = match shape {
-            Shape::Deployment => {
-                let name = names::function(base, key);
-                let url = format!("http://{name}.{namespace}.svc");
-                (name, Some(url))
-            }
-            Shape::Knative => {
-                let name = names::knative(base, key);
-                let url = format!("http://{name}.{namespace}.svc");
-                (name, Some(url))
-            }
-            Shape::Job => (names::job(base, key, identity.generation), None),
+        let workload = match shape {
+            Shape::Deployment => names::function(base, key),
+            Shape::Knative => names::knative(base, key),
+            Shape::Job => names::job(base, key, identity.generation),
         };
+        // Nobody calls a Job.
+        let url = (shape != Shape::Job).then(|| format!("http://{workload}.{namespace}.svc"));
         FunctionPlan {
             key: function.key.clone(),
             label: names::label(&function.key),
@@ -158,12 +161,9 @@ impl Context<'_> {
             url,
             min,
             max,
+            autoscaled: shape == Shape::Deployment && max > min && self.environment.features.hpa,
             unenforced_concurrency: function.max_concurrency.filter(|_| shape == Shape::Deployment),
         }
-    }
-
-    fn wanted_service(&self, function: &ValidFunction, plan: &FunctionPlan) -> Wanted {
-        service::of_function(self, function, plan)
     }
 }
 

@@ -16,7 +16,7 @@ use k8s_openapi::{
 
 use super::{Context, FunctionPlan, labels};
 use crate::{
-    class::ValidFunction,
+    class::{ValidFunction, exceeds},
     crd::{self, Resources, Security, SecurityLevel},
     environment::Sizes,
     names,
@@ -118,7 +118,7 @@ impl Context<'_> {
 
     /// Instances of a function are spread over nodes where there are several.
     pub(super) fn spread(&self, plan: &FunctionPlan) -> Option<Vec<TopologySpreadConstraint>> {
-        (plan.min > 1).then(|| {
+        plan.is_many().then(|| {
             vec![TopologySpreadConstraint {
                 max_skew: 1,
                 topology_key: "kubernetes.io/hostname".to_owned(),
@@ -277,10 +277,6 @@ pub(super) fn resources(
     }
 }
 
-fn exceeds(left: &str, right: &str) -> bool {
-    crate::class::exceeds(left, right)
-}
-
 /// What a container may do: nothing beyond its own files, unless the class says so.
 pub(super) fn security(security: &Security) -> Option<SecurityContext> {
     match security.level {
@@ -288,7 +284,8 @@ pub(super) fn security(security: &Security) -> Option<SecurityContext> {
             allow_privilege_escalation: Some(false),
             capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
             run_as_non_root: Some(true),
-            // An image that names its user by name, or not at all, gets nobody.
+            // Whoever the image names: a user that is known only by name can't be checked, and
+            // the kubelet refuses it.
             run_as_user: Some(security.run_as_user.unwrap_or(65_532)),
             seccomp_profile: Some(SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),

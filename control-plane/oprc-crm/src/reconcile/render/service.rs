@@ -6,17 +6,13 @@ use k8s_openapi::{
 };
 
 use super::{Context, FunctionPlan, Wanted, deployment::HTTP, wanted};
-use crate::{class::ValidFunction, kinds::SERVICE};
+use crate::kinds::SERVICE;
 
 /// The port that every function answers on, whatever its container listens on.
 const PORT: i32 = 80;
 
 /// Builds it.
-pub(super) fn of_function(
-    context: &Context<'_>,
-    _function: &ValidFunction,
-    plan: &FunctionPlan,
-) -> Wanted {
+pub(super) fn of_function(context: &Context<'_>, plan: &FunctionPlan) -> Wanted {
     let object = Service {
         metadata: context.meta(&plan.workload, context.function_labels(plan)),
         spec: Some(ServiceSpec {

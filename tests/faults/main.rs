@@ -1,4 +1,4 @@
-//! The class runtime manager when things go wrong: it is cut off, killed, frozen, or left alone by
+//! The class runtime manager when things go wrong: it is cut off, killed, frozen, or left in_own_cluster by
 //! the API server.
 
 #![allow(
@@ -9,6 +9,23 @@
     missing_docs
 )]
 
+mod cut;
 mod cuts;
 mod leader;
+mod life;
 mod outage;
+mod refusal;
+mod traffic;
+mod watches;
+
+use oprc_tests::{Place, crm::install, in_namespace_of, with_simulated};
+
+/// Runs a test in a namespace of a simulated cluster of its own.
+async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
+    with_simulated(name, 1, async |cluster| {
+        install(&cluster);
+        // On the heap: on the way through so many hands it would fill the stack.
+        Box::pin(in_namespace_of(cluster, test)).await;
+    })
+    .await;
+}

@@ -1,35 +1,111 @@
-//! The API server goes, refuses, or is overwhelmed: the process stays, and everything is as it is
-//! to be when that is over.
+//! The API server goes, answers with errors, or hangs: the process stays, says that what it knows
+//! may be old, takes nothing that it can't store, and goes on when that is over.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use oprc_grpc::deployment::{GetDeploymentStatusRequest, ListClassRuntimesRequest};
+use hyper_util::{
+    client::legacy::{Client as HttpClient, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use oprc_grpc::deployment::{
+    DeleteDeploymentRequest, GetDeploymentStatusRequest, ListClassRuntimesRequest,
+    deployment_service_client::DeploymentServiceClient,
+};
 use oprc_sandbox::{
     proxy::{ApiProxy, Fault, Match},
     supervisor::Action,
 };
 use oprc_tests::{
     Place,
-    class::{available, deploy, everything, hello, of, with_odgm},
-    crm::{Crm, Options, install},
+    class::{available, deploy, hello, of, request},
+    crm::{Crm, Options},
     eventually,
     http::get_ok,
-    in_namespace, in_namespace_of, proof as proofs, with_simulated,
+    in_namespace, proof as proofs,
 };
-use tonic::Code;
+use tonic::{Code, Request};
+
+use crate::{
+    in_own_cluster,
+    traffic::{count, requests_of, watched},
+};
 
 /// How long it may take after a fault until all is well.
 const AFTER: Duration = Duration::from_secs(30);
+/// How long it may take until errors are noticed, and until silence is.
+const NOTICED: Duration = Duration::from_secs(5);
+const MISSED: Duration = Duration::from_secs(25);
+/// How long a read may take, whatever the API server does.
+const READ: Duration = Duration::from_secs(1);
+/// The deadline that callers set, and what an answer may take on top.
+const PATIENCE: Duration = Duration::from_secs(3);
+const SLACK: Duration = Duration::from_secs(1);
+/// Requests that a CRM may need to catch up: its watches, and a class or two.
+const CATCH_UP: u64 = 150;
 
-fn status_of(id: &str) -> GetDeploymentStatusRequest {
-    GetDeploymentStatusRequest { deployment_id: id.to_owned(), namespace: String::new() }
+/// Reads a class in both ways, in good time, and tells whether both are marked.
+async fn read(crm: &Crm) -> Result<bool, String> {
+    let begun = Instant::now();
+    let asked =
+        GetDeploymentStatusRequest { deployment_id: "before".into(), namespace: String::new() };
+    let one = crm.client.clone().get_deployment_status(asked).await;
+    let one = one.map_err(|status| status.to_string())?.into_inner();
+    let all = crm.client.clone().list_class_runtimes(ListClassRuntimesRequest::default()).await;
+    let all = all.map_err(|status| status.to_string())?.into_inner();
+    assert!(begun.elapsed() <= READ, "reads took {:?}", begun.elapsed());
+    assert_eq!(one.class_runtime.unwrap().status.unwrap().phase, "Available");
+    assert!(!all.class_runtimes.is_empty());
+    if one.stale == all.stale { Ok(one.stale) } else { Err("they don't agree".to_owned()) }
 }
 
-/// Requests to the API server so far, as CRM counts them.
-async fn requests(crm: &Crm) -> u64 {
-    let text = get_ok(&format!("{}/metrics", crm.url)).await.unwrap();
-    let lines = text.lines().filter(|line| line.starts_with("crm_api_requests_total"));
-    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
+/// Waits until reads are marked, or aren't any more.
+async fn marked(crm: &Crm, stale: bool, limit: Duration) {
+    eventually(&format!("reads to be marked stale={stale}"), limit, || async {
+        if read(crm).await? == stale { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .await;
+}
+
+/// A client that leaves it to the server to keep the deadline: the usual one gives up by itself at
+/// the same moment.
+fn trusting(crm: &Crm) -> DeploymentServiceClient<HttpClient<HttpConnector, tonic::body::Body>> {
+    let http = HttpClient::builder(TokioExecutor::new()).http2_only(true).build_http();
+    DeploymentServiceClient::with_origin(http, crm.url.parse().unwrap())
+}
+
+/// Writes aren't taken, and who asks is told so in time.
+async fn refused(crm: &Crm, codes: &[Code]) {
+    let mut client = trusting(crm);
+    let begun = Instant::now();
+    let mut deployment = Request::new(request("during", &of(&[hello("greet")])));
+    deployment.set_timeout(PATIENCE);
+    let status = client.deploy(deployment).await.unwrap_err();
+    assert!(codes.contains(&status.code()), "{status:?}");
+    assert!(begun.elapsed() <= PATIENCE + SLACK, "{:?}", begun.elapsed());
+    let begun = Instant::now();
+    let asked =
+        DeleteDeploymentRequest { deployment_id: "before".into(), namespace: String::new() };
+    let mut deletion = Request::new(asked);
+    deletion.set_timeout(PATIENCE);
+    let status = client.delete_deployment(deletion).await.unwrap_err();
+    assert!(codes.contains(&status.code()), "{status:?}");
+    assert!(begun.elapsed() <= PATIENCE + SLACK, "{:?}", begun.elapsed());
+    // Somebody with more patience is told what is wrong.
+    let begun = Instant::now();
+    let status = deploy(&crm.client, "during", &of(&[hello("greet")])).await.unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "{status:?} after {:?}", begun.elapsed());
+    get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
+}
+
+/// Writes are taken again, and done.
+async fn recovered(place: &Place, crm: &Crm, name: &str) {
+    marked(crm, false, AFTER).await;
+    eventually("writes to be taken again", AFTER, || async {
+        let taken = deploy(&crm.client, name, &of(&[hello("greet")])).await;
+        taken.map_err(|status| status.to_string())
+    })
+    .await;
+    available(place, name).await;
 }
 
 mod proof {
@@ -39,44 +115,24 @@ mod proof {
     async fn the_api_server_is_gone_for_a_while() {
         let proof = proofs::begin("API server gone, in tens of seconds", 1, 6);
         let away = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        with_simulated("test-outage", 1, async |cluster| {
-            install(&cluster);
-            in_namespace_of(cluster.clone(), async |place: &Place| {
-                let options = Options::default().with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
-                let crm = Crm::start(place, &options).await;
-                deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
-                available(place, "before").await;
+        in_own_cluster("test-outage", async |place: &Place| {
+            let crm = Crm::start(place, &Options::default()).await;
+            deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
+            available(place, "before").await;
+            assert_eq!(read(&crm).await, Ok(false));
 
-                cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
-                let stale = eventually("reads to be marked stale", AFTER, || async {
-                    let asked = crm.client.clone().get_deployment_status(status_of("before")).await;
-                    let answer = asked.map_err(|status| status.to_string())?.into_inner();
-                    if answer.stale { Ok(answer) } else { Err("not yet".to_owned()) }
-                })
-                .await;
-                assert_eq!(stale.class_runtime.unwrap().status.unwrap().phase, "Available");
-                let listed = ListClassRuntimesRequest::default();
-                let listed =
-                    crm.client.clone().list_class_runtimes(listed).await.unwrap().into_inner();
-                assert!(listed.stale && listed.class_runtimes.len() == 1);
-                let refused =
-                    deploy(&crm.client, "during", &of(&[hello("greet")])).await.unwrap_err();
-                assert_eq!(refused.code(), Code::Unavailable, "{refused:?}");
-                get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
-                tokio::time::sleep(away).await;
-                let before = requests(&crm).await;
+            place.cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
+            let end = tokio::time::Instant::now() + away;
+            marked(&crm, true, NOTICED).await;
+            refused(&crm, &[Code::Unavailable]).await;
+            tokio::time::sleep_until(end).await;
+            assert_eq!(read(&crm).await, Ok(true));
+            let before = requests_of(&crm.url).await;
 
-                cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
-                eventually("writes to be taken again", AFTER, || async {
-                    let taken = deploy(&crm.client, "after", &of(&[hello("greet")])).await;
-                    taken.map_err(|status| status.to_string())
-                })
-                .await;
-                available(place, "after").await;
-                let storm = requests(&crm).await - before;
-                assert!(storm < 150, "{storm} requests to catch up");
-            })
-            .await;
+            place.cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
+            recovered(place, &crm, "after").await;
+            let storm = requests_of(&crm.url).await - before;
+            assert!(storm < CATCH_UP, "{storm} requests to catch up");
         })
         .await;
         proof.held(&format!(
@@ -84,58 +140,85 @@ mod proof {
             away.as_secs()
         ));
     }
-}
 
-#[tokio::test]
-async fn conflicts_refusals_and_errors_pass() {
-    in_namespace(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("tried").through(proxy.url())).await;
-        let writes = || Match::any().client("tried").verb("patch");
-        let faults = [
-            ("409 once", Fault::Status(409, None), 1),
-            ("409 five times", Fault::Status(409, None), 5),
-            ("429 with a time to wait", Fault::Status(429, Some(1)), 3),
-            ("500", Fault::Status(500, None), 4),
-            ("503", Fault::Status(503, None), 4),
-            ("refused", Fault::Refuse, 3),
-            ("cut after it was done", Fault::Cut, 3),
-        ];
-        for (at, (what, fault, times)) in faults.into_iter().enumerate() {
-            let name = format!("tried-{at}");
-            // Only what CRM does by itself: who calls is told, and tries again.
-            let injected =
-                proxy.inject_times(writes().resource("deployments.apps"), fault.clone(), times);
-            let also =
-                proxy.inject_times(writes().resource("classruntimes.oaas.io/status"), fault, times);
-            deploy(&crm.client, &name, &of(&[hello("greet")])).await.unwrap();
-            let status = available(place, &name).await;
-            assert_eq!(status.ready.as_deref(), Some("1/1"), "{what}");
-            drop((injected, also));
-        }
-        let made = everything(place).await;
-        let deployments = made.iter().filter(|name| name.starts_with("Deployment/")).count();
-        assert_eq!(deployments, 7, "{made:?}");
-    })
-    .await;
-}
+    #[tokio::test]
+    async fn the_api_server_answers_with_errors_for_a_while() {
+        let proof = proofs::begin("API server answers with 500 and 503, in tens of seconds", 1, 6);
+        let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
+        in_namespace(async |place: &Place| {
+            let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+            let crm = Crm::start(place, &Options::user("erring").through(proxy.url())).await;
+            deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
+            available(place, "before").await;
+            let watches = u64::try_from(watched(&proxy.counts(), "erring").len()).unwrap();
+            for code in [500, 503] {
+                assert_eq!(read(&crm).await, Ok(false));
+                proxy.reset();
+                let everything = || Match::any().client("erring");
+                let errors = proxy.inject(everything(), Fault::Status(code, None));
+                // Watches that run know nothing of it.
+                let cut = proxy.inject(everything().verb("watch"), Fault::Cut);
+                let end = tokio::time::Instant::now() + lasting;
+                marked(&crm, true, NOTICED).await;
+                refused(&crm, &[Code::Unavailable]).await;
+                tokio::time::sleep_until(end).await;
+                assert_eq!(read(&crm).await, Ok(true));
+                let counts = proxy.counts();
+                let asked = count(&counts, "erring", "", "");
+                println!("{code}: {asked} requests of {watches} watches in {lasting:?}");
+                // A dozen quick tries each, and then one in a few seconds.
+                let bound = (watches + 3) * (12 + lasting.as_secs() / 3);
+                assert!(asked <= bound, "{asked} requests, at most {bound}: {counts:#?}");
+                proxy.reset();
+                drop((errors, cut));
+                recovered(place, &crm, &format!("after-{code}")).await;
+                let storm = count(&proxy.counts(), "erring", "", "");
+                assert!(storm < CATCH_UP, "{storm} requests to catch up");
+            }
+        })
+        .await;
+        proof.held(&format!(
+            "{} s of each: stale reads, refused writes, caught up",
+            lasting.as_secs()
+        ));
+    }
 
-/// Watches that break are opened again, and nothing is missed in between.
-#[tokio::test]
-async fn watches_that_break_miss_nothing() {
-    in_namespace(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
-        for round in 0..3 {
-            let watches = Match::any().client("blind").verb("watch");
-            let fault = if round == 1 { Fault::Status(410, None) } else { Fault::Cut };
-            let cut = proxy.inject(watches, fault);
-            deploy(&crm.client, &format!("blind-{round}"), &with_odgm(&[hello("greet")]))
-                .await
-                .unwrap();
-            drop(cut);
-            available(place, &format!("blind-{round}")).await;
-        }
-    })
-    .await;
+    #[tokio::test]
+    async fn the_api_server_hangs_for_a_while() {
+        let proof = proofs::begin("API server hangs, in tens of seconds", 3, 6);
+        let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
+        in_namespace(async |place: &Place| {
+            let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+            let start =
+                async |user| Crm::start(place, &Options::user(user).through(proxy.url())).await;
+            let leader = start("hanging").await;
+            deploy(&leader.client, "before", &of(&[hello("greet")])).await.unwrap();
+            available(place, "before").await;
+            // One that doesn't lead has fewer occasions to notice.
+            let other = start("waiting").await;
+            assert_eq!(read(&leader).await, Ok(false));
+            assert_eq!(read(&other).await, Ok(false));
+            let hung = ["hanging", "waiting"]
+                .map(|user| proxy.inject(Match::any().client(user), Fault::Hold));
+            let end = tokio::time::Instant::now() + lasting;
+            tokio::join!(marked(&leader, true, MISSED), marked(&other, true, MISSED));
+            let codes = [Code::Unavailable, Code::DeadlineExceeded];
+            tokio::join!(refused(&leader, &codes), refused(&other, &codes));
+            tokio::time::sleep_until(end).await;
+            assert_eq!(read(&leader).await, Ok(true));
+            assert_eq!(read(&other).await, Ok(true));
+            proxy.reset();
+            drop(hung);
+            tokio::join!(recovered(place, &leader, "after"), recovered(place, &other, "after-too"));
+            for user in ["hanging", "waiting"] {
+                let storm = count(&proxy.counts(), user, "", "");
+                assert!(storm < CATCH_UP, "{user}: {storm} requests to catch up");
+            }
+        })
+        .await;
+        proof.held(&format!(
+            "{} s without an answer: stale reads, writes refused in time, caught up",
+            lasting.as_secs()
+        ));
+    }
 }

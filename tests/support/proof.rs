@@ -23,6 +23,11 @@ pub fn begin(suite: &'static str, sample: usize, full: usize) -> Proof {
     Proof { suite, rounds, begun: Instant::now() }
 }
 
+/// Whether all of a suite is to run, not a sample.
+pub fn whole() -> bool {
+    file().is_some()
+}
+
 fn file() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(|file| workspace().join(file))
 }

@@ -1,0 +1,120 @@
+//! A way to the API server that ends at a chosen write, and counts writes until then.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::http::{Method, Request, Response};
+use futures::future::BoxFuture;
+use kube::client::ClientBuilder;
+use oprc_crm::cluster::Contact;
+use oprc_tests::{
+    Place,
+    crm::{Crm, Options, kube_config},
+};
+use tokio::sync::{Notify, watch};
+use tower::{BoxError, Layer, Service};
+
+/// Whoever hasn't written for so long has nothing left to write.
+const QUIET: Duration = Duration::from_millis(1500);
+
+/// Lets writes through up to a chosen one, and then none.
+#[derive(Clone)]
+pub(crate) struct Cut {
+    /// The number of the chosen one, from 1.
+    at: u64,
+    /// Whether that one is carried out; its answer isn't seen either way.
+    carried_out: bool,
+    writes: watch::Sender<u64>,
+    reached: Arc<Notify>,
+}
+
+impl Cut {
+    pub(crate) fn at(write: u64, carried_out: bool) -> Self {
+        let (writes, _) = watch::channel(0);
+        Self { at: write, carried_out, writes, reached: Arc::default() }
+    }
+
+    /// Only counts.
+    pub(crate) fn never() -> Self {
+        Self::at(u64::MAX, true)
+    }
+
+    /// Starts a CRM that reaches the API server in this way.
+    pub(crate) async fn start(&self, place: &Place, options: &Options) -> Crm {
+        let config = kube_config(place, options).await;
+        let client = ClientBuilder::try_from(config).unwrap().with_layer(self).build();
+        Crm::with_client(place, options, client, Contact::default()).await
+    }
+
+    /// Writes so far.
+    pub(crate) fn writes(&self) -> u64 {
+        *self.writes.borrow()
+    }
+
+    /// Waits until the chosen write has come.
+    pub(crate) async fn reached(&self) {
+        self.reached.notified().await;
+    }
+
+    /// Waits until nothing is written any more.
+    pub(crate) async fn quiet(&self) {
+        let mut writes = self.writes.subscribe();
+        while tokio::time::timeout(QUIET, writes.changed()).await.is_ok() {}
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct CutService<S> {
+    inner: S,
+    cut: Cut,
+}
+
+impl<S> Layer<S> for Cut {
+    type Service = CutService<S>;
+
+    fn layer(&self, inner: S) -> CutService<S> {
+        CutService { inner, cut: self.clone() }
+    }
+}
+
+impl<S, B, C> Service<Request<B>> for CutService<S>
+where
+    S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
+    S::Future: Send + 'static,
+    C: Send + 'static,
+{
+    type Response = Response<C>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<C>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let mut number = 0;
+        if request.method() != Method::GET {
+            self.cut.writes.send_modify(|writes| {
+                *writes += 1;
+                number = *writes;
+            });
+        }
+        let cut = self.cut.clone();
+        if number > cut.at || (number == cut.at && !cut.carried_out) {
+            cut.reached.notify_one();
+            return Box::pin(std::future::pending());
+        }
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            if number == cut.at {
+                cut.reached.notify_one();
+                std::future::pending::<()>().await;
+            }
+            answer
+        })
+    }
+}

@@ -1,0 +1,205 @@
+//! The life of a class, stage by stage, and what there is at the end of each.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use kube::{ResourceExt as _, api::ListParams};
+use oprc_crm::{crd::Phase, kinds::BUILT_IN, reconcile::CORRELATION};
+use oprc_tests::{
+    Place,
+    class::{
+        AVAILABLE, all, classes, delete, deploy, everything, gone, hello, of, until, with_odgm,
+    },
+    crm::{Client, Options},
+    eventually,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tonic::{Code, Status};
+
+use crate::cut::Cut;
+
+/// Created, changed, without one function, without its data grid, deleted.
+pub(crate) const STAGES: usize = 5;
+/// How long it may take after a fault until all is as it is to be.
+const AFTER: Duration = Duration::from_secs(30);
+
+/// Objects by kind and name, without what differs between any two runs.
+pub(crate) type State = BTreeMap<String, Value>;
+
+/// What a stage ends in when nothing goes wrong, and the writes that it takes.
+pub(crate) struct Undisturbed {
+    pub(crate) state: State,
+    pub(crate) writes: u64,
+}
+
+fn spec_of(stage: usize) -> Option<Value> {
+    let three = [hello("a"), hello("b"), hello("c")];
+    match stage {
+        0 => Some(with_odgm(&three)),
+        1 => {
+            let mut spec = with_odgm(&three);
+            spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
+            Some(spec)
+        }
+        2 => Some(with_odgm(&three[..2])),
+        3 => Some(of(&three[..2])),
+        _ => None,
+    }
+}
+
+/// Asks a CRM for what a stage is about.
+pub(crate) async fn ask(crm: &Client, stage: usize) -> Result<(), Status> {
+    match spec_of(stage) {
+        Some(spec) => deploy(crm, "class", &spec).await.map(|_| ()),
+        None => delete(crm, "class").await,
+    }
+}
+
+/// Asks once more: whoever wasn't answered does. What was to go may be gone.
+pub(crate) async fn ask_again(crm: &Client, stage: usize) {
+    match ask(crm, stage).await {
+        Ok(()) => {}
+        Err(status) if status.code() == Code::NotFound && spec_of(stage).is_none() => {}
+        Err(status) => panic!("{status}"),
+    }
+}
+
+/// The class's generation, to tell what a stage says from what the one before it has said.
+pub(crate) async fn generation(place: &Place) -> Option<i64> {
+    classes(place).get_opt("class").await.unwrap().and_then(|class| class.metadata.generation)
+}
+
+/// Waits until the class says that a stage is reached, of a later generation than that before.
+pub(crate) async fn told(place: &Place, stage: usize, before: Option<i64>) {
+    if spec_of(stage).is_none() {
+        return gone(place, "class").await;
+    }
+    until(place, "class", &format!("stage {stage} to be Available"), AVAILABLE, |status| {
+        status.phase == Phase::Available && status.observed_generation > before
+    })
+    .await;
+}
+
+/// Waits until everything is as it is in the end when nothing goes wrong.
+pub(crate) async fn the_same(place: &Place, what: &str, expected: &State) {
+    eventually(&format!("the same as ever, {what}"), AFTER, || async {
+        let differ = differences(&state(place).await, expected);
+        if differ.is_empty() { Ok(()) } else { Err(format!("{differ:#?}")) }
+    })
+    .await;
+}
+
+/// Runs a whole life in which nothing goes wrong, each stage with a CRM of its own.
+pub(crate) async fn undisturbed(place: &Place, options: &Options) -> Vec<Undisturbed> {
+    let mut stages = Vec::new();
+    for stage in 0..STAGES {
+        let before = generation(place).await;
+        let cut = Cut::never();
+        let crm = cut.start(place, options).await;
+        ask(&crm.client, stage).await.unwrap();
+        told(place, stage, before).await;
+        // What isn't wanted any more is gone when pods are.
+        eventually("leftovers to go", AFTER, || async {
+            let going = state(place).await;
+            let going =
+                going.iter().filter(|(_, it)| it["metadata"].get("deletionTimestamp").is_some());
+            let names: Vec<_> = going.map(|(name, _)| name.clone()).collect();
+            if names.is_empty() { Ok(()) } else { Err(format!("{names:?}")) }
+        })
+        .await;
+        cut.quiet().await;
+        let state = state(place).await;
+        if stage == STAGES - 1 {
+            assert_eq!(everything(place).await, Vec::<String>::new());
+            assert!(state.is_empty(), "{state:?}");
+        }
+        stages.push(Undisturbed { state, writes: cut.writes() });
+    }
+    stages
+}
+
+/// The class and all that is made for it.
+pub(crate) async fn state(place: &Place) -> State {
+    let mut state = children(place).await;
+    for class in classes(place).list(&ListParams::default()).await.unwrap() {
+        let phase = class.status.as_ref().map(|status| status.phase);
+        let mut bare = bare(&class, "");
+        bare["phase"] = json!(phase);
+        state.insert(format!("ClassRuntime/{}", class.name_any()), bare);
+    }
+    state
+}
+
+/// All that is made for classes.
+pub(crate) async fn children(place: &Place) -> State {
+    let class = classes(place).get_opt("class").await.unwrap();
+    let owner = class.and_then(|class| class.metadata.uid).unwrap_or_default();
+    let mut state = State::new();
+    for kind in BUILT_IN.iter() {
+        for object in all(place, kind).await {
+            state.insert(format!("{kind}/{}", object.name_any()), bare(&object, &owner));
+        }
+    }
+    state
+}
+
+/// An object without its status and what differs between any two runs. That an owner is the class
+/// that there is, and no earlier one, stays.
+fn bare(object: &impl Serialize, owner: &str) -> Value {
+    let mut object = serde_json::to_value(object).unwrap();
+    let fields = |part: &mut Value, names: &[&str]| {
+        if let Some(part) = part.as_object_mut() {
+            part.retain(|name, _| !names.contains(&name.as_str()));
+        }
+    };
+    fields(&mut object, &["status"]);
+    fields(
+        &mut object["metadata"],
+        &["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation"],
+    );
+    fields(&mut object["spec"], &["clusterIP", "clusterIPs"]);
+    if let Some(annotations) = object.pointer_mut("/metadata/annotations") {
+        fields(annotations, &[CORRELATION]);
+    }
+    let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut);
+    for reference in owners.into_iter().flatten() {
+        if reference["uid"] == json!(owner) {
+            reference["uid"] = json!("the class's");
+        }
+    }
+    object
+}
+
+/// What differs, by object and field: the objects themselves would fill pages.
+pub(crate) fn differences(found: &State, expected: &State) -> Vec<String> {
+    let names: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+    let mut all = Vec::new();
+    for name in names {
+        match (found.get(name), expected.get(name)) {
+            (Some(found), Some(expected)) => compare(name, found, expected, &mut all),
+            (Some(_), None) => all.push(format!("{name} is left over")),
+            _ => all.push(format!("{name} is missing")),
+        }
+    }
+    all
+}
+
+fn compare(at: &str, found: &Value, expected: &Value, all: &mut Vec<String>) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            let names: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
+            for name in names {
+                let at = format!("{at}.{name}");
+                let of = |fields: &serde_json::Map<String, Value>| {
+                    fields.get(name).cloned().unwrap_or_default()
+                };
+                compare(&at, &of(found), &of(expected), all);
+            }
+        }
+        _ if found == expected => {}
+        _ => all.push(format!("{at} is {found} instead of {expected}")),
+    }
+}

@@ -1,0 +1,104 @@
+//! The API server refuses what CRM writes, or loses the answer: it is done all the same, and
+//! without a storm.
+
+use std::time::{Duration, Instant};
+
+use oprc_sandbox::proxy::{ApiProxy, Fault, Match};
+use oprc_tests::{
+    Place,
+    class::{available, deploy, everything, hello, of},
+    crm::{Crm, Options},
+    in_namespace,
+};
+
+use crate::traffic::{count, counted};
+
+const DEPLOYMENTS: &str = "deployments.apps";
+const STATUSES: &str = "classruntimes.oaas.io/status";
+/// Statuses of a class that comes up: Progressing and Available.
+const TOLD: u64 = 2;
+/// What else a class takes that comes up: itself, a Service, at most three Events.
+const REST: u64 = 5;
+/// Where something fails again and again the class is told, and told again when that is over: a
+/// status and an Event each.
+const TROUBLE: u64 = 2;
+
+#[tokio::test]
+async fn conflicts_refusals_and_errors_pass() {
+    in_namespace(async |place: &Place| {
+        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+        let crm = Crm::start(place, &Options::user("tried").through(proxy.url())).await;
+        let writes = || Match::any().client("tried").verb("patch");
+        let faults = [
+            ("409 once", Fault::Status(409, None), 1),
+            ("409 five times", Fault::Status(409, None), 5),
+            ("429 with a time to wait", Fault::Status(429, Some(1)), 3),
+            ("500", Fault::Status(500, None), 4),
+            ("503", Fault::Status(503, None), 4),
+            ("refused", Fault::Refuse, 3),
+            ("cut after it was done", Fault::Cut, 3),
+        ];
+        for (at, (what, fault, times)) in faults.into_iter().enumerate() {
+            let name = format!("tried-{at}");
+            proxy.reset();
+            // Only what CRM does by itself: who calls is told, and tries again.
+            let injected = proxy.inject_times(writes().resource(DEPLOYMENTS), fault.clone(), times);
+            let also = proxy.inject_times(writes().resource(STATUSES), fault, times);
+            deploy(&crm.client, &name, &of(&[hello("greet")])).await.unwrap();
+            let status = available(place, &name).await;
+            assert_eq!(status.ready.as_deref(), Some("1/1"), "{what}");
+            drop((injected, also));
+            let counts = proxy.counts();
+            // Each refusal costs one request more, and nothing is asked for besides.
+            let deployments = count(&counts, "tried", "patch", DEPLOYMENTS);
+            assert!(deployments <= 1 + times, "{what}: {counts:#?}");
+            let statuses = count(&counts, "tried", "patch", STATUSES);
+            assert!(statuses <= TOLD + TROUBLE + times, "{what}: {counts:#?}");
+            let reads = count(&counts, "tried", "get", "") + count(&counts, "tried", "list", "");
+            assert_eq!(reads, 0, "{what}: {counts:#?}");
+            let renewals = count(&counts, "tried", "update", "leases.coordination.k8s.io");
+            let watches = count(&counts, "tried", "watch", "");
+            let rest = count(&counts, "tried", "", "") - deployments - statuses - renewals;
+            assert!(rest - watches <= REST + TROUBLE, "{what}: {counts:#?}");
+        }
+        let made = everything(place).await;
+        let deployments = made.iter().filter(|name| name.starts_with("Deployment/")).count();
+        assert_eq!(deployments, 7, "{made:?}");
+    })
+    .await;
+}
+
+/// Who is told to come back later comes back no earlier.
+#[tokio::test]
+async fn a_time_to_wait_is_waited() {
+    const TIMES: u64 = 2;
+    const WAIT: u32 = 2;
+    // Between the request and the moment that this test hears of it.
+    const HEARD: Duration = Duration::from_millis(200);
+    in_namespace(async |place: &Place| {
+        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+        let crm = Crm::start(place, &Options::user("patient").through(proxy.url())).await;
+        let writes = Match::any().client("patient").verb("patch").resource(DEPLOYMENTS);
+        let _injected = proxy.inject_times(writes, Fault::Status(429, Some(WAIT)), TIMES);
+        let asked = async {
+            let mut times: Vec<Instant> = Vec::new();
+            for number in 1..=TIMES + 1 {
+                let limit = Duration::from_secs(20);
+                let seen = counted(&proxy, "the next try", limit, |counts| {
+                    count(counts, "patient", "patch", DEPLOYMENTS) >= number
+                });
+                times.push(seen.await);
+            }
+            times
+        };
+        let spec = of(&[hello("greet")]);
+        let (times, deployed) = tokio::join!(asked, deploy(&crm.client, "patient", &spec));
+        deployed.unwrap();
+        for pair in times.windows(2) {
+            let waited = pair[1] - pair[0];
+            assert!(waited + HEARD >= Duration::from_secs(WAIT.into()), "{waited:?}");
+        }
+        available(place, "patient").await;
+    })
+    .await;
+}

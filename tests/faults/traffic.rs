@@ -1,0 +1,55 @@
+//! What was asked of the API server: as CRM counts it, and as the proxy does.
+
+use std::time::{Duration, Instant};
+
+use oprc_sandbox::{
+    proxy::{ApiProxy, Counts},
+    within,
+};
+use oprc_tests::http::get_ok;
+
+async fn metric(url: &str, counted: impl Fn(&str) -> bool) -> u64 {
+    let text = get_ok(&format!("{url}/metrics")).await.unwrap();
+    let lines = text.lines().filter(|line| line.starts_with("crm_api_requests_total"));
+    let values = lines.filter(|line| counted(line)).filter_map(|line| line.rsplit_once(' '));
+    values.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
+}
+
+/// Requests to the API server so far, as CRM counts them.
+pub(crate) async fn requests_of(url: &str) -> u64 {
+    metric(url, |_| true).await
+}
+
+/// Those of them that write.
+pub(crate) async fn writes_of(url: &str) -> u64 {
+    metric(url, |line| !line.contains("verb=\"GET\"")).await
+}
+
+/// How often a client has asked for something; an empty word stands for anything.
+pub(crate) fn count(counts: &Counts, client: &str, verb: &str, resource: &str) -> u64 {
+    let meant = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
+    let agrees = |(by, how, what): &(String, String, String)| {
+        by == client && meant(verb, how) && meant(resource, what)
+    };
+    counts.iter().filter(|(key, _)| agrees(key)).map(|(_, count)| count).sum()
+}
+
+/// What a client has watched.
+pub(crate) fn watched(counts: &Counts, client: &str) -> Vec<String> {
+    let of = |(by, verb, _): &&(String, String, String)| by == client && verb == "watch";
+    counts.keys().filter(of).map(|(_, _, resource)| resource.clone()).collect()
+}
+
+/// Waits until the proxy has counted enough, and gives when that was.
+pub(crate) async fn counted(
+    proxy: &ApiProxy,
+    what: &str,
+    limit: Duration,
+    enough: impl Fn(&Counts) -> bool,
+) -> Instant {
+    let waiting = async {
+        proxy.wait_for(enough).await;
+        Ok::<_, String>(Instant::now())
+    };
+    within(what, limit, waiting).await.unwrap()
+}

@@ -98,7 +98,7 @@ async fn cut_everywhere(
             let before = generation(place).await;
             let point = points.pop_front();
             if let Some(mut point) = point {
-                if cut_stage(place, stage, point).await {
+                if Box::pin(cut_stage(place, stage, point)).await {
                     cuts += 1;
                 } else {
                     point.tries += 1;
@@ -122,7 +122,7 @@ mod proof {
     async fn cut_before_and_after_any_write_it_ends_the_same() {
         let mut proof = proofs::begin("CRM cut before and after each write", 0, 0);
         in_own_cluster("test-cuts", async |place: &Place| {
-            let stages = undisturbed(place, &options()).await;
+            let stages = Box::pin(undisturbed(place, &options())).await;
             let writes: Vec<_> = stages.iter().map(|stage| stage.writes).collect();
             assert!(writes.iter().all(|count| *count > 0), "{writes:?}");
             let mut plan: Vec<_> = writes.iter().map(|count| points(*count)).collect();
@@ -132,7 +132,7 @@ mod proof {
             }
             let planned: usize = plan.iter().map(VecDeque::len).sum();
             assert!(planned >= 8, "{planned}");
-            let cuts = cut_everywhere(place, &stages, plan).await;
+            let cuts = Box::pin(cut_everywhere(place, &stages, plan)).await;
             assert_eq!(cuts, planned);
             proof.rounds = planned;
             let each: Vec<_> = writes.iter().map(u64::to_string).collect();
@@ -149,7 +149,7 @@ mod proof {
         let proof = proofs::begin("CRM killed in the middle", 2, 10);
         let rounds = proof.rounds;
         in_own_cluster("test-kills", async |place: &Place| {
-            let stages = undisturbed(place, &options()).await;
+            let stages = Box::pin(undisturbed(place, &options())).await;
             let mut found_work = 0;
             for round in 0..rounds {
                 for (stage, ended) in stages.iter().enumerate() {

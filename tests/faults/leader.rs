@@ -14,12 +14,14 @@ use oprc_tests::{
     Place,
     class::{available, classes, deploy, hello, of},
     crm::{Options, Separate},
-    in_namespace,
 };
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::traffic::{count, counted};
+use crate::{
+    in_shared_cluster,
+    traffic::{count, counted},
+};
 
 /// The lease's name, and what leases are called.
 const LEASE: &str = "oprc-crm";
@@ -43,7 +45,7 @@ async fn holder(place: &Place, other_than: Option<&str>, limit: Duration) -> Str
 
 #[tokio::test]
 async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() {
-    in_namespace(async |place: &Place| {
+    in_shared_cluster(async |place: &Place| {
         let mut first = Separate::start(place, &Options::user("first")).await;
         let led = holder(place, None, TAKEOVER).await;
         let second = Separate::start(place, &Options::user("second")).await;
@@ -74,7 +76,7 @@ async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() 
 
 #[tokio::test]
 async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes() {
-    in_namespace(async |place: &Place| {
+    in_shared_cluster(async |place: &Place| {
         let proxy = ApiProxy::start(&place.cluster).await.unwrap();
         let frozen = Separate::start(place, &Options::user("frozen").through(proxy.url())).await;
         let led = holder(place, None, TAKEOVER).await;

@@ -6,7 +6,11 @@ use std::{
 };
 
 use kube::{ResourceExt as _, api::ListParams};
-use oprc_crm::{crd::Phase, kinds::BUILT_IN, reconcile::CORRELATION};
+use oprc_crm::{
+    crd::{ClassRuntimeStatus, Phase},
+    kinds::BUILT_IN,
+    reconcile::CORRELATION,
+};
 use oprc_tests::{
     Place,
     class::{
@@ -75,12 +79,14 @@ pub(crate) async fn generation(place: &Place) -> Option<i64> {
 /// Waits until the class says that a stage is reached, of a later generation than that before.
 pub(crate) async fn told(place: &Place, stage: usize, before: Option<i64>) {
     if spec_of(stage).is_none() {
-        return gone(place, "class").await;
+        return Box::pin(gone(place, "class")).await;
     }
-    until(place, "class", &format!("stage {stage} to be Available"), AVAILABLE, |status| {
+    let what = format!("stage {stage} to be Available");
+    let such = |status: &ClassRuntimeStatus| {
         status.phase == Phase::Available && status.observed_generation > before
-    })
-    .await;
+    };
+    // On the heap, like everything large.
+    Box::pin(until(place, "class", &what, AVAILABLE, such)).await;
 }
 
 /// Waits until everything is as it is in the end when nothing goes wrong.

@@ -18,14 +18,20 @@ mod refusal;
 mod traffic;
 mod watches;
 
-use oprc_tests::{Place, crm::install, in_namespace_of, with_simulated};
+use oprc_tests::{Place, crm::install, in_namespace, in_namespace_of, with_simulated};
+
+// Tests are on the heap: on the way through so many hands they would fill the stack.
 
 /// Runs a test in a namespace of a simulated cluster of its own.
 async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
-    with_simulated(name, 1, async |cluster| {
+    Box::pin(with_simulated(name, 1, async |cluster| {
         install(&cluster);
-        // On the heap: on the way through so many hands it would fill the stack.
-        Box::pin(in_namespace_of(cluster, test)).await;
-    })
+        in_namespace_of(cluster, async |place: &Place| Box::pin(test(place)).await).await;
+    }))
     .await;
+}
+
+/// Runs a test in a namespace of the cluster that all share.
+async fn in_shared_cluster(test: impl AsyncFnOnce(&Place)) {
+    Box::pin(in_namespace(async |place: &Place| Box::pin(test(place)).await)).await;
 }

@@ -21,12 +21,12 @@ use oprc_tests::{
     crm::{Crm, Options},
     eventually,
     http::get_ok,
-    in_namespace, proof as proofs,
+    proof as proofs,
 };
 use tonic::{Code, Request};
 
 use crate::{
-    in_own_cluster,
+    in_own_cluster, in_shared_cluster,
     traffic::{count, requests_of, watched},
 };
 
@@ -145,7 +145,7 @@ mod proof {
     async fn the_api_server_answers_with_errors_for_a_while() {
         let proof = proofs::begin("API server answers with 500 and 503, in tens of seconds", 1, 6);
         let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        in_namespace(async |place: &Place| {
+        in_shared_cluster(async |place: &Place| {
             let proxy = ApiProxy::start(&place.cluster).await.unwrap();
             let crm = Crm::start(place, &Options::user("erring").through(proxy.url())).await;
             deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
@@ -165,7 +165,6 @@ mod proof {
                 assert_eq!(read(&crm).await, Ok(true));
                 let counts = proxy.counts();
                 let asked = count(&counts, "erring", "", "");
-                println!("{code}: {asked} requests of {watches} watches in {lasting:?}");
                 // A dozen quick tries each, and then one in a few seconds.
                 let bound = (watches + 3) * (12 + lasting.as_secs() / 3);
                 assert!(asked <= bound, "{asked} requests, at most {bound}: {counts:#?}");
@@ -187,7 +186,7 @@ mod proof {
     async fn the_api_server_hangs_for_a_while() {
         let proof = proofs::begin("API server hangs, in tens of seconds", 3, 6);
         let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        in_namespace(async |place: &Place| {
+        in_shared_cluster(async |place: &Place| {
             let proxy = ApiProxy::start(&place.cluster).await.unwrap();
             let start =
                 async |user| Crm::start(place, &Options::user(user).through(proxy.url())).await;

@@ -11,12 +11,12 @@ use oprc_tests::{
     Place,
     class::{available, classes, deploy, hello, with_odgm},
     crm::{Crm, Options},
-    eventually, in_namespace,
+    eventually,
 };
 use serde_json::json;
 
 use crate::{
-    in_own_cluster,
+    in_own_cluster, in_shared_cluster,
     traffic::{count, counted, watched},
 };
 
@@ -30,7 +30,7 @@ fn watches() -> Match {
 /// Watches that break are opened again where they were, and nothing is missed in between.
 #[tokio::test]
 async fn watches_that_break_miss_nothing() {
-    in_namespace(async |place: &Place| {
+    in_shared_cluster(async |place: &Place| {
         let proxy = ApiProxy::start(&place.cluster).await.unwrap();
         let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
         for round in 0..3 {
@@ -101,7 +101,7 @@ async fn what_the_server_has_forgotten_is_listed_once() {
 /// watch goes on where it was or begins anew, and in either way it knows everything.
 #[tokio::test]
 async fn watches_that_are_gone_for_a_moment_miss_nothing() {
-    in_namespace(async |place: &Place| {
+    in_shared_cluster(async |place: &Place| {
         let proxy = ApiProxy::start(&place.cluster).await.unwrap();
         let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
         deploy(&crm.client, "class", &with_odgm(&[hello("a")])).await.unwrap();

@@ -68,6 +68,15 @@ pub fn odgm(base: &str) -> String {
     format!("{base}-odgm")
 }
 
+/// What the disk of each node of a data grid is called in its pod.
+pub const ODGM_DISK: &str = "data";
+
+/// Whether a volume claim has a name that the nodes of a class's data grid give theirs.
+pub fn is_odgm_claim(base: &str, claim: &str) -> bool {
+    let number = claim.strip_prefix(&format!("{ODGM_DISK}-{}-", odgm(base)));
+    number.is_some_and(|it| !it.is_empty() && it.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
 /// The name of the Service of a class's data grid.
 pub fn odgm_service(base: &str) -> String {
     format!("{base}-odgm-svc")
@@ -225,12 +234,11 @@ mod tests {
             text
         };
         let mut seen: HashMap<String, String> = HashMap::new();
-        let mut made = 0;
-        while made < 1_000_000 {
+        // As many as there are names: one that comes again must come from the same.
+        while seen.len() < 1_000_000 {
             let class = text();
             let keys = [text(), text(), text()];
             for (name, origin) in children(&class, &keys) {
-                made += 1;
                 assert!(valid(&name), "{name:?} of {origin:?}");
                 if let Some(other) = seen.insert(name.clone(), origin.clone()) {
                     assert_eq!(other, origin, "both are {name}");

@@ -1,5 +1,6 @@
 //! A class, parsed once into types that can't be wrong.
 
+mod guard;
 mod odgm;
 mod quantity;
 #[cfg(test)]
@@ -7,19 +8,18 @@ mod tests;
 mod validate;
 
 pub use self::{
-    odgm::{CollectionPlan, OdgmPlan, Trigger, guard_data, kept_collections},
+    guard::{guard_data, kept_collections, kept_nodes, with_nodes_kept},
+    odgm::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
     quantity::{exceeds, is_quantity, same_quantity},
-    validate::{INJECTED, validate},
+    validate::{INJECTED, validate, validate_as},
 };
-use crate::crd::{
-    Access, EnvFrom, EnvVar, HealthCheck, OdgmIntegration, PullPolicy, Resources, Security,
-    Telemetry, VolumeMount,
+use crate::{
+    crd::{
+        Access, EnvFrom, EnvVar, HealthCheck, OdgmIntegration, PartitionInfo, PullPolicy,
+        Resources, Security, Telemetry, VolumeMount,
+    },
+    environment::Profile,
 };
-
-/// The data grid's own words.
-pub mod odgm_words {
-    pub use super::odgm::{persistence, shard_type};
-}
 
 /// Who a class is.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,8 +38,6 @@ pub struct Identity {
     pub deployment_id: String,
     /// The environment it is for, where it says.
     pub environment: Option<String>,
-    /// What asked for it last.
-    pub correlation_id: Option<String>,
 }
 
 /// A class that can be rendered.
@@ -55,6 +53,10 @@ pub struct ValidClass {
     pub odgm: Option<OdgmPlan>,
     /// The template that was asked for.
     pub template: Option<String>,
+    /// The profile whose sizes and defaults it has.
+    pub profile: Profile,
+    /// The part of its data that it has, where it has one.
+    pub partition: Option<PartitionInfo>,
     /// What it tells of itself.
     pub telemetry: Telemetry,
 }

@@ -1,16 +1,16 @@
 //! The data grid of a class: what it keeps, in how many parts and copies, and how.
 
 use super::{
-    Identity, Refusal, ValidFunction, quantity,
+    Identity, ValidFunction, quantity,
     validate::{Faults, check_resources},
 };
 use crate::{
     crd::{
-        AccessPattern, ClassRuntimeSpec, ClassRuntimeStatus, Collection, CollectionSpec,
-        Consistency, EnvVar, OdgmCollectionStatus, OdgmConfig, PersistenceMode, Resources, Route,
-        ShardAssignment, ShardType, StateSpec, StateType, Storage,
+        AccessPattern, ClassRuntimeSpec, Collection, CollectionSpec, Consistency, EnvVar,
+        EventTrigger, OdgmCollectionStatus, OdgmConfig, PersistenceMode, Requirements, Resources,
+        Route, ShardAssignment, ShardType, StateSpec, StateType, Storage,
     },
-    environment::{Environment, Profile},
+    environment::Profile,
 };
 
 /// A class's data grid, settled.
@@ -34,7 +34,7 @@ pub struct OdgmPlan {
     pub trigger_depth: i32,
     /// How long such a call may take.
     pub trigger_timeout_ms: i32,
-    /// How many changes are handled at once, and how long is waited for more.
+    /// How many changes are handled at once, and for how many milliseconds more are waited for.
     pub batch: Option<(i32, i32)>,
     /// Where functions are called besides the class's own.
     pub routes: std::collections::BTreeMap<String, Route>,
@@ -46,8 +46,6 @@ pub struct OdgmPlan {
     pub limits: Resources,
     /// More variables.
     pub env: Vec<EnvVar>,
-    /// Whether claims go with the class.
-    pub delete_claims: bool,
 }
 
 impl OdgmPlan {
@@ -59,6 +57,14 @@ impl OdgmPlan {
     /// Whether its nodes need names of their own: for their disks, or to know each other.
     pub fn stateful(&self) -> bool {
         self.persistent() || self.replicas > 1
+    }
+
+    /// How many nodes must answer before anybody relies on it: where all copies agree by consensus
+    /// more than half of them, and otherwise all, as each has parts of its own.
+    pub fn needed(&self) -> i32 {
+        let consensus = |it: &CollectionPlan| it.shard_type == ShardType::Raft;
+        let agreed = !self.collections.is_empty() && self.collections.iter().all(consensus);
+        if agreed { self.replicas / 2 + 1 } else { self.replicas }
     }
 }
 
@@ -128,7 +134,7 @@ pub(super) fn plan(
     identity: &Identity,
     spec: &ClassRuntimeSpec,
     functions: &[ValidFunction],
-    environment: &Environment,
+    profile: Profile,
 ) -> OdgmPlan {
     let config = spec.odgm_config.clone().unwrap_or_default();
     let class = spec.deployment_unit.as_ref().and_then(|unit| unit.class.clone());
@@ -136,13 +142,10 @@ pub(super) fn plan(
     let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
     // The profiles' own number is one node each.
     let replicas = config.replicas.unwrap_or(1).max(factor.unwrap_or(1)).clamp(1, 99);
-    let profile = spec.selected_template.as_deref().or(spec.template_hint.as_deref());
-    let profile = profile.and_then(Profile::parse).unwrap_or(environment.profile);
-    let latency = functions.iter().filter_map(|function| function.latency).min();
+    let latency = demands(spec).filter_map(|it| it.max_latency_ms).min();
+    let throughput = demands(spec).filter_map(|it| it.min_throughput_rps).max();
     let rules = Rules {
-        partitions: config
-            .partition_count
-            .unwrap_or_else(|| partitions(functions.iter().filter_map(|it| it.throughput).max())),
+        partitions: config.partition_count.unwrap_or_else(|| partitions(throughput)),
         replicas,
         shard_type: config
             .shard_type
@@ -153,19 +156,20 @@ pub(super) fn plan(
     };
     check(faults, &config);
     let collections = collections(faults, &class, &rules);
+    check_uses(faults, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
-    let triggers = triggers(faults, &class, spec, &events.event_triggers, functions);
-    let batch = events.batch_processing.filter(|batch| batch.enabled);
+    let triggers = triggers(faults, &class, spec, &events.event_triggers, functions, &collections);
+    let batch = events.batch_processing.unwrap_or_default();
+    let named = identity.environment.as_deref().unwrap_or("default");
     OdgmPlan {
         image: config.image,
         replicas,
-        cluster_id: config.cluster_id.unwrap_or_else(|| {
-            let environment = identity.environment.as_deref().unwrap_or("default");
-            format!("{}-{environment}-{}", identity.deployment_id, identity.name)
-        }),
+        cluster_id: config
+            .cluster_id
+            .unwrap_or_else(|| format!("{}-{named}-{}", identity.deployment_id, identity.name)),
         node_id_prefix: config.node_id_prefix.unwrap_or_else(|| {
             let package = spec.deployment_unit.as_ref().and_then(|unit| unit.package.as_deref());
-            format!("crm-{}-", package.unwrap_or(&identity.name))
+            format!("crm-{named}-{}", package.unwrap_or(&identity.name))
         }),
         collections,
         events: events.enabled.unwrap_or(!triggers.is_empty()),
@@ -178,16 +182,37 @@ pub(super) fn plan(
         trigger_timeout_ms: events
             .trigger_timeout_ms
             .unwrap_or_else(|| latency.map_or(5000, |latency| (latency / 2).max(1000))),
-        batch: batch.map(|it| (it.batch_size.unwrap_or(100), it.batch_timeout_ms.unwrap_or(1000))),
+        batch: batch
+            .enabled
+            .unwrap_or(true)
+            .then(|| (batch.batch_size.unwrap_or(100), batch.batch_timeout_ms.unwrap_or(1000))),
         routes: config.invocation_routes,
         storage: config.storage.unwrap_or_default(),
         requests: config.requests.unwrap_or_default(),
         limits: config.limits.unwrap_or_default(),
         env: config.env,
-        delete_claims: spec
-            .data_retention
-            .as_ref()
-            .is_some_and(|it| it.on_delete == crate::crd::OnDelete::Delete),
+    }
+}
+
+/// Everything that is required of the class: as a whole and of each function, whether that runs
+/// here or not. What data is made of mustn't depend on which functions happen to run.
+fn demands(spec: &ClassRuntimeSpec) -> impl Iterator<Item = &Requirements> {
+    let of_functions = spec.bodies().filter_map(|(_, body)| body.requirements.as_ref());
+    spec.nfr_requirements.iter().chain(of_functions)
+}
+
+/// A function can use what there is.
+fn check_uses(faults: &mut Faults, spec: &ClassRuntimeSpec, all: &[CollectionPlan]) {
+    for (field, body) in spec.bodies() {
+        let used = body.odgm.iter().flat_map(|odgm| &odgm.collections);
+        for name in used.filter(|name| all.iter().all(|it| it.name != **name)) {
+            let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+            let message = format!(
+                "{name:?} is no collection of the class; there is: {}",
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            );
+            faults.add(format!("{field}.odgm.collections"), message);
+        }
     }
 }
 
@@ -201,7 +226,9 @@ fn check(faults: &mut Faults, config: &OdgmConfig) {
     }
     for (at, variable) in config.env.iter().enumerate() {
         let field = format!("odgm_config.env[{at}].name");
-        if variable.name.starts_with("ODGM_") || variable.name == "OPRC_ZENOH_PORT" {
+        if config.env.iter().take(at).any(|other| other.name == variable.name) {
+            faults.add(field, format!("{:?} is given twice", variable.name));
+        } else if variable.name.starts_with("ODGM_") || variable.name == "OPRC_ZENOH_PORT" {
             faults.add(field, format!("{} is set by the platform", variable.name));
         } else {
             super::validate::check_variable(faults, &field, &variable.name);
@@ -325,10 +352,16 @@ fn triggers(
     faults: &mut Faults,
     class: &str,
     spec: &ClassRuntimeSpec,
-    more: &[crate::crd::EventTrigger],
+    more: &[EventTrigger],
     functions: &[ValidFunction],
+    collections: &[CollectionPlan],
 ) -> Vec<Trigger> {
     let mut all = Vec::new();
+    // Those that there are, whatever they are called.
+    let mut filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
+    if filters.is_empty() {
+        filters.push(format!("{class}_*"));
+    }
     let only = spec.function.iter().map(|body| (None, body));
     let many = spec.functions.iter().map(|it| (Some(it.key.as_str()), &it.body));
     let runs = |key: &str| functions.iter().any(|function| function.key == key);
@@ -344,7 +377,7 @@ fn triggers(
             let Some(function_key) = key else { continue };
             all.push(Trigger {
                 function_key,
-                collection_filters: vec![format!("{class}_*")],
+                collection_filters: filters.clone(),
                 async_execution: binding.async_execution,
             });
         }
@@ -365,9 +398,13 @@ fn triggers(
     all
 }
 
+/// What the state says, and otherwise the most that anything of the class demands.
 fn consistency(spec: &ClassRuntimeSpec) -> Option<Consistency> {
     let state = spec.state.as_ref().and_then(|state| state.consistency);
-    state.or_else(|| spec.nfr_requirements.as_ref().and_then(|it| it.consistency))
+    let demanded = |wanted: Consistency| {
+        demands(spec).any(|it| it.consistency == Some(wanted)).then_some(wanted)
+    };
+    state.or_else(|| demanded(Consistency::Strong)).or_else(|| demanded(Consistency::Eventual))
 }
 
 /// More parts spread load better and cost more.
@@ -390,80 +427,4 @@ fn shard_type_for(replicas: i32, latency: Option<i32>, wanted: Option<Consistenc
         None => !hurried,
     };
     if replicas > 1 && consensus { ShardType::Raft } else { ShardType::Basic }
-}
-
-/// Persistent collections that there are claims for, as far as is known: those of now, and those
-/// of before that were left out without their data being given up.
-pub fn kept_collections(
-    plan: Option<&OdgmPlan>,
-    before: &[OdgmCollectionStatus],
-    spec: &ClassRuntimeSpec,
-) -> Vec<OdgmCollectionStatus> {
-    let now = plan.into_iter().flat_map(|plan| &plan.collections).map(CollectionPlan::status);
-    let mut kept: Vec<_> = now.filter(|it| it.persistence_mode == "persistent").collect();
-    if !may_lose_data(spec) {
-        let gone: Vec<_> = before
-            .iter()
-            .filter(|old| kept.iter().all(|now| now.name != old.name))
-            .cloned()
-            .collect();
-        kept.extend(gone);
-    }
-    kept
-}
-
-fn may_lose_data(spec: &ClassRuntimeSpec) -> bool {
-    spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss)
-}
-
-/// Refuses to change what a live persistent collection is made of, unless its data may go.
-pub fn guard_data(
-    plan: Option<&OdgmPlan>,
-    status: Option<&ClassRuntimeStatus>,
-    spec: &ClassRuntimeSpec,
-) -> Result<(), Refusal> {
-    let (Some(plan), Some(status)) = (plan, status) else { return Ok(()) };
-    if may_lose_data(spec) {
-        return Ok(());
-    }
-    let nodes = status.odgm.as_ref().map_or(0, |odgm| odgm.replicas);
-    if !status.kept_collections.is_empty() && plan.replicas < nodes {
-        return Err(Refusal::precondition(
-            "DataAtRisk",
-            "odgm_config.replicas",
-            format!(
-                "the data grid has persistent collections, and would go from {nodes} nodes to {}; \
-                 that needs data_retention.allow_data_loss",
-                plan.replicas
-            ),
-        ));
-    }
-    for old in &status.kept_collections {
-        let Some(new) = plan.collections.iter().find(|new| new.name == old.name) else { continue };
-        let new = new.status();
-        let changed = |what: &str, from: &dyn std::fmt::Display, to: &dyn std::fmt::Display| {
-            Refusal::precondition(
-                "DataAtRisk",
-                "odgm_config.collections",
-                format!(
-                    "{what} of the persistent collection {:?} would change from {from} to {to}; \
-                     that needs data_retention.allow_data_loss",
-                    old.name
-                ),
-            )
-        };
-        if new.partition_count != old.partition_count {
-            return Err(changed("the partitions", &old.partition_count, &new.partition_count));
-        }
-        if new.shard_type != old.shard_type {
-            return Err(changed("the shard type", &old.shard_type, &new.shard_type));
-        }
-        if new.replica_count != old.replica_count {
-            return Err(changed("the replication", &old.replica_count, &new.replica_count));
-        }
-        if new.persistence_mode != old.persistence_mode {
-            return Err(changed("the persistence", &old.persistence_mode, &new.persistence_mode));
-        }
-    }
-    Ok(())
 }

@@ -30,7 +30,6 @@ fn check_in(spec: &Value, environment: &Environment) -> Result<ValidClass, Refus
         generation: 1,
         deployment_id: "unit-1".to_owned(),
         environment: Some("prod".to_owned()),
-        correlation_id: None,
     };
     validate(identity, &read(spec), environment)
 }

@@ -6,9 +6,9 @@ use super::{Identity, Passive, Refusal, ValidClass, ValidFunction, Violation, od
 use crate::{
     crd::{
         Access, ClassRuntimeSpec, Constraints, EnvVar, FunctionConfig, FunctionType, Provision,
-        Requirements, Resources, SingleFunction,
+        Requirements, Resources, SingleFunction, bounded,
     },
-    environment::Environment,
+    environment::{Environment, Profile},
 };
 
 /// The port of a function that doesn't say.
@@ -41,7 +41,7 @@ pub(super) struct Faults(Vec<Violation>);
 
 impl Faults {
     pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Violation { field: field.into(), message: message.into() });
+        self.0.push(Violation { field: field.into(), message: bounded(&message.into()) });
     }
 
     fn range(&mut self, field: &str, value: Option<i32>, least: i32, most: i32) {
@@ -52,6 +52,20 @@ impl Faults {
         }
     }
 
+    /// Server-side apply has no answer to a list in which an element is there twice.
+    fn twice<'a>(
+        &mut self,
+        field: impl Fn(usize) -> String,
+        all: impl Iterator<Item = &'a String>,
+    ) {
+        let mut seen = BTreeSet::new();
+        for (at, one) in all.enumerate() {
+            if !seen.insert(one) {
+                self.add(field(at), format!("{one:?} is given twice"));
+            }
+        }
+    }
+
     fn length(&mut self, field: &str, text: &str, most: usize) {
         if text.is_empty() || text.len() > most {
             self.add(field, format!("must have 1 to {most} characters"));
@@ -59,18 +73,32 @@ impl Faults {
     }
 }
 
-/// Parses a specification.
+/// Parses a specification, which gets the profile that it asks for, or the environment's.
 pub fn validate(
     identity: Identity,
     spec: &ClassRuntimeSpec,
     environment: &Environment,
 ) -> Result<ValidClass, Refusal> {
+    validate_as(environment.profile, identity, spec, environment)
+}
+
+/// The same, with the profile that it gets where it asks for none: what was settled for one
+/// generation stays.
+pub fn validate_as(
+    profile: Profile,
+    identity: Identity,
+    spec: &ClassRuntimeSpec,
+    environment: &Environment,
+) -> Result<ValidClass, Refusal> {
+    let template = spec.selected_template.clone().or_else(|| spec.template_hint.clone());
+    let profile = template.as_deref().and_then(Profile::parse).unwrap_or(profile);
     let mut faults = Faults::default();
     for addon in &spec.addons {
         if !ADDONS.contains(&addon.as_str()) {
             faults.add("addons", format!("{addon:?} is unknown; there is: {}", ADDONS.join(", ")));
         }
     }
+    faults.twice(|at| format!("addons[{at}]"), spec.addons.iter());
     if let (Some(one), Some(other)) = (&spec.selected_template, &spec.template_hint)
         && one != other
     {
@@ -96,13 +124,13 @@ pub fn validate(
         ("disabled_functions", &spec.disabled_functions),
         ("standby_functions", &spec.standby_functions),
     ] {
+        faults.twice(|at| format!("{field}[{at}]"), named.iter());
         for key in named.iter().filter(|key| !keys.contains(key.as_str())) {
             faults.add(field, format!("{key:?} is no function of the class"));
         }
     }
     let wants_odgm = spec.addons.iter().any(|addon| addon == "odgm");
-    let odgm =
-        wants_odgm.then(|| odgm::plan(&mut faults, &identity, spec, &functions, environment));
+    let odgm = wants_odgm.then(|| odgm::plan(&mut faults, &identity, spec, &functions, profile));
     if !faults.0.is_empty() {
         return Err(Refusal::invalid(faults.0));
     }
@@ -118,7 +146,9 @@ pub fn validate(
         functions,
         passive,
         odgm,
-        template: spec.selected_template.clone().or_else(|| spec.template_hint.clone()),
+        template,
+        profile,
+        partition: spec.deployment_unit.as_ref().and_then(|unit| unit.partition_info.clone()),
         telemetry: spec.telemetry.clone().unwrap_or_default(),
     })
 }
@@ -131,14 +161,12 @@ fn functions(
     let mut running = Vec::new();
     let mut passive = Vec::new();
     let mut seen = BTreeSet::new();
-    let single = spec.function.iter().map(|body| ("function".to_owned(), None, body));
-    let many = spec.functions.iter().enumerate().map(|(at, function)| {
-        (format!("functions[{at}]"), Some(function.key.as_str()), &function.body)
-    });
+    let keys = spec.function.iter().map(|_| None);
+    let keys = keys.chain(spec.functions.iter().map(|it| Some(it.key.as_str())));
     if spec.function.is_some() && !spec.functions.is_empty() {
         faults.add("function", "give either function or functions, not both");
     }
-    for (field, name_key, body) in single.chain(many) {
+    for ((field, body), name_key) in spec.bodies().zip(keys) {
         let key = name_key.unwrap_or(&identity.name);
         faults.length(&format!("{field}.key"), key, 253);
         if !seen.insert(key.to_owned()) {
@@ -193,7 +221,8 @@ fn function(
     let own = body.requirements.clone().unwrap_or_default();
     let class_limits = spec.constraints.clone().unwrap_or_default();
     let own_limits = body.constraints.clone().unwrap_or_default();
-    let widest = body.bindings.iter().filter_map(|binding| binding.access).max();
+    // A binding that doesn't say is as open as its function.
+    let widest = body.bindings.iter().filter_map(|binding| binding.access.or(body.access)).max();
     ValidFunction {
         key: key.to_owned(),
         name_key: name_key.map(str::to_owned),
@@ -326,6 +355,10 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
             faults.add(format!("{place}.empty_dir.size_limit"), reason);
         }
     }
+    let paths = provision.volume_mounts.iter().map(|mount| &mount.mount_path);
+    faults.twice(|at| format!("{field}.volume_mounts[{at}].mount_path"), paths);
+    let secrets = provision.image_pull_secrets.iter();
+    faults.twice(|at| format!("{field}.image_pull_secrets[{at}]"), secrets);
     for (at, source) in provision.env_from.iter().enumerate() {
         if source.secret.is_some() == source.config_map.is_some() {
             faults.add(format!("{field}.env_from[{at}]"), "give either secret or config_map");

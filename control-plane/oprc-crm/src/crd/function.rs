@@ -149,6 +149,7 @@ pub struct Provision {
     /// Secrets that the image is pulled with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub image_pull_secrets: Vec<String>,
     /// The account that the function runs under.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -157,6 +158,7 @@ pub struct Provision {
     /// What is mounted into the container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["mount_path".into()]))]
     pub volume_mounts: Vec<VolumeMount>,
     /// The program to run, in place of the image's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

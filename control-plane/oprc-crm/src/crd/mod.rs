@@ -10,12 +10,13 @@ mod function;
 mod odgm;
 mod requirements;
 mod status;
+mod transitions;
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::{function::*, odgm::*, requirements::*, status::*};
+pub use self::{function::*, odgm::*, requirements::*, status::*, transitions::*};
 
 /// The group of all our resources.
 pub const GROUP: &str = "oaas.io";
@@ -104,6 +105,7 @@ pub struct ClassRuntimeSpec {
     /// Addons, such as `odgm`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub addons: Vec<String>,
 
     /// What the package manager has allotted.
@@ -121,11 +123,13 @@ pub struct ClassRuntimeSpec {
     /// Keys of functions that aren't to run here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub disabled_functions: Vec<String>,
 
     /// Keys of functions that are to run at the least cost.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
     pub standby_functions: Vec<String>,
 
     /// What the class tells of itself.
@@ -139,6 +143,15 @@ pub struct ClassRuntimeSpec {
     /// Nothing of the class is changed for as long as this is set.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+}
+
+impl ClassRuntimeSpec {
+    /// All functions, each with the field that it stands in.
+    pub fn bodies(&self) -> impl Iterator<Item = (String, &SingleFunction)> {
+        let single = self.function.iter().map(|body| ("function".to_owned(), body));
+        let many = self.functions.iter().enumerate();
+        single.chain(many.map(|(at, it)| (format!("functions[{at}]"), &it.body)))
+    }
 }
 
 /// Where a class comes from.
@@ -159,7 +172,8 @@ pub struct DeploymentUnit {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub class: Option<String>,
-    /// The part of the class's data that this unit has.
+    /// The part of the class's data that this unit has. Its objects have it as labels,
+    /// `oaas.io/partition` and `oaas.io/partition-replica`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_info: Option<PartitionInfo>,
 }
@@ -213,7 +227,8 @@ pub struct Telemetry {
     /// Whether Prometheus is told to scrape the functions (yes, unless said otherwise).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metrics: Option<bool>,
-    /// Where the functions' metrics are, `/metrics` unless said otherwise.
+    /// Where the functions' metrics are, `/metrics` unless said otherwise; those of the data
+    /// grid always are.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), regex(pattern = "^/"))]
     pub metrics_path: Option<String>,

@@ -201,7 +201,7 @@ pub struct EventProcessing {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub event_triggers: Vec<EventTrigger>,
-    /// Changes that are handled many at a time.
+    /// Changes that are handled many at a time: 100, or those of 1000 ms, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_processing: Option<BatchProcessing>,
 }
@@ -224,9 +224,9 @@ pub struct EventTrigger {
 /// Changes that are handled many at a time.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct BatchProcessing {
-    /// Whether they are.
-    #[serde(default)]
-    pub enabled: bool,
+    /// Whether they are; they are unless said otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
     /// How many at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]

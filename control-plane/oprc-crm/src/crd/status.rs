@@ -48,6 +48,9 @@ pub struct ClassRuntimeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub kept_collections: Vec<OdgmCollectionStatus>,
+    /// How many nodes of the data grid there may be claims for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_nodes: Option<i32>,
     /// Since when each component has been ready without a break.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stable_since: BTreeMap<String, Time>,

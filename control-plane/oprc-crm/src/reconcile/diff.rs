@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    observe::{Child, Sight, State},
-    render::{Desired, FunctionPlan, Wanted},
+    observe::{Child, Sight},
+    render::{Desired, FunctionPlan, ODGM_ENABLED, Wanted},
     select::Shape,
 };
 use crate::{
     class::Identity,
-    kinds::{AUTOSCALER, DEPLOYMENT},
+    kinds::{AUTOSCALER, DEPLOYMENT, STATEFUL_SET},
 };
 
 /// An object to be written.
@@ -34,15 +34,8 @@ pub struct Changes {
     pub foreign: Vec<String>,
     /// Deployments that a user's own autoscaler scales.
     pub scaled_by_others: Vec<String>,
-    /// Objects that wait for the data grid.
+    /// Objects that wait for the data grid, or for something else to be gone.
     pub held: usize,
-}
-
-impl Changes {
-    /// Whether there is nothing to do.
-    pub fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.deletes.is_empty()
-    }
 }
 
 /// Compares what is wanted with what is.
@@ -80,7 +73,10 @@ pub fn diff(
             let others = others_scale(sight, identity, &wanted.name);
             let scaled = others
                 || desired.objects.iter().any(|it| it.kind == AUTOSCALER && it.name == wanted.name);
-            if scaled && live.as_ref().is_some_and(|live| live.replicas_elsewhere) {
+            // An autoscaler does nothing about a Deployment that somebody has scaled to nothing;
+            // where it isn't ours, that may well be meant.
+            let asleep = !others && live.as_ref().is_some_and(|live| live.has_no_replicas());
+            if scaled && !asleep && live.as_ref().is_some_and(|live| live.replicas_elsewhere) {
                 drop_replicas(&mut wanted);
             }
             if others && !changes.scaled_by_others.contains(&wanted.name) {
@@ -97,7 +93,19 @@ pub fn diff(
             }
             Some(live) if wanted.frozen || !live.differs_from(&wanted.object) => {}
             None if wanted.frozen && completed(&wanted.name) => {}
-            _ if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,
+            None if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,
+            // One that is to begin with the grid waits for it as well; one that uses it already is
+            // healed and changed however the grid is.
+            Some(live)
+                if wanted.runs_with_odgm
+                    && !odgm_ready
+                    && !live.mentions(ODGM_ENABLED)
+                    && !live.is_written_for(&wanted.object) =>
+            {
+                changes.held += 1;
+            }
+            // Two grids with one name and one disk would each take themselves for the only one.
+            None if former_grid(identity, desired, &wanted, sight).is_some() => changes.held += 1,
             live => {
                 let uid = live.map(|live| live.uid.clone());
                 changes.writes.push(Write { wanted, uid });
@@ -108,6 +116,22 @@ pub fn diff(
     changes.scaled_by_others.dedup();
     leftovers(identity, desired, sight, &mut changes);
     changes
+}
+
+/// The data grid of the other kind, where it is still there.
+fn former_grid(
+    identity: &Identity,
+    desired: &Desired,
+    wanted: &Wanted,
+    sight: &dyn Sight,
+) -> Option<Arc<Child>> {
+    let grid = desired.odgm.as_ref()?;
+    if wanted.kind != grid.kind || wanted.name != grid.workload {
+        return None;
+    }
+    let other = if grid.kind == DEPLOYMENT { STATEFUL_SET } else { DEPLOYMENT };
+    let former = sight.named(&other, &identity.namespace, &grid.workload)?;
+    (former.owner.as_deref() == Some(&identity.uid)).then_some(former)
 }
 
 /// Whether a user's own autoscaler scales a Deployment of ours.
@@ -149,19 +173,4 @@ fn serves_elsewhere(child: &Child, functions: &[FunctionPlan]) -> bool {
             && child.template.as_deref() != Some(Shape::Job.as_str())
             && plan.shape != Shape::Job
     })
-}
-
-/// Whether a workload is as it is to be, all of it.
-pub fn workload_ready(child: &Child, min: i32, varies: bool) -> bool {
-    let State::Workload(workload) = &child.state else { return false };
-    if child.deleting || !workload.current {
-        return false;
-    }
-    if varies {
-        return workload.rolled_out && workload.available >= min;
-    }
-    workload.replicas >= min
-        && workload.updated >= workload.replicas
-        && workload.available >= workload.replicas
-        && workload.total <= workload.updated
 }

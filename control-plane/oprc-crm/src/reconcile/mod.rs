@@ -3,8 +3,10 @@
 //! `validate` (in [`crate::class`]) → [`select`] → [`render`] → [`diff`] → [`report`]; [`observe`]
 //! says what is seen. Performing the actions is somebody else's part.
 
+mod components;
 pub mod diff;
 pub mod fields;
+mod going;
 pub mod observe;
 pub mod render;
 pub mod report;
@@ -12,7 +14,7 @@ pub mod select;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
@@ -22,9 +24,9 @@ use self::{
     report::{Failure, Seen},
 };
 use crate::{
-    class::{Identity, Refusal, Violation, guard_data, validate},
-    crd::{ClassRuntimeSpec, ClassRuntimeStatus, OnDelete, Phase},
-    environment::Environment,
+    class::{Identity, Refusal, ValidClass, Violation, guard_data, validate_as, with_nodes_kept},
+    crd::{ClassRuntimeSpec, ClassRuntimeStatus, Phase},
+    environment::{Environment, Profile},
     names,
 };
 
@@ -32,8 +34,6 @@ use crate::{
 pub const FINALIZER: &str = "oaas.io/class-runtime";
 /// The annotation with the id of the call that asked for a class last.
 pub const CORRELATION: &str = "oaas.io/correlation-id";
-/// How long a class may be going before its status says what it waits for.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A ClassRuntime as it is seen. Its specification may be one that we can't read.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +79,6 @@ impl ObservedClass {
                 .or_else(|| self.deployment_id.clone())
                 .unwrap_or_else(|| self.name.clone()),
             environment: spec.target_environment.clone(),
-            correlation_id: self.correlation_id.clone(),
         }
     }
 }
@@ -143,7 +142,7 @@ pub struct Input<'a> {
 pub fn decide(input: &Input<'_>) -> Decision {
     let class = input.class;
     if class.deleting.is_some() {
-        return going(input);
+        return going::decide(input);
     }
     let old = class.status.as_ref();
     let mut actions = Vec::new();
@@ -153,7 +152,9 @@ pub fn decide(input: &Input<'_>) -> Decision {
     let refuse = |mut actions: Vec<Action>, refusal: &Refusal| {
         let status = report::refused(old, class.generation, refusal, input.now);
         let phase = status.phase;
-        tell(&mut actions, input, status, None);
+        if status.worth_writing_over(old) {
+            tell(&mut actions, input, status, None);
+        }
         Decision { actions, phase, ..Decision::default() }
     };
     let spec = match &class.spec {
@@ -163,84 +164,147 @@ pub fn decide(input: &Input<'_>) -> Decision {
         }
     };
     let deadline = deadline(spec, input.environment);
-    // A generation that missed its deadline is taken back for as long as it is the latest.
+    // A generation that missed its deadline is taken back for as long as it is the latest, and as
+    // what it goes back to can be.
     let back = old
         .filter(|old| old.rolled_back == Some(class.generation))
-        .and_then(|old| old.last_available.as_ref())
-        .and_then(|last| {
-            let spec: ClassRuntimeSpec = serde_json::from_value(last.spec.0.clone()).ok()?;
-            Some((spec, last.generation))
-        });
-    let (effective, generation) =
-        back.as_ref().map_or((spec, class.generation), |(spec, generation)| (spec, *generation));
-
-    let valid = match validate(class.identity(effective, generation), effective, input.environment)
-    {
-        Ok(valid) => valid,
-        Err(refusal) => return refuse(actions, &refusal),
+        .and_then(|old| former(input, old)?.ok());
+    let rolled_back = back.is_some();
+    let settled = match back {
+        Some(back) => back,
+        None => match settle(input, Cow::Borrowed(spec), class.generation) {
+            Ok(settled) => settled,
+            Err(refusal) => return refuse(actions, &refusal),
+        },
     };
-    if let Err(refusal) = guard_data(valid.odgm.as_ref(), old, effective) {
-        return refuse(actions, &refusal);
-    }
-    let before = old.and_then(|old| old.selection.as_ref());
-    let selection = match select::select(&valid, input.environment, before) {
-        Ok(selection) => selection,
-        Err(refusal) => return refuse(actions, &refusal),
-    };
+    let Settled { spec: effective, class: valid, selection } = settled;
+    let generation = valid.identity.generation;
     let desired = render::render(&valid, &selection, input.environment);
     let identity = &valid.identity;
     let completed = |key: &str| {
-        old.is_some_and(|old| {
-            old.functions.iter().any(|it| it.key == key && it.completed == Some(generation))
-        })
+        // What was Available has run: that is what it goes back to.
+        rolled_back
+            || old.is_some_and(|old| {
+                old.functions.iter().any(|it| it.key == key && it.completed == Some(generation))
+            })
     };
     let completed_job = |workload: &str| {
         desired.functions.iter().any(|plan| plan.workload == workload && completed(&plan.key))
     };
-    let answers =
-        desired.odgm.as_ref().is_none_or(|odgm| report::odgm_answers(identity, odgm, input.sight));
+    let answers = desired
+        .odgm
+        .as_ref()
+        .is_none_or(|odgm| components::odgm_answers(identity, odgm, input.sight));
     let changes = diff::diff(identity, &desired, input.sight, answers, &completed_job);
     let functions: Vec<_> = desired
         .functions
         .iter()
         .map(|plan| {
             let others = changes.scaled_by_others.contains(&plan.workload);
-            report::function(identity, plan, input.sight, others, completed(&plan.key))
+            components::function(identity, plan, input.sight, others, completed(&plan.key))
         })
         .collect();
     let seen = Seen {
         class: &valid,
-        spec: effective,
+        spec: &effective,
         generation: class.generation,
         selection: &selection,
         desired: &desired,
         changes: &changes,
         functions,
-        odgm: desired.odgm.as_ref().map(|odgm| report::odgm(identity, odgm, input.sight)),
+        odgm: desired.odgm.as_ref().map(|odgm| components::odgm(identity, odgm, input.sight)),
         failures: input.failures,
         deadline,
         now: input.now,
     };
     let mut status = report::report(old, &seen);
-    if let Some(last) = &status.last_available
-        && spec.rollout.as_ref().is_some_and(|it| it.rollback)
+    if spec.rollout.as_ref().is_some_and(|it| it.rollback)
         && status.rolled_back.is_none()
         && !spec.paused
-        && last.generation < class.generation
         && report::time_left(&status, deadline, input.now).is_some_and(|left| left.is_zero())
     {
-        // Told first, done in the next pass: so it survives an end between the two.
-        status.rolled_back = Some(class.generation);
-        status.progress_since = Some(Time(input.now));
+        take_back(&mut status, input);
     }
     status.resource_refs = references(&desired, input.sight, identity);
-    let again_after = again(&status, &changes, spec, input, deadline);
+    let until_told = report::until_told(old, &status, &seen.functions, input.now);
+    let again_after = again(&status, &changes, spec, input, deadline)
+        .into_iter()
+        .chain(until_told.filter(|left| !left.is_zero()))
+        .min();
     if !spec.paused && input.failures.is_empty() {
         plan_writes(&mut actions, &changes, &status, spec, input);
     }
     let phase = status.phase;
-    tell(&mut actions, input, status, Some(&selection));
+    if until_told.is_some_and(|left| left.is_zero()) || status.worth_writing_over(old) {
+        tell(&mut actions, input, status, Some(&selection));
+    }
     Decision { actions, again_after, phase, template: Some(selection.template) }
+}
+
+/// A specification that can be brought about.
+struct Settled<'a> {
+    spec: Cow<'a, ClassRuntimeSpec>,
+    class: ValidClass,
+    selection: select::Selection,
+}
+
+/// Settles everything that follows from a specification.
+fn settle<'a>(
+    input: &Input<'_>,
+    spec: Cow<'a, ClassRuntimeSpec>,
+    generation: i64,
+) -> Result<Settled<'a>, Refusal> {
+    let old = input.class.status.as_ref();
+    let before = old.and_then(|old| old.selection.as_ref());
+    let before = before.filter(|before| before.generation == generation);
+    // What this generation was given before stays, whatever CRM is configured to give now.
+    let profile = before.and_then(|before| Profile::parse(&before.profile));
+    let profile = profile.unwrap_or(input.environment.profile);
+    let identity = input.class.identity(&spec, generation);
+    let class = validate_as(profile, identity, &spec, input.environment)?;
+    guard_data(class.odgm.as_ref(), old, &spec)?;
+    let selection = select::select(&class, input.environment, before)?;
+    Ok(Settled { spec, class, selection })
+}
+
+/// What was Available last, where something was, as it would be brought about now.
+fn former(
+    input: &Input<'_>,
+    old: &ClassRuntimeStatus,
+) -> Option<Result<Settled<'static>, Refusal>> {
+    let last = old.last_available.as_ref()?;
+    let spec = serde_json::from_value::<ClassRuntimeSpec>(last.spec.0.clone());
+    Some(match spec {
+        Ok(mut spec) => {
+            with_nodes_kept(&mut spec, old);
+            settle(input, Cow::Owned(spec), last.generation)
+        }
+        Err(error) => {
+            let field = "status.last_available.spec".to_owned();
+            Err(Refusal::invalid(vec![Violation { field, message: error.to_string() }]))
+        }
+    })
+}
+
+/// A generation has missed its deadline: it is taken back, or told why it can't be.
+fn take_back(status: &mut ClassRuntimeStatus, input: &Input<'_>) {
+    let last = status.last_available.as_ref().map(|last| last.generation);
+    let Some(last) = last.filter(|last| *last < input.class.generation) else { return };
+    match former(input, status) {
+        Some(Ok(_)) => {
+            // Told first, done in the next pass: so it survives an end between the two.
+            status.rolled_back = Some(input.class.generation);
+            status.progress_since = Some(Time(input.now));
+        }
+        Some(Err(refusal)) => {
+            let message = status.message.clone().unwrap_or_default();
+            let reason = status.reason.clone().unwrap_or_default();
+            let message =
+                format!("{message}; it can't go back to generation {last}: {}", refusal.message);
+            status.fail(&reason, &message, input.now);
+        }
+        None => {}
+    }
 }
 
 fn deadline(spec: &ClassRuntimeSpec, environment: &Environment) -> Duration {
@@ -289,8 +353,9 @@ fn plan_writes(
     spec: &ClassRuntimeSpec,
     input: &Input<'_>,
 ) {
-    actions.extend(changes.writes.iter().cloned().map(Box::new).map(Action::Apply));
+    // First what nobody wants: a quota may have no room for the new beside the old.
     actions.extend(changes.deletes.iter().cloned().map(Action::Delete));
+    actions.extend(changes.writes.iter().cloned().map(Box::new).map(Action::Apply));
     if drained(status, spec, input).is_some_and(|left| left.is_zero()) {
         actions.extend(changes.replaced.iter().cloned().map(Action::Delete));
     }
@@ -323,7 +388,7 @@ fn again(
     deadline.into_iter().chain(drained.filter(|left| !left.is_zero())).min()
 }
 
-/// Writes the status where that is worth it, and tells of what has changed.
+/// Writes the status, and tells of what has changed.
 fn tell(
     actions: &mut Vec<Action>,
     input: &Input<'_>,
@@ -331,9 +396,6 @@ fn tell(
     selection: Option<&select::Selection>,
 ) {
     let old = input.class.status.as_ref();
-    if !status.worth_writing_over(old) {
-        return;
-    }
     let mut notices = Vec::new();
     let template = |status: Option<&ClassRuntimeStatus>| {
         status.and_then(|it| it.selection.as_ref()).map(|it| it.template.clone())
@@ -363,50 +425,4 @@ fn tell(
     status.last_updated = Some(Time(input.now));
     actions.push(Action::Status(Box::new(status)));
     actions.extend(notices.into_iter().map(Action::Event));
-}
-
-/// Takes down a class that is going.
-fn going(input: &Input<'_>) -> Decision {
-    let class = input.class;
-    let mut actions = Vec::new();
-    if !class.finalizers.iter().any(|it| it == FINALIZER) {
-        return Decision { phase: Phase::Deleting, ..Decision::default() };
-    }
-    let children = input.sight.owned(&class.namespace, &class.uid);
-    let delete_claims = class.spec.as_ref().is_ok_and(|spec| {
-        spec.data_retention.as_ref().is_some_and(|it| it.on_delete == OnDelete::Delete)
-    });
-    let claims = if delete_claims {
-        input.sight.claims(&class.namespace, &names::base(&class.name))
-    } else {
-        Vec::new()
-    };
-    let mut left: Vec<String> = Vec::new();
-    for child in children.iter().chain(&claims) {
-        left.push(format!("{} {}", child.kind, child.name));
-        if !child.deleting {
-            actions.push(Action::Delete(Arc::clone(child)));
-        }
-    }
-    if left.is_empty() {
-        actions.push(Action::RemoveFinalizer);
-        return Decision { actions, phase: Phase::Deleting, ..Decision::default() };
-    }
-    let since = class.deleting.unwrap_or(input.now);
-    let patience = report::remaining(since, PATIENCE, input.now);
-    let message = if let Some(failure) = input.failures.first() {
-        format!("{}: {}", failure.reason, failure.message)
-    } else if patience.is_zero() {
-        left.truncate(10);
-        format!("waits until these are gone: {}", left.join(", "))
-    } else {
-        "everything that was made for it is being deleted".to_owned()
-    };
-    let status = report::deleting(class.status.as_ref(), class.generation, &message, input.now);
-    if !input.failures.is_empty() {
-        actions.clear();
-    }
-    tell(&mut actions, input, status, None);
-    let again_after = (!patience.is_zero()).then_some(patience);
-    Decision { actions, again_after, phase: Phase::Deleting, template: None }
 }

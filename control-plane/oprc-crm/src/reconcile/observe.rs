@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
+use k8s_openapi::{
+    api::core::v1::{ContainerStateTerminated, ContainerStatus},
+    jiff::{SignedDuration, Timestamp},
+};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::{
     fields::{Owned, owned_by_others},
-    render::{FUNCTION, OWNER, TEMPLATE},
+    render::{FUNCTION, OWNER, TEMPLATE, WANTED},
 };
 use crate::{
     crd::{GROUP, ResourceRef},
@@ -44,6 +48,10 @@ pub struct Child {
     pub deleting: bool,
     /// Whether something other than us says how many replicas it has.
     pub replicas_elsewhere: bool,
+    /// What its annotation says was wanted of it when it was written.
+    pub wanted: Option<Box<str>>,
+    /// Since when it has been ready, where it says that it is.
+    pub ready_since: Option<Timestamp>,
     /// What we own of it, as text: a tenth of the size of the tree.
     owned: Option<Box<str>>,
     /// How it is.
@@ -188,6 +196,11 @@ impl Child {
             template: label(TEMPLATE),
             deleting: meta.deletion_timestamp.is_some(),
             replicas_elsewhere: owned_by_others(&managed, MANAGER, &["f:spec", "f:replicas"]),
+            wanted: meta
+                .annotations
+                .as_ref()
+                .and_then(|all| Some(all.get(WANTED)?.as_str().into())),
+            ready_since: ready_since(kind, &object.data),
             owned,
             state: state(kind, &object.data, generation),
         }
@@ -198,6 +211,23 @@ impl Child {
         let Some(owned) = &self.owned else { return true };
         let Ok((fields, live)) = serde_json::from_str(owned) else { return true };
         Owned { fields, live }.differs_from(wanted)
+    }
+
+    /// Whether it was written for just that: what is to be done about it then is to heal it.
+    pub fn is_written_for(&self, wanted: &Value) -> bool {
+        let mark =
+            wanted.pointer("/metadata/annotations").and_then(|all| all.get(WANTED)?.as_str());
+        mark.is_some() && mark == self.wanted.as_deref()
+    }
+
+    /// Whether it is a workload that is to have no pods.
+    pub fn has_no_replicas(&self) -> bool {
+        matches!(&self.state, State::Workload(workload) if workload.replicas == 0)
+    }
+
+    /// Whether what we said of it has a word in it.
+    pub fn mentions(&self, word: &str) -> bool {
+        self.owned.as_ref().is_some_and(|owned| owned.contains(word))
     }
 
     /// Whether no change can make it what is wanted, as the API server lets nobody give a
@@ -298,6 +328,26 @@ fn state(kind: &Kind, data: &Value, generation: i64) -> State {
     }
 }
 
+/// Since when an object has been ready, by the time that its controller noted.
+fn ready_since(kind: &Kind, data: &Value) -> Option<Timestamp> {
+    let noted = |name: &str, reason: Option<&str>, field: &str| {
+        let found = condition(data, name)?;
+        let fits =
+            reason.is_none_or(|reason| found.get("reason").and_then(Value::as_str) == Some(reason));
+        found.get(field)?.as_str().filter(|_| fits)
+    };
+    let time = if *kind == DEPLOYMENT {
+        noted("Progressing", Some("NewReplicaSetAvailable"), "lastUpdateTime")
+    } else if *kind == KNATIVE_SERVICE {
+        noted("Ready", None, "lastTransitionTime")
+    } else if *kind == JOB {
+        noted("Complete", None, "lastTransitionTime")
+    } else {
+        None
+    };
+    time?.parse().ok()
+}
+
 fn condition<'a>(data: &'a Value, name: &str) -> Option<&'a Value> {
     let conditions = data.pointer("/status/conditions")?.as_array()?;
     conditions.iter().find(|it| it.get("type").and_then(Value::as_str) == Some(name))
@@ -311,16 +361,11 @@ pub fn pod_trouble(pod: &k8s_openapi::api::core::v1::Pod) -> Option<PodTrouble> 
         return None;
     }
     let name = pod.metadata.name.clone()?;
-    let waiting = status.container_statuses.iter().flatten().find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let last = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
-        trouble_of(
-            &name,
-            waiting.reason.as_deref()?,
-            waiting.message.as_deref(),
-            last.map(|it| it.exit_code),
-        )
-    });
+    let of_container = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find_map(|it| crash_loop(&name, it).or_else(|| waiting(&name, it)));
     let unscheduled = || {
         let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled")?;
         (scheduled.status == "False").then(|| Trouble {
@@ -335,33 +380,53 @@ pub fn pod_trouble(pod: &k8s_openapi::api::core::v1::Pod) -> Option<PodTrouble> 
     Some(PodTrouble {
         class: labels.get(OWNER)?.clone(),
         function: labels.get(FUNCTION).cloned(),
-        trouble: waiting.or_else(unscheduled)?,
+        trouble: of_container.or_else(unscheduled)?,
         pod: name,
     })
 }
 
-fn trouble_of(
-    pod: &str,
-    reason: &str,
-    message: Option<&str>,
-    exit_code: Option<i32>,
-) -> Option<Trouble> {
-    let said = message.unwrap_or("no reason given");
-    let (reason, message) = match reason {
+/// A run that lasted longer than that has done well: the kubelet too begins to count anew.
+const DONE_WELL: SignedDuration = SignedDuration::from_mins(10);
+
+/// A container that ends again and again does so in the moments, too, when it runs or has just
+/// ended.
+fn crash_loop(pod: &str, container: &ContainerStatus) -> Option<Trouble> {
+    let state = container.state.as_ref()?;
+    let last = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
+    let waits = state.waiting.as_ref().and_then(|it| it.reason.as_deref());
+    let briefly = |last: &ContainerStateTerminated| match (&last.started_at, &last.finished_at) {
+        (Some(started), Some(finished)) => finished.0.duration_since(started.0) < DONE_WELL,
+        _ => true,
+    };
+    let again = container.restart_count > 1
+        && !container.ready
+        && matches!(waits, None | Some("ContainerCreating"))
+        && last.is_some_and(briefly);
+    if waits != Some("CrashLoopBackOff") && !again {
+        return None;
+    }
+    let code = last.map_or_else(String::new, |it| format!(" with exit code {}", it.exit_code));
+    let message = format!("pod {pod} ends again and again{code}");
+    Some(Trouble { reason: "CrashLoop", message, soft: false })
+}
+
+/// Why a container hasn't begun.
+fn waiting(pod: &str, container: &ContainerStatus) -> Option<Trouble> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let said = waiting.message.as_deref().unwrap_or("no reason given");
+    // Between two attempts the kubelet says that it waits, and repeats what went wrong.
+    let said = said.split_once("ErrImagePull: ").map_or(said, |(_, cause)| cause);
+    let reason = match waiting.reason.as_deref()? {
         "ErrImagePull"
         | "ImagePullBackOff"
         | "InvalidImageName"
         | "ErrImageNeverPull"
         | "RegistryUnavailable"
-        | "ImageInspectError" => ("ImagePullFailed", format!("pod {pod}: {said}")),
-        "CrashLoopBackOff" => {
-            let code = exit_code.map_or_else(String::new, |code| format!(" with exit code {code}"));
-            ("CrashLoop", format!("pod {pod} ends again and again{code}"))
-        }
+        | "ImageInspectError" => "ImagePullFailed",
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-            ("ContainerNotCreated", format!("pod {pod}: {said}"))
+            "ContainerNotCreated"
         }
         _ => return None,
     };
-    Some(Trouble { reason, message, soft: false })
+    Some(Trouble { reason, message: format!("pod {pod}: {said}"), soft: false })
 }

@@ -89,11 +89,10 @@ pub fn select(
     if let Some(asked) = &class.template {
         return asked_for(asked, class, environment, scores);
     }
-    let profile = environment.profile;
+    let profile = class.profile;
     if let Some(before) = before
         && before.generation == class.identity.generation
         && let Some(template) = Template::parse(&before.template)
-        && let Some(profile) = Profile::parse(&before.profile)
         && rejection(template, class, environment).is_none()
     {
         return Ok(Selection {
@@ -140,8 +139,7 @@ fn asked_for(
     environment: &Environment,
     scores: Vec<TemplateScore>,
 ) -> Result<Selection, Refusal> {
-    let profile = Profile::parse(asked);
-    let template = match profile {
+    let template = match Profile::parse(asked) {
         Some(_) => Template::K8sDeployment,
         None => Template::parse(asked).ok_or_else(|| {
             let names: Vec<_> = Template::ALL.iter().map(|it| it.as_str()).collect();
@@ -162,7 +160,7 @@ fn asked_for(
     }
     Ok(Selection {
         template,
-        profile: profile.unwrap_or(environment.profile),
+        profile: class.profile,
         basis: format!("{asked} was asked for"),
         scores,
     })

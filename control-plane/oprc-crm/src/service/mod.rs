@@ -176,7 +176,6 @@ impl Service {
             generation: 0,
             deployment_id: id.to_owned(),
             environment: spec.target_environment.clone(),
-            correlation_id: None,
         };
         let valid = validate(identity, &spec, &environment)?;
         let status = known.and_then(|known| known.status.as_ref());

@@ -4,8 +4,11 @@ use serde_json::{Value, json};
 
 use super::{check, check_in, environment, plain, read, with};
 use crate::{
-    class::{CollectionPlan, OdgmPlan, guard_data, kept_collections},
-    crd::{AccessPattern, ClassRuntimeStatus, OdgmStatus, PersistenceMode, ShardType},
+    class::{CollectionPlan, OdgmPlan, guard_data, kept_collections, kept_nodes},
+    crd::{
+        AccessPattern, ClassRuntimeStatus, OdgmCollectionStatus, OdgmStatus, PersistenceMode,
+        ShardType,
+    },
     environment::{Environment, Profile},
 };
 
@@ -47,6 +50,7 @@ fn each_refusal_names_its_field() {
         (json!({"env": [{"name": "ODGM_LOG"}]}), "odgm_config.env[0].name"),
         (json!({"env": [{"name": "OPRC_ZENOH_PORT"}]}), "odgm_config.env[0].name"),
         (json!({"env": [{"name": "no name"}]}), "odgm_config.env[0].name"),
+        (json!({"env": [{"name": "A"}, {"name": "A"}]}), "odgm_config.env[1].name"),
         (json!({"collections": ["a,b"]}), "odgm_config.collections[0].name"),
         (json!({"collections": [""]}), "odgm_config.collections[0].name"),
         (json!({"collections": ["a", {"name": "a"}]}), "odgm_config.collections[1]"),
@@ -198,7 +202,7 @@ fn bindings_bring_triggers() {
     assert!(found.events);
     assert_eq!(found.triggers.len(), 1);
     assert_eq!(found.triggers[0].function_key, "f");
-    assert_eq!(found.triggers[0].collection_filters, ["shop_*"]);
+    assert_eq!(found.triggers[0].collection_filters, ["a"]);
     assert!(found.triggers[0].async_execution);
 
     // One that isn't there can't be called.
@@ -217,8 +221,10 @@ fn a_trigger_may_name_the_only_function() {
 /// The status of a class that has been brought about.
 fn status_of(spec: &Value) -> ClassRuntimeStatus {
     let plan = check(spec).unwrap().odgm;
+    let kept = kept_collections(plan.as_ref(), &[], &read(spec));
     ClassRuntimeStatus {
-        kept_collections: kept_collections(plan.as_ref(), &[], &read(spec)),
+        kept_nodes: kept_nodes(plan.as_ref(), None, &kept),
+        kept_collections: kept,
         odgm: plan.map(|plan| OdgmStatus {
             replicas: plan.replicas,
             collections: plan.collections.iter().map(CollectionPlan::status).collect(),
@@ -286,8 +292,83 @@ fn what_was_kept_is_remembered_while_the_grid_is_off() {
     status.odgm = None;
     assert!(guarded(&collection(&json!({"partition_count": 8})), &status).is_err());
     guarded(&collection(&json!({})), &status).unwrap();
+    // Nor is it a way to fewer nodes.
+    status.kept_nodes = kept_nodes(None, status.kept_nodes, &status.kept_collections);
+    let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
+    assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
 
     let given_up = with(&plain(), "/data_retention/allow_data_loss", json!(true));
     status.kept_collections = kept_collections(None, &status.kept_collections, &read(&given_up));
     guarded(&collection(&json!({"partition_count": 8})), &status).unwrap();
+}
+
+/// What data is made of doesn't change because a function is switched off.
+#[test]
+fn what_is_required_counts_though_its_function_doesnt_run() {
+    let mut spec = grid(&json!({"collections": ["a"], "replicas": 3}));
+    spec["functions"][0]["requirements"] =
+        json!({"min_throughput_rps": 9000, "max_latency_ms": 20});
+    let off = with(&spec, "/disabled_functions", json!(["f"]));
+    assert_eq!(only(&spec).partitions, 8);
+    assert_eq!(only(&off), only(&spec));
+
+    // Nor because there is none.
+    let mut none = grid(&json!({"collections": ["a"], "replicas": 3}));
+    none["functions"] = json!([]);
+    let none = with(&none, "/nfr_requirements", json!({"min_throughput_rps": 9000}));
+    assert_eq!(only(&none).partitions, 8);
+}
+
+#[test]
+fn the_most_demanding_function_says_how_consistent_data_is() {
+    let mut spec = grid(&json!({"collections": ["a"], "replicas": 3}));
+    spec["nfr_requirements"] = json!({"consistency": "eventual"});
+    assert_eq!(only(&spec).shard_type, ShardType::Basic);
+    spec["functions"][0]["requirements"] = json!({"consistency": "strong"});
+    assert_eq!(only(&spec).shard_type, ShardType::Raft);
+}
+
+#[test]
+fn a_function_uses_collections_that_there_are() {
+    let mut spec = grid(&json!({"collections": ["a", "b"]}));
+    spec["functions"][0]["odgm"] = json!({"collections": ["b"]});
+    check(&spec).unwrap();
+    for unknown in ["c", "a,b"] {
+        spec["functions"][0]["odgm"] = json!({"collections": [unknown]});
+        let refusal = check(&spec).unwrap_err();
+        assert_eq!(refusal.violations[0].field, "functions[0].odgm.collections");
+        assert!(refusal.message.contains("there is: a, b"), "{}", refusal.message);
+    }
+}
+
+#[test]
+fn changes_are_handled_many_at_a_time_unless_said_otherwise() {
+    let by = |batch: &Value| {
+        let events = json!({"event_processing": {"batch_processing": batch}});
+        plan(&grid(&events)).batch
+    };
+    assert_eq!(plan(&grid(&json!({}))).batch, Some((100, 1000)));
+    assert_eq!(by(&json!({})), Some((100, 1000)));
+    assert_eq!(by(&json!({"batch_size": 5})), Some((5, 1000)));
+    assert_eq!(by(&json!({"enabled": false, "batch_size": 5})), None);
+}
+
+#[test]
+fn nodes_are_known_by_environment_and_package() {
+    let spec = with(&grid(&json!({})), "/deployment_unit", json!({"id": "u", "package": "store"}));
+    assert_eq!(plan(&spec).node_id_prefix, "crm-prod-store");
+}
+
+/// A status can't remember any number of collections; it forgets none silently.
+#[test]
+fn more_collections_than_can_be_remembered_are_refused() {
+    let mut status = status_of(&collection(&json!({})));
+    let one = status.kept_collections[0].clone();
+    status.kept_collections = (0..256)
+        .map(|at| OdgmCollectionStatus { name: format!("old-{at}"), ..one.clone() })
+        .collect();
+    let message = guarded(&collection(&json!({})), &status).unwrap_err();
+    assert!(message.contains("forgotten"), "{message}");
+    let allowed = with(&collection(&json!({})), "/data_retention/allow_data_loss", json!(true));
+    guarded(&allowed, &status).unwrap();
 }

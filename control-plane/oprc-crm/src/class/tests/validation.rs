@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{check, plain, with};
-use crate::class::INJECTED;
+use crate::{class::INJECTED, crd::Access};
 
 fn assert_refused(spec: &Value, field: &str, word: &str) {
     let refusal = check(spec).expect_err(field);
@@ -285,4 +285,52 @@ fn the_widest_access_of_its_bindings_is_a_functions_own() {
     assert_eq!(access(json!({"access": "PUBLIC"})), Access::Public);
     let bindings = json!([{"name": "a", "access": "PRIVATE"}, {"name": "b", "access": "PUBLIC"}]);
     assert_eq!(access(json!({"bindings": bindings, "access": "PRIVATE"})), Access::Public);
+}
+
+/// Server-side apply has no answer to lists whose elements are the same.
+#[test]
+fn what_is_given_twice_is_refused() {
+    let field = "/functions/0/provision";
+    let mount = json!({"mount_path": "/a", "empty_dir": {}});
+    assert_refused(
+        &with(&plain(), field, json!({"volume_mounts": [mount, mount]})),
+        "functions[0].provision.volume_mounts[1].mount_path",
+        "twice",
+    );
+    assert_refused(
+        &with(&plain(), field, json!({"image_pull_secrets": ["a", "b", "a"]})),
+        "functions[0].provision.image_pull_secrets[2]",
+        "twice",
+    );
+    for (field, one) in
+        [("addons", "odgm"), ("disabled_functions", "f"), ("standby_functions", "f")]
+    {
+        let spec = with(&plain(), &format!("/{field}"), json!([one, one]));
+        assert_refused(&spec, &format!("{field}[1]"), "twice");
+    }
+}
+
+/// A binding that doesn't say is as open as its function.
+#[test]
+fn access_is_the_widest_of_all_bindings() {
+    let by = |function: Value, bindings: Value| {
+        let spec = with(&plain(), "/functions/0/access", function);
+        let spec = with(&spec, "/functions/0/bindings", bindings);
+        check(&spec).unwrap().functions[0].access
+    };
+    let open = json!({"name": "a"});
+    let private = json!({"name": "b", "access": "PRIVATE"});
+    assert_eq!(by(json!("PUBLIC"), json!([open, private])), Access::Public);
+    assert_eq!(by(json!("PUBLIC"), json!([private])), Access::Private);
+    assert_eq!(by(json!(null), json!([open])), Access::Internal);
+    assert_eq!(by(json!("PUBLIC"), json!([])), Access::Public);
+}
+
+/// What is echoed has its bounds.
+#[test]
+fn a_refusal_isnt_as_long_as_what_it_refuses() {
+    let spec = with(&plain(), "/functions/0/key", json!("k".repeat(1_000_000)));
+    let spec = with(&spec, "/disabled_functions", json!(["x".repeat(1_000_000)]));
+    let refusal = check(&spec).unwrap_err();
+    assert!(refusal.message.len() < 20_000, "{}", refusal.message.len());
 }

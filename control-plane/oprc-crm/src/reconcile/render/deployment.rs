@@ -60,7 +60,8 @@ pub(super) fn deployment(
             template: PodTemplateSpec {
                 metadata: Some(ObjectMeta {
                     labels: Some(context.function_labels(plan)),
-                    annotations: Some(context.scrape(function.port)).filter(|it| !it.is_empty()),
+                    annotations: Some(context.scrape_function(function.port))
+                        .filter(|it| !it.is_empty()),
                     ..ObjectMeta::default()
                 }),
                 spec: Some(spec),
@@ -69,5 +70,9 @@ pub(super) fn deployment(
         }),
         status: None,
     };
-    Wanted { waits_for_odgm: true, ..wanted(DEPLOYMENT, &plan.workload, &object) }
+    Wanted {
+        waits_for_odgm: true,
+        runs_with_odgm: context.class.odgm.is_some(),
+        ..wanted(DEPLOYMENT, &plan.workload, &object)
+    }
 }

@@ -61,7 +61,7 @@ pub(super) fn service(
     if function.access != Access::Public {
         labels.insert(VISIBILITY.to_owned(), "cluster-local".to_owned());
     }
-    let mut annotations: BTreeMap<_, _> = context.scrape(function.port);
+    let mut annotations: BTreeMap<_, _> = context.scrape_function(function.port);
     annotations.insert(MIN_SCALE.to_owned(), plan.min.to_string());
     if plan.max > 0 {
         annotations.insert(MAX_SCALE.to_owned(), plan.max.to_string());
@@ -85,5 +85,9 @@ pub(super) fn service(
             },
         },
     };
-    Wanted { waits_for_odgm: true, ..wanted(KNATIVE_SERVICE, &plan.workload, &object) }
+    Wanted {
+        waits_for_odgm: true,
+        runs_with_odgm: context.class.odgm.is_some(),
+        ..wanted(KNATIVE_SERVICE, &plan.workload, &object)
+    }
 }

@@ -18,6 +18,10 @@ pub const FUNCTION: &str = "oaas.io/function";
 pub const COMPONENT: &str = "oaas.io/component";
 /// The template that brought an object about.
 pub const TEMPLATE: &str = "oaas.io/template";
+/// The part of its class's data that a unit has.
+pub const PARTITION: &str = "oaas.io/partition";
+/// Which copy of that part.
+pub const PARTITION_REPLICA: &str = "oaas.io/partition-replica";
 /// The annotation with a digest of what is wanted of an object.
 pub const WANTED: &str = "oaas.io/wanted";
 /// Who made it.
@@ -66,13 +70,17 @@ impl Context<'_> {
         self.common(self.odgm_selector(), ODGM_COMPONENT, ODGM_COMPONENT)
     }
 
+    /// Tells Prometheus where a function's metrics are.
+    pub(super) fn scrape_function(&self, port: i32) -> Labels {
+        self.scrape(port, self.class.telemetry.metrics_path.as_deref())
+    }
+
     /// Tells Prometheus where metrics are.
-    pub(super) fn scrape(&self, port: i32) -> Labels {
-        let telemetry = &self.class.telemetry;
-        if telemetry.metrics == Some(false) {
+    pub(super) fn scrape(&self, port: i32, path: Option<&str>) -> Labels {
+        if self.class.telemetry.metrics == Some(false) {
             return Labels::new();
         }
-        let path = telemetry.metrics_path.as_deref().unwrap_or("/metrics");
+        let path = path.unwrap_or("/metrics");
         map(&[
             ("prometheus.io/scrape", "true"),
             ("prometheus.io/port", &port.to_string()),
@@ -81,8 +89,15 @@ impl Context<'_> {
     }
 
     /// Metadata of an object of the class.
-    pub(super) fn meta(&self, name: &str, labels: Labels) -> ObjectMeta {
+    pub(super) fn meta(&self, name: &str, mut labels: Labels) -> ObjectMeta {
         let identity = &self.class.identity;
+        // Not of pods and claims: neither may be made anew for it.
+        if let Some(part) = &self.class.partition {
+            labels.extend(map(&[
+                (PARTITION, &part.partition_id.to_string()),
+                (PARTITION_REPLICA, &part.replica_id.to_string()),
+            ]));
+        }
         ObjectMeta {
             name: Some(name.to_owned()),
             namespace: Some(identity.namespace.clone()),

@@ -23,8 +23,12 @@ use crate::{
 };
 
 pub use self::labels::{
-    COMPONENT, DEPLOYMENT_ID, FUNCTION, MANAGED_BY, ODGM_COMPONENT, OWNER, TEMPLATE, WANTED,
+    COMPONENT, DEPLOYMENT_ID, FUNCTION, MANAGED_BY, ODGM_COMPONENT, OWNER, PARTITION,
+    PARTITION_REPLICA, TEMPLATE, WANTED,
 };
+
+/// The variable that tells a function of its data grid.
+pub const ODGM_ENABLED: &str = "ODGM_ENABLED";
 
 /// An object that is to be.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +43,8 @@ pub struct Wanted {
     pub frozen: bool,
     /// Whether it is only made when the data grid is ready.
     pub waits_for_odgm: bool,
+    /// Whether its pods use the data grid.
+    pub runs_with_odgm: bool,
 }
 
 /// A function as it is to run.
@@ -74,14 +80,16 @@ impl FunctionPlan {
 /// A data grid as it is to run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OdgmWanted {
-    /// Whether it is a StatefulSet.
-    pub stateful: bool,
+    /// The workload's kind.
+    pub kind: Kind,
     /// The workload's name.
     pub workload: String,
     /// Where it answers.
     pub service: String,
     /// How many nodes.
     pub replicas: i32,
+    /// How many of them must answer before functions are begun.
+    pub needed: i32,
 }
 
 /// Everything that is to be for a class.
@@ -200,5 +208,12 @@ fn wanted(kind: Kind, name: &str, object: &impl Serialize) -> Wanted {
         map.insert("kind".to_owned(), kind.kind.to_string().into());
         map.remove("status");
     }
-    Wanted { kind, name: name.to_owned(), object, frozen: false, waits_for_odgm: false }
+    Wanted {
+        kind,
+        name: name.to_owned(),
+        object,
+        frozen: false,
+        waits_for_odgm: false,
+        runs_with_odgm: false,
+    }
 }

@@ -28,7 +28,7 @@ use super::{
     wanted,
 };
 use crate::{
-    class::{OdgmPlan, odgm_words},
+    class::{OdgmPlan, persistence, shard_type},
     crd::{AccessPattern, Security, ShardAssignment},
     environment::Profile,
     kinds::{DEPLOYMENT, SERVICE, STATEFUL_SET},
@@ -39,7 +39,7 @@ use crate::{
 pub(super) const PORT: i32 = 8081;
 const ZENOH: i32 = 7447;
 const DATA: &str = "/data";
-const VOLUME: &str = "data";
+const VOLUME: &str = names::ODGM_DISK;
 
 /// Builds everything that belongs to it.
 pub(super) fn objects(
@@ -53,21 +53,24 @@ pub(super) fn objects(
     let service = names::odgm_service(base);
     into.push(address(context, &service, false));
     let container = container(context, plan, functions);
-    if plan.stateful() {
+    let workload = if plan.stateful() {
         into.push(address(context, &names::odgm_peers(base), true));
-        into.push(stateful_set(context, plan, &name, container));
+        stateful_set(context, plan, &name, container)
     } else {
-        into.push(deployment(context, plan, &name, container));
-    }
+        deployment(context, plan, &name, container)
+    };
+    let kind = workload.kind.clone();
+    into.push(workload);
     if plan.replicas > 1 {
         let meta = context.meta(&name, context.odgm_labels());
         into.push(disruption_budget::budget(&name, meta, context.odgm_selector()));
     }
     OdgmWanted {
-        stateful: plan.stateful(),
+        kind,
         workload: name,
         service: format!("{service}:{PORT}"),
         replicas: plan.replicas,
+        needed: plan.needed(),
     }
 }
 
@@ -146,8 +149,8 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
             name: &it.name,
             partition_count: it.partitions,
             replica_count: it.replicas,
-            shard_type: odgm_words::shard_type(it.shard_type),
-            persistence_mode: odgm_words::persistence(it.persistence),
+            shard_type: shard_type(it.shard_type),
+            persistence_mode: persistence(it.persistence),
             access_patterns: &it.access_patterns,
             shard_assignments: &it.assignments,
             invocations: Invocations { fn_routes: &routes },
@@ -197,9 +200,10 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
     ];
     if plan.stateful() {
         all.push(field("ODGM_NODE_INDEX", "metadata.labels['apps.kubernetes.io/pod-index']"));
-        all.push(variable("ODGM_NODE_ID", format!("{}$(ODGM_NODE_INDEX)", plan.node_id_prefix)));
+        // Three digits up to the tenth node; a pod knows its number only as it is written.
+        all.push(variable("ODGM_NODE_ID", format!("{}00$(ODGM_NODE_INDEX)", plan.node_id_prefix)));
     } else {
-        all.push(variable("ODGM_NODE_ID", format!("{}0", plan.node_id_prefix)));
+        all.push(variable("ODGM_NODE_ID", format!("{}000", plan.node_id_prefix)));
     }
     if plan.events {
         let triggers: Vec<_> = plan
@@ -213,7 +217,7 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
             .collect();
         all.push(variable("ODGM_EVENT_TRIGGERS", json(&triggers)));
     }
-    if let Some((size, timeout)) = plan.batch {
+    if let Some((size, timeout)) = plan.batch.filter(|_| plan.events) {
         all.push(variable("ODGM_BATCH_SIZE", size.to_string()));
         all.push(variable("ODGM_BATCH_TIMEOUT_MS", timeout.to_string()));
     }
@@ -269,7 +273,7 @@ fn template(context: &Context<'_>, plan: &OdgmPlan, container: Container) -> Pod
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(context.odgm_labels()),
-            annotations: Some(context.scrape(PORT)).filter(|it| !it.is_empty()),
+            annotations: Some(context.scrape(PORT, None)).filter(|it| !it.is_empty()),
             ..ObjectMeta::default()
         }),
         spec: Some(PodSpec {

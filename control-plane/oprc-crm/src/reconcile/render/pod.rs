@@ -99,7 +99,7 @@ impl Context<'_> {
                 function.odgm.collections.join(",")
             };
             all.extend([
-                variable("ODGM_ENABLED", "true"),
+                variable(super::ODGM_ENABLED, "true"),
                 variable("ODGM_ENDPOINT", format!("http://{service}")),
                 variable("ODGM_SERVICE", service),
                 variable("ODGM_COLLECTIONS", collections),

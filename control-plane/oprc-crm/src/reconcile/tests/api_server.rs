@@ -39,7 +39,11 @@ pub(super) fn with_defaults(kind: &Kind, mut object: Value) -> Value {
     if *kind == KNATIVE_SERVICE {
         fill(&mut object, "/spec/template/spec/timeoutSeconds", json!(300));
         fill(&mut object, "/spec/template/spec/containerConcurrency", json!(0));
-        fill(&mut object, "/spec/template/spec/containers/0/livenessProbe", json!({"x": 1}));
+        fill(
+            &mut object,
+            "/spec/template/spec/containers/0/terminationMessagePolicy",
+            json!("File"),
+        );
     }
     object
 }

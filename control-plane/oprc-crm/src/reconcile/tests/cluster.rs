@@ -391,7 +391,7 @@ impl Cluster {
             Action::Status(status) => {
                 let new = self.next_version();
                 let class = self.current(seen, version)?;
-                class["status"] = serde_json::to_value(status).unwrap();
+                class["status"] = whole_numbers(serde_json::to_value(status).unwrap());
                 class["metadata"]["resourceVersion"] = json!(new);
                 *version = new;
                 Ok(())
@@ -516,6 +516,22 @@ impl Cluster {
             })
         });
         json!({"objects": objects, "status": status})
+    }
+}
+
+/// The API server makes no difference between 99 and 99.0.
+fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(number) => match number.as_f64() {
+            #[allow(clippy::cast_possible_truncation)]
+            Some(figure) if figure.fract() == 0.0 && figure.abs() < 1e9 => json!(figure as i64),
+            _ => Value::Number(number),
+        },
+        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Value::Object(map) => {
+            map.into_iter().map(|(name, below)| (name, whole_numbers(below))).collect()
+        }
+        other => other,
     }
 }
 

@@ -65,6 +65,10 @@ impl Cluster {
         let (Some(replicas), Some(max)) = (replicas, spec["maxReplicas"].as_i64()) else {
             return false;
         };
+        // None is a way to switch it off.
+        if replicas == 0 {
+            return false;
+        }
         let min = spec["minReplicas"].as_i64().unwrap_or(1).min(max);
         let within = replicas.clamp(min, max);
         if within != replicas {

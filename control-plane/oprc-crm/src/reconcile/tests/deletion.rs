@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{
     super::{Action, FINALIZER},
     cases,
-    cluster::Cluster,
+    cluster::{Cluster, NAMESPACE},
     controllers::BLOCKED,
     specs,
 };
@@ -146,4 +146,31 @@ fn a_class_that_never_was_ours_goes_by_itself() {
     let class = view.class.as_mut().unwrap();
     class.finalizers.push(FINALIZER.to_owned());
     assert_eq!(cluster.decide(&view, &[]).actions, [Action::RemoveFinalizer]);
+}
+
+/// A label that anybody can set isn't enough to lose a disk by.
+#[test]
+fn only_claims_of_the_grid_itself_go() {
+    let mut cluster = Cluster::with(&persistent("delete"));
+    let claim = |name: &str, labels: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+            "status": {"phase": "Bound"},
+        })
+    };
+    let owner = json!({"oaas.io/owner": "shop"});
+    let all = json!({"oaas.io/owner": "shop", "oaas.io/template": "odgm"});
+    for (name, labels) in [
+        ("mine", &owner),
+        ("data-shop-odgm-9", &owner),
+        ("backup", &all),
+        ("data-shop-odgm-old", &all),
+        ("data-shop-odgm-", &all),
+    ] {
+        cluster.put(&(CLAIM, name.to_owned()), claim(name, labels.clone()));
+    }
+    assert_eq!(claims(&cluster), 8);
+    delete(&mut cluster);
+    assert_eq!(claims(&cluster), 5);
 }

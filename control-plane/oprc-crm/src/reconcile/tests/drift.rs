@@ -299,3 +299,112 @@ fn nothing_is_healed_while_paused() {
     assert!(cluster.object(&key).is_some());
     assert_eq!(cluster.phase().0, Phase::Available);
 }
+
+/// A function with everything that can be left out again.
+fn full_function() -> Value {
+    json!({
+        "key": "alpha", "image": "img:1", "port": 9000,
+        "provision": {
+            "min_scale": 1, "max_scale": 1,
+            "requests": {"cpu": "1", "memory": "1Gi"},
+            "limits": {"cpu": "2", "memory": "2Gi", "ephemeral_storage": "1Gi"},
+            "env": [
+                {"name": "A", "value": "1"},
+                {"name": "B", "secret": {"name": "s", "key": "k", "optional": true}},
+                {"name": "C", "config_map": {"name": "s", "key": "k", "optional": true}},
+            ],
+            "env_from": [{"secret": "s", "prefix": "P_", "optional": true}],
+            "image_pull_policy": "Always",
+            "image_pull_secrets": ["one", "two"],
+            "service_account": "worker",
+            "volume_mounts": [
+                {"mount_path": "/a", "secret": "s", "read_only": true, "sub_path": "x"},
+                {"mount_path": "/b", "empty_dir": {"size_limit": "1Gi", "in_memory": true}},
+            ],
+            "command": ["/bin/serve"],
+            "args": ["--verbose"],
+            "security": {"level": "restricted", "run_as_user": 1000},
+        },
+        "health_check": {"path": "/healthz", "port": 9090, "period_seconds": 7},
+        "config": {"timeout_ms": 1500, "env": {"MODE": "fast"}},
+        "constraints": {"max_concurrency": 10},
+    })
+}
+
+/// Where something stands that can be left out.
+fn optional(value: &Value, path: &str, into: &mut Vec<String>) {
+    let needed = ["key", "image", "name", "mount_path", "secret", "config_map", "empty_dir"];
+    match value {
+        Value::Object(map) => {
+            for (name, below) in map {
+                let path = format!("{path}/{name}");
+                // A source that goes takes its place with it.
+                if !needed.contains(&name.as_str()) || path.contains("/env/") {
+                    into.push(path.clone());
+                }
+                optional(below, &path, into);
+            }
+        }
+        Value::Array(items) => {
+            for (at, below) in items.iter().enumerate() {
+                optional(below, &format!("{path}/{at}"), into);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Within what is owned as a whole, too: a default can't be told there from what was said once.
+#[test]
+fn whatever_a_class_leaves_out_goes() {
+    let mut paths = Vec::new();
+    optional(&full_function(), "", &mut paths);
+    for template in ["knative", "k8s_deployment"] {
+        let spec =
+            |function: Value| json!({"selected_template": template, "functions": [function]});
+        let calm = Cluster::with(&spec(full_function()));
+        let mut tried = 0;
+        for path in &paths {
+            let mut function = full_function();
+            let (parent, name) = path.rsplit_once('/').unwrap();
+            let parent = function.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+            parent.remove(name);
+            // Some of it isn't a class without it.
+            let fresh = Cluster::with(&spec(function.clone()));
+            if fresh.phase().0 != Phase::Available {
+                continue;
+            }
+            let mut cluster = calm.clone();
+            cluster.ask(&spec(function));
+            cluster.rest();
+            assert_eq!(cluster.outcome(), fresh.outcome(), "{template}: {path}");
+            tried += 1;
+        }
+        assert!(tried > 25, "{tried}");
+    }
+}
+
+/// What can't be changed in place is at least seen to differ.
+#[test]
+fn a_storage_class_that_is_left_out_is_told() {
+    let mut spec = rich();
+    spec["odgm_config"]["storage"] = json!({"class": "fast"});
+    let mut cluster = Cluster::with(&spec);
+    spec["odgm_config"].as_object_mut().unwrap().remove("storage");
+    cluster.ask(&spec);
+    cluster.pass();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "Rejected".to_owned()));
+}
+
+/// An autoscaler leaves a Deployment alone that has been scaled to nothing, and so nobody would
+/// bring it back.
+#[test]
+fn a_function_scaled_to_nothing_by_hand_comes_back() {
+    let mut cluster = Cluster::with(&rich());
+    let key = (DEPLOYMENT, "shop--steady".to_owned());
+    cluster.edit(&key, "kubectl", |it| it["spec"]["replicas"] = json!(0));
+    cluster.rest();
+    assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 3);
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(cluster.pass().actions, []);
+}

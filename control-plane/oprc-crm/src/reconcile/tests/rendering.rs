@@ -21,13 +21,18 @@ fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
         generation: 3,
         deployment_id: "Unit/1".to_owned(),
         environment: Some("prod".to_owned()),
-        correlation_id: Some("call-1".to_owned()),
     };
     let spec = serde_json::from_value(spec.clone()).unwrap();
     let class = validate(identity, &spec, &environment).unwrap();
     let selection = select(&class, &environment, None).unwrap();
     let desired = render::render(&class, &selection, &environment);
-    desired.objects.into_iter().map(|wanted| wanted.object).collect()
+    let unmarked = |mut object: Value| {
+        let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
+        // A digest of what is to be seen anyway.
+        assert_eq!(annotations.remove(render::WANTED).unwrap().as_str().unwrap().len(), 16);
+        object
+    };
+    desired.objects.into_iter().map(|wanted| unmarked(wanted.object)).collect()
 }
 
 /// Compares objects with those that were looked at.
@@ -178,4 +183,39 @@ fn every_option_of_a_provision() {
             }),
         ),
     );
+}
+
+#[test]
+fn a_part_of_a_classs_data_is_a_label_of_its_objects_and_not_of_their_pods() {
+    let spec = json!({
+        "deployment_unit": {"id": "u", "partition_info": {"partition_id": 3, "replica_id": 1}},
+        "functions": [{"key": "f", "image": "i"}],
+        "addons": ["odgm"],
+    });
+    for object in objects(Profile::Full, &spec) {
+        let labels = &object["metadata"]["labels"];
+        assert_eq!(labels[render::PARTITION], "3");
+        assert_eq!(labels[render::PARTITION_REPLICA], "1");
+        let pod = object.pointer("/spec/template/metadata/labels");
+        assert!(pod.is_none_or(|labels| labels.get(render::PARTITION).is_none()));
+    }
+}
+
+/// Instances that come and go are kept apart, and from being evicted all at once, like others.
+#[test]
+fn what_an_autoscaler_may_make_many_of_has_a_budget() {
+    let kinds = |provision: Value| {
+        let spec = json!({
+            "selected_template": "k8s_deployment",
+            "functions": [{"key": "f", "image": "i", "provision": provision}],
+        });
+        let all = objects(Profile::Full, &spec);
+        let spread = all
+            .iter()
+            .any(|it| it.pointer("/spec/template/spec/topologySpreadConstraints").is_some());
+        (all.iter().any(|it| it["kind"] == "PodDisruptionBudget"), spread)
+    };
+    assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 3})), (true, true));
+    assert_eq!(kinds(json!({"min_scale": 2, "max_scale": 2})), (true, true));
+    assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 1})), (false, false));
 }

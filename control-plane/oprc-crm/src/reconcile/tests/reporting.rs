@@ -1,13 +1,23 @@
 //! What a class is told, and how little is written for it.
 
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, report::Failure},
+    super::{
+        Action,
+        report::{Failure, remaining},
+    },
     cluster::Cluster,
     specs,
 };
-use crate::{crd::Phase, kinds::DEPLOYMENT};
+use crate::{
+    crd::Phase,
+    environment::{Environment, Profile},
+    kinds::DEPLOYMENT,
+};
 
 /// Functions with a data grid, of a fixed scale.
 fn fixed(functions: usize) -> Value {
@@ -177,4 +187,66 @@ fn time_that_runs_out_is_told_and_what_comes_late_is_welcome() {
     cluster.rest();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(cluster.status().progress_since, None);
+}
+
+/// What nobody wants goes first: a quota may have no room for both.
+#[test]
+fn what_goes_makes_room_for_what_comes() {
+    let mut cluster = Cluster::with(&specs::one("dev"));
+    cluster.ask(&json!({
+        "selected_template": "dev", "functions": [{"key": "beta", "image": "img:1"}],
+    }));
+    let actions = cluster.decide(&cluster.look(), &[]).actions;
+    let first_write = actions.iter().position(|it| matches!(it, Action::Apply(_))).unwrap();
+    let last_delete = actions.iter().rposition(|it| matches!(it, Action::Delete(_))).unwrap();
+    assert!(last_delete < first_write, "{actions:?}");
+}
+
+/// Two functions, one of which doesn't come up.
+#[test]
+fn a_function_that_is_ready_is_told_of_though_another_isnt() {
+    let mut cluster = Cluster::new();
+    cluster.ask(&json!({"selected_template": "dev", "functions": [
+        {"key": "alpha", "image": "img:1"}, {"key": "beta", "image": "broken"},
+    ]}));
+    cluster.pass();
+    cluster.settle();
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    let mut object = cluster.object(&key).unwrap().clone();
+    object["status"]["conditions"][0]["lastUpdateTime"] = json!(cluster.now.to_string());
+    cluster.put(&key, object);
+    cluster.away.insert(DEPLOYMENT);
+
+    let decision = cluster.pass();
+    assert_eq!(decision.actions, [], "the others may follow at once");
+    assert_eq!(decision.again_after, Some(Duration::from_secs(9)));
+    cluster.wait(Duration::from_secs(9));
+    let decision = cluster.pass();
+    assert!(matches!(decision.actions.as_slice(), [Action::Status(_)]), "{decision:?}");
+    let functions = cluster.status().functions;
+    assert!(functions[0].ready && functions[0].url.is_some(), "{functions:?}");
+    assert!(!functions[1].ready);
+    assert_eq!(cluster.phase().0, Phase::Progressing);
+    assert_eq!(cluster.pass().actions, [], "once");
+}
+
+/// Whatever the profile that CRM is given later.
+#[test]
+fn a_class_keeps_the_profile_that_its_generation_was_given() {
+    let mut spec = fixed(1);
+    spec["selected_template"] = json!("k8s_deployment");
+    let mut cluster = Cluster::with(&spec);
+    assert_eq!(cluster.status().odgm.unwrap().collections[0].persistence_mode, "persistent");
+    cluster.environment.profile = Profile::Dev;
+    cluster.environment.function_sizes = Environment::of(Profile::Dev).function_sizes;
+    assert_eq!(cluster.pass().actions, []);
+}
+
+/// An absurd time in a status harms nobody.
+#[test]
+fn a_deadline_has_no_end_of_time() {
+    let long = Duration::from_secs(u64::MAX);
+    let [first, last] = [Timestamp::MIN, Timestamp::MAX];
+    assert_eq!(remaining(last, long, first), long);
+    assert_eq!(remaining(first, Duration::from_secs(1), last), Duration::ZERO);
 }

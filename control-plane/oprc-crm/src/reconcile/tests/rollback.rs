@@ -5,7 +5,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{super::Action, cluster::Cluster};
-use crate::{crd::Phase, kinds::DEPLOYMENT};
+use crate::{
+    crd::Phase,
+    kinds::{DEPLOYMENT, STATEFUL_SET},
+};
 
 fn spec(image: &str, rollback: bool) -> Value {
     json!({
@@ -171,4 +174,100 @@ fn what_it_went_back_to_is_kept() {
     cluster.rest();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 1);
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+}
+
+/// What has run once isn't run again because something else failed.
+#[test]
+fn a_finished_run_stays_finished() {
+    let job = |image: &str| {
+        let mut spec = spec(image, true);
+        spec["selected_template"] = json!("job");
+        spec
+    };
+    let mut cluster = Cluster::with(&job("img:1"));
+    cluster.ask(&job("broken"));
+    let mut runs = Vec::new();
+    for _ in 0..60 {
+        cluster.settle();
+        let decision = cluster.pass();
+        runs.extend(decision.actions.iter().filter_map(|it| match it {
+            Action::Apply(write) => Some(write.wanted.name.clone()),
+            _ => None,
+        }));
+        cluster.wait(decision.again_after.unwrap_or_default());
+    }
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(runs, ["shop--alpha-g2"]);
+    assert_eq!(cluster.names(), [""; 0]);
+}
+
+/// A class with one persistent collection.
+fn grid(image: &str, nodes: i32, partitions: i32) -> Value {
+    let mut spec = spec(image, true);
+    spec["addons"] = json!(["odgm"]);
+    spec["odgm_config"] = json!({"replicas": nodes, "collections": [{
+        "name": "things", "partition_count": partitions, "replica_count": 1,
+        "shard_type": "basic", "persistence_mode": "persistent",
+    }]});
+    spec
+}
+
+fn nodes(cluster: &Cluster) -> i64 {
+    let grid = cluster.object(&(STATEFUL_SET, "shop-odgm".to_owned())).unwrap();
+    grid["spec"]["replicas"].as_i64().unwrap()
+}
+
+/// Nodes that have come since may hold data: they stay, and everything else goes back.
+#[test]
+fn going_back_gives_up_no_nodes() {
+    let mut cluster = Cluster::with(&grid("img:1", 1, 4));
+    cluster.ask(&grid("broken", 3, 4));
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(image(&cluster, "shop--alpha"), "img:1");
+    assert_eq!(nodes(&cluster), 3);
+}
+
+/// Where going back would cost data, it isn't done, and the class says so.
+#[test]
+fn what_cant_be_taken_back_goes_on() {
+    let mut cluster = Cluster::with(&grid("img:1", 1, 4));
+    let mut other = grid("broken", 1, 8);
+    other["data_retention"] = json!({"allow_data_loss": true});
+    cluster.ask(&other);
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
+    let message = cluster.status().message.unwrap();
+    assert!(message.contains("can't go back to generation 1: the partitions"), "{message}");
+    assert_eq!(cluster.status().rolled_back, None);
+    assert_eq!(image(&cluster, "shop--alpha"), "broken");
+    assert_eq!(cluster.status().odgm.unwrap().collections[0].partition_count, 8);
+
+    // It isn't given up.
+    other["functions"][0]["image"] = json!("img:3");
+    cluster.ask(&other);
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+/// The API server makes 99 of 99.0: that is no reason to write it again.
+#[test]
+fn what_is_kept_is_told_once() {
+    let mut spec = spec("img:1", true);
+    spec["nfr_requirements"] = json!({"availability_pct": 99.0});
+    let mut cluster = Cluster::with(&spec);
+    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.status().last_available.unwrap().generation, 1);
+}
+
+/// A specification that would make the status too large isn't kept, and nothing else is amiss.
+#[test]
+fn what_is_too_large_to_be_kept_is_left_out() {
+    let mut spec = spec("img:1", true);
+    let env: Vec<Value> =
+        (0..20).map(|at| json!({"name": format!("V{at}"), "value": "x".repeat(30_000)})).collect();
+    spec["functions"][0]["provision"] = json!({"env": env});
+    let cluster = Cluster::with(&spec);
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(cluster.status().last_available, None);
 }

@@ -21,7 +21,6 @@ fn class(spec: &Value) -> ValidClass {
         generation: 3,
         deployment_id: "shop".to_owned(),
         environment: None,
-        correlation_id: None,
     };
     validate(identity, &serde_json::from_value(spec.clone()).unwrap(), &environment()).unwrap()
 }

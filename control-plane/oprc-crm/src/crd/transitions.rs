@@ -1,0 +1,235 @@
+//! How a status goes from one phase to another, and when that is worth a write.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use super::{ClassRuntimeStatus, Phase};
+
+/// Conditions of every class.
+pub const AVAILABLE: &str = "Available";
+/// Whether something is under way.
+pub const PROGRESSING: &str = "Progressing";
+/// Whether something is wrong.
+pub const DEGRADED: &str = "Degraded";
+/// Whether a user's own autoscaler scales the class.
+pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
+/// Whether limits on calls at once are kept.
+pub const CONCURRENCY_LIMITED: &str = "ConcurrencyLimited";
+
+/// How long a sentence may be: what is repeated in it may come from anywhere.
+const LONGEST: usize = 2048;
+
+/// What pods and quotas say with figures and made-up names in it. While the reason is the same,
+/// other words aren't news.
+const IN_OTHER_WORDS: [&str; 6] = [
+    "ContainerNotCreated",
+    "CrashLoop",
+    "ImagePullFailed",
+    "PodsNotCreated",
+    "QuotaExceeded",
+    "Unschedulable",
+];
+
+/// A sentence that has its bounds.
+pub fn bounded(message: &str) -> String {
+    let mut text: String = message.chars().take(LONGEST).collect();
+    if text.len() < message.len() {
+        text.push('…');
+    }
+    text
+}
+
+impl ClassRuntimeStatus {
+    /// It is in a phase, and why.
+    pub fn enter(&mut self, phase: Phase, reason: &str, message: &str) {
+        self.phase = phase;
+        self.reason = Some(reason.to_owned());
+        self.message = Some(bounded(message));
+    }
+
+    /// Everything is ready.
+    pub fn become_available(&mut self, now: Timestamp) {
+        self.enter(Phase::Available, "Available", "everything is ready");
+        self.set(AVAILABLE, true, "Available", "everything is ready", now);
+        self.set(PROGRESSING, false, "Complete", "", now);
+        self.set(DEGRADED, false, "AsExpected", "", now);
+    }
+
+    /// It is on its way. `missing` says what keeps it from being Available.
+    pub fn progress(&mut self, message: &str, missing: &str, now: Timestamp) {
+        self.enter(Phase::Progressing, "Progressing", message);
+        self.set(AVAILABLE, false, "Progressing", missing, now);
+        self.set(PROGRESSING, true, "Progressing", "objects are written", now);
+        self.set(DEGRADED, false, "AsExpected", "", now);
+    }
+
+    /// Something is wrong, and it isn't Available.
+    pub fn fail(&mut self, reason: &str, message: &str, now: Timestamp) {
+        self.degrade(reason, message, now);
+        self.set(AVAILABLE, false, reason, message, now);
+    }
+
+    /// A former specification runs, in place of one that missed its deadline.
+    pub fn run_as_before(&mut self, message: &str, now: Timestamp) {
+        self.degrade("RolledBack", message, now);
+        self.set(AVAILABLE, true, "RolledBack", message, now);
+    }
+
+    /// It is going.
+    pub fn go(&mut self, message: &str, now: Timestamp) {
+        self.enter(Phase::Deleting, "Deleting", message);
+        self.set(AVAILABLE, false, "Deleting", message, now);
+        self.set(PROGRESSING, true, "Deleting", message, now);
+    }
+
+    fn degrade(&mut self, reason: &str, message: &str, now: Timestamp) {
+        self.enter(Phase::Degraded, reason, message);
+        self.set(PROGRESSING, false, reason, "", now);
+        self.set(DEGRADED, true, reason, message, now);
+    }
+
+    /// Says whether a condition holds, and since when.
+    pub fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
+        let status = if holds { "True" } else { "False" };
+        let before = self.conditions.iter().find(|it| it.type_ == type_ && it.status == status);
+        let since = before.map_or(Time(now), |before| before.last_transition_time.clone());
+        let condition = Condition {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: bounded(message),
+            last_transition_time: since,
+            observed_generation: self.observed_generation,
+        };
+        match self.conditions.iter_mut().find(|it| it.type_ == type_) {
+            Some(place) => *place = condition,
+            None => self.conditions.push(condition),
+        }
+        self.conditions.sort_by(|left, right| left.type_.cmp(&right.type_));
+    }
+
+    /// Says nothing of a condition any more.
+    pub fn unset(&mut self, type_: &str) {
+        self.conditions.retain(|it| it.type_ != type_);
+    }
+
+    /// Whether a condition holds.
+    pub fn holds(&self, type_: &str) -> bool {
+        self.conditions.iter().any(|it| it.type_ == type_ && it.status == "True")
+    }
+
+    /// Whether another status is worth a write. While things are under way only what is decided
+    /// counts; figures are told when they have come to rest.
+    pub fn worth_writing_over(&self, old: Option<&Self>) -> bool {
+        let Some(old) = old else { return true };
+        if self.phase != Phase::Progressing || old.phase != Phase::Progressing {
+            let mut same = old.clone();
+            same.last_updated.clone_from(&self.last_updated);
+            same.take_words_of(self);
+            return *self != same;
+        }
+        let conditions = |status: &Self| {
+            let all = status.conditions.iter();
+            all.map(|it| {
+                (it.type_.clone(), it.status.clone(), it.reason.clone(), it.observed_generation)
+            })
+            .collect::<Vec<_>>()
+        };
+        let functions = |status: &Self| {
+            let all = status.functions.iter();
+            all.map(|it| (it.key.clone(), it.reason.clone())).collect::<Vec<_>>()
+        };
+        // An address that is there can wait until all are; one that was told can't be wrong.
+        let told_otherwise = old.functions.iter().any(|before| {
+            before.url.is_some()
+                && self.functions.iter().any(|it| it.key == before.key && it.url != before.url)
+        });
+        let odgm = |status: &Self| {
+            status
+                .odgm
+                .as_ref()
+                .map(|it| (it.service.clone(), it.collections.clone(), it.reason.clone()))
+        };
+        self.observed_generation != old.observed_generation
+            || conditions(self) != conditions(old)
+            || functions(self) != functions(old)
+            || told_otherwise
+            || odgm(self) != odgm(old)
+            || self.selection != old.selection
+            || self.kept_collections != old.kept_collections
+            || self.kept_nodes != old.kept_nodes
+            || self.replaced != old.replaced
+            || self.rolled_back != old.rolled_back
+            || self.progress_since != old.progress_since
+    }
+
+    /// Says in another's words what both say.
+    fn take_words_of(&mut self, other: &Self) {
+        let same = |left: &Option<String>, right: &Option<String>| {
+            left == right && left.as_deref().is_some_and(|it| IN_OTHER_WORDS.contains(&it))
+        };
+        if self.phase == other.phase && same(&self.reason, &other.reason) {
+            self.message.clone_from(&other.message);
+        }
+        for (own, its) in self.conditions.iter_mut().zip(&other.conditions) {
+            if own.type_ == its.type_
+                && own.status == its.status
+                && own.reason == its.reason
+                && IN_OTHER_WORDS.contains(&own.reason.as_str())
+            {
+                own.message.clone_from(&its.message);
+            }
+        }
+        for (own, its) in self.functions.iter_mut().zip(&other.functions) {
+            if own.key == its.key && same(&own.reason, &its.reason) {
+                own.message.clone_from(&its.message);
+            }
+        }
+        if let (Some(own), Some(its)) = (&mut self.odgm, &other.odgm)
+            && same(&own.reason, &its.reason)
+        {
+            own.message.clone_from(&its.message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::crd::FunctionStatus;
+
+    fn failing(reason: &str, message: &str) -> ClassRuntimeStatus {
+        let mut status = ClassRuntimeStatus {
+            functions: vec![FunctionStatus {
+                key: "f".to_owned(),
+                reason: Some(reason.to_owned()),
+                message: Some(message.to_owned()),
+                ..FunctionStatus::default()
+            }],
+            ..ClassRuntimeStatus::default()
+        };
+        status.fail(reason, message, Timestamp::UNIX_EPOCH);
+        status
+    }
+
+    #[test]
+    fn the_same_in_other_words_is_no_news() {
+        let before = failing("QuotaExceeded", "pods \"a-1\" is forbidden: exceeded quota");
+        let after = failing("QuotaExceeded", "pods \"a-2\" is forbidden: exceeded quota");
+        assert!(!after.worth_writing_over(Some(&before)));
+        assert!(failing("CrashLoop", "pod a-1").worth_writing_over(Some(&before)));
+
+        // Where the words are what there is to know, they count.
+        let before = failing("NameTaken", "Service a");
+        assert!(failing("NameTaken", "Service b").worth_writing_over(Some(&before)));
+    }
+
+    #[test]
+    fn no_message_is_longer_than_it_may_be() {
+        let status = failing("Rejected", &"é".repeat(1_000_000));
+        assert!(status.message.unwrap().chars().count() <= LONGEST + 1);
+        assert!(status.conditions.iter().all(|it| it.message.chars().count() <= LONGEST + 1));
+    }
+}

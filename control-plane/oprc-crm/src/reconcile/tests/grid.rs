@@ -1,0 +1,105 @@
+//! The data grid of a class, and functions that rely on it.
+
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, Key};
+use crate::{
+    crd::Phase,
+    kinds::{DEPLOYMENT, STATEFUL_SET},
+};
+
+fn spec(replicas: i32, shard_type: &str) -> Value {
+    json!({
+        "functions": [{"key": "alpha", "image": "img:1", "provision": {"min_scale": 1}}],
+        "addons": ["odgm"],
+        "odgm_config": {"replicas": replicas, "collections": [
+            {"name": "things", "shard_type": shard_type, "persistence_mode": "ephemeral"},
+        ]},
+    })
+}
+
+fn grid() -> Key {
+    (STATEFUL_SET, "shop-odgm".to_owned())
+}
+
+fn function() -> Key {
+    (DEPLOYMENT, "shop--alpha".to_owned())
+}
+
+/// So many nodes answer.
+fn answer(cluster: &mut Cluster, nodes: i32) {
+    let mut object = cluster.object(&grid()).unwrap().clone();
+    object["status"]["availableReplicas"] = json!(nodes);
+    cluster.put(&grid(), object);
+    cluster.pass();
+}
+
+#[test]
+fn functions_begin_when_so_many_nodes_answer_as_are_needed() {
+    for (shard_type, needed) in [("raft", 2), ("basic", 3)] {
+        let mut cluster = Cluster::new();
+        cluster.away.insert(STATEFUL_SET);
+        cluster.ask(&spec(3, shard_type));
+        cluster.pass();
+        for nodes in 0..=needed {
+            assert!(cluster.object(&function()).is_none(), "{shard_type}: {nodes}");
+            answer(&mut cluster, nodes);
+        }
+        assert!(cluster.object(&function()).is_some(), "{shard_type}");
+    }
+}
+
+/// A grid that is away is no reason to leave functions as somebody else has made them.
+#[test]
+fn functions_that_are_there_are_healed_and_changed_however_the_grid_is() {
+    let mut cluster = Cluster::with(&spec(3, "raft"));
+    cluster.away.insert(STATEFUL_SET);
+    answer(&mut cluster, 0);
+    cluster.edit(&function(), "kubectl", |it| it["spec"]["replicas"] = json!(0));
+    cluster.pass();
+    assert_eq!(cluster.object(&function()).unwrap()["spec"]["replicas"], 1);
+
+    let mut other = spec(3, "raft");
+    other["functions"][0]["image"] = json!("img:2");
+    cluster.ask(&other);
+    cluster.pass();
+    let object = cluster.object(&function()).unwrap();
+    assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
+}
+
+/// A class that runs gets a grid: its functions go on as they are until that answers.
+#[test]
+fn functions_that_are_to_begin_with_a_grid_wait_for_it() {
+    let mut alone = spec(3, "raft");
+    alone["addons"] = json!([]);
+    let mut cluster = Cluster::with(&alone);
+    cluster.away.insert(STATEFUL_SET);
+    cluster.ask(&spec(3, "raft"));
+    cluster.pass();
+    cluster.pass();
+    let told = |cluster: &Cluster| cluster.child(&function()).unwrap().mentions("ODGM_ENABLED");
+    assert!(!told(&cluster));
+    cluster.away.clear();
+    cluster.rest();
+    assert!(told(&cluster));
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+/// Both kinds have one name, and would take each other's pods and calls for their own.
+#[test]
+fn two_grids_are_never_there_at_once() {
+    let mut cluster = Cluster::with(&spec(1, "basic"));
+    for replicas in [3, 1] {
+        cluster.ask(&spec(replicas, "basic"));
+        for _ in 0..12 {
+            let kinds = cluster.keys().into_iter().filter(|(kind, name)| {
+                name == "shop-odgm" && (*kind == DEPLOYMENT || *kind == STATEFUL_SET)
+            });
+            assert!(kinds.count() <= 1);
+            cluster.pass();
+            cluster.settle();
+        }
+        cluster.rest();
+        assert_eq!(cluster.outcome(), Cluster::with(&spec(replicas, "basic")).outcome());
+    }
+}

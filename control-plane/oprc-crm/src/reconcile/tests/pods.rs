@@ -1,0 +1,85 @@
+//! What pods complain about, and that they do so in the same words.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::super::observe::{Trouble, pod_trouble};
+
+fn pod(container: &Value) -> Option<Trouble> {
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "p", "labels": {"oaas.io/owner": "shop", "oaas.io/function": "f"}},
+        "status": {"containerStatuses": [container]},
+    }))
+    .unwrap();
+    pod_trouble(&pod).map(|it| it.trouble)
+}
+
+fn container(ready: bool, restarts: i32, state: &Value, ran_for: Option<&str>) -> Value {
+    let mut container = json!({
+        "name": "function", "image": "i", "imageID": "", "ready": ready,
+        "restartCount": restarts, "state": state,
+    });
+    if let Some(until) = ran_for {
+        container["lastState"] = json!({"terminated": {
+            "exitCode": 7, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": until,
+        }});
+    }
+    container
+}
+
+const SECONDS: Option<&str> = Some("2026-01-01T00:00:03Z");
+const HOURS: Option<&str> = Some("2026-01-01T05:00:00Z");
+
+#[test]
+fn a_crash_loop_is_one_at_every_moment_of_it() {
+    let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
+    let ended = json!({"terminated": {"exitCode": 7}});
+    let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
+    let told: Vec<_> = [
+        container(false, 1, &waiting, SECONDS),
+        container(false, 2, &running, SECONDS),
+        container(false, 2, &ended, SECONDS),
+        container(false, 2, &waiting, SECONDS),
+        container(false, 3, &running, SECONDS),
+    ]
+    .iter()
+    .map(pod)
+    .collect();
+    let expected = Trouble {
+        reason: "CrashLoop",
+        message: "pod p ends again and again with exit code 7".to_owned(),
+        soft: false,
+    };
+    assert_eq!(told, vec![Some(expected); 5]);
+}
+
+#[test]
+fn to_have_ended_once_is_no_crash_loop() {
+    let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
+    for fine in [
+        container(false, 0, &running, None),
+        container(false, 1, &running, SECONDS),
+        container(true, 9, &running, SECONDS),
+        // It has run for long, and begins again.
+        container(false, 9, &running, HOURS),
+    ] {
+        assert_eq!(pod(&fine), None, "{fine}");
+    }
+}
+
+/// The kubelet takes turns between trying and waiting.
+#[test]
+fn an_image_that_cant_be_pulled_is_told_in_the_same_words() {
+    let waiting = |reason: &str, message: &str| {
+        let state = json!({"waiting": {"reason": reason, "message": message}});
+        pod(&container(false, 0, &state, None)).unwrap()
+    };
+    let cause = "failed to resolve reference \"x\": not found";
+    let tries = waiting("ErrImagePull", cause);
+    let waits = waiting(
+        "ImagePullBackOff",
+        &format!("Back-off pulling image \"x\": ErrImagePull: {cause}"),
+    );
+    assert_eq!(tries, waits);
+    assert_eq!((tries.reason, tries.message), ("ImagePullFailed", format!("pod p: {cause}")));
+}

@@ -226,16 +226,23 @@ impl Cache {
         all.map(|(key, child)| (key.clone(), child.uid.clone())).collect()
     }
 
-    /// An object is as told. An older version than the known one is ignored.
-    pub fn put_child(&self, child: Child) {
+    /// An object is as told. Of an older version than the known one no more is taken than what it
+    /// was the answer to.
+    pub fn put_child(&self, mut child: Child) {
         let key = (child.namespace.clone(), child.name.clone());
         let mut book = self.write();
         if book.gone.contains(&child.uid) {
             return;
         }
         let known = book.children.get(&child.kind).and_then(|all| all.get(&key)).cloned();
-        if known.as_ref().is_some_and(|known| !child.newer_than(known)) {
-            return;
+        if let Some(known) = &known {
+            if child.newer_than(known) {
+                child = child.after(known);
+            } else if let Some(taught) = known.taught_by(&child) {
+                child = taught;
+            } else {
+                return;
+            }
         }
         if let Some(known) = &known {
             book.forget(known);
@@ -525,6 +532,27 @@ mod tests {
         // The news of it isn't lost either.
         cache.put_child(service("second", "3"));
         assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "3");
+    }
+
+    /// The news of a write and its answer come in any order, and other news after both.
+    #[test]
+    fn what_a_write_was_answered_with_is_remembered() {
+        let wanted = json!({"spec": 1});
+        let answers = |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().answers(&wanted);
+        for news_first in [true, false] {
+            let cache = Cache::new();
+            if news_first {
+                cache.put_child(service("one", "5"));
+                assert!(!answers(&cache));
+            }
+            cache.put_child(service("one", "5").answering(&wanted));
+            cache.put_child(service("one", "5"));
+            assert!(answers(&cache));
+            cache.put_child(service("one", "6"));
+            assert!(answers(&cache), "what is ours is the same");
+            cache.put_child(service("two", "7"));
+            assert!(!answers(&cache), "it is another");
+        }
     }
 
     #[test]

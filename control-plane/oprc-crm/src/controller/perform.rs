@@ -131,7 +131,8 @@ impl Hands {
         let params = PatchParams::apply(MANAGER).force();
         match bounded(end, api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {
-                self.cache.put_child(Child::of(&wanted.kind, &written));
+                let child = Child::of(&wanted.kind, &written).answering(&wanted.object);
+                self.cache.put_child(child);
                 Ok(())
             }
             Err(refused) => Err(refused.told(&format!("{} {}", wanted.kind, wanted.name))),

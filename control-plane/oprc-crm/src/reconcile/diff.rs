@@ -92,6 +92,8 @@ pub fn diff(
                 changes.deletes.push(live);
             }
             Some(live) if wanted.frozen || !live.differs_from(&wanted.object) => {}
+            // Whoever admits objects changes it: to write it again would lead to the same.
+            Some(live) if live.answers(&wanted.object) => {}
             None if wanted.frozen && completed(&wanted.name) => {}
             None if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,
             // One that is to begin with the grid waits for it as well; one that uses it already is

@@ -1,6 +1,9 @@
 //! What is seen of a class's objects: projections, small enough to be kept by the thousand.
 
-use std::sync::Arc;
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::core::v1::{ContainerStateTerminated, ContainerStatus},
@@ -54,6 +57,8 @@ pub struct Child {
     pub ready_since: Option<Timestamp>,
     /// What we own of it, as text: a tenth of the size of the tree.
     owned: Option<Box<str>>,
+    /// A digest of what was written when what we own of it came to be as it is.
+    answers: Option<u64>,
     /// How it is.
     pub state: State,
 }
@@ -202,6 +207,7 @@ impl Child {
                 .and_then(|all| Some(all.get(WANTED)?.as_str().into())),
             ready_since: ready_since(kind, &object.data),
             owned,
+            answers: None,
             state: state(kind, &object.data, generation),
         }
     }
@@ -211,6 +217,35 @@ impl Child {
         let Some(owned) = &self.owned else { return true };
         let Ok((fields, live)) = serde_json::from_str(owned) else { return true };
         Owned { fields, live }.differs_from(wanted)
+    }
+
+    /// It is what the API server made of `wanted`.
+    pub fn answering(mut self, wanted: &Value) -> Self {
+        self.answers = Some(digest(wanted));
+        self
+    }
+
+    /// Whether it is what the API server made of just that, when it was asked last. Where it
+    /// differs all the same, somebody else has a say in what is written, and would have it again.
+    pub fn answers(&self, wanted: &Value) -> bool {
+        self.answers.is_some_and(|it| it == digest(wanted))
+    }
+
+    /// It takes the place of what was known of the object before. What is ours of it hasn't
+    /// changed for as long as it reads the same, whatever else has.
+    pub fn after(mut self, known: &Self) -> Self {
+        if self.answers.is_none() && self.uid == known.uid && self.owned == known.owned {
+            self.answers = known.answers;
+        }
+        self
+    }
+
+    /// What is known, and that it answers what was written: the news of a write may come before
+    /// its answer.
+    pub fn taught_by(&self, answer: &Self) -> Option<Self> {
+        let new = answer.answers.is_some() && answer.answers != self.answers;
+        (new && self.uid == answer.uid && self.owned == answer.owned)
+            .then(|| Self { answers: answer.answers, ..self.clone() })
     }
 
     /// Whether it was written for just that: what is to be done about it then is to heal it.
@@ -256,6 +291,13 @@ impl Child {
             _ => true,
         }
     }
+}
+
+/// Only compared within one process.
+fn digest(wanted: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    wanted.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 fn state(kind: &Kind, data: &Value, generation: i64) -> State {

@@ -106,6 +106,8 @@ pub(super) struct Cluster {
     /// Kinds whose controllers do nothing at the moment.
     pub(super) away: BTreeSet<Kind>,
     pub(super) events: Vec<Notice>,
+    /// What somebody makes of everything that is written.
+    pub(super) admission: Option<fn(&mut Value)>,
     class: Option<Value>,
     objects: BTreeMap<Key, Entry>,
     version: u64,
@@ -119,6 +121,7 @@ impl Cluster {
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             away: BTreeSet::new(),
             events: Vec::new(),
+            admission: None,
             class: None,
             objects: BTreeMap::new(),
             version: 0,
@@ -269,8 +272,11 @@ impl Cluster {
         object["metadata"]["generation"] = generation;
         object["metadata"]["resourceVersion"] = json!(self.next_version());
         let dynamic: DynamicObject = serde_json::from_value(object.clone()).unwrap();
-        let child = Arc::new(Child::of(&key.0, &dynamic));
-        self.objects.insert(key.clone(), Entry { object, child });
+        let mut child = Child::of(&key.0, &dynamic);
+        if let Some(known) = self.objects.get(key) {
+            child = child.after(&known.child);
+        }
+        self.objects.insert(key.clone(), Entry { object, child: Arc::new(child) });
         true
     }
 
@@ -438,13 +444,19 @@ impl Cluster {
             return Err(Refused::Conflict);
         }
         let applied = managed::apply(live.as_ref(), &wanted.object, MANAGER);
-        let object = with_defaults(&wanted.kind, applied);
+        let mut object = with_defaults(&wanted.kind, applied);
+        if let Some(admit) = self.admission {
+            admit(&mut object);
+        }
         if let Some(live) = &live
             && let Some(message) = immutable(&wanted.kind, live, &object)
         {
             return Err(Refused::Invalid(Failure { reason: "Rejected", message }));
         }
         self.put(&key, object);
+        if let Some(entry) = self.objects.get_mut(&key) {
+            entry.child = Arc::new((*entry.child).clone().answering(&wanted.object));
+        }
         Ok(())
     }
 

@@ -408,3 +408,46 @@ fn a_function_scaled_to_nothing_by_hand_comes_back() {
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(cluster.pass().actions, []);
 }
+
+/// Somebody who admits objects takes images from elsewhere.
+fn mirror(object: &mut Value) {
+    let image = object.pointer_mut("/spec/template/spec/containers/0/image");
+    if let Some(image) = image
+        && let Some(name) = image.as_str().filter(|name| !name.starts_with("mirror/"))
+    {
+        *image = json!(format!("mirror/{name}"));
+    }
+}
+
+/// What is changed as it is written isn't written again and again, and is no less Available.
+#[test]
+fn what_admission_changes_is_left_to_it() {
+    let mut cluster = Cluster::new();
+    cluster.admission = Some(mirror);
+    cluster.ask(&rich());
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(cluster.pass().actions, []);
+    let key = (DEPLOYMENT, "shop--steady".to_owned());
+    let image = |cluster: &Cluster| {
+        let object = cluster.object(&key).unwrap();
+        object.pointer("/spec/template/spec/containers/0/image").unwrap().clone()
+    };
+    assert_eq!(image(&cluster), "mirror/img:1");
+
+    // What others change is healed all the same, and what the class changes is written.
+    cluster.edit(&key, "kubectl-edit", |it| it["spec"]["revisionHistoryLimit"] = json!(9));
+    cluster.rest();
+    assert_eq!(cluster.object(&key).unwrap()["spec"]["revisionHistoryLimit"], 2);
+    cluster.edit(&key, "kubectl-edit", |it| {
+        it["spec"]["template"]["spec"]["containers"][0]["image"] = json!("theirs");
+    });
+    cluster.rest();
+    assert_eq!(image(&cluster), "mirror/img:1");
+    let mut spec = rich();
+    spec["functions"][0]["image"] = json!("img:2");
+    cluster.ask(&spec);
+    cluster.rest();
+    assert_eq!(image(&cluster), "mirror/img:2");
+    assert_eq!(cluster.phase().0, Phase::Available);
+}

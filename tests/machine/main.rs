@@ -21,7 +21,7 @@ use oprc_sandbox::{Cluster, NodeChoice, Options};
 use oprc_tests::{
     Place, eventually, hello_archive,
     http::get_ok,
-    in_namespace_of, kill_supervisor,
+    kill_supervisor,
     objects::{READY, deploy_hello},
     workspace,
 };
@@ -34,17 +34,6 @@ const NAME: &str = "test-machine";
 
 fn options() -> Options {
     Options { node: NodeChoice::Real, nodes: Some(2), prometheus: true, ..Options::default() }
-}
-
-/// A cluster with pods and services in it.
-async fn busy_cluster() -> Cluster {
-    let cluster = Cluster::up(NAME, &options()).await.unwrap();
-    cluster.load_image(&hello_archive()).await.unwrap();
-    in_namespace_of(cluster.clone(), async |place: &Place| {
-        deploy_hello(place, "hello").await;
-    })
-    .await;
-    cluster
 }
 
 /// Kills the supervisor and every component at once; pods go with their nodes.
@@ -92,16 +81,6 @@ async fn make_up_ends_with_an_answer_and_make_down_leaves_the_machine_as_it_was(
             assert!(answer.contains("Hello, you!"), "{answer}");
         }
         assert!(make("status").contains("kube-apiserver"));
-        make("down");
-        before.assert_same_as_now();
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn down_leaves_the_machine_as_it_was() {
-    on_a_machine(async |before| {
-        busy_cluster().await;
         let during = Snapshot::take();
         for part in ["processes", "links", "routes", "cgroups"] {
             assert!(
@@ -109,35 +88,28 @@ async fn down_leaves_the_machine_as_it_was() {
                 "a running cluster shows no {part}"
             );
         }
-        Cluster::down(NAME).await.unwrap();
+        make("down");
         before.assert_same_as_now();
     })
     .await;
 }
 
+/// One cluster for both, since it takes most of the time to make one.
 #[tokio::test]
-async fn a_killed_cluster_is_cleaned_up_by_down() {
+async fn a_killed_cluster_is_started_again_with_all_that_was_in_it_and_cleaned_up_by_down() {
     on_a_machine(async |before| {
-        let cluster = busy_cluster().await;
-        kill_all(&cluster).await;
-        // Not even what it was can be read any more.
-        std::fs::write(cluster.spec().folder().unwrap().join("cluster.json"), "{").unwrap();
-        Cluster::down(NAME).await.unwrap();
-        before.assert_same_as_now();
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_killed_cluster_is_started_again_by_up_with_all_that_was_in_it() {
-    on_a_machine(async |before| {
-        let cluster = busy_cluster().await;
+        let cluster = Cluster::up(NAME, &options()).await.unwrap();
+        cluster.load_image(&hello_archive()).await.unwrap();
         let client = cluster.client().await.unwrap();
         let place = Place { cluster: cluster.clone(), client, namespace: "default".to_owned() };
         let url = deploy_hello(&place, "survivor").await;
         kill_all(&cluster).await;
-        Cluster::up(NAME, &options()).await.unwrap();
+        let cluster = Cluster::up(NAME, &options()).await.unwrap();
         eventually("the answer of what ran before", READY, || get_ok(&url)).await;
+
+        kill_all(&cluster).await;
+        // Not even what it was can be read any more.
+        std::fs::write(cluster.spec().folder().unwrap().join("cluster.json"), "{").unwrap();
         Cluster::down(NAME).await.unwrap();
         before.assert_same_as_now();
     })

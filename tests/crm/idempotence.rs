@@ -6,7 +6,7 @@ use oprc_crm::names;
 use oprc_tests::{
     Place,
     class::{classes, deploy, hello, of},
-    crm::{Crm, Options},
+    crm::{Crm, Options, Separate},
     in_namespace,
 };
 use serde_json::json;
@@ -22,8 +22,9 @@ fn paused() -> serde_json::Value {
 #[tokio::test]
 async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_generation() {
     in_namespace(async |place: &Place| {
-        let first = Crm::start(place, &Options::user("first")).await;
-        let second = Crm::start(place, &Options::user("second")).await;
+        // Processes of their own: what one knows by having done it, the other doesn't.
+        let first = Separate::start(place, &Options::user("first")).await;
+        let second = Separate::start(place, &Options::user("second")).await;
         let spec = paused();
         let calls = (0..1000).map(|number| {
             let client = if number % 2 == 0 { &first.client } else { &second.client };

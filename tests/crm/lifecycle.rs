@@ -1,23 +1,49 @@
 //! From a Deploy call to an Available class that answers, and back to nothing.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, fs, time::Duration};
 
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::PersistentVolumeClaim};
 use kube::{
     Api, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams},
+    runtime::wait::await_condition,
 };
-use oprc_crm::crd::ClassRuntime;
-use oprc_grpc::deployment::{GetDeploymentStatusRequest, GetOdgmStatusRequest};
+use oprc_crm::{
+    crd::Phase,
+    kinds::{DEPLOYMENT, JOB},
+};
+use oprc_grpc::deployment::GetDeploymentStatusRequest;
+use oprc_sandbox::within;
 use oprc_tests::{
     HELLO, Place,
-    class::{available, classes, delete, deploy, everything, gone, hello, of, url, with_odgm},
-    crm::{Crm, Options},
-    eventually, in_namespace,
+    class::{all, available, classes, delete, deploy, gone, hello, of, url, with_odgm},
+    crm::{Crm, Options, apply},
+    in_namespace,
+    inventory::{inventory, nothing_else_than},
     objects::get_from_pod,
 };
 use serde_json::{Value, json};
 use tonic::Code;
+
+use crate::port::{plain, reflected::Reflected};
+
+/// How long Knative may take until nothing is left to run.
+const ASLEEP: Duration = Duration::from_mins(2);
+/// The first sample there was of a class, but for its image.
+const SAMPLE: &str = r#"
+apiVersion: oaas.io/v1alpha1
+kind: ClassRuntime
+metadata:
+  name: hello-class
+spec:
+  selected_template: dev
+  addons: ["odgm"]
+  function:
+    image: @IMAGE@
+    port: 8080
+  odgm_config:
+    collections: ["orders", "users"]
+"#;
 
 /// A pod can be asked for once its node's proxy has heard of the Service.
 async fn answers(place: &Place, url: &str, who: &str) {
@@ -25,18 +51,16 @@ async fn answers(place: &Place, url: &str, who: &str) {
     assert!(said.contains(&format!("Hello, {who}!")), "{url}: {said}");
 }
 
-async fn nothing_is_left(place: &Place) {
-    eventually("everything to be gone", Duration::from_mins(1), || async {
-        let left = everything(place).await;
-        if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
-    })
-    .await;
+/// A CRM, and what there was before it did anything.
+async fn begin(place: &Place) -> (Crm, BTreeSet<String>) {
+    let crm = Crm::start(place, &Options::default()).await;
+    (crm, inventory(place).await)
 }
 
 #[tokio::test]
 async fn two_functions_with_a_data_grid() {
     in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+        let (crm, before) = begin(place).await;
         let spec = with_odgm(&[hello("greet"), hello("wave")]);
         let answer = deploy(&crm.client, "shop", &spec).await.unwrap();
         assert!(answer.accepted && answer.class_runtime.unwrap().deployment_id == "shop");
@@ -45,15 +69,16 @@ async fn two_functions_with_a_data_grid() {
         for key in ["greet", "wave"] {
             answers(place, &url(&status, key), key).await;
         }
-        let of_shop =
-            || GetOdgmStatusRequest { deployment_id: "shop".to_owned(), namespace: String::new() };
-        let grid = crm.client.clone().get_odgm_status(of_shop()).await.unwrap().into_inner();
-        assert_eq!(grid.collections.len(), 1);
-        assert!(grid.collections[0].healthy && grid.collections[0].name == "orders");
+        // What the data grid says of itself, asked for as a client does that has no files of CRM.
+        let api = Reflected::at(plain(), &crm.url).await;
+        let grid = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await.unwrap();
+        let collections = grid["collections"].as_array().unwrap();
+        assert_eq!(collections.len(), 1, "{grid}");
+        assert!(collections[0]["healthy"] == true && collections[0]["name"] == "orders", "{grid}");
 
         delete(&crm.client, "shop").await.unwrap();
         gone(place, "shop").await;
-        nothing_is_left(place).await;
+        nothing_else_than(place, &before, &[]).await;
         let of_shop = GetDeploymentStatusRequest {
             deployment_id: "shop".to_owned(),
             namespace: String::new(),
@@ -68,40 +93,25 @@ async fn two_functions_with_a_data_grid() {
 #[tokio::test]
 async fn a_class_made_by_hand() {
     in_namespace(async |place: &Place| {
-        let _crm = Crm::start(place, &Options::default()).await;
-        let sample: ClassRuntime = serde_json::from_value(json!({
-            "apiVersion": "oaas.io/v1alpha1",
-            "kind": "ClassRuntime",
-            "metadata": {"name": "hello-class"},
-            "spec": {
-                "selected_template": "dev",
-                "addons": ["odgm"],
-                "function": {"image": HELLO, "port": 8080},
-                "odgm_config": {"collections": ["orders", "users"]},
-            },
-        }))
-        .unwrap();
-        let apply = PatchParams::apply("kubectl");
-        classes(place).patch("hello-class", &apply, &Patch::Apply(&sample)).await.unwrap();
+        let (_crm, before) = begin(place).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("sample.yaml");
+        fs::write(&file, SAMPLE.replace("@IMAGE@", HELLO)).unwrap();
+        let file = file.to_str().unwrap();
+        apply(&place.cluster, &["apply", "-n", &place.namespace, "-f", file]);
         let status = available(place, "hello-class").await;
         answers(place, &url(&status, "hello-class"), "sample").await;
         classes(place).delete("hello-class", &DeleteParams::default()).await.unwrap();
         gone(place, "hello-class").await;
-        nothing_is_left(place).await;
+        nothing_else_than(place, &before, &[]).await;
     })
     .await;
-}
-
-async fn claims(place: &Place) -> Vec<String> {
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(place.client.clone(), &place.namespace);
-    let all = api.list(&ListParams::default()).await.unwrap();
-    all.iter().map(kube::ResourceExt::name_any).collect()
 }
 
 #[tokio::test]
 async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
     in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+        let (crm, before) = begin(place).await;
         let persistent = |on_delete: &str| -> Value {
             let mut spec = with_odgm(&[hello("greet")]);
             spec["odgm_config"]["replicas"] = json!(2);
@@ -112,9 +122,12 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         deploy(&crm.client, "kept", &persistent("retain")).await.unwrap();
         deploy(&crm.client, "lost", &persistent("delete")).await.unwrap();
         for name in ["kept", "lost"] {
-            available(place, name).await;
+            let status = available(place, name).await;
+            answers(place, &url(&status, "greet"), name).await;
         }
-        assert_eq!(claims(place).await.len(), 4);
+        let claims: Api<PersistentVolumeClaim> =
+            Api::namespaced(place.client.clone(), &place.namespace);
+        assert_eq!(claims.list(&ListParams::default()).await.unwrap().items.len(), 4);
 
         let mut fewer = persistent("retain");
         fewer["odgm_config"]["collections"][0]["partition_count"] = json!(7);
@@ -128,8 +141,9 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         for name in ["kept", "lost"] {
             gone(place, name).await;
         }
-        nothing_is_left(place).await;
-        assert_eq!(claims(place).await, ["data-kept-odgm-0", "data-kept-odgm-1"]);
+        let kept =
+            ["PersistentVolumeClaim/data-kept-odgm-0", "PersistentVolumeClaim/data-kept-odgm-1"];
+        nothing_else_than(place, &before, &kept).await;
     })
     .await;
 }
@@ -137,26 +151,31 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
 #[tokio::test]
 async fn knative_goes_to_zero_and_comes_back() {
     in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+        let (crm, before) = begin(place).await;
         let mut spec = of(&[hello("greet")]);
         spec["selected_template"] = json!("knative");
+        // Knative lets its pods go on for the time of one call.
+        spec["functions"][0]["config"] = json!({"timeout_ms": 5000});
         deploy(&crm.client, "lazy", &spec).await.unwrap();
         let status = available(place, "lazy").await;
         assert_eq!(status.selection.as_ref().unwrap().template, "knative");
         let url = url(&status, "greet");
         answers(place, &url, "first").await;
-        let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
-        eventually("no pod to be left", Duration::from_mins(2), || async {
-            let running =
-                pods.list(&ListParams::default().labels("oaas.io/owner=lazy")).await.unwrap();
-            if running.items.is_empty() { Ok(()) } else { Err(running.items[0].name_any()) }
-        })
-        .await;
-        assert_eq!(available(place, "lazy").await.phase, oprc_crm::crd::Phase::Available);
+        let workload = &all(place, &DEPLOYMENT).await[0].name_any();
+        let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+        let asleep = |deployment: Option<&Deployment>| {
+            let status = deployment.and_then(|deployment| deployment.status.as_ref());
+            status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
+        };
+        let asleep = await_condition(deployments, workload, asleep);
+        within("zero replicas", ASLEEP, asleep).await.unwrap();
+        // As it is now, not as it will be.
+        let status = classes(place).get("lazy").await.unwrap().status.unwrap();
+        assert_eq!((status.phase, status.ready.as_deref()), (Phase::Available, Some("1/1")));
         answers(place, &url, "second").await;
         delete(&crm.client, "lazy").await.unwrap();
         gone(place, "lazy").await;
-        nothing_is_left(place).await;
+        nothing_else_than(place, &before, &[]).await;
     })
     .await;
 }
@@ -164,12 +183,13 @@ async fn knative_goes_to_zero_and_comes_back() {
 #[tokio::test]
 async fn unified_chooses_for_each_function() {
     in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+        let (crm, before) = begin(place).await;
         let mut bursty = hello("bursty");
         bursty["provision"]["min_scale"] = json!(0);
         bursty["provision"]["max_scale"] = json!(8);
         let mut steady = hello("steady");
         steady["provision"]["min_scale"] = json!(1);
+        bursty["config"] = json!({"timeout_ms": 5000});
         let mut spec = of(&[bursty, steady]);
         spec["selected_template"] = json!("unified");
         deploy(&crm.client, "both", &spec).await.unwrap();
@@ -187,15 +207,24 @@ async fn unified_chooses_for_each_function() {
         }
         delete(&crm.client, "both").await.unwrap();
         gone(place, "both").await;
-        nothing_is_left(place).await;
+        nothing_else_than(place, &before, &[]).await;
     })
     .await;
+}
+
+/// Jobs, each with how often it has succeeded and failed.
+async fn jobs(place: &Place) -> Vec<(String, Value, Value)> {
+    let of_job = |job: &kube::api::DynamicObject| {
+        let count = |what: &str| job.data["status"][what].clone();
+        (job.name_any(), count("succeeded"), count("failed"))
+    };
+    all(place, &JOB).await.iter().map(of_job).collect()
 }
 
 #[tokio::test]
 async fn a_job_runs_once_for_each_generation() {
     in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+        let (crm, before) = begin(place).await;
         deploy(&crm.client, "asked", &of(&[hello("greet")])).await.unwrap();
         let asked = url(&available(place, "asked").await, "greet");
         // The sample function's own client asks once, and ends.
@@ -208,18 +237,22 @@ async fn a_job_runs_once_for_each_generation() {
         let status = available(place, "once").await;
         assert_eq!(status.functions[0].completed, Some(1));
         assert_eq!(status.functions[0].url, None);
-        let jobs = everything(place).await;
-        assert_eq!(jobs.iter().filter(|name| name.starts_with("Job/")).count(), 1, "{jobs:?}");
+        let first = jobs(place).await;
+        assert_eq!(first.len(), 1, "{first:?}");
 
         spec["functions"][0]["provision"]["env"] = json!([{"name": "AGAIN", "value": "yes"}]);
         deploy(&crm.client, "once", &spec).await.unwrap();
         let status = available(place, "once").await;
         assert_eq!(status.functions[0].completed, Some(2));
+        // One more run, and what ran before isn't run again.
+        let second = jobs(place).await;
+        assert_eq!(second.len(), 1, "{second:?}");
+        assert_ne!(second, first);
         for name in ["once", "asked"] {
             delete(&crm.client, name).await.unwrap();
             gone(place, name).await;
         }
-        nothing_is_left(place).await;
+        nothing_else_than(place, &before, &[]).await;
     })
     .await;
 }

@@ -8,12 +8,16 @@
     missing_docs
 )]
 
+mod at_rest;
+mod costs;
 mod drift;
+mod fields;
+mod harmless;
 mod idempotence;
 mod lifecycle;
 mod malformed;
+mod neighbour;
 mod port;
-mod reflected;
 mod refusals;
 mod update;
-mod writes;
+mod when_quiet;

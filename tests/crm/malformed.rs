@@ -108,7 +108,7 @@ fn valid() -> [Value; 4] {
         "data_retention": {"on_delete": "delete", "allow_data_loss": true},
         "odgm_config": {
             "collections": [
-                "users",
+                {"name": "users"},
                 {"name": "orders", "partition_count": 2, "replica_count": 1, "shard_type": "mst",
                  "shard_assignments": [{"primary": 0, "owners": [0], "shard_ids": [0, 1]}]},
             ],
@@ -122,12 +122,11 @@ fn valid() -> [Value; 4] {
             "env": [{"name": "X", "value": "y"}],
         },
     });
-    [
-        json!({"function": function}),
-        json!({"functions": [{"key": "a", "image": HELLO}]}),
-        large,
-        grid,
-    ]
+    // Short forms that are for people: Deploy doesn't know them.
+    let short = json!({
+        "function": function, "addons": ["odgm"], "odgm_config": {"collections": ["users"]},
+    });
+    [short, json!({"functions": [{"key": "a", "image": HELLO}]}), large, grid]
 }
 
 /// Amounts that aren't, or are only just.

@@ -16,11 +16,11 @@ use oprc_crm::crd::{ClassRuntime, ClassRuntimeStatus};
 use oprc_sandbox::{image::Image, within};
 use oprc_tests::{
     HELLO, Place,
-    class::{available, classes, deploy, hello, of, url, with_odgm},
+    class::{self, available, classes, deploy, hello, of, url, with_odgm},
     crm::{Crm, Options},
     eventually,
     http::get_ok,
-    load::{Load, Target},
+    load::{Connection, Load, Target},
     program,
     serving::{address, exactly, lasting, with_crm},
 };
@@ -57,8 +57,7 @@ async fn pods_of(place: &Place, function: &str) -> Vec<Value> {
 
 /// The value of a variable in a pod.
 fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
-    let all = pod["spec"]["containers"][0]["env"].as_array().unwrap();
-    all.iter().find(|one| one["name"] == name).map(|one| one["value"].as_str().unwrap_or_default())
+    class::variable(&pod["spec"], name)
 }
 
 /// Variables of the sample function with one more.
@@ -165,7 +164,9 @@ async fn a_rolling_update_under_load_drops_no_request() {
             within(&format!("{pod} to be gone"), ENDED, gone).await.unwrap();
         }
         let sent = load.end().await;
-        assert!(sent >= 100, "only {sent} requests were sent");
+        for (way, count) in &sent {
+            assert!(*count >= 100, "only {count} requests were sent by {way:?}");
+        }
         let now = pods_of(place, "greet").await;
         assert!(now.len() == 2 && now.iter().all(|pod| variable(pod, "COLOUR") == Some("green")));
     })
@@ -213,10 +214,12 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
         eventually("an answer", ENDED, || get_ok(&target.url)).await;
 
         let shown = Arc::new(std::sync::Mutex::new(vec![plain.clone()]));
+        let plain_target = target.clone();
         let load = Load::begin(target);
         let moves = async {
             spec["selected_template"] = json!("knative");
             let knative = url(&update(place, crm, "moves", &spec).await, "greet");
+            let gateway = reach(place, &knative).await;
             // What was replaced goes when its time is over.
             eventually("the Deployment to be gone", ENDED, || async {
                 let names = lasting(place).await;
@@ -229,14 +232,20 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
             assert_eq!(url(&update(place, crm, "moves", &spec).await, "greet"), plain);
             let expected = ["Deployment/moves--greet", "Pod/moves--greet", "Service/moves--greet"];
             exactly(place, "Knative's objects to be gone", &expected).await;
-            knative
+            (knative, gateway)
         };
-        let knative = tokio::select! {
+        let (knative, gateway) = tokio::select! {
             knative = moves => knative,
             () = steer(place, "moves", &load, &shown) => unreachable!("watches don't end"),
         };
         let sent = load.end().await;
-        assert!(sent >= 100, "only {sent} requests were sent");
+        // Both addresses had their share, in both ways of asking.
+        for target in [plain_target, gateway] {
+            for connection in [Connection::New, Connection::Kept] {
+                let count = sent.get(&(target.clone(), connection)).copied().unwrap_or_default();
+                assert!(count >= 50, "only {count} requests to {target:?} by {connection:?}");
+            }
+        }
         assert_eq!(*shown.lock().unwrap(), [plain.clone(), knative, plain]);
     })
     .await;

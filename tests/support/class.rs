@@ -1,12 +1,16 @@
 //! Classes that tests deploy, and ways to see what became of them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, ResourceExt as _,
-    api::{ApiResource, DynamicObject, ListParams},
-    runtime::wait::await_condition,
+    Api, Resource, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+    runtime::{
+        wait::await_condition,
+        watcher::{self, Event},
+    },
 };
 use oprc_crm::{
     crd::{ClassRuntime, ClassRuntimeStatus, Phase},
@@ -97,12 +101,11 @@ pub async fn until(
         })
     };
     let api = classes(place);
-    let waited = within(what, limit, await_condition(api.clone(), name, condition)).await;
-    let class = api.get(name).await;
-    match waited {
-        Ok(_) => class.unwrap().status.unwrap(),
+    match within(what, limit, await_condition(api.clone(), name, condition)).await {
+        // Not what it is by now: that may be another.
+        Ok(class) => class.unwrap().status.unwrap(),
         Err(error) => {
-            let status = class.map(|class| class.status);
+            let status = api.get(name).await.map(|class| class.status);
             panic!("{error}: {status:#?}")
         }
     }
@@ -136,12 +139,53 @@ pub fn url(status: &ClassRuntimeStatus, key: &str) -> String {
     function.url.clone().unwrap_or_else(|| panic!("{key} has no address: {function:?}"))
 }
 
+/// Objects of any kind in the test's namespace.
+pub fn objects(place: &Place, kind: &Kind) -> Api<DynamicObject> {
+    Api::namespaced_with(place.client.clone(), &place.namespace, &kind.resource())
+}
+
 /// Everything of a kind in the test's namespace.
 pub async fn all(place: &Place, kind: &Kind) -> Vec<DynamicObject> {
-    let resource: ApiResource = kind.resource();
-    let api: Api<DynamicObject> =
-        Api::namespaced_with(place.client.clone(), &place.namespace, &resource);
-    api.list(&ListParams::default()).await.unwrap().items
+    objects(place, kind).list(&ListParams::default()).await.unwrap().items
+}
+
+/// The value of a variable in the first container of a pod's specification.
+pub fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
+    let all = pod["containers"][0]["env"].as_array()?;
+    all.iter().find(|one| one["name"] == name).map(|one| one["value"].as_str().unwrap_or_default())
+}
+
+/// Watches everything of a kind until it is such.
+pub async fn until_all<K>(
+    api: &Api<K>,
+    what: &str,
+    limit: Duration,
+    such: impl Fn(&BTreeMap<String, K>) -> bool,
+) where
+    K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+{
+    let mut all = BTreeMap::new();
+    let watching = async {
+        let mut events = std::pin::pin!(watcher::watcher(api.clone(), watcher::Config::default()));
+        let mut complete = false;
+        while let Some(event) = events.try_next().await? {
+            match event {
+                Event::Init => all.clear(),
+                Event::InitApply(object) | Event::Apply(object) => {
+                    all.insert(object.name_any(), object);
+                }
+                Event::Delete(object) => drop(all.remove(&object.name_any())),
+                Event::InitDone => complete = true,
+            }
+            if complete && such(&all) {
+                break;
+            }
+        }
+        Ok::<_, watcher::Error>(())
+    };
+    if let Err(error) = within(what, limit, watching).await {
+        panic!("{error}: {all:#?}");
+    }
 }
 
 /// Names of everything in the test's namespace that CRM or its children could have made.

@@ -6,24 +6,28 @@ use std::{
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
-    sync::Once,
     time::Duration,
 };
 
+use futures::future::join_all;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
-use kube::{Api, api::PostParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams},
+    runtime::{conditions::is_crd_established, wait::await_condition},
+};
 use oprc_crm::{
     cluster::{Contact, client},
     config::{Config, SCHEMA},
     run::{Crm as Process, wall_clock},
 };
 use oprc_grpc::deployment::deployment_service_client::DeploymentServiceClient;
-use oprc_sandbox::Cluster;
+use oprc_sandbox::{Cluster, within};
 use serde_json::json;
 use tokio::{sync::oneshot, task::JoinHandle};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{Place, program, workspace};
+use crate::{Place, manifest, program, workspace};
 
 /// The image of the data grid's stand-in, as it is known on the nodes.
 pub const ODGM: &str = "oprc.local/odgm-stand-in:dev";
@@ -40,10 +44,13 @@ pub fn apply(cluster: &Cluster, arguments: &[&str]) {
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Installs the definition of classes, once in a process for the shared cluster.
-pub(crate) fn define(cluster: &Cluster) {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| install(cluster));
+/// Installs the definition of classes in the shared cluster.
+pub(crate) async fn define(cluster: &Cluster) {
+    let client = cluster.client().await.expect("a client");
+    manifest::apply(&client, "default", "k8s/crds/classruntimes.gen.yaml").await;
+    let definitions = Api::all(client);
+    let known = await_condition(definitions, "classruntimes.oaas.io", is_crd_established());
+    within("the definition of classes", READY, known).await.expect("a definition");
 }
 
 /// Installs the definition of classes.
@@ -55,16 +62,17 @@ pub fn install(cluster: &Cluster) {
 
 /// Lets classes go whose CRM has ended with its test: their namespace would wait for ever.
 pub(crate) async fn let_go(place: &Place) {
-    let api: Api<oprc_crm::crd::ClassRuntime> =
-        Api::namespaced(place.client.clone(), &place.namespace);
-    // A cluster without the definition has none.
-    let Ok(all) = api.list(&kube::api::ListParams::default()).await else { return };
-    for class in all {
-        let name = class.metadata.name.unwrap_or_default();
-        let free = kube::api::Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let api = crate::class::classes(place);
+    // Names only: some classes can't be read. A cluster without the definition has none.
+    let Ok(all) = api.list_metadata(&ListParams::default()).await else { return };
+    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let none = PatchParams::default();
+    let (api, free, none) = (&api, &free, &none);
+    join_all(all.iter().map(async |class| {
         // It may be gone by itself meanwhile.
-        let _ = api.patch(&name, &kube::api::PatchParams::default(), &free).await;
-    }
+        let _ = api.patch_metadata(&class.name_any(), none, free).await;
+    }))
+    .await;
 }
 
 /// How a CRM is to be.
@@ -99,6 +107,13 @@ impl Options {
         self
     }
 
+    /// For the whole cluster.
+    #[must_use]
+    pub fn everywhere(mut self) -> Self {
+        self.everywhere = true;
+        self
+    }
+
     /// With a variable set.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
@@ -130,7 +145,7 @@ pub async fn allow(place: &Place, options: &Options) {
     let name = format!("oprc-crm-{}", options.user);
     let create = PostParams::default();
     if options.everywhere {
-        apply(&place.cluster, &["apply", "-f", "k8s/rbac/crm-rbac.yaml"]);
+        manifest::apply(&place.client, &place.namespace, "k8s/rbac/crm-rbac.yaml").await;
         let all: ClusterRoleBinding = serde_json::from_value(json!({
             "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "oprc-crm"},
@@ -144,7 +159,7 @@ pub async fn allow(place: &Place, options: &Options) {
         ignore_existing(api.create(&create, &lease).await);
     } else {
         let file = "k8s/rbac/crm-rbac-namespaced.yaml";
-        apply(&place.cluster, &["apply", "-n", &place.namespace, "-f", file]);
+        manifest::apply(&place.client, &place.namespace, file).await;
         let api: Api<RoleBinding> = Api::namespaced(place.client.clone(), &place.namespace);
         ignore_existing(api.create(&create, &role_binding(&name, "oprc-crm", &subject)).await);
     }
@@ -196,15 +211,7 @@ impl Drop for Begun {
 impl Begun {
     /// Starts one.
     pub async fn start(place: &Place, options: &Options) -> Self {
-        let config: kube::config::Kubeconfig =
-            serde_json::from_str(&kubeconfig(place, options)).unwrap();
-        let mut config = kube::Config::from_custom_kubeconfig(
-            config,
-            &kube::config::KubeConfigOptions::default(),
-        )
-        .await
-        .unwrap();
-        config.default_namespace = lease_namespace(place, options);
+        let config = kube_config(place, options).await;
         let contact = Contact::default();
         Self::with_client(place, options, client(config, &contact).unwrap(), contact).await
     }
@@ -294,6 +301,31 @@ pub async fn connect(url: &str) -> Client {
     DeploymentServiceClient::new(channel)
 }
 
+/// Where a CRM listens, if that is what a line of its log tells.
+fn listens(line: &str) -> Option<String> {
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
+    says("address").filter(|_| says("message") == Some("listens")).map(str::to_owned)
+}
+
+/// A process that ends with this, unless it is released.
+struct Ended(Option<Child>);
+
+impl Ended {
+    fn release(mut self) -> Child {
+        self.0.take().expect("a process")
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// A CRM as a process of its own, killed when this is dropped.
 pub struct Separate {
     /// Where it answers.
@@ -334,20 +366,19 @@ impl Separate {
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("oprc-crm");
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let address = lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find_map(|line| {
-                let line: serde_json::Value = serde_json::from_str(&line).ok()?;
-                let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
-                let address = says("address").filter(|_| says("message") == Some("listens"));
-                address.map(str::to_owned)
-            })
-            .expect("CRM says where it listens");
-        // Somebody has to read on, or it would stand still one day.
-        std::thread::spawn(move || lines.for_each(drop));
+        // From here on it is killed whatever happens.
+        let ended = Ended(Some(child));
+        let reading = tokio::task::spawn_blocking(move || {
+            let address = lines.by_ref().map_while(Result::ok).find_map(|line| listens(&line));
+            // Somebody has to read on, or it would stand still one day.
+            std::thread::spawn(move || lines.for_each(drop));
+            address.ok_or("it ended")
+        });
+        let reading = async { reading.await.map_err(|_| "it can't be read")? };
+        let address = within("CRM to say where it listens", READY, reading).await.unwrap();
         let url = format!("http://{address}");
         let client = connect(&url).await;
+        let child = ended.release();
         Self { url, client, child, _kubeconfig: file }
     }
 

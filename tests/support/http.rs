@@ -5,20 +5,40 @@ use std::{fmt::Write as _, time::Duration};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::{Request, StatusCode};
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(70);
 
-/// Status and body of a GET, with a Host header of its own where one is given.
+/// A client that keeps its connections for later requests.
+pub type Client = legacy::Client<HttpConnector, Empty<Bytes>>;
+
+/// A client with no connection yet.
+pub fn client() -> Client {
+    legacy::Client::builder(TokioExecutor::new()).build_http()
+}
+
+/// Status and body of a GET, with a Host header of its own where one is given, by a connection of
+/// its own.
 pub async fn get(url: &str, host: Option<&str>) -> Result<(StatusCode, String), String> {
+    get_by(&client(), url, host).await
+}
+
+/// The same by a client, which may have a connection.
+pub async fn get_by(
+    client: &Client,
+    url: &str,
+    host: Option<&str>,
+) -> Result<(StatusCode, String), String> {
     let mut request = Request::get(url);
     if let Some(host) = host {
         request = request.header(hyper::header::HOST, host);
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
     let exchange = async {
-        let client = Client::builder(TokioExecutor::new()).build_http();
         let answer = client.request(request).await.map_err(|error| format!("{url}: {error}"))?;
         let status = answer.status();
         let body = answer.into_body().collect().await.map_err(|error| format!("{url}: {error}"))?;

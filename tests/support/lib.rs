@@ -7,10 +7,13 @@
 pub mod class;
 pub mod crm;
 pub mod http;
+pub mod inventory;
 pub mod load;
+pub mod manifest;
 pub mod objects;
 pub mod proof;
 pub mod serving;
+pub mod turns;
 
 use std::{
     future::Future,
@@ -27,6 +30,7 @@ use kube::{
     api::{DeleteParams, ObjectMeta, PostParams},
 };
 use oprc_sandbox::{Cluster, NodeChoice, Options};
+use tokio::sync::OnceCell;
 
 /// The name of the cluster that a test run shares.
 pub const SHARED: &str = "test";
@@ -37,6 +41,12 @@ pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
 /// The cluster that all tests of a run share: a real node with everything there is.
 pub async fn shared() -> Cluster {
+    static READY: OnceCell<Cluster> = OnceCell::const_new();
+    READY.get_or_init(prepare).await.clone()
+}
+
+/// Brings what all tests need into the shared cluster, once in a process.
+async fn prepare() -> Cluster {
     let options = Options {
         node: NodeChoice::Real,
         nodes: None,
@@ -47,7 +57,7 @@ pub async fn shared() -> Cluster {
     let cluster = Cluster::up(SHARED, &options).await.expect("the shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
     cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
-    crm::define(&cluster);
+    crm::define(&cluster).await;
     cluster
 }
 
@@ -68,12 +78,17 @@ pub async fn with_cluster<T>(
     options: &Options,
     test: impl AsyncFnOnce(Cluster) -> T,
 ) -> T {
-    let run = async {
-        test(Cluster::up(name, options).await.expect("a cluster of the test's own")).await
-    };
-    let outcome = AssertUnwindSafe(run).catch_unwind().await;
-    Cluster::down(name).await.expect("ending the test's cluster");
-    outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    // On the heap, as all that tests are wrapped in: a thread's stack has no room for all of it.
+    turns::beside_others(Box::pin(async {
+        let _turn = turns::cluster().await;
+        let run = async {
+            test(Cluster::up(name, options).await.expect("a cluster of the test's own")).await
+        };
+        let outcome = AssertUnwindSafe(Box::pin(run)).catch_unwind().await;
+        Cluster::down(name).await.expect("ending the test's cluster");
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+    }))
+    .await
 }
 
 /// A namespace of a test's own.
@@ -89,11 +104,15 @@ pub struct Place {
 
 /// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards.
 pub async fn in_namespace(test: impl AsyncFnOnce(&Place)) {
-    in_namespace_of(shared().await, test).await;
+    turns::beside_others(Box::pin(async { in_namespace_now(shared().await, test).await })).await;
 }
 
 /// The same in another cluster.
 pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
+    turns::beside_others(Box::pin(in_namespace_now(cluster, test))).await;
+}
+
+async fn in_namespace_now(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
     let client = cluster.client().await.expect("a client");
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let object = Namespace {
@@ -103,7 +122,7 @@ pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
     let made = namespaces.create(&PostParams::default(), &object).await.expect("a namespace");
     let namespace = made.metadata.name.expect("its name");
     let place = Place { cluster, client, namespace };
-    let outcome = AssertUnwindSafe(test(&place)).catch_unwind().await;
+    let outcome = AssertUnwindSafe(Box::pin(test(&place))).catch_unwind().await;
     crm::let_go(&place).await;
     namespaces
         .delete(&place.namespace, &DeleteParams::default())

@@ -1,6 +1,6 @@
 //! Requests that go on while a class changes.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{Semaphore, watch},
@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-use crate::http::get;
+use crate::http::{client, get_by};
 
 /// A request is begun that often.
 const PACE: Duration = Duration::from_millis(20);
@@ -19,7 +19,7 @@ const SLEEPS: [u64; 4] = [0, 50, 0, 600];
 
 /// Where requests go: an address within reach of this machine, and the host that is asked for,
 /// where that is another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// The address.
     pub url: String,
@@ -34,6 +34,18 @@ impl Target {
     }
 }
 
+/// What a request travels by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Connection {
+    /// One of its own.
+    New,
+    /// One of those that are kept for the next request.
+    Kept,
+}
+
+/// How many requests were sent where, and by what.
+pub type Sent = BTreeMap<(Target, Connection), usize>;
+
 /// A request that wasn't answered well.
 #[derive(Debug)]
 pub struct Dropped {
@@ -43,15 +55,18 @@ pub struct Dropped {
     pub took: Duration,
     /// Where it went.
     pub target: Target,
+    /// What it travelled by.
+    pub connection: Connection,
     /// What came of it.
     pub problem: String,
 }
 
-/// Requests at a steady pace, each by a connection of its own.
+/// Requests at a steady pace, one half each by a connection of its own, the other by a client that
+/// keeps its connections.
 pub struct Load {
     target: watch::Sender<Target>,
     over: watch::Sender<bool>,
-    task: JoinHandle<(usize, Vec<Dropped>)>,
+    task: JoinHandle<(Sent, Vec<Dropped>)>,
 }
 
 impl Drop for Load {
@@ -74,10 +89,11 @@ impl Load {
     }
 
     /// Ends, and gives how many requests were sent. Each must have been answered with 200.
-    pub async fn end(mut self) -> usize {
+    pub async fn end(mut self) -> Sent {
         self.over.send_replace(true);
         let (sent, dropped) = (&mut self.task).await.unwrap();
-        assert!(dropped.is_empty(), "{} of {sent} requests dropped: {dropped:#?}", dropped.len());
+        let all: usize = sent.values().sum();
+        assert!(dropped.is_empty(), "{} of {all} requests dropped: {dropped:#?}", dropped.len());
         sent
     }
 }
@@ -85,26 +101,31 @@ impl Load {
 async fn send(
     targets: watch::Receiver<Target>,
     mut is_over: watch::Receiver<bool>,
-) -> (usize, Vec<Dropped>) {
+) -> (Sent, Vec<Dropped>) {
     let begun = Instant::now();
     let turns = Arc::new(Semaphore::new(AT_ONCE));
     let mut pace = interval(PACE);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut requests = JoinSet::new();
-    let (mut sent, mut dropped) = (0_usize, Vec::new());
-    for sleep in SLEEPS.into_iter().cycle() {
+    let (mut sent, mut dropped) = (Sent::new(), Vec::new());
+    let kept = client();
+    // Each connection with each sleep.
+    let turns_of =
+        SLEEPS.into_iter().flat_map(|sleep| [(sleep, Connection::New), (sleep, Connection::Kept)]);
+    for (sleep, connection) in turns_of.cycle() {
         tokio::select! {
             _ = pace.tick() => {}
             _ = is_over.wait_for(|over| *over) => break,
         }
         let turn = Arc::clone(&turns).acquire_owned().await.unwrap();
         let target = targets.borrow().clone();
-        sent += 1;
+        *sent.entry((target.clone(), connection)).or_default() += 1;
+        let client = if connection == Connection::Kept { kept.clone() } else { client() };
         requests.spawn(async move {
             let _turn = turn;
             let asked = Instant::now();
             let url = format!("{}/?name=load&sleep_ms={sleep}", target.url);
-            let problem = match get(&url, target.host.as_deref()).await {
+            let problem = match get_by(&client, &url, target.host.as_deref()).await {
                 Ok((status, body)) if status == 200 && body.contains("Hello, load!") => {
                     return None;
                 }
@@ -112,7 +133,7 @@ async fn send(
                 Err(error) => error,
             };
             let (after, took) = (asked.duration_since(begun), asked.elapsed());
-            Some(Dropped { after, took, target, problem })
+            Some(Dropped { after, took, target, connection, problem })
         });
         while let Some(done) = requests.try_join_next() {
             dropped.extend(done.unwrap());

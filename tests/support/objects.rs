@@ -11,7 +11,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api,
-    api::{ListParams, LogParams, PostParams},
+    api::{DeleteParams, ListParams, LogParams, PostParams},
     runtime::wait::await_condition,
 };
 use oprc_sandbox::{deployment_ready, within};
@@ -98,7 +98,9 @@ pub async fn get_from_pod(place: &Place, url: &str) -> String {
     within("the client pod to end", READY, await_condition(pods.clone(), &name, ended))
         .await
         .unwrap();
-    pods.logs(&name, &LogParams::default()).await.unwrap()
+    let said = pods.logs(&name, &LogParams::default()).await.unwrap();
+    pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
+    said
 }
 
 /// Metadata with a name only.

@@ -9,15 +9,13 @@ use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{
     Api, ResourceExt as _,
-    api::{DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams},
+    api::{DynamicObject, ListParams, WatchEvent, WatchParams},
 };
-use oprc_crm::kinds::Kind;
 use oprc_sandbox::within;
-use serde_json::json;
 
 use crate::{
     Place,
-    class::{classes, everything},
+    class::everything,
     crm::{Crm, Options},
     eventually, in_namespace,
 };
@@ -27,8 +25,7 @@ const CLEARED: Duration = Duration::from_secs(90);
 /// How long something that is to happen at once may take until it is given up.
 const FOLLOWED: Duration = Duration::from_secs(10);
 
-/// Runs a test with a CRM in a namespace of its own. Whatever comes of it, classes that it leaves
-/// are let go, so that the namespace goes with all that is in it.
+/// Runs a test with a CRM in a namespace of its own, and tells what is there if it fails.
 pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
     in_namespace(async |place: &Place| {
         let crm = Crm::start(place, options).await;
@@ -37,12 +34,6 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
             show(place);
         }
         crm.stop().await;
-        let api = classes(place);
-        let free = json!({"metadata": {"finalizers": null}});
-        for class in api.list(&ListParams::default()).await.unwrap() {
-            let params = PatchParams::default();
-            api.patch(&class.name_any(), &params, &Patch::Merge(&free)).await.unwrap();
-        }
         if let Err(panic) = outcome {
             resume_unwind(panic);
         }
@@ -56,11 +47,6 @@ fn show(place: &Place) {
     let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers";
     let shown = kubectl.args(["-n", &place.namespace, "get", kinds, "-o", "wide"]).output();
     println!("{}", String::from_utf8_lossy(&shown.unwrap().stdout));
-}
-
-/// Objects of any kind in the test's namespace.
-pub fn objects(place: &Place, kind: &Kind) -> Api<DynamicObject> {
-    Api::namespaced_with(place.client.clone(), &place.namespace, &kind.resource())
 }
 
 /// Where a Service of the test's namespace answers this machine.

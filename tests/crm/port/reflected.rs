@@ -18,7 +18,7 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-use crate::port::{Http, soon};
+use super::{Http, soon};
 
 const SERVICE: &str = "deployment.DeploymentService";
 

@@ -1,0 +1,58 @@
+//! What CRM asks for while nothing happens: nothing. This takes a minute, so that its name lets it
+//! begin first.
+
+mod proof {
+    use std::time::Duration;
+
+    use oprc_sandbox::proxy::ApiProxy;
+    use oprc_tests::{
+        Place,
+        class::{available, deploy, hello, with_odgm},
+        crm::{Crm, Options},
+        in_namespace, proof,
+    };
+
+    use crate::costs::{LEASES, USER, requests, told};
+
+    /// A lease is renewed every five seconds; one more may be at either end.
+    const RENEWALS: u64 = 13;
+
+    #[tokio::test]
+    async fn nothing_is_asked_while_nothing_happens() {
+        let proof = proof::begin("idle minutes of CRM", 1, 10);
+        let minutes = u64::try_from(proof.rounds).unwrap();
+        in_namespace(async |place: &Place| {
+            let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+            let options = Options::user(USER).through(proxy.url());
+            let crm = Crm::start(place, &options).await;
+            for name in ["idle-1", "idle-2", "idle-3"] {
+                deploy(&crm.client, name, &with_odgm(&[hello("greet")])).await.unwrap();
+            }
+            for name in ["idle-1", "idle-2", "idle-3"] {
+                available(place, name).await;
+            }
+            // The last that is told of each class is that it is Available.
+            told(&proxy, 9).await;
+            proxy.reset();
+            tokio::time::sleep(Duration::from_mins(minutes)).await;
+            let renewals: u64 = proxy
+                .counts()
+                .iter()
+                .filter(|((client, _, resource), _)| client == USER && resource == LEASES)
+                .map(|(_, count)| count)
+                .sum();
+            assert!((1..=RENEWALS * minutes).contains(&renewals), "{renewals} requests for leases");
+            let seen = requests(&proxy);
+            let others: Vec<_> = seen.keys().filter(|(verb, _)| verb != "watch").collect();
+            assert!(others.is_empty(), "{others:?}");
+            let watches: u64 = seen.values().sum();
+            // Each is opened again after five minutes, and lives on average for less.
+            assert!(watches <= 20 * (minutes.div_ceil(4)), "{watches}");
+            let seen = format!(
+                "{watches} watches reopened, {renewals} requests for the lease, nothing else"
+            );
+            proof.held(&seen);
+        })
+        .await;
+    }
+}

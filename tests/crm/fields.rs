@@ -1,0 +1,293 @@
+//! Fields that CRM owns, and ways to change them by hand.
+
+use std::time::{Duration, Instant};
+
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, Patch, PatchParams},
+};
+use oprc_crm::kinds::Kind;
+use oprc_tests::{Place, class::objects, serving::follow};
+use serde_json::{Map, Value, json};
+
+use crate::drift::{SOMEBODY, by_somebody, version};
+
+/// How a field is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// As by `kubectl edit`.
+    Edit,
+    /// As by `kubectl edit`, and away.
+    Remove,
+    /// By a server-side apply of that field alone, with force.
+    Apply,
+}
+
+/// A field that we own.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    /// Steps in the API server's notation, such as `f:spec`.
+    path: Vec<String>,
+}
+
+impl std::fmt::Display for Leaf {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {} {}", self.kind, self.name, self.path.join(" "))
+    }
+}
+
+/// What the element of a list is known by.
+fn keys(step: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str(step.strip_prefix("k:")?).ok()
+}
+
+fn is_element(item: &Value, keys: &Map<String, Value>) -> bool {
+    keys.iter().all(|(name, value)| item.get(name) == Some(value))
+}
+
+impl Leaf {
+    /// What stands there.
+    fn of<'a>(&self, object: &'a Value) -> Option<&'a Value> {
+        self.path.iter().try_fold(object, |at, step| match step.strip_prefix("f:") {
+            Some(name) => at.get(name),
+            None => at.as_array()?.iter().find(|item| is_element(item, &keys(step).unwrap())),
+        })
+    }
+
+    /// Puts something there, or nothing.
+    fn put(&self, object: &mut Value, value: Option<Value>) {
+        let (last, above) = self.path.split_last().unwrap();
+        let parent = above.iter().fold(object, |at, step| match step.strip_prefix("f:") {
+            Some(name) => &mut at[name],
+            None => {
+                let keys = keys(step).unwrap();
+                let items = at.as_array_mut().unwrap();
+                items.iter_mut().find(|item| is_element(item, &keys)).unwrap()
+            }
+        });
+        match (last.strip_prefix("f:"), value) {
+            (Some(name), Some(value)) => parent[name] = value,
+            (Some(name), None) => drop(parent.as_object_mut().unwrap().remove(name)),
+            (None, value) => {
+                let keys = keys(last).unwrap();
+                let items = parent.as_array_mut().unwrap();
+                items.retain(|item| !is_element(item, &keys));
+                items.extend(value);
+            }
+        }
+    }
+
+    /// An object with nothing but that, as it is applied.
+    fn alone(&self, value: Value) -> Value {
+        let mut object =
+            self.path.iter().rev().fold(value, |below, step| match step.strip_prefix("f:") {
+                Some(name) => json!({name: below}),
+                None => {
+                    let mut item = keys(step).unwrap();
+                    item.extend(below.as_object().unwrap().clone());
+                    json!([item])
+                }
+            });
+        object["apiVersion"] = json!(self.kind.api_version());
+        object["kind"] = json!(self.kind.kind);
+        object
+    }
+
+    /// What an element is known by isn't a field: with another it would be another element.
+    fn is_key(&self) -> bool {
+        let [.., above, last] = self.path.as_slice() else { return false };
+        let name = last.strip_prefix("f:");
+        keys(above).is_some_and(|keys| name.is_some_and(|name| keys.contains_key(name)))
+    }
+
+    /// Whether the API server lets nobody change it in that way.
+    pub(crate) fn can_be_refused(&self, _way: Way) -> bool {
+        false
+    }
+
+    /// What makes an object one of ours, so that without it it is somebody else's.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.path.iter().any(|step| step == "f:ownerReferences")
+    }
+}
+
+fn collect(set: &Value, leaf: &Leaf, into: &mut Vec<Leaf>) {
+    let below = set.as_object().into_iter().flatten().filter(|(key, _)| *key != ".");
+    let mut any = false;
+    for (step, set) in below {
+        any = true;
+        let mut deeper = leaf.clone();
+        deeper.path.push(step.clone());
+        collect(set, &deeper, into);
+    }
+    if !any {
+        into.push(leaf.clone());
+    }
+}
+
+/// All fields of an object that CRM owns: none if it isn't a child of a class.
+pub(crate) fn owned(kind: &Kind, object: &DynamicObject) -> Vec<Leaf> {
+    let ours = object.managed_fields().iter().find(|entry| {
+        entry.manager.as_deref() == Some("oprc-crm") && entry.operation.as_deref() == Some("Apply")
+    });
+    let Some(ours) = ours else { return Vec::new() };
+    let fields = &ours.fields_v1.as_ref().unwrap().0;
+    let whole = Leaf { kind: kind.clone(), name: object.name_any(), path: Vec::new() };
+    let mut all = Vec::new();
+    collect(fields, &whole, &mut all);
+    all.retain(|leaf| !leaf.is_key());
+    all
+}
+
+/// Other values of the same type, of which the API server may like one.
+fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
+    match value {
+        // What isn't an amount at all can't even be read.
+        Value::String(_) if leaf.path.iter().any(|step| step == "f:resources") => {
+            vec![json!("11m"), json!("17Mi")]
+        }
+        Value::String(text) => {
+            let words = [
+                "26%",
+                "IfNotPresent",
+                "Unconfined",
+                "HTTPS",
+                "Recreate",
+                "RollingUpdate",
+                "Min",
+                "Disabled",
+                "2",
+                "Retain",
+                "Delete",
+                "Parallel",
+            ];
+            let longer = format!("{text}x");
+            std::iter::once(longer.as_str()).chain(words).map(|word| json!(word)).collect()
+        }
+        Value::Number(number) => {
+            let number = number.as_i64().unwrap();
+            vec![json!(number + 1), json!((number - 1).max(0))]
+        }
+        Value::Bool(flag) => vec![json!(!flag)],
+        Value::Array(items) => {
+            let of_first = match items.first() {
+                Some(first @ Value::Object(_)) => others(leaf, first),
+                first => first.map(|_| json!("NET_RAW")).into_iter().collect(),
+            };
+            let with = |value: Value| match value {
+                Value::Object(_) => {
+                    let rest = items.iter().skip(1).cloned();
+                    std::iter::once(value).chain(rest).collect()
+                }
+                more => items.iter().cloned().chain([more]).collect(),
+            };
+            of_first.into_iter().map(with).chain([json!([])]).collect()
+        }
+        Value::Object(map) if map.is_empty() => {
+            vec![json!({"medium": "Memory"}), json!({"sizeLimit": "1Mi"})]
+        }
+        Value::Object(map) => {
+            let mut all = Vec::new();
+            for (field, value) in map {
+                let values = match (field.as_str(), value) {
+                    ("fieldPath", _) => vec![json!("metadata.namespace")],
+                    (_, Value::Null) => Vec::new(),
+                    (_, value) => others(leaf, value),
+                };
+                for value in values {
+                    let mut changed = map.clone();
+                    changed.insert(field.clone(), value);
+                    all.push(Value::Object(changed));
+                }
+            }
+            all
+        }
+        Value::Null => panic!("{leaf} is null"),
+    }
+}
+
+/// Changes a field, and gives the object that it became, and when that was asked for.
+async fn change(
+    api: &Api<DynamicObject>,
+    leaf: &Leaf,
+    way: Way,
+    value: Option<&Value>,
+) -> Result<(DynamicObject, Instant), kube::Error> {
+    if way == Way::Apply {
+        let object = leaf.alone(value.unwrap().clone());
+        let params = PatchParams::apply(SOMEBODY).force();
+        let begun = Instant::now();
+        let changed = api.patch(&leaf.name, &params, &Patch::Apply(&object)).await?;
+        return Ok((changed, begun));
+    }
+    loop {
+        let mut object = serde_json::to_value(api.get(&leaf.name).await?).unwrap();
+        leaf.put(&mut object, value.cloned());
+        let object = serde_json::from_value(object).unwrap();
+        let begun = Instant::now();
+        match api.replace(&leaf.name, &by_somebody(), &object).await {
+            // Its controller wrote the status in between.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            done => return done.map(|changed| (changed, begun)),
+        }
+    }
+}
+
+/// What came of a change.
+pub(crate) enum Outcome {
+    Healed(Duration),
+    /// It wasn't put back.
+    Kept(String),
+    /// Nobody can make such a change.
+    Refused,
+    /// It is the same with and without.
+    Nothing,
+}
+
+/// Makes an object what it was, so that others of its fields can be tried.
+async fn restore(api: &Api<DynamicObject>, name: &str, before: &Value) {
+    let mut object: DynamicObject = serde_json::from_value(before.clone()).unwrap();
+    object.metadata.resource_version = None;
+    object.metadata.managed_fields = None;
+    api.replace(name, &by_somebody(), &object).await.unwrap();
+}
+
+pub(crate) async fn heals(place: &Place, leaf: &Leaf, way: Way) -> Outcome {
+    let api = objects(place, &leaf.kind);
+    let before = serde_json::to_value(api.get(&leaf.name).await.unwrap()).unwrap();
+    let ours = leaf.of(&before).unwrap_or_else(|| panic!("{leaf} isn't there"));
+    let values = match way {
+        Way::Remove => vec![None],
+        Way::Edit | Way::Apply => others(leaf, ours).into_iter().map(Some).collect(),
+    };
+    let mut refused = false;
+    for value in values {
+        let (changed, begun) = match change(&api, leaf, way, value.as_ref()).await {
+            Ok(changed) => changed,
+            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => {
+                refused = true;
+                continue;
+            }
+            Err(error) => panic!("{leaf} {way:?}: {error}"),
+        };
+        let since = version(&changed);
+        if leaf.of(&serde_json::to_value(changed).unwrap()) == Some(ours) {
+            continue;
+        }
+        let back = |object: Option<&DynamicObject>| {
+            let object = object.map(|object| serde_json::to_value(object).unwrap());
+            object.is_some_and(|object| leaf.of(&object) == Some(ours))
+        };
+        let what = format!("{leaf} ({way:?}, {value:?}) to be {ours}");
+        return match follow(&api, &leaf.name, &since, &what, back).await {
+            Ok(then) => Outcome::Healed(then.duration_since(begun)),
+            Err(error) => {
+                restore(&api, &leaf.name, &before).await;
+                Outcome::Kept(error.to_string())
+            }
+        };
+    }
+    if refused { Outcome::Refused } else { Outcome::Nothing }
+}

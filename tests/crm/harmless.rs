@@ -1,0 +1,218 @@
+//! Classes that nobody could have meant: they harm nobody else.
+
+use std::{
+    collections::BTreeMap,
+    panic,
+    sync::{Mutex, Once},
+};
+
+use futures::StreamExt as _;
+use hyper::Request;
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, DynamicObject, ListParams},
+};
+use oprc_grpc::deployment::{DeployRequest, unit::ClassSpec};
+use oprc_tests::{
+    Place,
+    class::{AVAILABLE, available, hello, of, until_all},
+    crm::{Crm, Options},
+    http::get_ok,
+    in_namespace_of, with_simulated,
+};
+use serde_json::json;
+use tonic::Code;
+
+use crate::{
+    malformed::{self, Dice},
+    neighbour::{NEIGHBOUR, anyhow, beside, create, reason_of, set_quota},
+};
+
+/// How many are there at once.
+const BATCH: usize = 100;
+/// How many requests are under way at once.
+const AT_ONCE: usize = 8;
+
+/// Panics of this process that aren't a test's own.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Remembers panics of CRM and of what it is made of: those of a test are in `tests/`.
+fn watch_for_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |panic| {
+            if !panic.location().is_some_and(|it| it.file().starts_with("tests/")) {
+                PANICS.lock().unwrap().push(panic.to_string());
+            }
+            usual(panic);
+        }));
+    });
+}
+
+/// Makes a class of any text; what is refused is told by its status.
+async fn post(place: &Place, name: &str, spec: &str) -> Result<(), u16> {
+    let path = format!("/apis/oaas.io/v1alpha1/namespaces/{}/classruntimes", place.namespace);
+    let body = format!(
+        r#"{{"apiVersion": "oaas.io/v1alpha1", "kind": "ClassRuntime", "metadata": {{"name": "{name}"}}, "spec": {spec}}}"#
+    );
+    let request = Request::post(path).header("content-type", "application/json");
+    let request = request.body(body.into_bytes()).unwrap();
+    match place.client.request_text(request).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.code),
+        Err(error) => panic!("{spec}: {error}"),
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    taken: usize,
+    deployed: usize,
+    refused: BTreeMap<String, usize>,
+    seen: BTreeMap<String, usize>,
+}
+
+async fn send(place: &Place, crm: &Crm, batch: &[usize], count: &mut Count) {
+    let one = async |round: usize| {
+        let mut dice = Dice::of_round(round);
+        let spec = malformed::specification(&mut dice);
+        let name = malformed::name(round, &mut dice);
+        let taken = match post(place, &name, &spec).await {
+            Ok(()) => true,
+            Err(400..500) => false,
+            Err(code) => panic!("round {round}: {code} by the API server for {spec}"),
+        };
+        let Ok(message) = serde_json::from_str::<ClassSpec>(&spec) else {
+            return (taken, Err("UNREADABLE".to_owned()));
+        };
+        let request = DeployRequest {
+            deployment_id: malformed::id(round, &mut dice),
+            namespace: String::new(),
+            spec: Some(message),
+        };
+        match crm.client.clone().deploy(request).await {
+            Ok(_) => (taken, Ok(())),
+            Err(status)
+                if matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition) =>
+            {
+                (taken, Err(reason_of(&status)))
+            }
+            Err(status) => panic!("round {round}: {status:?} for {spec}"),
+        }
+    };
+    let mut outcomes =
+        futures::stream::iter(batch.iter().copied().map(one)).buffer_unordered(AT_ONCE);
+    while let Some((taken, deployed)) = outcomes.next().await {
+        count.taken += usize::from(taken);
+        match deployed {
+            Ok(()) => count.deployed += 1,
+            Err(reason) => {
+                assert!(!reason.is_empty());
+                *count.refused.entry(reason).or_default() += 1;
+            }
+        }
+    }
+}
+
+/// Waits until something is said of each, and lets all go.
+async fn settle(place: &Place, count: &mut Count) {
+    let api = anyhow(place);
+    let said = |class: &DynamicObject| {
+        let status = class.data.get("status")?;
+        let generation = status.get("observedGeneration")?.as_i64();
+        let (phase, reason) = (status.get("phase")?.as_str()?, status.get("reason")?.as_str()?);
+        let told =
+            generation == class.metadata.generation && !reason.is_empty() && phase != "Pending";
+        told.then(|| {
+            if phase == "Degraded" {
+                format!("{phase} by {reason}")
+            } else {
+                "on their way".to_owned()
+            }
+        })
+    };
+    let such =
+        |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| said(class).is_some());
+    until_all(&api, "something to be said of each", AVAILABLE, such).await;
+    for class in api.list(&ListParams::default()).await.unwrap() {
+        if class.name_any() != NEIGHBOUR {
+            *count.seen.entry(said(&class).unwrap()).or_default() += 1;
+        }
+    }
+    let others = ListParams::default().labels(&format!("oaas.io/deployment-id!={NEIGHBOUR}"));
+    api.delete_collection(&DeleteParams::default(), &others).await.unwrap();
+    let such = |all: &BTreeMap<String, DynamicObject>| all.len() == 1;
+    until_all(&api, "all others to be gone", AVAILABLE, such).await;
+}
+
+/// One class that can't be read at all, not even as JSON, must not make CRM blind to all others. It
+/// would do so to every CRM of a cluster, so this has one of its own.
+#[tokio::test]
+async fn a_specification_that_is_too_deep() {
+    with_simulated("test-deep", 1, async |cluster| {
+        oprc_tests::crm::install(&cluster);
+        in_namespace_of(cluster, async |place: &Place| {
+            beside(place, &Options::default(), async |_: &Crm| {
+                let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+                let spec = format!(r#"{{"odgm_config": {{"collections": {deep}}}}}"#);
+                post(place, "deep", &spec).await.unwrap();
+                create(place, "later", &of(&[hello("greet")])).await;
+                available(place, "later").await;
+            })
+            .await;
+            // One that begins with it there sees the others as well.
+            let _second = Crm::start(place, &Options::user("second")).await;
+        })
+        .await;
+    })
+    .await;
+}
+
+/// Long suites: a sample with every test run, all rounds with `make prove`.
+mod proof {
+    use oprc_tests::proof;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn malformed_classes_harm_nobody() {
+        watch_for_panics();
+        let proof = proof::begin("malformed classes", 60, 10_000);
+        let mut count = Count::default();
+        with_simulated("test-malformed", 1, async |cluster| {
+            oprc_tests::crm::install(&cluster);
+            in_namespace_of(cluster, async |place: &Place| {
+                // Nobody needs the thousands of pods that some ask for.
+                set_quota(place, "some-pods", &json!({"pods": "40"})).await;
+                beside(place, &Options::default(), async |crm: &Crm| {
+                    let rounds: Vec<_> = (0..proof.rounds).collect();
+                    for batch in rounds.chunks(BATCH) {
+                        send(place, crm, batch, &mut count).await;
+                        settle(place, &mut count).await;
+                        get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
+                        let ready = get_ok(&format!("{}/health/ready", crm.url)).await.unwrap();
+                        assert!(ready.contains(r#""stale":false"#), "{ready}");
+                        assert_eq!(*PANICS.lock().unwrap(), Vec::<String>::new());
+                    }
+                })
+                .await;
+            })
+            .await;
+        })
+        .await;
+        let Count { taken, deployed, refused, seen } = count;
+        // A suite that is refused altogether would prove nothing.
+        assert!(
+            taken > proof.rounds / 10 && deployed > proof.rounds / 20,
+            "{taken} {deployed} {refused:?} {seen:?}"
+        );
+        let seen: Vec<_> = seen.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
+        let seen = format!(
+            "{taken} taken by the API server and {deployed} by Deploy: {}",
+            seen.join(", ")
+        );
+        eprintln!("{seen}");
+        proof.held(&seen);
+    }
+}

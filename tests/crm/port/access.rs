@@ -1,0 +1,247 @@
+//! Who may use the port.
+
+use std::{fs, path::PathBuf};
+
+use hyper::{Method, StatusCode};
+use oprc_grpc::deployment::{
+    GetClusterInfoRequest, deployment_service_client::DeploymentServiceClient,
+};
+use oprc_tests::{
+    Place,
+    crm::{Begun, Options, Separate},
+    eventually, in_namespace,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tonic::{Code, Status};
+use tonic_health::pb::health_check_response::ServingStatus;
+
+use super::{ANSWERED, Http, ask, http, plain, serving, trust};
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+fn trusting(authorities: &[&Authority], identity: Option<(String, String)>) -> Http {
+    let mut roots = RootCertStore::empty();
+    for authority in authorities {
+        roots
+            .add(CertificateDer::from_pem_slice(authority.certificate.as_bytes()).unwrap())
+            .unwrap();
+    }
+    let config = trust(roots);
+    http(match identity {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+            config.with_client_auth_cert(chain, key).unwrap()
+        }
+    })
+}
+
+/// Who signs certificates.
+struct Authority {
+    certificate: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap().pem();
+        Self { certificate, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate and its key.
+    fn sign(&self, names: &[&str]) -> (String, String) {
+        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ClientAuth, ExtendedKeyUsagePurpose::ServerAuth];
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// Files that a CRM is given.
+struct Files {
+    folder: TempDir,
+    server: Authority,
+    clients: Authority,
+}
+
+impl Files {
+    fn new() -> Self {
+        let files = Self {
+            folder: tempfile::tempdir().unwrap(),
+            server: Authority::new("servers"),
+            clients: Authority::new("clients"),
+        };
+        let (certificate, key) = files.server.sign(&["127.0.0.1"]);
+        files.write("certificate", &certificate);
+        files.write("key", &key);
+        files.write("clients", &files.clients.certificate);
+        files.write("tokens", &format!("# who may\noperator {TOKEN}\n"));
+        files
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn options(&self, tls: bool, mtls: bool, token: bool) -> Options {
+        let mut options = Options::default();
+        let mut set = |variable: &str, file: &str| {
+            let path = self.path(file);
+            options = options
+                .clone()
+                .with(&format!("OPRC_CRM_SECURITY_{variable}"), path.to_str().unwrap());
+        };
+        if tls {
+            set("TLS_CERTIFICATE", "certificate");
+            set("TLS_KEY", "key");
+        }
+        if mtls {
+            set("TLS_CLIENT_CA", "clients");
+        }
+        if token {
+            set("TOKEN_FILE", "tokens");
+        }
+        options.with("OPRC_CRM_SECURITY_MTLS", &mtls.to_string())
+    }
+}
+
+/// Asks over gRPC for what anybody may know who may ask at all.
+async fn call(client: &Http, url: &str, token: Option<&str>) -> Result<(), Status> {
+    let mut request = tonic::Request::new(GetClusterInfoRequest {});
+    if let Some(token) = token {
+        request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
+    }
+    let mut client = DeploymentServiceClient::with_origin(client.clone(), url.parse().unwrap());
+    let answer = tokio::time::timeout(ANSWERED, client.get_cluster_info(request)).await.unwrap();
+    answer.map(drop)
+}
+
+/// Begins a CRM behind TLS, and waits until it is ready.
+async fn guarded(place: &Place, files: &Files, options: &Options) -> (Begun, String) {
+    let begun = Begun::start(place, options).await;
+    let url = format!("https://{}", begun.address);
+    let probe = trusting(&[&files.server], None);
+    eventually("CRM to be ready", ANSWERED, || async {
+        match ask(&probe, Method::GET, &format!("{url}/health/ready"), None, "").await? {
+            (StatusCode::OK, ..) => Ok(()),
+            (status, _, body) => Err(format!("{status}: {body}")),
+        }
+    })
+    .await;
+    (begun, url)
+}
+
+/// What is open to everybody is so to those who know nobody and have nothing.
+async fn open_to_everybody(files: &Files, url: &str) {
+    let nobody = trusting(&[&files.server], None);
+    for path in ["/healthz", "/health/live", "/health/ready", "/metrics"] {
+        let (status, ..) =
+            ask(&nobody, Method::GET, &format!("{url}{path}"), None, "").await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{path}");
+    }
+    for service in ["", "deployment.DeploymentService"] {
+        assert_eq!(serving(&nobody, url, service).await.unwrap(), ServingStatus::Serving as i32);
+    }
+    let (status, headers, body) =
+        ask(&nobody, Method::GET, &format!("{url}/log-level"), None, "").await.unwrap();
+    assert_eq!(status, StatusCode::UNAUTHORIZED);
+    assert_eq!(headers["www-authenticate"], "Bearer");
+    assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["status"], 401);
+}
+
+fn unauthenticated(answer: Result<(), Status>) {
+    let status = answer.unwrap_err();
+    assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
+}
+
+/// A handshake that failed: there is no answer at all, and what is said is about certificates.
+fn no_handshake(answer: Result<(), Status>, about: &str) {
+    let status = answer.unwrap_err();
+    assert_ne!(status.code(), Code::Unauthenticated, "{status:?}");
+    let said = format!("{status:?}");
+    assert!(said.contains(about), "{said}");
+}
+
+#[tokio::test]
+async fn certificates_and_tokens() {
+    in_namespace(async |place: &Place| {
+        let files = Files::new();
+        let good = || Some(files.clients.sign(&["gateway"]));
+        let stranger = Authority::new("strangers");
+
+        let (_crm, url) = guarded(place, &files, &files.options(true, true, false)).await;
+        open_to_everybody(&files, &url).await;
+        call(&trusting(&[&files.server], good()), &url, None).await.unwrap();
+        unauthenticated(call(&trusting(&[&files.server], None), &url, None).await);
+        // A token isn't asked for, and is no substitute.
+        unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
+        no_handshake(call(&trusting(&[&stranger], good()), &url, None).await, "UnknownIssuer");
+        let elsewhere = url.replace("127.0.0.1", "localhost");
+        no_handshake(
+            call(&trusting(&[&files.server], good()), &elsewhere, None).await,
+            "NotValidForName",
+        );
+        let forged = Some(stranger.sign(&["gateway"]));
+        no_handshake(call(&trusting(&[&files.server], forged), &url, None).await, "UnknownCA");
+        // Nor is plain text.
+        let bare = url.replace("https", "http");
+        assert!(call(&plain(), &bare, None).await.is_err());
+
+        let (_crm, url) = guarded(place, &files, &files.options(true, false, true)).await;
+        open_to_everybody(&files, &url).await;
+        let client = trusting(&[&files.server], None);
+        call(&client, &url, Some(TOKEN)).await.unwrap();
+        for wrong in
+            [None, Some(""), Some("0123456789abcdef"), Some("0123456789abcdef0123456789abcdee")]
+        {
+            unauthenticated(call(&client, &url, wrong).await);
+        }
+
+        let (_crm, url) = guarded(place, &files, &files.options(true, true, true)).await;
+        open_to_everybody(&files, &url).await;
+        call(&trusting(&[&files.server], good()), &url, Some(TOKEN)).await.unwrap();
+        unauthenticated(call(&trusting(&[&files.server], good()), &url, None).await);
+        unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_level_of_the_logs_is_for_those_who_may() {
+    in_namespace(async |place: &Place| {
+        let files = Files::new();
+        let crm = Separate::start(place, &files.options(false, false, true)).await;
+        let (client, url) = (plain(), format!("{}/log-level", crm.url));
+        let put = async |token: Option<&str>, filter: &'static str| {
+            ask(&client, Method::PUT, &url, token, filter).await.unwrap().0
+        };
+        assert_eq!(put(None, "debug").await, StatusCode::UNAUTHORIZED);
+        assert_eq!(put(Some(TOKEN), "info,oprc_crm=trace").await, StatusCode::NO_CONTENT);
+        assert_eq!(put(Some(TOKEN), "oprc_crm=loud").await, StatusCode::BAD_REQUEST);
+        let (status, _, level) = ask(&client, Method::GET, &url, Some(TOKEN), "").await.unwrap();
+        assert_eq!(status, StatusCode::OK);
+        assert!(level.contains("oprc_crm=trace"), "{level}");
+    })
+    .await;
+}

@@ -1,0 +1,270 @@
+//! How the port answers: by reflection alone, in time, and to those who are lost.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use k8s_openapi::api::events::v1::Event as KubeEvent;
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use oprc_grpc::{
+    CORRELATION,
+    deployment::{
+        GetClusterInfoResponse, GetDeploymentStatusRequest,
+        deployment_service_client::DeploymentServiceClient,
+    },
+};
+use oprc_tests::{
+    Place,
+    class::{classes, hello, of, request, until_all},
+    crm::{Crm, Options},
+    in_namespace,
+};
+use prost::Message as _;
+use serde_json::{Value, json};
+use tonic::Code;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_types::StatusExt as _;
+
+use super::{
+    ANSWERED, ask, plain,
+    reflected::{self, Reflected},
+    serving,
+};
+
+#[tokio::test]
+async fn by_reflection_only() {
+    in_namespace(async |place: &Place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let api = Reflected::at(plain(), &crm.url).await;
+        let info = api.call("GetClusterInfo", json!({})).await.unwrap();
+        assert_eq!(info["capabilities"]["odgm"], true, "{info}");
+
+        let mut events = api.watch(json!({})).await;
+        assert_eq!(events.next().await["kind"], "SNAPSHOT_BEGIN");
+        let end = events.next().await;
+        assert_eq!(end["kind"], "SNAPSHOT_END");
+
+        let names: Vec<String> = (0..5).map(|at| format!("class-{at}")).collect();
+        for (at, name) in names.iter().enumerate() {
+            let mut spec = of(&[hello("greet")]);
+            spec["paused"] = json!(true);
+            spec["target_environment"] = json!(if at == 0 { "prod" } else { "stage" });
+            spec["deployment_unit"] =
+                json!({"id": name, "package": if at < 2 { "shop" } else { "bank" }});
+            let answer =
+                api.call("Deploy", json!({"deployment_id": name, "spec": spec})).await.unwrap();
+            assert_eq!(answer["class_runtime"]["deployment_id"], *name, "{answer}");
+        }
+        let label = json!({"metadata": {"labels": {"team": "a", "tier": "b"}}});
+        let merge = Patch::Merge(&label);
+        classes(place).patch("class-3", &PatchParams::default(), &merge).await.unwrap();
+        // Deltas, until all of them are as they are to be.
+        let (mut settled, mut last) = (BTreeSet::new(), end.clone());
+        while settled.len() < 5 {
+            last = events.next().await;
+            assert_eq!(last["kind"], "CHANGED", "{last}");
+            let class = &last["class_runtime"];
+            let name = class["name"].as_str().unwrap();
+            let marked = name != "class-3" || class["labels"]["team"] == "a";
+            if class["status"]["phase"] == "Progressing" && marked {
+                settled.insert(name.to_owned());
+            }
+        }
+
+        let one =
+            api.call("GetDeploymentStatus", json!({"deployment_id": "class-3"})).await.unwrap();
+        assert_eq!(one["class_runtime"]["labels"]["tier"], "b");
+        assert_eq!(one["class_runtime"]["status"]["state"], "PENDING");
+
+        let (mut seen, mut token) = (Vec::new(), json!(""));
+        loop {
+            let asked = json!({"page_size": 2, "page_token": token});
+            let page = api.call("ListClassRuntimes", asked).await.unwrap();
+            let page_names = names_of(&page);
+            assert!((1..=2).contains(&page_names.len()), "{page}");
+            seen.extend(page_names);
+            token = page["next_page_token"].clone();
+            if token == "" {
+                break;
+            }
+        }
+        assert_eq!(seen, names);
+        for (filter, found) in [
+            (json!({"environment": "prod"}), &names[..1]),
+            (json!({"package": "shop"}), &names[..2]),
+            (json!({"package": "shop", "environment": "stage"}), &names[1..2]),
+            (json!({"label_selector": "team=a,tier=b"}), &names[3..4]),
+            (json!({"label_selector": "team=b"}), &[]),
+            (json!({"phase": "Progressing"}), &names[..]),
+            (json!({"phase": "Available"}), &[]),
+        ] {
+            let page = api.call("ListClassRuntimes", filter.clone()).await.unwrap();
+            assert_eq!(names_of(&page), found, "{filter}");
+        }
+        for wrong in [
+            json!({"phase": "Splendid"}),
+            json!({"page_size": -1}),
+            json!({"page_token": "x"}),
+            json!({"label_selector": "team"}),
+        ] {
+            let refused = api.call("ListClassRuntimes", wrong.clone()).await.unwrap_err();
+            assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
+        }
+
+        let refused =
+            api.call("GetOdgmStatus", json!({"deployment_id": "class-0"})).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition);
+        assert_eq!(refused.get_error_details().error_info().unwrap().reason, "NO_ODGM");
+
+        // Who comes back hears what was missed and no more; who makes something up begins anew.
+        let mut resumed = api.watch(json!({"resume_token": last["resume_token"]})).await;
+        let mut from_the_end = api.watch(json!({"resume_token": end["resume_token"]})).await;
+        assert_eq!(from_the_end.next().await["kind"], "CHANGED");
+        let mut bogus = api.watch(json!({"resume_token": "made-up.7"})).await;
+        assert_eq!(bogus.next().await["kind"], "SNAPSHOT_BEGIN");
+        for _ in 0..5 {
+            assert_eq!(bogus.next().await["kind"], "SNAPSHOT");
+        }
+        assert_eq!(bogus.next().await["kind"], "SNAPSHOT_END");
+
+        let deleted =
+            api.call("DeleteDeployment", json!({"deployment_id": "class-4"})).await.unwrap();
+        assert_eq!(deleted["accepted"], true);
+        for stream in [&mut resumed, &mut bogus, &mut events] {
+            loop {
+                let event = stream.next().await;
+                assert_eq!(event["class_runtime"]["name"], "class-4", "{event}");
+                if event["kind"] == "DELETED" {
+                    break;
+                }
+                assert_eq!(event["kind"], "CHANGED", "{event}");
+            }
+        }
+        let refused = api.call("GetDeploymentStatus", json!({"deployment_id": "class-4"})).await;
+        assert_eq!(refused.unwrap_err().code(), Code::NotFound);
+    })
+    .await;
+}
+
+fn names_of(page: &Value) -> Vec<String> {
+    let all = page["class_runtimes"].as_array().unwrap();
+    all.iter().map(|class| class["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn deadlines_sizes_and_ids() {
+    in_namespace(async |place: &Place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let origin = || crm.url.parse().unwrap();
+        let mut client = DeploymentServiceClient::with_origin(plain(), origin());
+        let mut paused = of(&[hello("greet")]);
+        paused["paused"] = json!(true);
+
+        let mut late = tonic::Request::new(request("late", &paused));
+        late.metadata_mut().insert("grpc-timeout", "1n".parse().unwrap());
+        assert_eq!(client.deploy(late).await.unwrap_err().code(), Code::DeadlineExceeded);
+        let mut odd = tonic::Request::new(request("late", &paused));
+        odd.metadata_mut().insert("grpc-timeout", "soon".parse().unwrap());
+        assert_eq!(client.deploy(odd).await.unwrap_err().code(), Code::InvalidArgument);
+
+        let mut large = paused.clone();
+        large["functions"][0]["provision"]["env"][0]["value"] = json!("x".repeat(5 << 20));
+        let status = client.deploy(request("large", &large)).await.unwrap_err();
+        let too_large = [Code::OutOfRange, Code::ResourceExhausted];
+        assert!(too_large.contains(&status.code()), "{status:?}");
+
+        let mut known = tonic::Request::new(request("known", &of(&[hello("greet")])));
+        known.metadata_mut().insert(CORRELATION, "call-4711".parse().unwrap());
+        let answer = client.deploy(known).await.unwrap();
+        assert_eq!(answer.metadata().get(CORRELATION).unwrap(), "call-4711");
+        let answer = answer.into_inner();
+        assert_eq!(answer.correlation_id, "call-4711");
+        assert_eq!(answer.class_runtime.unwrap().correlation_id, "call-4711");
+        let class = classes(place).get("known").await.unwrap();
+        assert_eq!(class.annotations()["oaas.io/correlation-id"], "call-4711");
+        let events: Api<KubeEvent> = Api::namespaced(place.client.clone(), &place.namespace);
+        until_all(&events, "an Event with the id", ANSWERED, |all| {
+            all.values().any(|event| {
+                let about = event.regarding.as_ref().and_then(|it| it.name.as_deref());
+                let note = event.note.as_deref().unwrap_or_default();
+                about == Some("known") && note.ends_with("[call-4711]")
+            })
+        })
+        .await;
+        // An id comes back with a refusal too, and one that isn't fit is replaced.
+        let missing = || GetDeploymentStatusRequest {
+            deployment_id: "none".to_owned(),
+            namespace: String::new(),
+        };
+        for (sent, kept) in [("call-4712", true), ("not \"fit\"", false)] {
+            let mut asked = tonic::Request::new(missing());
+            asked.metadata_mut().insert(CORRELATION, sent.parse().unwrap());
+            let status = client.get_deployment_status(asked).await.unwrap_err();
+            assert_eq!(status.code(), Code::NotFound);
+            let back = status.metadata().get(CORRELATION).unwrap();
+            assert_eq!(back == sent, kept, "{back:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn browsers_and_those_who_are_lost() {
+    in_namespace(async |place: &Place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        // HTTP/1.1, as browsers speak it where there is no TLS; an empty message in its frame.
+        let old: legacy::Client<HttpConnector, Full<Bytes>> =
+            legacy::Client::builder(TokioExecutor::new()).build_http();
+        let web = |path: &str| {
+            Request::post(format!("{}{path}", crm.url))
+                .header("content-type", "application/grpc-web+proto")
+                .header("x-grpc-web", "1")
+                .body(Full::new(Bytes::from_static(&[0; 5])))
+                .unwrap()
+        };
+        let answer =
+            old.request(web("/deployment.DeploymentService/GetClusterInfo")).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(answer.headers()["content-type"], "application/grpc-web+proto");
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        let length = usize::try_from(u32::from_be_bytes(body[1..5].try_into().unwrap())).unwrap();
+        assert_eq!(body[0], 0);
+        let info = GetClusterInfoResponse::decode(&body[5..5 + length]).unwrap();
+        assert!(info.templates.contains(&"k8s_deployment".to_owned()));
+        let trailers = &body[5 + length..];
+        assert_eq!(trailers[0], 0x80);
+        let trailers = String::from_utf8_lossy(&trailers[5..]).to_lowercase();
+        assert!(trailers.contains("grpc-status:0"), "{trailers}");
+
+        let nowhere = format!("{}/nowhere", crm.url);
+        let (status, headers, body) = ask(&plain(), Method::GET, &nowhere, None, "").await.unwrap();
+        assert_eq!(status, StatusCode::NOT_FOUND);
+        assert_eq!(headers["content-type"], "application/problem+json");
+        assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["status"], 404);
+        for path in ["/some.Service/Method", "/deployment.DeploymentService/Nothing"] {
+            let mut grpc = tonic::client::Grpc::with_origin(plain(), crm.url.parse().unwrap());
+            grpc.ready().await.unwrap();
+            let codec = reflected::raw();
+            let asked = tonic::Request::new(reflected::empty());
+            let status = grpc.unary(asked, path.parse().unwrap(), codec).await.unwrap_err();
+            assert_eq!(status.code(), Code::Unimplemented, "{path}: {status:?}");
+            let web = old.request(web(path)).await.unwrap();
+            assert_eq!(web.status(), StatusCode::OK, "{path}");
+        }
+        let unknown = serving(&plain(), &crm.url, "some.Service").await.unwrap_err();
+        assert_eq!(unknown.code(), Code::NotFound);
+        for service in ["", "deployment.DeploymentService"] {
+            let status = serving(&plain(), &crm.url, service).await.unwrap();
+            assert_eq!(status, ServingStatus::Serving as i32);
+        }
+    })
+    .await;
+}

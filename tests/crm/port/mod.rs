@@ -1,0 +1,82 @@
+//! The shared port: who may use it, and how it answers to whatever is sent there.
+
+mod access;
+mod api;
+mod program;
+mod readiness;
+pub(crate) mod reflected;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{HeaderMap, Method, Request, StatusCode, header::AUTHORIZATION};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use oprc_sandbox::within;
+use rustls::{ClientConfig, RootCertStore, crypto::ring};
+use tonic::Status;
+use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+
+/// How long an answer may take.
+const ANSWERED: Duration = Duration::from_secs(20);
+
+/// A client that speaks HTTP/2, over TLS where the address says so. Unlike a channel of tonic's it
+/// adds nothing of its own, such as deadlines.
+pub(crate) type Http = legacy::Client<HttpsConnector<HttpConnector>, tonic::body::Body>;
+
+fn http(config: ClientConfig) -> Http {
+    let connector =
+        HttpsConnectorBuilder::new().with_tls_config(config).https_or_http().enable_http2().build();
+    legacy::Client::builder(TokioExecutor::new()).http2_only(true).build(connector)
+}
+
+/// What a client trusts.
+fn trust(
+    roots: RootCertStore,
+) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+}
+
+/// A client that knows no authority.
+pub(crate) fn plain() -> Http {
+    http(trust(RootCertStore::empty()).with_no_client_auth())
+}
+
+/// Asks over HTTP.
+async fn ask(
+    client: &Http,
+    method: Method,
+    url: &str,
+    token: Option<&str>,
+    body: &'static str,
+) -> Result<(StatusCode, HeaderMap, String), String> {
+    let mut request = Request::builder().method(method).uri(url);
+    if let Some(token) = token {
+        request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(tonic::body::Body::new(Full::new(Bytes::from(body)))).unwrap();
+    let answering = async {
+        let answer = client.request(request).await.map_err(|error| format!("{error:?}"))?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
+        Ok((head.status, head.headers, String::from_utf8_lossy(&body).into_owned()))
+    };
+    tokio::time::timeout(ANSWERED, answering).await.unwrap()
+}
+async fn serving(client: &Http, url: &str, service: &str) -> Result<i32, Status> {
+    let mut health = HealthClient::with_origin(client.clone(), url.parse().unwrap());
+    let request = HealthCheckRequest { service: service.to_owned() };
+    health.check(request).await.map(|answer| answer.into_inner().status)
+}
+
+/// The next of a stream, within a time.
+async fn soon<T>(what: &str, coming: impl Future<Output = Result<T, Status>>) -> T {
+    within(what, ANSWERED, coming).await.unwrap()
+}

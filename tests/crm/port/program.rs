@@ -1,0 +1,63 @@
+//! What the program says of itself.
+
+use std::{
+    fs,
+    process::{Command, Output},
+};
+
+use oprc_crm::config::SCHEMA;
+use oprc_tests::program;
+
+fn oprc_crm(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(program("oprc-crm"));
+    command.args(arguments).env_clear().envs(variables.iter().copied());
+    command.output().unwrap()
+}
+
+#[test]
+fn the_program_tells_what_it_can_be_told() {
+    let help = oprc_crm(&["--help"], &[]);
+    assert!(help.status.success());
+    let help = String::from_utf8(help.stdout).unwrap();
+    // Lines are as wide as the terminal: a text may go on in the next.
+    let words: Vec<&str> = help.split_whitespace().collect();
+    let (text, command) = (words.join(" "), SCHEMA.command());
+    for setting in SCHEMA.settings {
+        let argument = command.get_arguments().find(|it| it.get_id() == setting.path).unwrap();
+        let flag = format!("--{}", argument.get_long().unwrap());
+        assert!(
+            words.iter().any(|word| word.split(['=', '[']).next() == Some(&flag)),
+            "{flag}: {help}"
+        );
+        assert!(text.contains(setting.help), "{flag}: {}", setting.help);
+        for variable in setting.env {
+            assert!(text.contains(variable), "{variable}");
+        }
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("crm.yaml");
+    let path = file.to_str().unwrap();
+    fs::write(&file, "crm:\n  templates:\n    drain: 7s\n").unwrap();
+    let shown =
+        oprc_crm(&["config", "--config", path, "--odgm-disk=3Gi"], &[("HTTP_PORT", "1234")]);
+    assert!(shown.status.success(), "{shown:?}");
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let row = |setting: &str| -> Vec<&str> {
+        let row = shown.lines().find(|line| line.split_whitespace().next() == Some(setting));
+        row.unwrap_or_else(|| panic!("{setting}: {shown}")).split_whitespace().collect()
+    };
+    assert_eq!(row("server.port")[1..], ["1234", "variable", "HTTP_PORT"]);
+    assert_eq!(row("odgm.disk")[1..], ["3Gi", "flag", "--odgm-disk"]);
+    assert_eq!(row("templates.drain")[1..], ["7s", "file", path, "(crm.templates.drain)"]);
+    assert_eq!(row("kubernetes.lease")[2..], ["default", "of", "dev"]);
+    for setting in SCHEMA.settings {
+        row(setting.path);
+    }
+
+    fs::write(&file, "crm:\n  templates:\n    drian: 7s\n").unwrap();
+    let refused = oprc_crm(&["--config", path], &[]);
+    assert!(!refused.status.success());
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(said.contains("crm.templates.drian") && said.contains("did you mean"), "{said}");
+}

@@ -1,0 +1,81 @@
+//! What CRM says before it can do anything. It serves a whole cluster here, under the account that
+//! it has then; such a CRM takes all classes for its own, so the cluster is the test's own, too.
+
+use hyper::{Method, StatusCode};
+use oprc_tests::{
+    Place,
+    class::{available, gone, hello, request, with_odgm},
+    crm::{Begun, Options, connect, install},
+    eventually, in_namespace_of, with_simulated,
+};
+use serde_json::{Value, json};
+use tonic_health::pb::health_check_response::ServingStatus;
+
+use super::{ANSWERED, ask, plain, serving};
+
+/// Readiness over HTTP.
+async fn ready(url: &str) -> (StatusCode, Value) {
+    let (status, _, body) =
+        ask(&plain(), Method::GET, &format!("{url}/health/ready"), None, "").await.unwrap();
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+async fn assert_health(url: &str, expected: ServingStatus) {
+    for service in ["", "deployment.DeploymentService"] {
+        let status = serving(&plain(), url, service).await.unwrap();
+        assert_eq!(status, expected as i32, "{service:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_whole_cluster_is_served_once_nothing_is_missing() {
+    with_simulated("test-everywhere", 1, async |cluster| {
+        in_namespace_of(cluster.clone(), async |place: &Place| {
+            let crm = Begun::start(place, &Options::default().everywhere()).await;
+            let url = format!("http://{}", crm.address);
+            // All there is to watch but classes, which nobody has heard of here.
+            eventually("only classes to be missing", ANSWERED, || async {
+                let (status, said) = ready(&url).await;
+                assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
+                let only = said["missing"] == json!(["classruntimes"]);
+                if only { Ok(()) } else { Err(said.to_string()) }
+            })
+            .await;
+            assert_health(&url, ServingStatus::NotServing).await;
+
+            install(&cluster);
+            let client = connect(&url).await;
+            eventually("calls to be served", ANSWERED, || async {
+                let status =
+                    serving(&plain(), &url, "").await.map_err(|error| error.to_string())?;
+                if status == ServingStatus::Serving as i32 {
+                    Ok(())
+                } else {
+                    Err(status.to_string())
+                }
+            })
+            .await;
+            assert_health(&url, ServingStatus::Serving).await;
+
+            in_namespace_of(cluster.clone(), async |other: &Place| {
+                for there in [place, other] {
+                    let mut asked = request("class", &with_odgm(&[hello("greet")]));
+                    asked.namespace.clone_from(&there.namespace);
+                    client.clone().deploy(asked).await.unwrap();
+                    available(there, "class").await;
+                }
+                for there in [place, other] {
+                    let asked = oprc_grpc::deployment::DeleteDeploymentRequest {
+                        deployment_id: "class".to_owned(),
+                        namespace: there.namespace.clone(),
+                    };
+                    client.clone().delete_deployment(asked).await.unwrap();
+                    gone(there, "class").await;
+                }
+            })
+            .await;
+        })
+        .await;
+    })
+    .await;
+}

@@ -1,0 +1,229 @@
+//! How soon what was changed or deleted by hand is back. Time is measured here, so these have the
+//! cluster for themselves; by their name they come last.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, DynamicObject, Patch, PatchParams},
+};
+use oprc_crm::kinds::{BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
+use oprc_tests::{
+    Place,
+    class::{all, available, deploy, hello, objects, of, with_odgm},
+    crm::{Crm, Options},
+    serving::{follow, with_crm},
+    turns::alone,
+};
+use serde_json::{Value, json};
+
+use crate::{drift::version, fields::owned};
+
+/// How long what was changed may stay so.
+const AT_ONCE: Duration = Duration::from_secs(1);
+const CLASSES: [&str; 3] = ["plain", "stored", "lazy"];
+
+fn options() -> Options {
+    Options::default().with("OPRC_CRM_FEATURES_HPA", "true")
+}
+
+/// Deploys classes that have children of all lasting kinds.
+async fn deploy_all_kinds(place: &Place, crm: &Crm) {
+    let mut scaled = hello("greet");
+    scaled["provision"]["min_scale"] = json!(2);
+    scaled["provision"]["max_scale"] = json!(3);
+    let mut stored = with_odgm(&[hello("greet")]);
+    stored["odgm_config"]["replicas"] = json!(2);
+    stored["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
+    let mut lazy = of(&[hello("greet")]);
+    lazy["selected_template"] = json!("knative");
+    lazy["functions"][0]["config"] = json!({"timeout_ms": 5000});
+    lazy["functions"][0]["provision"]["min_scale"] = json!(0);
+    for (name, spec) in CLASSES.into_iter().zip([with_odgm(&[scaled]), stored, lazy]) {
+        deploy(&crm.client, name, &spec).await.unwrap();
+    }
+    for name in CLASSES {
+        available(place, name).await;
+    }
+}
+
+/// All children of classes.
+async fn children(place: &Place) -> Vec<(Kind, DynamicObject)> {
+    let mut children = Vec::new();
+    for kind in BUILT_IN.into_iter().filter(|kind| *kind != JOB).chain([KNATIVE_SERVICE]) {
+        let own = all(place, &kind).await;
+        let own = own.into_iter().filter(|object| !owned(&kind, object).is_empty());
+        let before = children.len();
+        children.extend(own.map(|object| (kind.clone(), object)));
+        assert!(children.len() > before, "no {} of {}", kind, kind.api_version());
+    }
+    children
+}
+
+#[tokio::test]
+async fn what_is_deleted_is_back() {
+    with_crm(&options(), async |place: &Place, crm: &Crm| {
+        deploy_all_kinds(place, crm).await;
+        alone(async {
+            for (kind, before) in children(place).await {
+                let (api, name) = (objects(place, &kind), before.name_any());
+                let before = api.get(&name).await.unwrap();
+                let begun = Instant::now();
+                api.delete(&name, &DeleteParams::background()).await.unwrap();
+                let anew = |object: Option<&DynamicObject>| {
+                    object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
+                };
+                let what = format!("{kind} {name} to be back");
+                let back = follow(&api, &name, &version(&before), &what, anew).await.unwrap();
+                let took = back.duration_since(begun);
+                assert!(took <= AT_ONCE, "{kind} {name} was back after {took:?}");
+            }
+        })
+        .await;
+        for name in CLASSES {
+            available(place, name).await;
+        }
+    })
+    .await;
+}
+
+mod proof {
+    //! Each field that we own, in each way that it can be changed.
+
+    use oprc_tests::proof;
+
+    use super::*;
+    use crate::fields::{Leaf, Outcome, Way, heals};
+
+    /// Keeps workloads from making and ending pods with each change, by fields that CRM doesn't own;
+    /// or lets them go on.
+    async fn hold(place: &Place, kind: &Kind, name: &str, hold: bool) {
+        let change = if *kind == DEPLOYMENT {
+            json!({"spec": {"paused": hold}})
+        } else if *kind == STATEFUL_SET {
+            let partition = if hold { 1000 } else { 0 };
+            json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}}})
+        } else {
+            return;
+        };
+        let params =
+            PatchParams { field_manager: Some("hold".to_owned()), ..PatchParams::default() };
+        objects(place, kind).patch(name, &params, &Patch::Merge(&change)).await.unwrap();
+    }
+
+    /// The same order each time.
+    fn shuffle<T>(items: &mut [T]) {
+        let mut seed = 1_u64;
+        for at in (1..items.len()).rev() {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let other = (seed >> 33) % (at as u64 + 1);
+            items.swap(at, usize::try_from(other).unwrap());
+        }
+    }
+
+    /// What is to be of an object, whoever said so.
+    async fn wanted(place: &Place, kind: &Kind, name: &str) -> Value {
+        let object = objects(place, kind).get(name).await.unwrap();
+        json!([
+            object.labels(),
+            object.annotations().get("oaas.io/deployment-id"),
+            object.owner_references(),
+            object.data["spec"]
+        ])
+    }
+
+    /// All changes there are, in an order in which each kind has its turn before any has a second.
+    fn changes_of(children: &[(Kind, DynamicObject)]) -> Vec<(Leaf, Way)> {
+        let mut kinds: BTreeMap<&Kind, Vec<(Leaf, Way)>> = BTreeMap::new();
+        for (kind, object) in children {
+            for leaf in owned(kind, object) {
+                let ways: &[Way] = if leaf.is_owner() {
+                    &[Way::Edit, Way::Apply]
+                } else {
+                    &[Way::Edit, Way::Remove, Way::Apply]
+                };
+                let all = kinds.entry(kind).or_default();
+                all.extend(ways.iter().map(|way| (leaf.clone(), *way)));
+            }
+        }
+        let mut turns: Vec<(usize, (Leaf, Way))> = Vec::new();
+        for mut changes in kinds.into_values() {
+            shuffle(&mut changes);
+            turns.extend(changes.into_iter().enumerate());
+        }
+        turns.sort_by_key(|(turn, _)| *turn);
+        turns.into_iter().map(|(_, change)| change).collect()
+    }
+
+    #[tokio::test]
+    async fn every_field_that_we_own_is_back_within_a_second() {
+        with_crm(&options(), async |place: &Place, crm: &Crm| {
+            deploy_all_kinds(place, crm).await;
+            alone(every_field(place)).await;
+            for name in CLASSES {
+                available(place, name).await;
+            }
+        })
+        .await;
+    }
+
+    async fn every_field(place: &Place) {
+        let children = children(place).await;
+        let mut before = Vec::new();
+        for (kind, object) in &children {
+            hold(place, kind, &object.name_any(), true).await;
+            before.push(wanted(place, kind, &object.name_any()).await);
+        }
+        let mut changes = changes_of(&children);
+        let proof = proof::begin("fields of children changed by hand", 30, changes.len());
+        changes.truncate(proof.rounds);
+
+        let (mut took, mut refused, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        let mut nothing = Vec::new();
+        for (leaf, way) in &changes {
+            let what = format!("{leaf} ({way:?})");
+            match heals(place, leaf, *way).await {
+                Outcome::Healed(time) => took.push((time, what)),
+                Outcome::Kept(error) => kept.push(error),
+                Outcome::Refused => refused.push((leaf.can_be_refused(*way), what)),
+                Outcome::Nothing => nothing.push((*way == Way::Remove, what)),
+            }
+        }
+        took.sort();
+        for (time, what) in took.iter().rev().take(5) {
+            println!("{time:?} {what}");
+        }
+        println!("refused: {refused:#?}\nnothing: {nothing:#?}");
+        let p99 = took[(took.len() - 1) * 99 / 100].0;
+        let (most, what) = took.last().unwrap();
+        let seen = format!(
+            "{} changes put back, 99 % within {} ms, all within {} ms; {} can't be made, {} change nothing",
+            took.len(),
+            p99.as_millis(),
+            most.as_millis(),
+            refused.len(),
+            nothing.len()
+        );
+        println!("{seen}");
+        assert!(kept.is_empty(), "{} weren't put back: {kept:#?}", kept.len());
+        assert!(*most <= AT_ONCE, "{what} was back after {most:?}");
+        // What is refused or changes nothing proves nothing: only what can't be otherwise may.
+        let unexpected = |all: &[(bool, String)]| -> Vec<String> {
+            all.iter().filter(|(expected, _)| !expected).map(|(_, what)| what.clone()).collect()
+        };
+        assert_eq!(unexpected(&refused), Vec::<String>::new(), "refused");
+        assert_eq!(unexpected(&nothing), Vec::<String>::new(), "the same with and without");
+
+        for ((kind, object), before) in children.iter().zip(before) {
+            let name = object.name_any();
+            assert_eq!(wanted(place, kind, &name).await, before, "{kind} {name}");
+            hold(place, kind, &name, false).await;
+        }
+        proof.held(&seen);
+    }
+}

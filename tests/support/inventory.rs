@@ -1,0 +1,70 @@
+//! All that there is in a namespace, of whatever kind.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use futures::future::join_all;
+use kube::{
+    Api, ResourceExt as _,
+    api::{ApiResource, DynamicObject, ListParams},
+    discovery::{Discovery, Scope, verbs},
+};
+use tokio::sync::OnceCell;
+
+use crate::{Place, class::everything, eventually};
+
+/// How long what was deleted may take to be gone: pods answer for a while.
+const CLEARED: Duration = Duration::from_mins(1);
+/// Groups of what is told about others: it comes and goes by itself.
+const TOLD: [&str; 2] = ["events.k8s.io", "metrics.k8s.io"];
+/// What comes with every namespace or with a CRM, a moment later than that.
+const ALWAYS: [&str; 3] =
+    ["ConfigMap/kube-root-ca.crt", "ServiceAccount/default", "Lease/oprc-crm"];
+
+/// The kinds that the shared cluster can list in a namespace.
+async fn kinds(place: &Place) -> Vec<ApiResource> {
+    static KINDS: OnceCell<Vec<ApiResource>> = OnceCell::const_new();
+    let discover = async || {
+        let found = Discovery::new(place.client.clone()).run().await.expect("discovery");
+        let all = found.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
+        all.filter(|(kind, can)| {
+            can.scope == Scope::Namespaced
+                && can.supports_operation(verbs::LIST)
+                && !TOLD.contains(&kind.group.as_str())
+                && kind.kind != "Event"
+        })
+        .map(|(kind, _)| kind)
+        .collect()
+    };
+    KINDS.get_or_init(discover).await.clone()
+}
+
+/// Kinds and names of all objects in a test's namespace.
+pub async fn inventory(place: &Place) -> BTreeSet<String> {
+    let kinds = kinds(place).await;
+    let lists = kinds.iter().map(async |kind| {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(place.client.clone(), &place.namespace, kind);
+        let all = api.list_metadata(&ListParams::default()).await.expect("a list");
+        all.iter().map(|it| format!("{}/{}", kind.kind, it.name_any())).collect::<Vec<_>>()
+    });
+    let mut all: BTreeSet<_> = join_all(lists).await.into_iter().flatten().collect();
+    all.retain(|name| !ALWAYS.contains(&name.as_str()));
+    all
+}
+
+/// Waits until nothing is left but what was there before, and what is to stay.
+pub async fn nothing_else_than(place: &Place, before: &BTreeSet<String>, stays: &[&str]) {
+    // The few kinds that CRM makes are asked for first: to ask for all takes dozens of requests.
+    eventually("its objects to be gone", CLEARED, || async {
+        let left = everything(place).await;
+        if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
+    })
+    .await;
+    let stays: BTreeSet<String> = stays.iter().map(|name| (*name).to_owned()).collect();
+    eventually("everything to be gone", CLEARED, || async {
+        let now = inventory(place).await;
+        let left: BTreeSet<String> = now.difference(before).cloned().collect();
+        if left == stays { Ok(()) } else { Err(format!("left: {left:?}")) }
+    })
+    .await;
+}

@@ -6,6 +6,9 @@ set -eu
 
 oprc=$built/oprc
 shared="sandbox up --name test --node real --prometheus --knative --no-fsync"
+# Most tests on a cluster wait for it: more of them run at once than there are processors. Those
+# that measure time see to it themselves that they are alone.
+threads=8
 
 if [ "$(id -u)" != 0 ]; then
     echo "The tests run containers on a real node, and that takes root: try: sudo env \"PATH=\$PATH\" make test" >&2
@@ -22,6 +25,6 @@ trap 'exit 130' INT TERM
 # Word splitting is meant.
 # shellcheck disable=SC2086
 $oprc $shared
-cargo test --quiet -p oprc-tests --test sandbox -- "$@"
-cargo test --quiet -p oprc-tests --test crm -- "$@"
+cargo test --quiet -p oprc-tests --test sandbox -- --test-threads $threads "$@"
+cargo test --quiet -p oprc-tests --test crm -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test faults -- "$@"

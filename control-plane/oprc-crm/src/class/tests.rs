@@ -31,7 +31,7 @@ fn check_in(spec: &Value, environment: &Environment) -> Result<ValidClass, Refus
         deployment_id: "unit-1".to_owned(),
         environment: Some("prod".to_owned()),
     };
-    validate(identity, &read(spec), environment)
+    validate(environment.profile, identity, &read(spec), environment)
 }
 
 fn check(spec: &Value) -> Result<ValidClass, Refusal> {

@@ -73,18 +73,8 @@ impl Faults {
     }
 }
 
-/// Parses a specification, which gets the profile that it asks for, or the environment's.
+/// Parses a specification, with the profile that it gets where it asks for none.
 pub fn validate(
-    identity: Identity,
-    spec: &ClassRuntimeSpec,
-    environment: &Environment,
-) -> Result<ValidClass, Refusal> {
-    validate_as(environment.profile, identity, spec, environment)
-}
-
-/// The same, with the profile that it gets where it asks for none: what was settled for one
-/// generation stays.
-pub fn validate_as(
     profile: Profile,
     identity: Identity,
     spec: &ClassRuntimeSpec,

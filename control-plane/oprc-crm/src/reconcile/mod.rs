@@ -24,8 +24,8 @@ use self::{
     report::{Failure, Seen},
 };
 use crate::{
-    class::{Identity, Refusal, ValidClass, Violation, guard_data, validate_as, with_nodes_kept},
-    crd::{ClassRuntimeSpec, ClassRuntimeStatus, Phase},
+    class::{Identity, Refusal, ValidClass, Violation, guard_data, validate, with_nodes_kept},
+    crd::{ClassRuntimeSpec, ClassRuntimeStatus, Phase, SelectionStatus},
     environment::{Environment, Profile},
     names,
 };
@@ -67,6 +67,16 @@ pub struct ObservedClass {
 }
 
 impl ObservedClass {
+    fn selection_of(&self, generation: i64) -> Option<&SelectionStatus> {
+        let before = self.status.as_ref().and_then(|status| status.selection.as_ref());
+        before.filter(|before| before.generation == generation)
+    }
+
+    /// The profile that a generation was given. It stays, whatever CRM is configured to give now.
+    pub fn profile_of(&self, generation: i64) -> Option<Profile> {
+        self.selection_of(generation).and_then(|before| Profile::parse(&before.profile))
+    }
+
     fn identity(&self, spec: &ClassRuntimeSpec, generation: i64) -> Identity {
         let unit = spec.deployment_unit.as_ref().map(|unit| unit.id.clone());
         Identity {
@@ -255,13 +265,10 @@ fn settle<'a>(
     generation: i64,
 ) -> Result<Settled<'a>, Refusal> {
     let old = input.class.status.as_ref();
-    let before = old.and_then(|old| old.selection.as_ref());
-    let before = before.filter(|before| before.generation == generation);
-    // What this generation was given before stays, whatever CRM is configured to give now.
-    let profile = before.and_then(|before| Profile::parse(&before.profile));
-    let profile = profile.unwrap_or(input.environment.profile);
+    let before = input.class.selection_of(generation);
+    let profile = input.class.profile_of(generation).unwrap_or(input.environment.profile);
     let identity = input.class.identity(&spec, generation);
-    let class = validate_as(profile, identity, &spec, input.environment)?;
+    let class = validate(profile, identity, &spec, input.environment)?;
     guard_data(class.odgm.as_ref(), old, &spec)?;
     let selection = select::select(&class, input.environment, before)?;
     Ok(Settled { spec, class, selection })

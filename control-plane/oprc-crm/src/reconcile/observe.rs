@@ -220,6 +220,7 @@ impl Child {
     }
 
     /// It is what the API server made of `wanted`.
+    #[must_use]
     pub fn answering(mut self, wanted: &Value) -> Self {
         self.answers = Some(digest(wanted));
         self
@@ -233,6 +234,7 @@ impl Child {
 
     /// It takes the place of what was known of the object before. What is ours of it hasn't
     /// changed for as long as it reads the same, whatever else has.
+    #[must_use]
     pub fn after(mut self, known: &Self) -> Self {
         if self.answers.is_none() && self.uid == known.uid && self.owned == known.owned {
             self.answers = known.answers;

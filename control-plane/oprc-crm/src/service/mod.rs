@@ -177,7 +177,12 @@ impl Service {
             deployment_id: id.to_owned(),
             environment: spec.target_environment.clone(),
         };
-        let valid = validate(identity, &spec, &environment)?;
+        // The same specification is the same generation, which keeps what it was given.
+        let profile = known
+            .filter(|known| known.spec.as_ref().is_ok_and(|it| *it == spec))
+            .and_then(|known| known.profile_of(known.generation))
+            .unwrap_or(environment.profile);
+        let valid = validate(profile, identity, &spec, &environment)?;
         let status = known.and_then(|known| known.status.as_ref());
         guard_data(valid.odgm.as_ref(), status, &spec)?;
         select(&valid, &environment, None)?;

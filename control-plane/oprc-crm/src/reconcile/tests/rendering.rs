@@ -23,7 +23,7 @@ fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
         environment: Some("prod".to_owned()),
     };
     let spec = serde_json::from_value(spec.clone()).unwrap();
-    let class = validate(identity, &spec, &environment).unwrap();
+    let class = validate(environment.profile, identity, &spec, &environment).unwrap();
     let selection = select(&class, &environment, None).unwrap();
     let desired = render::render(&class, &selection, &environment);
     let unmarked = |mut object: Value| {

@@ -22,7 +22,13 @@ fn class(spec: &Value) -> ValidClass {
         deployment_id: "shop".to_owned(),
         environment: None,
     };
-    validate(identity, &serde_json::from_value(spec.clone()).unwrap(), &environment()).unwrap()
+    validate(
+        environment().profile,
+        identity,
+        &serde_json::from_value(spec.clone()).unwrap(),
+        &environment(),
+    )
+    .unwrap()
 }
 
 fn choose(spec: &Value, environment: &Environment) -> Result<Selection, Refusal> {

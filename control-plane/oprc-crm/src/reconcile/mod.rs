@@ -8,6 +8,7 @@ pub mod diff;
 pub mod fields;
 mod going;
 pub mod observe;
+mod pods;
 pub mod render;
 pub mod report;
 pub mod select;

@@ -1,0 +1,202 @@
+//! What classes inherit.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use super::package;
+use crate::{OPackage, ResolvedClass, ResolvedPackage, resolve};
+
+/// A package of classes, each with parents and bindings `name=function`.
+fn classes(name: &str, classes: &[(&str, &[&str], &[&str])]) -> OPackage {
+    let mut text = format!("name: {name}\nversion: 1.0.0\nfunctions:\n");
+    for key in ["f", "g", "h"] {
+        writeln!(text, "  - {{key: {key}, provision: {{docker: {{image: {key}}}}}}}").unwrap();
+    }
+    text += "classes:\n";
+    for (key, parents, bindings) in classes {
+        writeln!(text, "  - key: {key}\n    parents: [{}]\n    functions:", parents.join(", "))
+            .unwrap();
+        for binding in *bindings {
+            let (name, rest) = binding.split_once('=').unwrap();
+            let (function, more) = rest.split_once(' ').unwrap_or((rest, ""));
+            writeln!(text, "      - {{name: {name}, function: {function}{more}}}").unwrap();
+        }
+    }
+    package(&text)
+}
+
+fn one(package: &OPackage) -> ResolvedPackage {
+    resolve(package, &()).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn told(package: &OPackage) -> String {
+    resolve(package, &()).unwrap_err().to_string()
+}
+
+fn lineage(class: &ResolvedClass) -> Vec<&str> {
+    class.lineage.iter().map(|it| it.key.as_str()).collect()
+}
+
+fn bindings(class: &ResolvedClass) -> Vec<(&str, &str)> {
+    class.bindings.iter().map(|it| (it.name.as_str(), it.function.as_str())).collect()
+}
+
+#[test]
+fn a_diamond_takes_from_the_first() {
+    let of = classes(
+        "d",
+        &[
+            ("Top", &[], &["a=f", "b=f"]),
+            ("Left", &["Top"], &["a=g"]),
+            ("Right", &["Top"], &["a=h", "b=h"]),
+            ("Bottom", &["Left", "Right"], &[]),
+        ],
+    );
+    let resolved = one(&of);
+    let bottom = resolved.class("Bottom").unwrap();
+    assert_eq!(lineage(bottom), ["Bottom", "Left", "Right", "Top"]);
+    assert_eq!(bindings(bottom), [("a", "g"), ("b", "h")]);
+    assert_eq!(resolved, one(&of));
+}
+
+#[test]
+fn parents_that_contradict_each_other_are_refused() {
+    let of = classes(
+        "d",
+        &[
+            ("A", &[], &[]),
+            ("B", &[], &[]),
+            ("X", &["A", "B"], &[]),
+            ("Y", &["B", "A"], &[]),
+            ("Z", &["X", "Y"], &[]),
+        ],
+    );
+    assert!(told(&of).starts_with("classes[4].parents: its parents can't be put in an order"));
+}
+
+#[test]
+fn cycles_are_shown() {
+    let of = classes("d", &[("A", &["B"], &[]), ("B", &["d.A"], &[])]);
+    assert!(told(&of).contains("d.A → d.B → d.A"));
+}
+
+#[test]
+fn what_is_immutable_is_not_replaced() {
+    let of = classes("d", &[("A", &[], &["a=f , immutable: true"]), ("B", &["A"], &["a=g"])]);
+    assert_eq!(
+        told(&of),
+        "classes[1].functions[0]: the binding \"a\" of d.A is immutable, and d.B has another in its place"
+    );
+    let same = classes(
+        "d",
+        &[("A", &[], &["a=f , immutable: true"]), ("B", &["A"], &["a=f , immutable: true"])],
+    );
+    one(&same);
+}
+
+#[test]
+fn the_nearest_default_route_is_the_one() {
+    let of = classes(
+        "d",
+        &[("A", &[], &["a=f , defaultRoute: true"]), ("B", &["A"], &["b=g , defaultRoute: true"])],
+    );
+    let resolved = one(&of);
+    let class = resolved.class("B").unwrap();
+    let routes: Vec<_> = class.bindings.iter().map(|it| it.default_route).collect();
+    assert_eq!(routes, [false, true]);
+}
+
+#[test]
+fn classes_of_dependencies() {
+    let base = classes("base", &[("Root", &[], &["a=f"]), ("Mid", &["Root"], &["b=g"])]);
+    let mut of = classes("top", &[("Leaf", &["base.Mid"], &["a=f"])]);
+    of.dependencies =
+        package("name: x\nversion: 1.0.0\ndependencies: [{name: base, version: ^1}]").dependencies;
+    let others = BTreeMap::from([("base".to_owned(), base.clone())]);
+    let resolved = resolve(&of, &others).unwrap();
+    let leaf = resolved.class("Leaf").unwrap();
+    assert_eq!(
+        leaf.lineage.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["top.Leaf", "base.Mid", "base.Root"]
+    );
+    // Functions of the same key in two packages are two.
+    assert_eq!(bindings(leaf), [("a", "f"), ("b", "base.g")]);
+    assert_eq!(told(&of).lines().count(), 2);
+    let newer = OPackage { version: "2.0.0".parse().unwrap(), ..base };
+    let others = BTreeMap::from([("base".to_owned(), newer)]);
+    assert_eq!(
+        resolve(&of, &others).unwrap_err().to_string(),
+        "dependencies[0].version: 2.0.0 isn't ^1"
+    );
+}
+
+#[test]
+fn state_is_merged_and_types_stay() {
+    let text = "
+name: s
+version: 1.0.0
+classes:
+  - key: A
+    stateType: COLLECTION
+    stateSpec: {keySpecs: [{name: x, type: INTEGER}, {name: y, type: STRING}], persistence: EPHEMERAL}
+  - key: B
+    parents: [A]
+    stateSpec: {keySpecs: [{name: z, type: JSON}, {name: x, type: INTEGER, optional: true}], consistency: STRONG}
+";
+    let resolved = one(&package(text));
+    let class = resolved.class("B").unwrap();
+    let state = class.state_spec.as_ref().unwrap();
+    let keys: Vec<_> = state.key_specs.iter().map(|it| (&*it.name, it.optional)).collect();
+    assert_eq!(keys, [("x", true), ("y", false), ("z", false)]);
+    assert_eq!(state.persistence, Some(crate::Persistence::Ephemeral));
+    assert_eq!(class.state_type, crate::StateType::Collection);
+    let bad = text.replace("{name: x, type: INTEGER, optional: true}", "{name: x, type: DOUBLE}");
+    assert!(told(&package(&bad)).contains("INTEGER in s.A and DOUBLE in s.B"));
+}
+
+#[test]
+fn triggers_need_state_and_a_container() {
+    let of = classes("d", &[("A", &[], &["a=f , triggerOnStateChange: true"])]);
+    assert!(told(&of).contains("the class has no state"));
+    let mut logical = of.clone();
+    logical.functions[0].provision = None;
+    logical.functions[0].kind = Some(crate::FunctionType::Logical);
+    assert!(told(&logical).contains("runs in a container"));
+}
+
+#[test]
+fn macros_use_what_the_class_has() {
+    let text = |target: &str, access: &str| {
+        format!(
+            "
+name: m
+version: 1.0.0
+functions:
+  - {{key: f, provision: {{docker: {{image: f}}}}}}
+  - {{key: go, type: MACRO, macro: {{steps: [{{function: f, target: {target}}}]}}}}
+classes:
+  - key: A
+    refSpec: [{{name: other, class: A, access: {access}}}]
+  - key: B
+    parents: [A]
+    functions: [{{name: go, function: go}}]
+"
+        )
+    };
+    let resolved = one(&package(&text("$.other", "INTERNAL")));
+    assert_eq!(resolved.class("B").unwrap().functions.len(), 2);
+    assert!(told(&package(&text("$.gone", "PUBLIC"))).contains("no reference \"gone\""));
+    let private = told(&package(&text("$.other", "PRIVATE")));
+    assert!(
+        private.starts_with("classes[1].functions[0]: the macro \"go\" may not use"),
+        "{private}"
+    );
+}
+
+#[test]
+fn a_long_line_of_ancestors_ends() {
+    let mut text = "name: l\nversion: 1.0.0\nclasses:\n  - key: C0\n".to_owned();
+    for at in 1..1000 {
+        writeln!(text, "  - {{key: C{at}, parents: [C{}]}}", at - 1).unwrap();
+    }
+    assert!(told(&package(&text)).contains("more than 64 ancestors"));
+}

@@ -144,7 +144,7 @@ pub(crate) async fn children(place: &Place) -> State {
     let class = classes(place).get_opt("class").await.unwrap();
     let owner = class.and_then(|class| class.metadata.uid).unwrap_or_default();
     let mut state = State::new();
-    for kind in BUILT_IN.iter() {
+    for kind in &BUILT_IN {
         for object in all(place, kind).await {
             state.insert(format!("{kind}/{}", object.name_any()), bare(&object, &owner));
         }

@@ -157,6 +157,19 @@ pub(crate) fn shown(text: &str) -> String {
     if letters.next().is_some() { format!("{head:?}…") } else { format!("{head:?}") }
 }
 
+/// A way from one to the next as messages show it, which leaves out the middle of a long one.
+pub(crate) fn way<S: AsRef<str>>(stations: &[S]) -> String {
+    const ENDS: usize = 5;
+    let some: Vec<&str> = match stations.len() {
+        0..12 => stations.iter().map(AsRef::as_ref).collect(),
+        count => {
+            let head = stations.iter().take(ENDS).map(AsRef::as_ref);
+            head.chain(["…"]).chain(stations.iter().skip(count - ENDS).map(AsRef::as_ref)).collect()
+        }
+    };
+    some.join(" → ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

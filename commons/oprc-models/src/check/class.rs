@@ -6,7 +6,7 @@ use super::{many, name, package::Known, reference, requirements, unique};
 use crate::{
     fault::{Faults, Path},
     model::{Access, FunctionBinding, OClass, OPackage, Provider, StateSpec},
-    names::{Name, shown, split},
+    names::{Name, shown, split, way},
 };
 
 pub(super) fn check(
@@ -127,7 +127,7 @@ pub(super) fn cycles(faults: &mut Faults, path: &Path, package: &OPackage) {
         })
         .collect();
     for (at, cycle) in super::flow::cycles_of(&edges) {
-        let message = format!("the class inherits from itself: {}", cycle.join(" → "));
+        let message = format!("the class inherits from itself: {}", way(&cycle));
         faults.add(&path.index(at).field("parents"), message);
     }
 }

@@ -423,12 +423,15 @@ pub(crate) fn inline(
             }
         }
     }
-    let grid = deployment.odgm.as_ref();
-    for (at, trigger) in
-        grid.and_then(|it| it.events.as_ref()).iter().flat_map(|it| &it.triggers).enumerate()
-    {
-        let path = path.field("odgm").field("events").field("triggers").index(at);
-        known(faults, &path.field("function"), &trigger.function);
+    let events = deployment.odgm.as_ref().and_then(|grid| grid.events.as_ref());
+    for (at, trigger) in events.iter().flat_map(|events| &events.triggers).enumerate() {
+        let place = path.field("odgm").field("events").field("triggers").index(at);
+        let place = place.field("function");
+        known(faults, &place, &trigger.function);
+        let found = classes.iter().find_map(|class| class.function(&trigger.function));
+        if found.is_some_and(|it| !it.function.runs()) {
+            faults.add(&place, "changes of state can only call what runs in a container");
+        }
     }
     state(faults, path, deployment, &classes);
 }

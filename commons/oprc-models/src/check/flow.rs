@@ -6,7 +6,7 @@ use super::{length, many, name, package::Known, reference};
 use crate::{
     fault::{Faults, Path},
     model::{Macro, OFunction, Step},
-    names::{Name, shown, split},
+    names::{Name, shown, split, way},
 };
 
 /// What a step refers to.
@@ -143,13 +143,15 @@ pub(super) fn cycles(faults: &mut Faults, path: &Path, functions: &[OFunction]) 
         })
         .collect();
     for (at, cycle) in cycles_of(&edges) {
-        let message = format!("the macro calls itself: {}", cycle.join(" → "));
+        let message = format!("the macro calls itself: {}", way(&cycle));
         faults.add(&path.index(at).field("macro"), message);
     }
 }
 
-/// The cycles of a graph: for each the first of its members and the way round. One is told for
-/// each member that no other told cycle has.
+/// How many cycles are told of one graph.
+const CYCLES: usize = 8;
+
+/// Cycles of a graph: for each the first of its members and the way round.
 pub(crate) fn cycles_of<'a>(edges: &[(&'a str, Vec<&'a str>)]) -> Vec<(usize, Vec<&'a str>)> {
     let places: BTreeMap<&str, usize> =
         edges.iter().enumerate().rev().map(|(at, (key, _))| (*key, at)).collect();
@@ -161,7 +163,9 @@ pub(crate) fn cycles_of<'a>(edges: &[(&'a str, Vec<&'a str>)]) -> Vec<(usize, Ve
         if !done.contains(start) {
             way.push((start, 0));
         }
-        while let Some((key, followed)) = way.last_mut() {
+        while let Some((key, followed)) = way.last_mut()
+            && found.len() < CYCLES
+        {
             let (key, next) = (*key, *followed);
             *followed += 1;
             let below = places.get(key).and_then(|&at| edges.get(at)).map(|(_, below)| below);

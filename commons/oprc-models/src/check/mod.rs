@@ -12,7 +12,7 @@ mod update;
 
 use std::collections::BTreeSet;
 
-pub(crate) use self::{deployment::inline as check_inline, flow::Ref};
+pub(crate) use self::{deployment::inline as check_inline, flow::Ref, package::MAX_CLASSES};
 pub use self::{
     deployment::{check_against, check_deployment},
     package::check,

@@ -9,6 +9,9 @@ use crate::{
     names::Name,
 };
 
+/// How many classes a package may have.
+pub(crate) const MAX_CLASSES: usize = 256;
+
 /// What a package has that its parts refer to.
 pub(super) struct Known<'a> {
     pub(super) classes: BTreeSet<&'a str>,
@@ -40,7 +43,7 @@ pub fn check(package: &OPackage) -> Result<(), Faults> {
     }
     flow::cycles(&mut faults, &path, &package.functions);
     let path = root.field("classes");
-    many(&mut faults, &path, &package.classes, 1024);
+    many(&mut faults, &path, &package.classes, MAX_CLASSES);
     unique(&mut faults, &path, "key", package.classes.iter().map(|it| it.key.as_str()));
     for (at, class) in package.classes.iter().enumerate() {
         class::check(&mut faults, &path.index(at), class, package, &known);

@@ -22,6 +22,7 @@ type Notes = Vec<(Option<String>, String)>;
 /// The classes of a package that can be settled; what is wrong with the others is noted.
 pub(super) fn all(faults: &mut Faults, path: &Path, scope: &Scope<'_>) -> Vec<ResolvedClass> {
     let mut lineages = Lineages::default();
+    let mut shared = functions::Shared::new();
     let mut resolved = Vec::new();
     for (at, class) in scope.own.classes.iter().enumerate() {
         let path = path.index(at);
@@ -36,8 +37,14 @@ pub(super) fn all(faults: &mut Faults, path: &Path, scope: &Scope<'_>) -> Vec<Re
         };
         let ancestors: Vec<(&Origin, &OClass)> =
             lineage.iter().filter_map(|it| Some((it, scope.class(it)?))).collect();
+        if let Some((field, count)) = merge::too_many(&ancestors) {
+            let message =
+                format!("{count} with what is inherited, and {} are allowed", merge::MOST);
+            faults.add(&path.field(field), message);
+            continue;
+        }
         let mut notes = Notes::new();
-        let found = one(scope, class, &ancestors, &mut notes);
+        let found = one(scope, &mut shared, class, &ancestors, &mut notes);
         for (binding, message) in notes {
             let own =
                 binding.and_then(|name| class.functions.iter().position(|it| it.name == name));
@@ -57,6 +64,7 @@ pub(super) fn all(faults: &mut Faults, path: &Path, scope: &Scope<'_>) -> Vec<Re
 
 fn one(
     scope: &Scope<'_>,
+    shared: &mut functions::Shared,
     class: &OClass,
     ancestors: &[(&Origin, &OClass)],
     notes: &mut Notes,
@@ -64,7 +72,7 @@ fn one(
     let bindings = merge::bindings(scope, ancestors, notes);
     let state_spec = merge::state(ancestors, notes);
     let references = merge::references(ancestors);
-    let functions = functions::needed(scope, &bindings, notes);
+    let functions = functions::needed(scope, shared, &bindings, notes);
     functions::macros(&bindings, &functions, state_spec.as_ref(), &references, notes);
     let resolved = ResolvedClass {
         key: class.key.clone(),

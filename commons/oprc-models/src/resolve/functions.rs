@@ -1,6 +1,9 @@
 //! The functions that a class needs, and what macros among them need of the class.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{Origin, ResolvedBinding, ResolvedFunction, Scope};
 use crate::{
@@ -9,10 +12,14 @@ use crate::{
     names::shown,
 };
 
+/// Functions that classes share.
+pub(super) type Shared = BTreeMap<Origin, Arc<OFunction>>;
+
 /// The functions of bindings, and those that steps of macros among them call, in the order in which
 /// they are met. What isn't there is noted.
 pub(super) fn needed(
     scope: &Scope<'_>,
+    shared: &mut Shared,
     bindings: &[ResolvedBinding],
     faults: &mut Vec<(Option<String>, String)>,
 ) -> Vec<ResolvedFunction> {
@@ -31,6 +38,7 @@ pub(super) fn needed(
             };
             ahead.extend(steps(&origin, function).rev());
             let key = scope.key(&origin);
+            let function = shared.entry(origin.clone()).or_insert_with(|| function.clone().into());
             all.push(ResolvedFunction { key, origin, function: function.clone() });
         }
     }

@@ -3,9 +3,10 @@
 use std::{collections::BTreeMap, rc::Rc};
 
 use super::{Origin, Scope};
+use crate::names::way;
 
 /// How many classes one may inherit from, itself included.
-const MOST: usize = 64;
+const MOST: usize = 32;
 
 /// A class and all that it inherits from, nearest first.
 pub(super) type Lineage = Rc<[Origin]>;
@@ -43,7 +44,7 @@ impl Lineages {
         if let Some(at) = self.way.iter().position(|it| it == class) {
             let mut cycle: Vec<String> = self.way.iter().skip(at).map(Origin::to_string).collect();
             cycle.push(class.to_string());
-            let message = format!("the class inherits from itself: {}", cycle.join(" → "));
+            let message = format!("the class inherits from itself: {}", way(&cycle));
             return Err(Trouble::Own(message));
         }
         if self.way.len() > MOST {

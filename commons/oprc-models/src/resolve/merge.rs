@@ -9,15 +9,27 @@ use crate::{
 /// A class and where it comes from.
 pub(super) type Ancestor<'a> = (&'a Origin, &'a OClass);
 
+/// How many bindings, keys and references a class may have, with what it inherits and replaces.
+pub(super) const MOST: usize = 512;
+
+/// What a class has too many of, and how many.
+pub(super) fn too_many(ancestors: &[Ancestor<'_>]) -> Option<(&'static str, usize)> {
+    let count = |of: fn(&OClass) -> usize| ancestors.iter().map(|(_, class)| of(class)).sum();
+    let keys = |class: &OClass| class.state_spec.as_ref().map_or(0, |it| it.key_specs.len());
+    [
+        ("functions", count(|class| class.functions.len())),
+        ("refSpec", count(|class| class.ref_spec.len())),
+        ("stateSpec", count(keys)),
+    ]
+    .into_iter()
+    .find(|(_, count)| *count > MOST)
+}
+
 /// Those of ancestors first, and what is nearer in place of what is farther.
-fn by_name<'a, T: 'a>(
-    farthest_first: impl Iterator<Item = T>,
-    name: impl Fn(&T) -> String,
-) -> Vec<T> {
+fn by_name<T>(farthest_first: impl Iterator<Item = T>, name: impl Fn(&T) -> &str) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for item in farthest_first {
-        let wanted = name(&item);
-        match all.iter_mut().find(|it| name(it) == wanted) {
+        match all.iter_mut().find(|it| name(it) == name(&item)) {
             Some(place) => *place = item,
             None => all.push(item),
         }
@@ -46,7 +58,7 @@ pub(super) fn bindings(
             class.functions.iter().map(move |binding| resolved(of, binding))
         })
     };
-    let mut all = by_name(each(), |it| it.name.clone());
+    let mut all = by_name(each(), |it| &it.name);
     for before in each().filter(|it| it.immutable) {
         let now = all.iter().find(|it| it.name == before.name);
         let same = |now: &ResolvedBinding| {
@@ -144,7 +156,7 @@ pub(super) fn references(ancestors: &[Ancestor<'_>]) -> Vec<(Origin, Reference)>
             ((*of).clone(), Reference { class, ..it.clone() })
         })
     });
-    by_name(each, |(_, it)| it.name.clone())
+    by_name(each, |(_, it)| &it.name)
 }
 
 /// What is required; each requirement is taken from the nearest that has it.

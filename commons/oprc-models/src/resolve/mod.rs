@@ -9,7 +9,7 @@ mod functions;
 mod lineage;
 mod merge;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -160,7 +160,7 @@ pub struct ResolvedFunction {
     /// Where it comes from.
     pub origin: Origin,
     /// What it is.
-    pub function: OFunction,
+    pub function: Arc<OFunction>,
 }
 
 /// A package and those that it depends on.
@@ -203,6 +203,12 @@ pub fn resolve(package: &OPackage, others: &dyn Lookup) -> Result<ResolvedPackag
     let mut faults = Faults::default();
     let root = Path::default();
     let scope = Scope { own: package, others };
+    // What each class inherits is held for each: there may not be any number of them.
+    if package.classes.len() > check::MAX_CLASSES {
+        let message = format!("there are more than {}", check::MAX_CLASSES);
+        faults.add(&root.field("classes"), message);
+        return Err(faults);
+    }
     dependencies(&mut faults, &root.field("dependencies"), package, others);
     outputs(&mut faults, &root.field("functions"), &scope);
     let classes = class::all(&mut faults, &root.field("classes"), &scope);

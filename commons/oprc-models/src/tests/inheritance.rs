@@ -195,8 +195,26 @@ classes:
 #[test]
 fn a_long_line_of_ancestors_ends() {
     let mut text = "name: l\nversion: 1.0.0\nclasses:\n  - key: C0\n".to_owned();
-    for at in 1..1000 {
+    for at in 1..200 {
         writeln!(text, "  - {{key: C{at}, parents: [C{}]}}", at - 1).unwrap();
     }
-    assert!(told(&package(&text)).contains("more than 64 ancestors"));
+    assert!(told(&package(&text)).contains("more than 32 ancestors"));
+}
+
+#[test]
+fn what_is_inherited_ends_somewhere() {
+    let bindings = |class: usize| {
+        let of = |at| format!("{{name: b{class}-{at}, function: f}}");
+        (0..200).map(of).collect::<Vec<_>>().join(", ")
+    };
+    let mut text =
+        "name: l\nversion: 1.0.0\nfunctions: [{key: f, type: LOGICAL}]\nclasses:\n".to_owned();
+    for at in 0..4 {
+        let parents = if at == 0 { String::new() } else { format!("C{}", at - 1) };
+        let functions = bindings(at);
+        writeln!(text, "  - {{key: C{at}, parents: [{parents}], functions: [{functions}]}}")
+            .unwrap();
+    }
+    let told = told(&package(&text));
+    assert!(told.contains("classes[2].functions: 600 with what is inherited"), "{told}");
 }

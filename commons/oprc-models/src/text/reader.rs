@@ -40,11 +40,10 @@ impl Field {
         self.wire.map_or_else(|| camel(self.name), str::to_owned)
     }
 
-    fn is(&self, key: &str) -> bool {
-        let camel = camel(key);
-        self.written() == camel
-            || self.name == key
+    fn is(&self, key: &str, camel: &str) -> bool {
+        self.name == key
             || self.aliases.iter().any(|&alias| alias == key || alias == camel)
+            || self.written() == camel
     }
 }
 
@@ -111,7 +110,8 @@ impl Reader<'_> {
         let mut found = Found { nodes: vec![None; fields.len()], at: node.at };
         let mut given: Vec<Option<&str>> = vec![None; fields.len()];
         for (key, value) in entries.iter() {
-            let at = fields.iter().position(|field| field.is(&key.text));
+            let spelled = camel(&key.text);
+            let at = fields.iter().position(|field| field.is(&key.text, &spelled));
             if let Some((at, field)) = at.and_then(|at| Some((at, fields.get(at)?))) {
                 match given.get_mut(at) {
                     Some(Some(before)) => {
@@ -143,6 +143,10 @@ impl Reader<'_> {
         fields: &[Field],
         refused: &[(&str, &str)],
     ) {
+        // Of what nobody is told nothing is looked up.
+        if self.faults.all.len() >= Faults::MOST {
+            return self.note(path, at, String::new());
+        }
         let camel = camel(key);
         let place = path.key(key);
         if let Some((_, why)) = refused.iter().find(|(name, _)| *name == camel || *name == key) {

@@ -47,6 +47,8 @@ fn patience() -> backon::ExponentialBuilder {
         .without_max_times()
 }
 
+/// How long is waited before everything is listed anew.
+const ANEW: Duration = Duration::from_secs(1);
 /// What the watch on Knative Services is called: Services are something else.
 const KNATIVE: &str = "knative services";
 
@@ -320,13 +322,27 @@ async fn follow<K>(api: Api<K>, config: watcher::Config, what: &str, mut heed: i
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let mut events = watcher::watcher(api, config).backoff(backoff()).boxed();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => heed(event),
-            Err(error) => tracing::debug!(what, %error, "a watch broke; it is opened again"),
+    loop {
+        let mut events = watcher::watcher(api.clone(), config.clone()).backoff(backoff()).boxed();
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => heed(event),
+                Err(error) => {
+                    tracing::debug!(what, %error, "a watch broke; it is opened again");
+                    // The watcher would ask for the same version for ever.
+                    if is_expired(&error) {
+                        break;
+                    }
+                }
+            }
         }
+        tokio::time::sleep(ANEW).await;
     }
+}
+
+/// Whether a server refuses to open a watch where it was, as it has forgotten what came since.
+fn is_expired(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
 /// A list has told of an object.

@@ -6,7 +6,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
 };
-use oprc_crm::kinds::Kind;
+use oprc_crm::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
 use oprc_tests::{Place, class::objects, serving::follow};
 use serde_json::{Map, Value, json};
 
@@ -102,9 +102,35 @@ impl Leaf {
         keys(above).is_some_and(|keys| name.is_some_and(|name| keys.contains_key(name)))
     }
 
-    /// Whether the API server lets nobody change it in that way.
-    pub(crate) fn can_be_refused(&self, _way: Way) -> bool {
-        false
+    /// Whether the API server lets nobody change it in that way, so that there is nothing to heal.
+    pub(crate) fn can_be_refused(&self, way: Way) -> bool {
+        let has = |step: &str| self.path.iter().any(|it| it == step);
+        let ends = |steps: &[&str]| {
+            let last = self.path.iter().rev().take(steps.len()).rev();
+            last.map(String::as_str).eq(steps.iter().copied())
+        };
+        let workload = self.kind == DEPLOYMENT || self.kind == STATEFUL_SET;
+        // What a workload finds its pods by is settled with it.
+        let found_by = ["app", "owner", "function", "template", "component"].iter().any(|label| {
+            ends(&["f:labels", &format!("f:oaas.io/{label}")])
+                || ends(&["f:labels", &format!("f:{label}")])
+        });
+        let settled = workload && (ends(&["f:spec", "f:selector"]) || has("f:template") && found_by)
+            || self.kind == STATEFUL_SET
+                && ["f:serviceName", "f:podManagementPolicy", "f:volumeClaimTemplates"]
+                    .iter()
+                    .any(|field| has(field))
+            || ends(&["f:clusterIP"])
+            // One value is all there is.
+            || has("f:livenessProbe") && ends(&["f:successThreshold"])
+            || has("f:startupProbe") && ends(&["f:successThreshold"])
+            || has("f:volumeMounts") && ends(&["f:name"])
+            || ends(&["f:networking.knative.dev/visibility"]);
+        let required = has("f:scaleTargetRef")
+            || ["f:image", "f:maxReplicas", "f:port", "f:containerPort", "f:whenUnsatisfiable"]
+                .iter()
+                .any(|field| ends(&[field]));
+        settled || way == Way::Remove && required
     }
 
     /// What makes an object one of ours, so that without it it is somebody else's.
@@ -161,7 +187,11 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
                 "2",
                 "Retain",
                 "Delete",
-                "Parallel",
+                "UDP",
+                "DoNotSchedule",
+                "ScheduleAnyway",
+                "AlwaysAllow",
+                "IfHealthyBudget",
             ];
             let longer = format!("{text}x");
             std::iter::once(longer.as_str()).chain(words).map(|word| json!(word)).collect()
@@ -208,6 +238,18 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
     }
 }
 
+/// Whether it can be tried again: the object was changed in between, as by its controller, or one
+/// who is asked by the API server isn't there for a moment.
+fn is_passing(status: &kube::core::Status) -> bool {
+    status.code == 409 || status.code == 500 && status.message.contains("failed calling webhook")
+}
+
+/// Whether nobody can make such an object. Amounts that aren't any come back as an inner failure.
+fn is_refusal(status: &kube::core::Status) -> bool {
+    matches!(status.code, 400 | 422)
+        || status.code == 500 && status.message.contains("to proper version")
+}
+
 /// Changes a field, and gives the object that it became, and when that was asked for.
 async fn change(
     api: &Api<DynamicObject>,
@@ -215,21 +257,22 @@ async fn change(
     way: Way,
     value: Option<&Value>,
 ) -> Result<(DynamicObject, Instant), kube::Error> {
-    if way == Way::Apply {
-        let object = leaf.alone(value.unwrap().clone());
-        let params = PatchParams::apply(SOMEBODY).force();
-        let begun = Instant::now();
-        let changed = api.patch(&leaf.name, &params, &Patch::Apply(&object)).await?;
-        return Ok((changed, begun));
-    }
     loop {
-        let mut object = serde_json::to_value(api.get(&leaf.name).await?).unwrap();
-        leaf.put(&mut object, value.cloned());
-        let object = serde_json::from_value(object).unwrap();
-        let begun = Instant::now();
-        match api.replace(&leaf.name, &by_somebody(), &object).await {
-            // Its controller wrote the status in between.
-            Err(kube::Error::Api(status)) if status.code == 409 => {}
+        let begun;
+        let changed = if way == Way::Apply {
+            let object = leaf.alone(value.unwrap().clone());
+            let params = PatchParams::apply(SOMEBODY).force();
+            begun = Instant::now();
+            api.patch(&leaf.name, &params, &Patch::Apply(&object)).await
+        } else {
+            let mut object = serde_json::to_value(api.get(&leaf.name).await?).unwrap();
+            leaf.put(&mut object, value.cloned());
+            let object = serde_json::from_value(object).unwrap();
+            begun = Instant::now();
+            api.replace(&leaf.name, &by_somebody(), &object).await
+        };
+        match changed {
+            Err(kube::Error::Api(status)) if is_passing(&status) => {}
             done => return done.map(|changed| (changed, begun)),
         }
     }
@@ -266,7 +309,7 @@ pub(crate) async fn heals(place: &Place, leaf: &Leaf, way: Way) -> Outcome {
     for value in values {
         let (changed, begun) = match change(&api, leaf, way, value.as_ref()).await {
             Ok(changed) => changed,
-            Err(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => {
+            Err(kube::Error::Api(status)) if is_refusal(&status) => {
                 refused = true;
                 continue;
             }

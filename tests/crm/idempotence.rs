@@ -1,43 +1,21 @@
-//! The same id is the same class, however often and wherever it is sent.
+//! Ids are kept apart, whatever names they would have.
 
-use futures::future::join_all;
 use kube::ResourceExt as _;
 use oprc_crm::names;
 use oprc_tests::{
     Place,
     class::{classes, deploy, hello, of},
-    crm::{Crm, Options, Separate},
+    crm::{Crm, Options},
     in_namespace,
 };
 use serde_json::json;
 use tonic::Code;
 
 /// A class that needs no pods, so that only the calls are tested.
-fn paused() -> serde_json::Value {
+pub(crate) fn paused() -> serde_json::Value {
     let mut spec = of(&[hello("greet")]);
     spec["paused"] = json!(true);
     spec
-}
-
-#[tokio::test]
-async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_generation() {
-    in_namespace(async |place: &Place| {
-        // Processes of their own: what one knows by having done it, the other doesn't.
-        let first = Separate::start(place, &Options::user("first")).await;
-        let second = Separate::start(place, &Options::user("second")).await;
-        let spec = paused();
-        let calls = (0..1000).map(|number| {
-            let client = if number % 2 == 0 { &first.client } else { &second.client };
-            deploy(client, "same", &spec)
-        });
-        for answer in join_all(calls).await {
-            assert!(answer.unwrap().accepted);
-        }
-        let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
-        assert_eq!(all.len(), 1);
-        assert_eq!(all[0].metadata.generation, Some(1));
-    })
-    .await;
 }
 
 #[tokio::test]

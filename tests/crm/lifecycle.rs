@@ -154,8 +154,8 @@ async fn knative_goes_to_zero_and_comes_back() {
         let (crm, before) = begin(place).await;
         let mut spec = of(&[hello("greet")]);
         spec["selected_template"] = json!("knative");
-        // Knative lets its pods go on for the time of one call.
-        spec["functions"][0]["config"] = json!({"timeout_ms": 5000});
+        // Knative lets its pods go on for the time of one call, which waits for the first of them.
+        spec["functions"][0]["config"] = json!({"timeout_ms": 20000});
         deploy(&crm.client, "lazy", &spec).await.unwrap();
         let status = available(place, "lazy").await;
         assert_eq!(status.selection.as_ref().unwrap().template, "knative");
@@ -189,7 +189,7 @@ async fn unified_chooses_for_each_function() {
         bursty["provision"]["max_scale"] = json!(8);
         let mut steady = hello("steady");
         steady["provision"]["min_scale"] = json!(1);
-        bursty["config"] = json!({"timeout_ms": 5000});
+        bursty["config"] = json!({"timeout_ms": 20000});
         let mut spec = of(&[bursty, steady]);
         spec["selected_template"] = json!("unified");
         deploy(&crm.client, "both", &spec).await.unwrap();

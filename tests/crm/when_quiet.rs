@@ -1,11 +1,13 @@
-//! How soon what was changed or deleted by hand is back. Time is measured here, so these have the
-//! cluster for themselves; by their name they come last.
+//! What takes its time only if it is disturbed: how soon what was changed or deleted by hand is back,
+//! and a thousand calls at once. These have the cluster for themselves; by their name they come
+//! last.
 
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
@@ -13,14 +15,15 @@ use kube::{
 use oprc_crm::kinds::{BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
 use oprc_tests::{
     Place,
-    class::{all, available, deploy, hello, objects, of, with_odgm},
-    crm::{Crm, Options},
+    class::{all, available, classes, deploy, hello, objects, of, with_odgm},
+    crm::{Crm, Options, Separate},
+    in_namespace,
     serving::{follow, with_crm},
     turns::alone,
 };
 use serde_json::{Value, json};
 
-use crate::{drift::version, fields::owned};
+use crate::{drift::version, fields::owned, idempotence::paused};
 
 /// How long what was changed may stay so.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -64,11 +67,35 @@ async fn children(place: &Place) -> Vec<(Kind, DynamicObject)> {
 }
 
 #[tokio::test]
+async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_generation() {
+    in_namespace(async |place: &Place| {
+        // Processes of their own: what one knows by having done it, the other doesn't.
+        let first = Separate::start(place, &Options::user("first")).await;
+        let second = Separate::start(place, &Options::user("second")).await;
+        let spec = paused();
+        let calls = (0..1000).map(|number| {
+            let client = if number % 2 == 0 { &first.client } else { &second.client };
+            deploy(client, "same", &spec)
+        });
+        // All at once, and each has a deadline.
+        for answer in alone(join_all(calls)).await {
+            assert!(answer.unwrap().accepted);
+        }
+        let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
+        assert_eq!(all.len(), 1);
+        assert_eq!(all[0].metadata.generation, Some(1));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_is_deleted_is_back() {
     with_crm(&options(), async |place: &Place, crm: &Crm| {
         deploy_all_kinds(place, crm).await;
         alone(async {
-            for (kind, before) in children(place).await {
+            // One of each kind: more would keep the node busy with new pods meanwhile.
+            let one_of_each: BTreeMap<_, _> = children(place).await.into_iter().collect();
+            for (kind, before) in one_of_each {
                 let (api, name) = (objects(place, &kind), before.name_any());
                 let before = api.get(&name).await.unwrap();
                 let begun = Instant::now();

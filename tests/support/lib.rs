@@ -24,10 +24,10 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume};
 use kube::{
-    Api, Client,
-    api::{DeleteParams, ObjectMeta, PostParams},
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
 };
 use oprc_sandbox::{Cluster, NodeChoice, Options};
 use tokio::sync::OnceCell;
@@ -58,7 +58,21 @@ async fn prepare() -> Cluster {
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
     cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
     crm::define(&cluster).await;
+    free_volumes(&cluster).await;
     cluster
+}
+
+/// Lets volumes be used again whose claims are gone: there are only so many, and nobody else does.
+async fn free_volumes(cluster: &Cluster) {
+    let volumes: Api<PersistentVolume> = Api::all(cluster.client().await.expect("a client"));
+    let free = Patch::Merge(serde_json::json!({"spec": {"claimRef": null}}));
+    for volume in volumes.list(&ListParams::default()).await.expect("volumes") {
+        let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
+        if phase == Some("Released") {
+            let freed = volumes.patch(&volume.name_any(), &PatchParams::default(), &free).await;
+            freed.expect("a volume that is free");
+        }
+    }
 }
 
 /// A simulated cluster of a test's own, gone when the test is over.

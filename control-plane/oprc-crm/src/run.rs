@@ -90,7 +90,7 @@ impl Crm {
         let namespace =
             config.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned());
         let only_namespace = config.namespaced.then(|| namespace.clone());
-        let cache = Arc::new(Cache::new());
+        let cache = Arc::new(Cache::default());
         let nodes = Arc::new(Nodes::default());
         let metrics = Arc::new(Metrics::new(&self.contact));
         let watches = Watches::begin(

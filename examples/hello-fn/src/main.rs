@@ -38,7 +38,11 @@ use std::{
 use axum::{
     Json, Router,
     extract::{Query, State, rejection::QueryRejection},
-    http::{Method, StatusCode, Uri, header::CONTENT_TYPE},
+    http::{
+        HeaderValue, Method, StatusCode, Uri,
+        header::{CONNECTION, CONTENT_TYPE},
+    },
+    middleware::map_response_with_state,
     response::{IntoResponse as _, Response},
     routing::get,
 };
@@ -89,6 +93,7 @@ async fn run() -> Result<(), String> {
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics_text))
         .fallback(invoke)
+        .layer(map_response_with_state(Arc::clone(&function), say_farewell))
         .with_state(Arc::clone(&function));
     // In a container the address of the pod is the only one; elsewhere nobody else is to call.
     let contained = env::var_os("container").is_some();
@@ -115,6 +120,15 @@ fn setting<T: FromStr>(name: &str, default: T) -> Result<T, String> {
         Ok(text) => text.parse().map_err(|_| format!("{name}={text}: not a number in range")),
         Err(_) => Ok(default),
     }
+}
+
+/// Who keeps its connections is told that this one ends: closed without a word, it could take a
+/// request with it.
+async fn say_farewell(State(function): State<Arc<Function>>, mut answer: Response) -> Response {
+    if function.draining.load(Ordering::Relaxed) {
+        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    answer
 }
 
 async fn healthz(State(function): State<Arc<Function>>) -> (StatusCode, &'static str) {

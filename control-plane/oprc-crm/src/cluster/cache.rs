@@ -75,14 +75,15 @@ pub struct Cache {
     changes: broadcast::Sender<Changed>,
 }
 
-impl Cache {
-    /// Empty caches.
-    pub fn new() -> Self {
+impl Default for Cache {
+    fn default() -> Self {
         let (changes, _) = broadcast::channel(LAG);
         let (filled, _) = watch::channel(0);
         Self { filled, book: RwLock::default(), dirty: Dirty::default(), changes }
     }
+}
 
+impl Cache {
     /// Where classes arrive that should be looked at.
     pub fn dirty(&self) -> Dirty {
         self.dirty.clone()
@@ -505,7 +506,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_late_brings_nothing_back() {
-        let cache = Cache::new();
+        let cache = Cache::default();
         let key = ("n".to_owned(), "s".to_owned());
         cache.put_child(service("first", "1"));
         cache.remove_child(&SERVICE, &key, "first");
@@ -518,7 +519,7 @@ mod tests {
 
     #[test]
     fn what_came_while_a_list_was_read_stays() {
-        let cache = Cache::new();
+        let cache = Cache::default();
         let key = ("n".to_owned(), "s".to_owned());
         cache.put_child(service("first", "1"));
         let unseen = cache.known_children(&SERVICE);
@@ -540,7 +541,7 @@ mod tests {
         let wanted = json!({"spec": 1});
         let answers = |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().answers(&wanted);
         for news_first in [true, false] {
-            let cache = Cache::new();
+            let cache = Cache::default();
             if news_first {
                 cache.put_child(service("one", "5"));
                 assert!(!answers(&cache));
@@ -557,7 +558,7 @@ mod tests {
 
     #[test]
     fn an_older_version_changes_nothing() {
-        let cache = Cache::new();
+        let cache = Cache::default();
         cache.put_child(service("one", "5"));
         cache.put_child(service("one", "4"));
         assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "5");

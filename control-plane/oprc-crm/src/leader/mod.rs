@@ -150,10 +150,11 @@ impl Candidate {
             Ok(Ok(written)) => {
                 election.see(written, Instant::now());
                 election.taken(sent);
-                let before = std::mem::replace(
-                    &mut *self.until.write().unwrap_or_else(PoisonError::into_inner),
-                    Some(sent + BELIEF),
-                );
+                let before = self
+                    .until
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .replace(sent + BELIEF);
                 // What was refused while belief had run out has to be looked at again.
                 let lapsed = before.is_none_or(|before| before <= Instant::now());
                 self.leading.send_if_modified(|leading| {

@@ -1,0 +1,95 @@
+//! Tokens for a user.
+
+use tokio::sync::Mutex;
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+
+use super::{
+    Login, Password,
+    api::{AuthenticateRequest, auth_client::AuthClient},
+    status::Failure,
+};
+use crate::Error;
+
+pub(super) type Token = MetadataValue<Ascii>;
+
+/// A user and the token that it has now.
+pub(super) struct Auth {
+    login: Login,
+    token: Mutex<Option<Token>>,
+}
+
+impl Auth {
+    pub(super) fn new(login: Login) -> Self {
+        Self { login, token: Mutex::new(None) }
+    }
+
+    /// The token, made if there is none; none where etcd doesn't ask for a user.
+    pub(super) async fn token(&self, channel: Channel) -> Result<Option<Token>, Failure> {
+        // Held: one call makes it, others wait for that.
+        let mut token = self.token.lock().await;
+        if token.is_none() {
+            *token = self.authenticate(channel).await?;
+        }
+        Ok(token.clone())
+    }
+
+    /// Forgets a token that is too old, unless there is another one by now.
+    pub(super) async fn forget(&self, old: Option<&Token>) {
+        let mut token = self.token.lock().await;
+        if token.as_ref() == old {
+            *token = None;
+        }
+    }
+
+    async fn authenticate(&self, channel: Channel) -> Result<Option<Token>, Failure> {
+        let password = self.password().await.map_err(Failure::Final)?;
+        let request = AuthenticateRequest { name: self.login.user.clone(), password };
+        let answer = AuthClient::new(channel).authenticate(request).await;
+        match answer {
+            Ok(answer) => {
+                let mut token = Token::try_from(answer.into_inner().token)
+                    .map_err(|_| Failure::Final(Error::denied("etcd's token can't be used")))?;
+                token.set_sensitive(true);
+                Ok(Some(token))
+            }
+            Err(status) if is_off(&status) => {
+                tracing::warn!("etcd doesn't ask for a user: anybody can write to the store");
+                Ok(None)
+            }
+            Err(status) => match Failure::of(&status) {
+                Failure::Token => Err(Failure::Final(Error::denied(status.message()))),
+                // Nothing is changed by asking for a token.
+                Failure::Broken(reason) => Err(Failure::NotSent(Error::unavailable(reason))),
+                failure => Err(failure),
+            },
+        }
+    }
+
+    async fn password(&self) -> Result<String, Error> {
+        match &self.login.password {
+            Password::Value(value) => Ok(value.clone()),
+            Password::File(path) => match tokio::fs::read_to_string(path).await {
+                Ok(content) => Ok(content.trim_end_matches(['\r', '\n']).to_owned()),
+                Err(error) => Err(Error::denied(format!("{}: {error}", path.display()))),
+            },
+        }
+    }
+}
+
+fn is_off(status: &Status) -> bool {
+    status.code() == Code::FailedPrecondition
+        && status.message().contains("authentication is not enabled")
+}
+
+/// A request with the token of its user.
+pub(super) fn with_token<T>(message: T, token: Option<Token>) -> Request<T> {
+    let mut request = Request::new(message);
+    if let Some(token) = token {
+        request.metadata_mut().insert("token", token);
+    }
+    request
+}

@@ -1,0 +1,108 @@
+//! Connections to the members of an etcd.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use super::{EtcdOptions, EtcdTls, tls};
+use crate::{Error, Result};
+
+/// How long a connection may take to be made, TLS included.
+const CONNECTED: Duration = Duration::from_secs(2);
+/// How often a connection is tried when nothing comes; etcd refuses more than one in 5 s.
+const PING: Duration = Duration::from_secs(6);
+const PONG: Duration = Duration::from_secs(3);
+
+/// The members of an etcd, of which one is used at a time.
+pub(super) struct Endpoints {
+    members: Vec<Channel>,
+    current: AtomicUsize,
+}
+
+impl Endpoints {
+    pub(super) fn new(options: &EtcdOptions) -> Result<Self> {
+        let tls = options.tls.clone().map(Arc::new);
+        let member = |(address, secure): (Uri, bool)| {
+            let tls = tls.clone().filter(|_| secure);
+            if let Some(tls) = &tls {
+                server_name(tls, &address).map_err(Error::invalid)?;
+            }
+            // What tonic is told is plain: the connection that it gets has TLS already.
+            let mut parts = address.clone().into_parts();
+            parts.scheme = "http".parse().ok();
+            parts.path_and_query = "/".parse().ok();
+            let plain = Uri::from_parts(parts).map_err(Error::invalid)?;
+            let endpoint = Endpoint::from(plain)
+                .http2_keep_alive_interval(PING)
+                .keep_alive_timeout(PONG)
+                .keep_alive_while_idle(true);
+            let connect = move |_| dial(address.clone(), tls.clone());
+            Ok(endpoint.connect_with_connector_lazy(tower::service_fn(connect)))
+        };
+        let members = options.addresses()?.into_iter().map(member).collect::<Result<_>>()?;
+        Ok(Self { members, current: AtomicUsize::new(0) })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The member to ask, and its number.
+    pub(super) fn current(&self) -> Result<(usize, Channel)> {
+        let current = self.current.load(Ordering::Relaxed);
+        let member = self.members.get(current % self.members.len().max(1));
+        let member = member.ok_or_else(|| Error::invalid("no endpoint of etcd is given"))?;
+        Ok((current, member.clone()))
+    }
+
+    /// Turns to the next member, unless another call has done so.
+    pub(super) fn turn_from(&self, failed: usize) {
+        let next = failed.wrapping_add(1);
+        let _ = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+async fn dial(address: Uri, tls: Option<Arc<EtcdTls>>) -> io::Result<TokioIo<Box<dyn Connection>>> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time");
+    timeout(CONNECTED, connect(&address, tls.as_deref())).await.map_err(late)?.map(TokioIo::new)
+}
+
+async fn connect(address: &Uri, tls: Option<&EtcdTls>) -> io::Result<Box<dyn Connection>> {
+    let (host, port) = (host(address), address.port_u16().unwrap_or_default());
+    let tcp = TcpStream::connect((host, port)).await?;
+    tcp.set_nodelay(true)?;
+    let Some(files) = tls else { return Ok(Box::new(tcp)) };
+    let config = tls::load(files).await.map_err(io::Error::other)?;
+    let name = server_name(files, address).map_err(io::Error::other)?;
+    let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+    Ok(Box::new(tls))
+}
+
+fn server_name(files: &EtcdTls, address: &Uri) -> Result<ServerName<'static>, String> {
+    let name = files.server_name.as_deref().unwrap_or_else(|| host(address));
+    let wrong = |_| format!("{name:?} can't be the name in a certificate");
+    ServerName::try_from(name.to_owned()).map_err(wrong)
+}
+
+/// Without the brackets of an IPv6 address.
+fn host(address: &Uri) -> &str {
+    address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+}

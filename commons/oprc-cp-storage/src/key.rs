@@ -1,0 +1,62 @@
+//! What keys and names may look like.
+
+use std::ops::Bound;
+
+use crate::{Error, Result};
+
+const MAX_KEY_BYTES: usize = 512;
+
+/// A key has parts separated by `/`, none of them empty.
+pub(crate) fn check_key(key: &str) -> Result<()> {
+    if key.split('/').any(str::is_empty) {
+        return Err(Error::invalid(format!("the key {key:?} has an empty part")));
+    }
+    check_prefix(key)
+}
+
+/// A prefix is how keys begin, whether or not it ends between two parts.
+pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
+    if prefix.len() > MAX_KEY_BYTES {
+        let what = format!("a key of {} bytes", prefix.len());
+        return Err(Error::TooLarge { what, limit: format!("{MAX_KEY_BYTES} bytes") });
+    }
+    if prefix.contains(char::is_control) {
+        return Err(Error::invalid(format!("the key {prefix:?} has a control character")));
+    }
+    Ok(())
+}
+
+/// A process says who it is in words for people.
+pub(crate) fn check_identity(identity: &str) -> Result<()> {
+    if identity.is_empty() || identity.len() > MAX_KEY_BYTES || identity.contains(char::is_control)
+    {
+        let reason = "an identity is a line of at most 512 bytes, and not empty";
+        return Err(Error::invalid(reason));
+    }
+    Ok(())
+}
+
+/// Where a range begins.
+pub(crate) fn start<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
+    match after {
+        Some(after) => Bound::Excluded(after),
+        None => Bound::Included(prefix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_parts() {
+        for good in ["a", "a/b", "packages/é", "a b/c"] {
+            check_key(good).unwrap();
+        }
+        for bad in ["", "/", "/a", "a/", "a//b", "a\n", "a/\0", &"a".repeat(513)] {
+            check_key(bad).unwrap_err();
+        }
+        check_prefix("").unwrap();
+        check_prefix("a/").unwrap();
+    }
+}

@@ -1,0 +1,94 @@
+//! A store that is gone with the process.
+
+use std::{
+    collections::BTreeMap,
+    ops::Bound,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::{
+    Backend, Change, Commit, Entry, Ownership, Page, Result, Revision, Transaction, Watch,
+    history::History, key, owners::Owners,
+};
+
+/// A store that is gone with the process. No call of it waits, so none needs a deadline.
+#[derive(Default)]
+pub(crate) struct Memory {
+    state: Mutex<State>,
+    history: History,
+    owners: Owners,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<String, (Revision, Bytes)>,
+    revision: Revision,
+}
+
+impl Memory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for Memory {
+    async fn get(&self, key: &str) -> Result<Option<Entry>> {
+        let state = self.state();
+        Ok(state.entries.get(key).map(|(version, value)| Entry {
+            key: key.to_owned(),
+            value: value.clone(),
+            version: *version,
+        }))
+    }
+
+    async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
+        let state = self.state();
+        let mut found = state
+            .entries
+            .range::<str, _>((key::start(prefix, after), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix));
+        let entries = found.by_ref().take(limit).map(|(key, (version, value))| Entry {
+            key: key.clone(),
+            value: value.clone(),
+            version: *version,
+        });
+        let entries = entries.collect();
+        Ok(Page { entries, revision: state.revision, more: found.next().is_some() })
+    }
+
+    async fn commit(&self, transaction: Transaction) -> Result<Revision> {
+        let mut state = self.state();
+        self.owners.check(transaction.fence.as_ref())?;
+        transaction
+            .check_versions(|key| Ok(state.entries.get(key).map(|(version, _)| *version)))?;
+        let revision = Revision(state.revision.0 + 1);
+        let mut changes = transaction.changes;
+        changes.retain(|change| match change {
+            Change::Put { key, value } => {
+                state.entries.insert(key.clone(), (revision, value.clone()));
+                true
+            }
+            Change::Delete { key } => state.entries.remove(key).is_some(),
+        });
+        if !changes.is_empty() {
+            state.revision = revision;
+            // Still under the lock: told in the order in which they were made.
+            self.history.tell(Commit { revision, changes });
+        }
+        Ok(state.revision)
+    }
+
+    async fn watch(&self, prefix: &str, after: Option<Revision>) -> Result<Watch> {
+        self.history.watch(prefix, after)
+    }
+
+    async fn own(&self, name: &str, identity: &str) -> Result<Ownership> {
+        self.owners.own(name, identity)
+    }
+
+    async fn close(&self) {}
+}

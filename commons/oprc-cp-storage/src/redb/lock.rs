@@ -1,0 +1,62 @@
+//! That only one process has a file open, and which.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{Read as _, Seek as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{Error, Result};
+
+/// More isn't read of what another process says about itself.
+const MAX_NOTE_BYTES: u64 = 1024;
+
+/// The file beside the store's that is locked while the store is open, and says by whom. The lock
+/// is the kernel's: it goes with the process, however that ends.
+///
+/// The store's own file is locked by redb, too, but not while it is opened again after a failure.
+#[derive(Debug)]
+pub(super) struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    pub(super) fn take(store: &Path, holder: &str) -> Result<Self> {
+        let path = path_of(store);
+        let failed = |error| Error::unavailable(format!("{}: {error}", path.display()));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let by = read_note(&mut file).unwrap_or_else(|| "another process".to_owned());
+                return Err(Error::Owned { name: store.display().to_string(), by });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        let note = format!("{holder} (process {})\n", std::process::id());
+        let mut write = || {
+            file.set_len(0)?;
+            file.rewind()?;
+            file.write_all(note.as_bytes())
+        };
+        write().map_err(failed)?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// The name of the store's file with `.lock` behind it.
+fn path_of(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn read_note(file: &mut File) -> Option<String> {
+    let mut note = String::new();
+    file.take(MAX_NOTE_BYTES).read_to_string(&mut note).ok()?;
+    let note = note.trim();
+    (!note.is_empty()).then(|| note.to_owned())
+}

@@ -1,0 +1,102 @@
+//! Ranges are in order, in pages, and as of one revision.
+
+use std::str::from_utf8;
+
+use crate::{Entry, MAX_OPERATIONS, Store, Transaction};
+
+async fn fill(store: &Store, prefix: &str, count: usize, value: &str) {
+    let keys: Vec<_> = (0..count).map(|index| format!("{prefix}{index:04}")).collect();
+    for keys in keys.chunks(MAX_OPERATIONS) {
+        let put = |transaction: Transaction, key: &String| transaction.put(key, value.to_owned());
+        store.commit(keys.iter().fold(Transaction::new(), put)).await.unwrap();
+        // Memory never waits, and others want to run.
+        tokio::task::yield_now().await;
+    }
+}
+
+fn keys(entries: &[Entry]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.key.as_str()).collect()
+}
+
+/// Pages of any size make the whole.
+pub async fn come_in_pages_in_order(store: &Store) {
+    const COUNT: usize = 300;
+    fill(store, "n/", COUNT, "").await;
+    let whole = store.list("n/").await.unwrap();
+    assert_eq!(whole.entries.len(), COUNT);
+    assert!(!whole.more);
+    assert!(keys(&whole.entries).is_sorted());
+    for limit in [1, 7, 128, 129, 299, 300, 301] {
+        let mut entries: Vec<Entry> = Vec::new();
+        loop {
+            let after = entries.last().map(|entry| entry.key.clone());
+            let page = store.range("n/", after.as_deref(), limit).await.unwrap();
+            assert!(page.entries.len() == limit || !page.more);
+            entries.extend(page.entries);
+            assert_eq!(page.more, entries.len() < COUNT);
+            if !page.more {
+                break;
+            }
+        }
+        assert_eq!(entries, whole.entries, "pages of {limit}");
+    }
+    let past = store.range("n/", Some("n/9"), 10).await.unwrap();
+    assert_eq!((past.entries.len(), past.more), (0, false));
+    assert!(past.revision >= whole.revision);
+    // After a key that isn't there, and after the prefix itself.
+    let page = store.range("n/", Some("n/0100x"), 1).await.unwrap();
+    assert_eq!(keys(&page.entries), ["n/0101"]);
+    let page = store.range("n/", Some("n/"), 1).await.unwrap();
+    assert_eq!(keys(&page.entries), ["n/0000"]);
+}
+
+/// A prefix is how keys begin, no more.
+pub async fn end_where_the_prefix_does(store: &Store) {
+    let all = ["a", "a!", "a/b", "a/b/c", "a0", "ab", "b", "é", "éa", "ê"];
+    let put = |transaction: Transaction, key: &&str| transaction.put(*key, "");
+    store.commit(all.iter().fold(Transaction::new(), put)).await.unwrap();
+    let mut sorted = all;
+    sorted.sort_unstable();
+    for prefix in ["", "a", "a/", "a/b", "a/b/", "ab", "b", "c", "é", "~", "zz"] {
+        let wanted: Vec<_> = sorted.iter().filter(|key| key.starts_with(prefix)).copied().collect();
+        let page = store.list(prefix).await.unwrap();
+        assert_eq!(keys(&page.entries), wanted, "{prefix:?}");
+    }
+}
+
+/// While others write, and though it takes more than one question to a back end.
+pub async fn are_as_of_one_revision(store: &Store) {
+    // Three transactions make a generation, one after the other.
+    const COUNT: usize = 3 * MAX_OPERATIONS;
+    const GENERATIONS: u32 = 20;
+    fill(store, "n/", COUNT, "0").await;
+    let write = async {
+        for generation in 1..=GENERATIONS {
+            fill(store, "n/", COUNT, &generation.to_string()).await;
+        }
+    };
+    let read = async {
+        let mut newest = 0;
+        while newest < GENERATIONS {
+            let page = store.list("n/").await.unwrap();
+            let generations: Vec<u32> = page
+                .entries
+                .iter()
+                .map(|entry| from_utf8(&entry.value).unwrap().parse().unwrap())
+                .collect();
+            let last_version = page.entries.iter().map(|entry| entry.version).max();
+            assert!(last_version <= Some(page.revision));
+            assert_eq!(generations.len(), COUNT);
+            // The first third is at most one generation ahead, each third is of one.
+            assert!(generations.is_sorted_by(|before, after| before >= after), "{generations:?}");
+            assert!(generations[0] - generations[COUNT - 1] <= 1, "{generations:?}");
+            for third in generations.chunks(MAX_OPERATIONS) {
+                assert!(third.iter().all(|generation| *generation == third[0]));
+            }
+            assert!(generations[COUNT - 1] >= newest);
+            newest = generations[COUNT - 1];
+            tokio::task::yield_now().await;
+        }
+    };
+    futures::join!(write, read);
+}

@@ -1,0 +1,158 @@
+//! An etcd of a test's own.
+
+use std::{
+    env, fs,
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex, Weak},
+    time::SystemTime,
+};
+
+use oprc_cp_storage::{EtcdOptions, Store};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// An etcd with one member on this machine, gone when it is dropped.
+pub(crate) struct Etcd {
+    folder: TempDir,
+    scheme: &'static str,
+    port: u16,
+    peer_port: u16,
+    flags: Vec<String>,
+    process: Mutex<Option<Child>>,
+}
+
+impl Etcd {
+    pub(crate) fn start() -> Self {
+        let etcd = Self {
+            folder: tempfile::tempdir().unwrap(),
+            scheme: "http",
+            port: free_port(),
+            peer_port: free_port(),
+            flags: Vec::new(),
+            process: Mutex::new(None),
+        };
+        etcd.restart();
+        etcd
+    }
+
+    /// The one that tests share which do it no harm, as long as one of them runs.
+    pub(crate) fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
+        // A test that failed while it started one does no harm.
+        let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(etcd) = shared.upgrade() {
+            return etcd;
+        }
+        let etcd = Arc::new(Self::start());
+        *shared = Arc::downgrade(&etcd);
+        etcd
+    }
+
+    /// The same one started anew with other flags, and with TLS if they say so.
+    pub(crate) fn with_flags(mut self, scheme: &'static str, flags: Vec<String>) -> Self {
+        self.kill();
+        (self.scheme, self.flags) = (scheme, flags);
+        self.restart();
+        self
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("{}://127.0.0.1:{}", self.scheme, self.port)
+    }
+
+    pub(crate) fn options(&self, root: &str) -> EtcdOptions {
+        EtcdOptions { root: root.to_owned(), ..EtcdOptions::new([self.endpoint()]) }
+    }
+
+    /// A store in it, apart from others. Waits until it is up.
+    pub(crate) async fn store(&self, root: &str) -> Store {
+        Store::etcd(self.options(root)).await.unwrap()
+    }
+
+    pub(crate) fn kill(&self) {
+        if let Some(mut process) = self.process.lock().unwrap().take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Starts it on the same data.
+    pub(crate) fn restart(&self) {
+        let (client, peer) = (self.endpoint(), format!("http://127.0.0.1:{}", self.peer_port));
+        let log = fs::File::create(self.folder.path().join("log")).unwrap();
+        let mut command = Command::new(program());
+        command
+            .arg("--name=one")
+            .arg(format!("--data-dir={}", self.folder.path().join("data").display()))
+            .arg(format!("--listen-client-urls={client}"))
+            .arg(format!("--advertise-client-urls={client}"))
+            .arg(format!("--listen-peer-urls={peer}"))
+            .arg(format!("--initial-advertise-peer-urls={peer}"))
+            .arg(format!("--initial-cluster=one={peer}"))
+            .args(["--log-level=warn", "--enable-grpc-gateway=false", "--bcrypt-cost=4"])
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        *self.process.lock().unwrap() = Some(command.spawn().unwrap());
+    }
+
+    /// Deletes its data.
+    pub(crate) fn forget(&self) {
+        fs::remove_dir_all(self.folder.path().join("data")).unwrap();
+    }
+
+    /// Stops it in its tracks: connections stay, and nothing is answered.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = self.process.lock().unwrap();
+        let pid = Pid::from_child(process.as_ref().expect("it runs"));
+        kill_process(pid, signal).unwrap();
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let process = self.process.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(process) = process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// A port that nobody listens on.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// The program that the sandbox runs, too: the newest that was built.
+fn program() -> PathBuf {
+    if let Some(assets) = env::var_os(oprc_sandbox::ASSETS).filter(|assets| !assets.is_empty()) {
+        let program = PathBuf::from(assets).join("etcd");
+        if program.is_file() {
+            return program;
+        }
+    }
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or(home).expect("a cache");
+    let built = fs::read_dir(cache.join("oprc/programs")).into_iter().flatten().flatten();
+    let programs = built
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("core-"))
+        .map(|entry| entry.path().join("etcd"));
+    let age =
+        |program: &PathBuf| -> Option<SystemTime> { fs::metadata(program).ok()?.modified().ok() };
+    programs
+        .filter(|program| program.is_file())
+        .max_by_key(age)
+        .expect("etcd is missing: `oprc sandbox up` builds one")
+}

@@ -1,0 +1,73 @@
+//! What watches do when etcd drops history, ends, or is another one.
+
+use oprc_cp_storage::{Error, Store, Transaction};
+
+use crate::{admin, etcd::Etcd};
+
+async fn put(store: &Store, value: impl ToString) -> u64 {
+    store.commit(Transaction::new().put("a", value.to_string())).await.unwrap().0
+}
+
+#[tokio::test]
+async fn history_that_is_dropped_is_a_gap_and_what_is_newer_is_told() {
+    let etcd = Etcd::start();
+    let store = etcd.store("test").await;
+    let first = put(&store, 1).await;
+    for value in 2..10 {
+        put(&store, value).await;
+    }
+    let page = store.list("").await.unwrap();
+    admin::compact(&etcd, page.revision.0).await;
+    let mut old = store.watch("", Some(oprc_cp_storage::Revision(first))).await.unwrap();
+    assert_eq!(old.next().await, Err(Error::Gap));
+    let mut new = store.watch("", Some(page.revision)).await.unwrap();
+    let next = put(&store, "new").await;
+    assert_eq!(new.next().await.unwrap().revision.0, next);
+}
+
+#[tokio::test]
+async fn a_watch_goes_on_where_it_broke_off() {
+    let etcd = Etcd::start();
+    let store = etcd.store("test").await;
+    let mut watch = store.watch("", None).await.unwrap();
+    let mut made = Vec::new();
+    for round in 0..3 {
+        made.push(put(&store, round).await);
+        // Untold, it may be, when the connection goes.
+        etcd.kill();
+        etcd.restart();
+        made.push(put_again(&store, round).await);
+    }
+    for revision in made {
+        assert_eq!(watch.next().await.unwrap().revision.0, revision);
+    }
+}
+
+/// A connection may break without etcd having been asked, and that isn't always known.
+async fn put_again(store: &Store, value: u32) -> u64 {
+    loop {
+        let before = store.list("").await.unwrap().revision;
+        match store.commit(Transaction::new().put("a", value.to_string())).await {
+            Ok(revision) => return revision.0,
+            Err(Error::Unknown { .. }) => {
+                assert_eq!(store.list("").await.unwrap().revision, before, "it was down");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_etcd_that_lost_its_data_is_a_gap() {
+    let etcd = Etcd::start();
+    let store = etcd.store("test").await;
+    for value in 0..5 {
+        put(&store, value).await;
+    }
+    let mut watch = store.watch("", None).await.unwrap();
+    etcd.kill();
+    etcd.forget();
+    etcd.restart();
+    assert_eq!(watch.next().await, Err(Error::Gap));
+    assert_eq!(store.list("").await.unwrap().entries, []);
+}

@@ -1,0 +1,179 @@
+//! Stores whose process is killed while it writes.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    hash::{BuildHasher as _, RandomState},
+    io::{BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::mpsc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use oprc_cp_storage::{Check, Error, RedbOptions, Store, Transaction};
+
+use crate::etcd::Etcd;
+
+/// Names the file to a child.
+const FILE: &str = "OPRC_TEST_STORE";
+const WRITERS: u64 = 4;
+/// So many pairs of entries each writer has, of which it writes one after the other.
+const PAIRS: u64 = 20;
+
+fn redb(path: &Path) -> RedbOptions {
+    RedbOptions::new(path, "a test")
+}
+
+/// What a child does that is to be killed: counts, and says how far each writer is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child() {
+    let Some(path) = env::var_os(FILE) else { return };
+    let store = Store::redb(redb(&PathBuf::from(path))).await.unwrap();
+    join_all(
+        (0..WRITERS)
+            .map(|writer| count(&store, writer, move |number| println!("\nack {writer} {number}"))),
+    )
+    .await;
+}
+
+/// Counts for ever, or until the store is away.
+async fn count(store: &Store, writer: u64, acknowledged: impl Fn(u64)) {
+    loop {
+        let counter = match store.get(&format!("{writer}/counter")).await {
+            Ok(counter) => counter,
+            Err(Error::Unavailable { .. }) => return,
+            Err(error) => panic!("{error}"),
+        };
+        let number = counter.as_ref().map_or(0, |entry| parse(&entry.value)) + 1;
+        let check = counter.map_or(Check::Absent, |entry| Check::Version(entry.version));
+        let pair = number % PAIRS;
+        let transaction = Transaction::new()
+            .check(format!("{writer}/counter"), check)
+            .put(format!("{writer}/left/{pair}"), number.to_string())
+            .put(format!("{writer}/counter"), number.to_string())
+            .put(format!("{writer}/right/{pair}"), number.to_string());
+        match store.commit(transaction).await {
+            Ok(_) => acknowledged(number),
+            Err(Error::Unavailable { .. } | Error::Unknown { .. }) => return,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn parse(value: &[u8]) -> u64 {
+    std::str::from_utf8(value).unwrap().parse().unwrap()
+}
+
+/// What the writers were told is stored.
+pub(crate) type Acknowledged = BTreeMap<u64, u64>;
+
+/// Starts a child on a file and kills it at some moment: soon after it began, or after it wrote for
+/// a while.
+pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowledged) {
+    let mut child = Command::new(env::current_exe().unwrap())
+        .args(["killed::child", "--exact", "--nocapture"])
+        .env(FILE, path)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let (lines, told) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in output.split(b'\n').map_while(Result::ok) {
+            let _ = lines.send(String::from_utf8(line).unwrap());
+        }
+    });
+    let random = RandomState::new().hash_one(0);
+    let mut heard = Vec::new();
+    if soon {
+        // Whatever it does then, if it has begun at all.
+        std::thread::sleep(Duration::from_micros(random % 60_000));
+    } else {
+        let enough = random % 400;
+        while heard.len() < usize::try_from(enough).unwrap() {
+            heard.push(told.recv().unwrap());
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    reader.join().unwrap();
+    heard.extend(told.try_iter());
+    for line in heard {
+        let words: Vec<_> = line.split(' ').collect();
+        if let ["ack", writer, number] = words[..] {
+            // A line that was cut off has too small a number, or none.
+            let (Ok(writer), Ok(number)) = (writer.parse(), number.parse::<u64>()) else {
+                continue;
+            };
+            let newest = acknowledged.entry(writer).or_default();
+            *newest = number.max(*newest);
+        }
+    }
+}
+
+/// Everything acknowledged is there, and nothing is half.
+pub(crate) async fn check(store: &Store, acknowledged: &Acknowledged) {
+    let page = store.list("").await.unwrap();
+    let stored: BTreeMap<_, _> =
+        page.entries.iter().map(|entry| (entry.key.as_str(), parse(&entry.value))).collect();
+    for writer in 0..WRITERS {
+        let acknowledged = acknowledged.get(&writer).copied().unwrap_or_default();
+        let counter = stored.get(format!("{writer}/counter").as_str()).copied().unwrap_or_default();
+        assert!(counter >= acknowledged, "{acknowledged} was acknowledged, and {counter} is there");
+        // Only one can have been under way.
+        assert!(counter <= acknowledged + 1, "{counter} came out of nowhere: {acknowledged}");
+        for pair in 0..PAIRS {
+            let side = |side: &str| stored.get(format!("{writer}/{side}/{pair}").as_str()).copied();
+            assert_eq!(side("left"), side("right"), "half of a transaction is there");
+            let wanted = (0..PAIRS).find_map(|back| {
+                let number = counter.checked_sub(back)?;
+                (number > 0 && number % PAIRS == pair).then_some(number)
+            });
+            assert_eq!(side("left"), wanted);
+        }
+    }
+}
+
+/// One round on a file, which may have been through some.
+pub(crate) async fn round_on_redb(path: &Path, soon: bool, acknowledged: &mut Acknowledged) {
+    kill_a_child(path, soon, acknowledged);
+    let store = Store::redb(redb(path)).await.unwrap();
+    check(&store, acknowledged).await;
+    // What was under way and is there counts from now on.
+    for writer in 0..WRITERS {
+        if let Some(counter) = store.get(&format!("{writer}/counter")).await.unwrap() {
+            acknowledged.insert(writer, parse(&counter.value));
+        }
+    }
+    store.close().await;
+}
+
+/// One round on an etcd, which is killed itself: a store to write by, and one to look.
+pub(crate) async fn round_on_etcd(
+    etcd: &Etcd,
+    (writing, looking): &(Store, Store),
+    acknowledged: &mut Acknowledged,
+) {
+    let newest = std::sync::Mutex::new(std::mem::take(acknowledged));
+    let writers = join_all((0..WRITERS).map(|writer| {
+        let newest = &newest;
+        count(writing, writer, move |number| {
+            newest.lock().unwrap().insert(writer, number);
+        })
+    }));
+    let kill = async {
+        tokio::time::sleep(Duration::from_micros(RandomState::new().hash_one(0) % 300_000)).await;
+        etcd.kill();
+    };
+    tokio::join!(writers, kill);
+    etcd.restart();
+    *acknowledged = newest.into_inner().unwrap();
+    check(looking, acknowledged).await;
+    for writer in 0..WRITERS {
+        if let Some(counter) = looking.get(&format!("{writer}/counter")).await.unwrap() {
+            acknowledged.insert(writer, parse(&counter.value));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Several endpoints, of which one is enough.
+
+use std::time::{Duration, Instant};
+
+use oprc_cp_storage::{Error, EtcdOptions, Store, Transaction};
+
+use crate::etcd::{Etcd, free_port};
+
+#[tokio::test]
+async fn endpoints_that_do_not_answer_are_passed_over() {
+    let etcd = Etcd::start();
+    let dead = format!("http://127.0.0.1:{}", free_port());
+    let endpoints = vec![dead.clone(), etcd.endpoint(), dead];
+    let store = Store::etcd(EtcdOptions { endpoints, ..etcd.options("test") }).await.unwrap();
+    for round in 0..20 {
+        store.commit(Transaction::new().put("a", round.to_string())).await.unwrap();
+        assert_eq!(store.get("a").await.unwrap().unwrap().value, round.to_string());
+        if round % 5 == 0 {
+            etcd.kill();
+            etcd.restart();
+            // Reads go on until there is an answer; a write has no such luck on a broken line.
+            store.get("a").await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_call_ends_by_its_deadline() {
+    let etcd = Etcd::start();
+    let deadline = Duration::from_secs(2);
+    let store = Store::etcd(EtcdOptions { deadline, ..etcd.options("test") }).await.unwrap();
+    let before = store.commit(Transaction::new().put("a", "")).await.unwrap();
+    etcd.freeze();
+    let begun = Instant::now();
+    let (read, written) =
+        tokio::join!(store.get("a"), store.commit(Transaction::new().put("a", "1")));
+    assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
+    assert!(matches!(written, Err(Error::Unknown { .. })), "{written:?}");
+    let (watch, owned) = tokio::join!(store.watch("", Some(before)), store.own("a", "we"));
+    assert!(matches!(watch.err(), Some(Error::Unavailable { .. })));
+    assert!(owned.unwrap_err().is_retryable());
+    assert!(begun.elapsed() < 2 * deadline + Duration::from_secs(1), "{:?}", begun.elapsed());
+    etcd.thaw();
+    // What was written, or wasn't, is settled by now or soon.
+    let entry = store.get("a").await.unwrap().unwrap();
+    assert!(entry.value.is_empty() || entry.value == "1");
+    let check = oprc_cp_storage::Check::Exists;
+    store.commit(Transaction::new().check("a", check).put("a", "2")).await.unwrap();
+
+    etcd.kill();
+    // Nobody listens: surely nothing was changed, and that is known, but for the connection of
+    // before and an attempt that the deadline cuts short.
+    let mut known = false;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        let error = store.commit(Transaction::new().put("a", "3")).await.unwrap_err();
+        assert!(begun.elapsed() < deadline + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(matches!(error, Error::Unavailable { .. } | Error::Unknown { .. }), "{error}");
+        known |= error.is_retryable();
+    }
+    assert!(known);
+}

@@ -1,0 +1,80 @@
+//! An owner that is cut off or dies.
+
+use std::time::{Duration, Instant};
+
+use oprc_cp_storage::{Error, EtcdOptions, Ownership, Store, Transaction};
+use tokio::time::{sleep, timeout};
+
+use crate::etcd::Etcd;
+
+const LEASE: Duration = Duration::from_secs(3);
+
+async fn open(etcd: &Etcd) -> Store {
+    let options =
+        EtcdOptions { lease: LEASE, deadline: Duration::from_secs(2), ..etcd.options("test") };
+    Store::etcd(options).await.unwrap()
+}
+
+/// Owns as soon as it can.
+async fn own(store: &Store, identity: &str) -> Ownership {
+    loop {
+        match store.own("driver", identity).await {
+            Ok(owned) => return owned,
+            Err(Error::Owned { .. } | Error::Unavailable { .. }) => {
+                sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn is_renewed_for_as_long_as_it_is_held() {
+    let etcd = Etcd::start();
+    let (first, second) = (open(&etcd).await, open(&etcd).await);
+    let owned = first.own("driver", "one").await.unwrap();
+    assert!(timeout(3 * LEASE, own(&second, "two")).await.is_err());
+    assert!(owned.is_held());
+    first.commit(Transaction::new().put("a", "").fenced(&owned)).await.unwrap();
+    // An etcd that is started anew knows it still.
+    etcd.kill();
+    etcd.restart();
+    assert!(timeout(2 * LEASE, own(&second, "two")).await.is_err());
+    assert!(owned.is_held());
+}
+
+#[tokio::test]
+async fn is_lost_when_it_can_not_be_renewed_and_known_before_another_owns() {
+    let etcd = Etcd::start();
+    let store = open(&etcd).await;
+    let owned = store.own("driver", "one").await.unwrap();
+    let late = Transaction::new().put("a", "late").fenced(&owned);
+    etcd.freeze();
+    let begun = Instant::now();
+    timeout(2 * LEASE, owned.lost()).await.unwrap();
+    assert!(begun.elapsed() <= LEASE + Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert!(!owned.is_held());
+    etcd.thaw();
+    let second = timeout(4 * LEASE, own(&store, "two")).await.unwrap();
+    let refused = store.commit(late).await;
+    assert_eq!(refused, Err(Error::NotOwner { name: "driver".to_owned() }));
+    store.commit(Transaction::new().put("a", "").fenced(&second)).await.unwrap();
+}
+
+#[test]
+fn dies_with_its_process() {
+    let etcd = Etcd::start();
+    // A runtime that is gone takes along what renewed it, as a process does.
+    let first = tokio::runtime::Runtime::new().unwrap();
+    let _owned = first.block_on(async { open(&etcd).await.own("driver", "one").await.unwrap() });
+    first.shutdown_background();
+    let second = tokio::runtime::Runtime::new().unwrap();
+    second.block_on(async {
+        let store = open(&etcd).await;
+        let refused = store.own("driver", "two").await.unwrap_err();
+        let by = "one".to_owned();
+        assert_eq!(refused, Error::Owned { name: "driver".to_owned(), by });
+        let owned = timeout(4 * LEASE, own(&store, "two")).await.unwrap();
+        owned.release().await;
+    });
+}

@@ -1,0 +1,52 @@
+//! Long suites: a sample with every test run, all rounds with `make prove`.
+
+use std::time::Duration;
+
+use oprc_cp_storage::{EtcdOptions, Store};
+use oprc_tests::proof;
+
+use crate::{
+    etcd::Etcd,
+    killed::{Acknowledged, round_on_etcd, round_on_redb},
+};
+
+#[tokio::test]
+async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
+    let proof = proof::begin("redb store's process killed under writes", 20, 200);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut acknowledged, mut total) = (Acknowledged::new(), 0);
+    for round in 0..proof.rounds {
+        // One file goes through all rounds; every fourth round has a new one, and is short.
+        if round % 4 == 0 {
+            let mut of_new = Acknowledged::new();
+            let new = folder.path().join(format!("new-{round}.redb"));
+            round_on_redb(&new, true, &mut of_new).await;
+            total += of_new.values().sum::<u64>();
+        } else {
+            let path = folder.path().join("store.redb");
+            round_on_redb(&path, round % 4 == 1, &mut acknowledged).await;
+        }
+    }
+    total += acknowledged.values().sum::<u64>();
+    assert!(total > u64::try_from(proof.rounds).unwrap(), "hardly anything was written");
+    proof.held(&format!("{total} transactions of four writers, all stored, none half"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
+    let proof = proof::begin("etcd of a store killed under writes", 3, 30);
+    let etcd = Etcd::start();
+    // Writers end soon when it is away; a check waits for it to come back on a busy machine.
+    let within = async |seconds| {
+        let deadline = Duration::from_secs(seconds);
+        Store::etcd(EtcdOptions { deadline, ..etcd.options("test") }).await.unwrap()
+    };
+    let looking = within(30).await;
+    let stores = (within(2).await, looking);
+    let mut acknowledged = Acknowledged::new();
+    for _ in 0..proof.rounds {
+        round_on_etcd(&etcd, &stores, &mut acknowledged).await;
+    }
+    let total: u64 = acknowledged.values().sum();
+    proof.held(&format!("{total} transactions of four writers, all stored, none half"));
+}

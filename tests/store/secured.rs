@@ -1,0 +1,167 @@
+//! The suite on an etcd that asks for a certificate and a user, and what is refused.
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use oprc_cp_storage::{
+    Error, EtcdOptions, EtcdTls, Login, Password, Store, Transaction, suite::histories,
+};
+use tempfile::TempDir;
+use tokio::sync::Mutex;
+
+use crate::{admin, authority::Authority, etcd::Etcd};
+
+const PASSWORD: &str = "correct horse battery staple";
+
+/// An etcd with certificates and users.
+struct Secured {
+    etcd: Etcd,
+    folder: TempDir,
+    ours: Authority,
+}
+
+impl Secured {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = Authority::new(&folder.path().join("ours"));
+        let (certificate, key) = ours.issue("server", &["127.0.0.1", "localhost"]);
+        // Users are made before there is TLS, by calls that the store has no use for.
+        let etcd = Etcd::start();
+        admin::enable_users(&etcd, "of root", PASSWORD).await;
+        let flag = |name: &str, file: &PathBuf| format!("--{name}={}", file.display());
+        let flags = vec![
+            flag("cert-file", &certificate),
+            flag("key-file", &key),
+            flag("trusted-ca-file", &ours.certificate()),
+            "--client-cert-auth".to_owned(),
+            // Tokens that age while a test runs.
+            "--auth-token-ttl=1".to_owned(),
+        ];
+        Self { etcd: etcd.with_flags("https", flags), folder, ours }
+    }
+
+    /// The one that tests share, as long as one of them runs.
+    async fn shared() -> Arc<Self> {
+        static SHARED: Mutex<Weak<Secured>> = Mutex::const_new(Weak::new());
+        let mut shared = SHARED.lock().await;
+        if let Some(secured) = shared.upgrade() {
+            return secured;
+        }
+        let secured = Arc::new(Self::start().await);
+        *shared = Arc::downgrade(&secured);
+        secured
+    }
+
+    /// What lets us in.
+    fn options(&self, root: &str) -> EtcdOptions {
+        let tls = EtcdTls {
+            ca: self.ours.certificate(),
+            client: Some(self.ours.issue(&format!("client of {}", root.replace('/', " ")), &[])),
+            server_name: None,
+        };
+        EtcdOptions {
+            tls: Some(tls),
+            login: Some(login(Password::Value(PASSWORD.to_owned()))),
+            ..self.etcd.options(root)
+        }
+    }
+}
+
+fn login(password: Password) -> Login {
+    Login { user: "pm".to_owned(), password }
+}
+
+async fn open(test: &str) -> (Store, Arc<Secured>) {
+    let secured = Secured::shared().await;
+    (Store::etcd(secured.options(&format!("pm/{test}"))).await.unwrap(), secured)
+}
+
+oprc_cp_storage::behaves!(open);
+
+#[test]
+fn histories() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    histories::agree_with_a_map(8, &runtime, &open);
+}
+
+async fn denied(options: EtcdOptions) -> String {
+    let begun = std::time::Instant::now();
+    let error = Store::etcd(options).await.unwrap_err();
+    assert!(matches!(error, Error::Denied { .. }), "{error:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "it was tried again and again: {error}");
+    let told = error.to_string();
+    assert!(!told.contains("staple") && !told.contains("hunter2"), "{told}");
+    told
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_and_says_why() {
+    let secured = Secured::shared().await;
+    let good = || secured.options("pm/refusals");
+    let others = Authority::new(&secured.folder.path().join("others"));
+    let with = |change: &dyn Fn(&mut EtcdTls)| {
+        let mut options = good();
+        change(options.tls.as_mut().unwrap());
+        options
+    };
+
+    let told = denied(with(&|tls| tls.ca = others.certificate())).await;
+    assert!(told.contains("UnknownIssuer"), "{told}");
+    let told = denied(with(&|tls| tls.server_name = Some("example.org".to_owned()))).await;
+    assert!(told.contains("not valid for"), "{told}");
+    let told = denied(with(&|tls| tls.client = None)).await;
+    assert!(told.to_lowercase().contains("certificate"), "{told}");
+    denied(with(&|tls| tls.client = Some(others.issue("other", &[])))).await;
+
+    let wrong = Some(login(Password::Value("hunter2".to_owned())));
+    let told = denied(EtcdOptions { login: wrong, ..good() }).await;
+    assert!(told.contains("invalid user ID or password"), "{told}");
+    let unknown =
+        Login { user: "nobody".to_owned(), ..login(Password::Value(PASSWORD.to_owned())) };
+    denied(EtcdOptions { login: Some(unknown), ..good() }).await;
+    denied(EtcdOptions { login: None, ..good() }).await;
+    // A user has its own keys alone.
+    let told = denied(EtcdOptions { root: "of-others".to_owned(), ..good() }).await;
+    assert!(told.contains("permission denied"), "{told}");
+    let missing = Some(login(Password::File("/nonexistent/password".into())));
+    let told = denied(EtcdOptions { login: missing, ..good() }).await;
+    assert!(told.contains("/nonexistent/password"), "{told}");
+
+    let plain = EtcdOptions {
+        endpoints: vec![secured.etcd.endpoint().replace("https", "http")],
+        deadline: Duration::from_secs(1),
+        ..good()
+    };
+    assert!(Store::etcd(plain).await.is_err());
+    let mut without = good();
+    without.tls = None;
+    assert!(matches!(Store::etcd(without).await, Err(Error::Invalid { .. })));
+}
+
+#[tokio::test]
+async fn files_are_read_again_when_a_connection_is_made() {
+    // One of its own, since it is started anew.
+    let secured = Secured::start().await;
+    let password = secured.folder.path().join("password");
+    fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+    let mut options = secured.options("pm/rotation");
+    options.login = Some(login(Password::File(password)));
+    let (certificate, key) = options.tls.clone().unwrap().client.unwrap();
+    let store = Store::etcd(options).await.unwrap();
+    let mut watch = store.watch("", None).await.unwrap();
+    store.commit(Transaction::new().put("a", "1")).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().changes.len(), 1);
+    // Another certificate in the same place, and a connection and a token that are gone.
+    let (next_certificate, next_key) = secured.ours.issue("next", &[]);
+    fs::rename(next_certificate, certificate).unwrap();
+    fs::rename(next_key, key).unwrap();
+    secured.etcd.kill();
+    secured.etcd.restart();
+    assert_eq!(store.get("a").await.unwrap().unwrap().value, "1");
+    let next = store.commit(Transaction::new().put("a", "2")).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().revision, next);
+}

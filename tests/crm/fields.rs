@@ -6,7 +6,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DynamicObject, Patch, PatchParams},
 };
-use oprc_crm::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
+use oprc_crm::kinds::{DEPLOYMENT, KNATIVE_SERVICE, Kind, SERVICE, STATEFUL_SET};
 use oprc_tests::{Place, class::objects, serving::follow};
 use serde_json::{Map, Value, json};
 
@@ -29,7 +29,7 @@ pub(crate) struct Leaf {
     pub(crate) kind: Kind,
     pub(crate) name: String,
     /// Steps in the API server's notation, such as `f:spec`.
-    path: Vec<String>,
+    pub(crate) path: Vec<String>,
 }
 
 impl std::fmt::Display for Leaf {
@@ -125,16 +125,44 @@ impl Leaf {
             || has("f:livenessProbe") && ends(&["f:successThreshold"])
             || has("f:startupProbe") && ends(&["f:successThreshold"])
             || has("f:volumeMounts") && ends(&["f:name"])
-            || ends(&["f:networking.knative.dev/visibility"]);
+            || ends(&["f:networking.knative.dev/visibility"])
+            || self.kind == KNATIVE_SERVICE && ends(&["f:automountServiceAccountToken"])
+            // Another strategy would have to come without what this one is told.
+            || ends(&["f:strategy", "f:type"]);
+        let required = [
+            "f:image",
+            "f:maxReplicas",
+            "f:port",
+            "f:containerPort",
+            "f:whenUnsatisfiable",
+            "f:maxSkew",
+            "f:fieldRef",
+            "f:containers",
+        ];
         let required = has("f:scaleTargetRef")
-            || ["f:image", "f:maxReplicas", "f:port", "f:containerPort", "f:whenUnsatisfiable"]
-                .iter()
-                .any(|field| ends(&[field]));
+            || required.iter().any(|field| ends(&[field]))
+            || has("f:seccompProfile") && ends(&["f:type"])
+            // Ports that aren't alone have names.
+            || self.kind == SERVICE && has("f:ports") && ends(&["f:name"]);
         settled || way == Way::Remove && required
     }
 
+    /// Ways to change it in an object. Nothing but its being there is ours of what is empty: what
+    /// others put in is theirs. Without an owner an object is somebody else's.
+    pub(crate) fn ways(&self, object: &DynamicObject) -> Vec<Way> {
+        let object = serde_json::to_value(object).unwrap();
+        let empty = self.of(&object).and_then(Value::as_object).is_some_and(Map::is_empty);
+        if empty {
+            vec![Way::Remove]
+        } else if self.is_owner() {
+            vec![Way::Edit, Way::Apply]
+        } else {
+            vec![Way::Edit, Way::Remove, Way::Apply]
+        }
+    }
+
     /// What makes an object one of ours, so that without it it is somebody else's.
-    pub(crate) fn is_owner(&self) -> bool {
+    fn is_owner(&self) -> bool {
         self.path.iter().any(|step| step == "f:ownerReferences")
     }
 }
@@ -214,9 +242,6 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
                 more => items.iter().cloned().chain([more]).collect(),
             };
             of_first.into_iter().map(with).chain([json!([])]).collect()
-        }
-        Value::Object(map) if map.is_empty() => {
-            vec![json!({"medium": "Memory"}), json!({"sizeLimit": "1Mi"})]
         }
         Value::Object(map) => {
             let mut all = Vec::new();

@@ -82,16 +82,15 @@ fn message(spec: &str) -> Option<ClassSpec> {
 
 /// Takes all fields of a name away; whether there were any.
 fn remove(value: &mut Value, name: &str) -> bool {
-    match value {
-        Value::Object(map) => {
-            let found = map.remove(name).is_some();
-            map.values_mut().fold(found, |found, below| remove(below, name) || found)
-        }
-        Value::Array(items) => {
-            items.iter_mut().fold(false, |found, below| remove(below, name) || found)
-        }
-        _ => false,
+    let (mut found, below): (bool, Vec<&mut Value>) = match value {
+        Value::Object(map) => (map.remove(name).is_some(), map.values_mut().collect()),
+        Value::Array(items) => (false, items.iter_mut().collect()),
+        _ => return false,
+    };
+    for value in below {
+        found |= remove(value, name);
     }
+    found
 }
 
 #[derive(Default)]

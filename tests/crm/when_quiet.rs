@@ -12,7 +12,7 @@ use kube::{
     ResourceExt as _,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
-use oprc_crm::kinds::{BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
+use oprc_crm::kinds::{AUTOSCALER, BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
 use oprc_tests::{
     Place,
     class::{all, available, classes, deploy, hello, objects, of, with_odgm},
@@ -166,16 +166,23 @@ mod proof {
 
     /// All changes there are, in an order in which each kind has its turn before any has a second.
     fn changes_of(children: &[(Kind, DynamicObject)]) -> Vec<(Leaf, Way)> {
+        // What has an autoscaler is scaled by that, whoever wrote the number at first.
+        let scalers = children.iter().filter(|(kind, _)| *kind == AUTOSCALER);
+        let scaled: Vec<&str> = scalers
+            .filter_map(|(_, it)| it.data["spec"]["scaleTargetRef"]["name"].as_str())
+            .collect();
         let mut kinds: BTreeMap<&Kind, Vec<(Leaf, Way)>> = BTreeMap::new();
         for (kind, object) in children {
-            for leaf in owned(kind, object) {
-                let ways: &[Way] = if leaf.is_owner() {
-                    &[Way::Edit, Way::Apply]
-                } else {
-                    &[Way::Edit, Way::Remove, Way::Apply]
-                };
-                let all = kinds.entry(kind).or_default();
-                all.extend(ways.iter().map(|way| (leaf.clone(), *way)));
+            let mut leaves = owned(kind, object);
+            if *kind == DEPLOYMENT && scaled.contains(&object.name_any().as_str()) {
+                leaves.retain(|leaf| leaf.path != ["f:spec", "f:replicas"]);
+            }
+            for leaf in leaves {
+                let ways = leaf.ways(object);
+                kinds
+                    .entry(kind)
+                    .or_default()
+                    .extend(ways.into_iter().map(|way| (leaf.clone(), way)));
             }
         }
         let mut turns: Vec<(usize, (Leaf, Way))> = Vec::new();

@@ -151,8 +151,9 @@ pub async fn all(place: &Place, kind: &Kind) -> Vec<DynamicObject> {
 
 /// The value of a variable in the first container of a pod's specification.
 pub fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
-    let all = pod["containers"][0]["env"].as_array()?;
-    all.iter().find(|one| one["name"] == name).map(|one| one["value"].as_str().unwrap_or_default())
+    let mut all = pod.pointer("/containers/0/env")?.as_array()?.iter();
+    let one = all.find(|one| one.get("name").and_then(Value::as_str) == Some(name))?;
+    Some(one.get("value").and_then(Value::as_str).unwrap_or_default())
 }
 
 /// Watches everything of a kind until it is such.

@@ -204,8 +204,8 @@ pub struct DataRetention {
     /// What becomes of volume claims when the class is deleted.
     #[serde(default)]
     pub on_delete: OnDelete,
-    /// Whether partitions, shard type and replication of a live persistent collection may be
-    /// changed, at the price of its data.
+    /// Whether a persistent collection may be changed at the price of its data: its partitions,
+    /// shard type, copies or persistence, or fewer nodes to keep it on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_data_loss: bool,
 }

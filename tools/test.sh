@@ -25,7 +25,7 @@ trap 'exit 130' INT TERM
 # Word splitting is meant.
 # shellcheck disable=SC2086
 $oprc $shared
-cargo test --quiet -p oprc-tests --test store -- "$@"
+cargo test --quiet -p oprc-tests --test store -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test sandbox -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test crm -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test faults -- "$@"

@@ -3,7 +3,13 @@
 //! A commit of the file waits for the disk, and while it does, further transactions queue. All that
 //! wait then go into the next commit together, one after the other, each seeing what those before
 //! it did. None is answered before the disk has all of them: so each is as durable as if it had
-//! been written alone, at a fraction of the price, and a lone one waits for nobody.
+//! been written alone, at a fraction of the price.
+//!
+//! Those that are answered together often ask for more together, only not at the very same moment:
+//! the writer waits for as many as it had before, for a part of the time that a commit takes. So a
+//! lone one waits for nobody.
+
+use std::time::{Duration, Instant};
 
 use redb::{Database, Durability, ReadableTable as _};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +23,8 @@ use crate::{Change, Commit, Error, Result, Revision, Transaction};
 /// So much goes into one commit of the file at most, to bound how long it takes.
 const MAX_BATCH: usize = 256;
 const MAX_BATCH_BYTES: usize = 8 << 20;
+/// What one who waits for others waits at a time.
+const MOMENT: Duration = Duration::from_micros(20);
 
 /// A transaction to be made.
 pub(super) struct Job {
@@ -38,24 +46,51 @@ impl Job {
 
 /// Writes until there is nobody left who could ask for it.
 pub(super) fn run(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
+    let mut before = Before { jobs: 1, took: Duration::ZERO };
     while let Some(first) = jobs.blocking_recv() {
-        let mut bytes = first.transaction.bytes();
-        let mut last = first.last;
-        let mut batch = vec![first];
-        while !last && batch.len() < MAX_BATCH && bytes < MAX_BATCH_BYTES {
-            let Ok(next) = jobs.try_recv() else { break };
-            bytes += next.transaction.bytes();
-            last = next.last;
-            batch.push(next);
-        }
+        let mut batch = gather(first, &mut jobs, before);
+        let last = batch.iter().any(|job| job.last);
+        before.jobs = batch.len();
         // Nobody waits for these any more.
         batch.retain(|job| !job.reply.is_closed());
+        let begun = Instant::now();
         write(shared, batch);
+        before.took = begun.elapsed();
         if last {
             return;
         }
     }
     shared.file.close();
+}
+
+/// How the last commit was.
+#[derive(Clone, Copy)]
+struct Before {
+    jobs: usize,
+    took: Duration,
+}
+
+/// What goes into the next commit.
+fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, before: Before) -> Vec<Job> {
+    let begun = Instant::now();
+    let mut bytes = first.transaction.bytes();
+    let mut batch = vec![first];
+    while batch.len() < MAX_BATCH
+        && bytes < MAX_BATCH_BYTES
+        && batch.last().is_some_and(|job| !job.last)
+    {
+        match jobs.try_recv() {
+            Ok(next) => {
+                bytes += next.transaction.bytes();
+                batch.push(next);
+            }
+            Err(_) if batch.len() < before.jobs && begun.elapsed() < before.took / 4 => {
+                std::thread::sleep(MOMENT);
+            }
+            Err(_) => break,
+        }
+    }
+    batch
 }
 
 /// Makes transactions in one commit of the file, then answers all of them.

@@ -67,7 +67,7 @@ impl From<storage::Error> for Error {
                 detail: format!("{key} was changed by somebody else at the same time"),
                 blockers: Vec::new(),
             },
-            storage::Error::Invalid(reason) => Self::Internal(reason),
+            storage::Error::Invalid { reason } => Self::Internal(reason),
             error => Self::Unavailable(format!("the store: {error}")),
         }
     }

@@ -68,6 +68,9 @@ impl From<storage::Error> for Error {
                 blockers: Vec::new(),
             },
             storage::Error::Invalid { reason } => Self::Internal(reason),
+            error @ storage::Error::TooLarge { .. } => {
+                Self::Parameter { field: "body", message: error.to_string() }
+            }
             error => Self::Unavailable(format!("the store: {error}")),
         }
     }

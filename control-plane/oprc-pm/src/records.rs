@@ -2,11 +2,13 @@
 //!
 //! | key | what |
 //! | --- | --- |
-//! | `package/NAME` | [`PackageHead`]: which versions there are; whoever publishes or deletes changes it |
+//! | `package/NAME` | [`PackageHead`]: which versions there are; whoever publishes, deletes or comes to use one writes it, if only as it is |
 //! | `version/NAME/VERSION` | [`oprc_rest::PackageVersion`], never changed but for its deprecation |
 //! | `deployment/KEY` | [`DeploymentRecord`] |
 //! | `revision/KEY/REVISION` | [`oprc_rest::Revision`], the latest [`REVISIONS`] of each deployment |
-//! | `unit/CLUSTER/ID` | [`UnitRecord`] |
+//! | `deployment-unit/CLUSTER/ID` | [`UnitRecord`] |
+//!
+//! Deployments and units begin with the same word, so that one watch tells of both together.
 
 use std::collections::BTreeMap;
 
@@ -156,7 +158,7 @@ pub fn revision(key: &str, revision: &str) -> String {
 
 /// The key of a unit.
 pub fn unit(cluster: &str, id: &str) -> String {
-    format!("unit/{cluster}/{id}")
+    format!("deployment-unit/{cluster}/{id}")
 }
 
 /// Reads what is kept.
@@ -170,4 +172,11 @@ pub fn write(value: &impl Serialize) -> Result<Bytes, Error> {
     serde_json::to_vec(value)
         .map(Bytes::from)
         .map_err(|error| Error::Internal(format!("can't be written: {error}")))
+}
+
+/// Now, as documents have it: whole milliseconds in UTC.
+pub fn now() -> String {
+    let now = time::OffsetDateTime::now_utc();
+    let now = now.replace_nanosecond(now.nanosecond() / 1_000_000 * 1_000_000).unwrap_or(now);
+    now.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
 }

@@ -81,7 +81,7 @@ async fn two_functions_with_a_data_grid() {
         nothing_else_than(place, &before, &[]).await;
         let of_shop = GetDeploymentStatusRequest {
             deployment_id: "shop".to_owned(),
-            namespace: String::new(),
+            ..Default::default()
         };
         let status = crm.client.clone().get_deployment_status(of_shop).await.unwrap_err();
         assert_eq!(status.code(), Code::NotFound);

@@ -47,7 +47,7 @@ const CATCH_UP: u64 = 150;
 async fn read(crm: &Crm) -> Result<bool, String> {
     let begun = Instant::now();
     let asked =
-        GetDeploymentStatusRequest { deployment_id: "before".into(), namespace: String::new() };
+        GetDeploymentStatusRequest { deployment_id: "before".into(), ..Default::default() };
     let one = crm.client.clone().get_deployment_status(asked).await;
     let one = one.map_err(|status| status.to_string())?.into_inner();
     let all = crm.client.clone().list_class_runtimes(ListClassRuntimesRequest::default()).await;

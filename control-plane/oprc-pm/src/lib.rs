@@ -13,3 +13,4 @@ pub mod error;
 pub mod planner;
 pub mod records;
 pub mod registry;
+pub mod stamp;

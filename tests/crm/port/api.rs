@@ -202,7 +202,7 @@ async fn deadlines_sizes_and_ids() {
         // An id comes back with a refusal too, and one that isn't fit is replaced.
         let missing = || GetDeploymentStatusRequest {
             deployment_id: "none".to_owned(),
-            namespace: String::new(),
+            ..Default::default()
         };
         for (sent, kept) in [("call-4712", true), ("not \"fit\"", false)] {
             let mut asked = tonic::Request::new(missing());

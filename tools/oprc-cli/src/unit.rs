@@ -92,7 +92,11 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Deploy { crm, file, wait } => deploy(&crm, &file, wait).await,
         Command::Status { crm, id, namespace } => {
-            let request = GetDeploymentStatusRequest { deployment_id: id, namespace };
+            let request = GetDeploymentStatusRequest {
+                deployment_id: id,
+                namespace,
+                ..Default::default()
+            };
             let answer = crm.connect().await?.get_deployment_status(within(request)).await;
             show(&answer.map_err(told)?.into_inner().class_runtime.unwrap_or_default());
             Ok(ExitCode::SUCCESS)
@@ -153,7 +157,11 @@ async fn list(crm: &Crm) -> anyhow::Result<ExitCode> {
 
 async fn delete(crm: &Crm, id: String, namespace: String, wait: u64) -> anyhow::Result<ExitCode> {
     let mut client = crm.connect().await?;
-    let of = GetDeploymentStatusRequest { deployment_id: id.clone(), namespace: namespace.clone() };
+    let of = GetDeploymentStatusRequest {
+        deployment_id: id.clone(),
+        namespace: namespace.clone(),
+        ..Default::default()
+    };
     let class = client.get_deployment_status(within(of)).await.map_err(told)?.into_inner();
     let class = class.class_runtime.unwrap_or_default();
     let request = DeleteDeploymentRequest { deployment_id: id, namespace };

@@ -34,6 +34,27 @@ pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
         deleting,
         correlation_id: class.correlation_id.clone().unwrap_or_default(),
         status: Some(status(&class.status.clone().unwrap_or_default(), deleting)),
+        spec: None,
+    }
+}
+
+/// What a class is to be. None where it says what the wire has no words for: a class that somebody
+/// wrote by hand.
+pub(super) fn spec(class: &ObservedClass) -> Option<wire::unit::ClassSpec> {
+    let spec = serde_json::to_value(class.spec.as_ref().ok()?).ok()?;
+    serde_json::from_value(without_nulls(spec)).ok()
+}
+
+/// What is left out on the wire is left out of the specification.
+pub(super) fn without_nulls(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
+        other => other,
     }
 }
 

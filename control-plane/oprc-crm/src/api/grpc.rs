@@ -136,7 +136,7 @@ impl DeploymentService for DeploymentApi {
             let spec = request
                 .spec
                 .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
-            let spec = without_nulls(serde_json::to_value(&spec).map_err(|error| {
+            let spec = convert::without_nulls(serde_json::to_value(&spec).map_err(|error| {
                 Status::internal(format!("the specification can't be read: {error}"))
             })?);
             let class = self
@@ -166,8 +166,12 @@ impl DeploymentService for DeploymentApi {
             |correlation_id| async move {
                 let found = self.service.get(&request.namespace, &request.deployment_id).await;
                 let (class, stale) = found.map_err(|error| status(&error))?;
+                let mut told = convert::class(&class);
+                if request.include_spec {
+                    told.spec = convert::spec(&class);
+                }
                 Ok(GetDeploymentStatusResponse {
-                    class_runtime: Some(convert::class(&class)),
+                    class_runtime: Some(told),
                     stale,
                     correlation_id,
                 })
@@ -289,19 +293,6 @@ impl DeploymentService for DeploymentApi {
             })
         })
         .await
-    }
-}
-
-/// What is left out on the wire is left out of the specification.
-fn without_nulls(value: serde_json::Value) -> serde_json::Value {
-    use serde_json::Value;
-    match value {
-        Value::Object(map) => {
-            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        other => other,
     }
 }
 

@@ -17,6 +17,9 @@ pub mod odgm {
     tonic::include_proto!("odgm");
 }
 
+#[cfg(feature = "models")]
+pub mod models;
+
 /// Descriptors of all of the above, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 

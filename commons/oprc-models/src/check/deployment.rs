@@ -365,8 +365,8 @@ fn events(faults: &mut Faults, path: &Path, events: &Events) {
         let path = path.field("batch");
         range(faults, &path.field("size"), batch.size, 1, 100_000);
         range(faults, &path.field("timeout"), batch.timeout, 1, 600_000);
-        if !batch.enabled && (batch.size.is_some() || batch.timeout.is_some()) {
-            faults.hint(&path, "nothing would heed it", "say enabled: true");
+        if batch.enabled == Some(false) && (batch.size.is_some() || batch.timeout.is_some()) {
+            faults.hint(&path, "nothing would heed it", "leave out enabled: false");
         }
     }
 }

@@ -186,8 +186,8 @@ model! {
 model! {
     /// Changes that are handled many at a time.
     Batch {
-        /// Whether they are.
-        enabled: bool,
+        /// Whether they are; they are unless said otherwise.
+        enabled: Option<bool>,
         /// How many at most.
         size | "batchSize": Option<i32>,
         /// How many milliseconds are waited for more.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     fault::Path,
     macros::{model, words},
+    quantity,
     text::{Kind, Node, Read, Reader, Scalar, scalar},
 };
 
@@ -61,6 +62,13 @@ model! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Amount(pub String);
+
+impl Amount {
+    /// What it is worth, in processors or bytes; none where it is no amount.
+    pub fn worth(&self) -> Option<f64> {
+        quantity::worth(&self.0).ok()
+    }
+}
 
 /// A text that may look like a number or a truth value: it is taken as it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,97 @@
+//! The data grid of a unit.
+
+use std::collections::BTreeSet;
+
+use oprc_models::{self as model, Events, OClassDeployment};
+
+use super::{
+    Source,
+    container::{resources, variables},
+    word,
+};
+use crate::deployment::unit::{
+    BatchProcessing, Collection, DataRetention, EventProcessing, EventTrigger, OdgmConfig, Route,
+    Storage,
+};
+
+/// How the data grid of a unit is made, as far as it is said.
+pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConfig {
+    let deployment = source.deployment;
+    let grid = deployment.odgm.clone().unwrap_or_default();
+    OdgmConfig {
+        collections: grid.collections.iter().map(|it| collection(source, &it.0)).collect(),
+        image: grid.image,
+        replicas: grid.replicas,
+        partition_count: deployment.partition_count,
+        replica_count: deployment.replica_count,
+        shard_type: deployment.shard_type.map(|it| word(it.as_str())),
+        shard_assignments: source.own(&deployment.assignments),
+        cluster_id: grid.cluster_id,
+        node_id_prefix: grid.node_id_prefix,
+        event_processing: grid.events.as_ref().map(|it| events(source, it, disabled)),
+        invocation_routes: grid
+            .routes
+            .into_iter()
+            .map(|(key, it)| {
+                (key, Route { url: it.url, stateless: it.stateless, standby: it.standby })
+            })
+            .collect(),
+        storage: grid
+            .storage
+            .map(|it| Storage { class: it.class, size: it.size.map(|size| size.0) }),
+        requests: resources(grid.requests_cpu.as_ref(), grid.requests_memory.as_ref(), None),
+        limits: resources(grid.cpu.as_ref(), grid.memory.as_ref(), None),
+        env: variables(&grid.env),
+    }
+}
+
+fn collection(source: &Source<'_>, spec: &model::CollectionSpec) -> Collection {
+    Collection {
+        name: spec.name.clone(),
+        partition_count: spec.partition_count,
+        replica_count: spec.replica_count,
+        shard_type: spec.shard_type.map(|it| word(it.as_str())),
+        persistence_mode: spec.persistence.map(|it| word(it.as_str())),
+        access_patterns: spec.access_patterns.iter().map(|it| word(it.as_str())).collect(),
+        shard_assignments: source.own(&spec.assignments),
+    }
+}
+
+fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> EventProcessing {
+    // A deployment of several classes has triggers of all; a unit may only have those that call
+    // what runs in it.
+    let runs = |key: &str| {
+        let function = source.class.function(key);
+        function.is_some_and(|it| it.function.runs()) && !disabled.contains(key)
+    };
+    EventProcessing {
+        enabled: events.enabled,
+        max_trigger_depth: events.max_trigger_depth,
+        trigger_timeout_ms: events.trigger_timeout,
+        event_triggers: events
+            .triggers
+            .iter()
+            .filter(|it| runs(&it.function))
+            .map(|it| EventTrigger {
+                function_key: it.function.clone(),
+                collection_filters: it.collections.clone(),
+                async_execution: it.async_execution,
+            })
+            .collect(),
+        batch_processing: events.batch.as_ref().map(|it| BatchProcessing {
+            enabled: it.enabled,
+            batch_size: it.size,
+            batch_timeout_ms: it.timeout,
+        }),
+    }
+}
+
+/// What becomes of data, where it is said.
+pub(super) fn retention(deployment: &OClassDeployment) -> Option<DataRetention> {
+    let grid = deployment.odgm.as_ref()?;
+    let said = grid.on_delete.is_some() || grid.allow_data_loss;
+    said.then(|| DataRetention {
+        on_delete: Some(word(grid.on_delete.unwrap_or_default().as_str())),
+        allow_data_loss: grid.allow_data_loss,
+    })
+}

@@ -1,0 +1,165 @@
+//! From classes as packages have them to units as clusters are sent them. Whatever a class, a
+//! deployment and a member say has its field; numbers that nobody has said are left to who plans.
+
+mod container;
+mod function;
+mod grid;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+
+use oprc_models::{
+    self as model, Assignment, FunctionState, Member, OClassDeployment, ResolvedClass,
+};
+
+use crate::deployment::unit::{
+    ClassSpec, Constraints, Enforcement, Nfr, Requirements, ResourceAllocation, Rollout, State,
+    Telemetry, UnitInfo,
+};
+
+/// What a unit is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The unit's id.
+    pub id: &'a str,
+    /// The package.
+    pub package: &'a str,
+    /// Its version.
+    pub version: &'a model::Version,
+    /// The class.
+    pub class: &'a ResolvedClass,
+    /// The deployment.
+    pub deployment: &'a OClassDeployment,
+    /// The member of the deployment that the unit is for, where it has members.
+    pub member: Option<&'a Member>,
+    /// The environment; empty for the cluster's own default.
+    pub environment: &'a str,
+}
+
+impl Source<'_> {
+    /// Functions of the class that aren't to run there.
+    fn disabled(&self) -> BTreeSet<&str> {
+        let here = self.member.map(|it| it.disabled_fn.as_slice()).unwrap_or_default();
+        let functions = self.class.functions.iter().filter(|it| {
+            it.function.state() == FunctionState::Disabled || here.contains(&it.key)
+        });
+        functions.map(|it| it.key.as_str()).collect()
+    }
+
+    /// Functions of the class that are to run there at the least cost.
+    fn standby(&self, disabled: &BTreeSet<&str>) -> Vec<String> {
+        let here = self.member.map(|it| it.standby_fn.as_slice()).unwrap_or_default();
+        let functions = self.class.functions.iter().map(|it| &it.key);
+        let standby = functions.filter(|it| here.contains(it) && !disabled.contains(it.as_str()));
+        standby.cloned().collect()
+    }
+
+    /// Those assignments that concern the unit's member.
+    fn own(&self, all: &[Assignment]) -> Vec<crate::deployment::unit::ShardAssignment> {
+        let Some(member) = self.member else { return Vec::new() };
+        let own = all.iter().filter(|it| it.owners.contains(&member.id));
+        own.map(assignment).collect()
+    }
+}
+
+/// A unit with everything that is said of it.
+pub fn class_spec(source: &Source<'_>) -> ClassSpec {
+    let Source { class, deployment, .. } = source;
+    let disabled = source.disabled();
+    let options = deployment.options.clone().unwrap_or_default();
+    let telemetry = Telemetry {
+        metrics: options.metrics,
+        metrics_path: options.metrics_path,
+        otlp_endpoint: options.otlp_endpoint,
+    };
+    let rollout = Rollout {
+        progress_deadline_seconds: options.progress_deadline_seconds,
+        rollback: deployment.rollback_on_failure.unwrap_or_default(),
+        drain_seconds: options.drain_seconds,
+    };
+    let forced = source.member.and_then(|it| it.force_template.clone());
+    ClassSpec {
+        deployment_unit: Some(UnitInfo {
+            id: source.id.to_owned(),
+            package: Some(source.package.to_owned()),
+            package_version: Some(source.version.to_string()),
+            class: Some(class.key.clone()),
+            // A unit has all parts of a class, or those that its assignments tell.
+            partition_info: None,
+        }),
+        target_environment: (!source.environment.is_empty())
+            .then(|| source.environment.to_owned()),
+        selected_template: forced.or_else(|| deployment.template.clone()),
+        // For who plans: nobody has said it.
+        template_hint: None,
+        functions: class.functions.iter().map(|it| function::spec(class, it)).collect(),
+        state: state(class),
+        nfr_requirements: class.requirements.as_ref().map(requirements),
+        constraints: class.constraints.as_ref().map(constraints),
+        nfr: deployment.enforcement.as_ref().map(|it| Nfr { enforcement: Some(enforcement(it)) }),
+        addons: class.has_grid().then(|| "odgm".to_owned()).into_iter().collect(),
+        resource_allocation: deployment
+            .replica_count
+            .map(|count| ResourceAllocation { replication_factor: Some(count) }),
+        odgm_config: class.has_grid().then(|| grid::config(source, &disabled)),
+        data_retention: class.has_grid().then(|| grid::retention(deployment)).flatten(),
+        standby_functions: source.standby(&disabled),
+        disabled_functions: disabled.into_iter().map(str::to_owned).collect(),
+        telemetry: (telemetry != Telemetry::default()).then_some(telemetry),
+        rollout: (rollout != Rollout::default()).then_some(rollout),
+        paused: options.paused,
+    }
+}
+
+/// A word as clusters have it, unlike packages.
+fn word(word: &str) -> String {
+    word.to_ascii_lowercase()
+}
+
+fn state(class: &ResolvedClass) -> Option<State> {
+    // One that keeps nothing and says nothing has none.
+    if class.state_spec.is_none() && class.state_type == model::StateType::default() {
+        return None;
+    }
+    let spec = class.state_spec.clone().unwrap_or_default();
+    Some(State {
+        state_type: Some(class.state_type.as_str().to_owned()),
+        consistency: spec.consistency.map(|it| word(it.as_str())),
+        persistence: spec.persistence.map(|it| word(it.as_str())),
+        access_patterns: spec.access_patterns.iter().map(|it| word(it.as_str())).collect(),
+    })
+}
+
+fn requirements(requirements: &model::Requirements) -> Requirements {
+    Requirements {
+        min_throughput_rps: requirements.throughput,
+        max_latency_ms: requirements.latency,
+        availability: requirements.availability,
+        availability_pct: requirements.availability_pct,
+        consistency: requirements.consistency.map(|it| word(it.as_str())),
+    }
+}
+
+fn constraints(constraints: &model::Constraints) -> Constraints {
+    Constraints {
+        hard_latency_ms: constraints.hard_latency,
+        max_concurrency: constraints.max_concurrency,
+    }
+}
+
+fn enforcement(enforcement: &model::Enforcement) -> Enforcement {
+    Enforcement {
+        mode: Some(word(enforcement.mode.unwrap_or_default().as_str())),
+        dimensions: enforcement.dimensions.iter().map(|it| word(it.as_str())).collect(),
+    }
+}
+
+/// Which members have which shards.
+pub fn assignment(assignment: &Assignment) -> crate::deployment::unit::ShardAssignment {
+    crate::deployment::unit::ShardAssignment {
+        primary: assignment.primary,
+        owners: assignment.owners.clone(),
+        shard_ids: assignment.shard_ids.clone(),
+    }
+}

@@ -1,8 +1,10 @@
 //! Who may use a route.
 
+use std::time::SystemTime;
+
 use axum::http::HeaderValue;
 
-use crate::{Peer, TokenFile};
+use crate::{Peer, Role, TokenFile};
 
 /// Who may use a route. Cheap to clone.
 ///
@@ -12,6 +14,7 @@ use crate::{Peer, TokenFile};
 pub struct Access {
     require_certificate: bool,
     tokens: Option<TokenFile>,
+    least: Role,
 }
 
 /// Who was let in; an extension of requests behind [`crate::require`].
@@ -19,6 +22,8 @@ pub struct Access {
 pub struct Identity {
     /// The token's name; if it has none, the common name of the certificate that was asked for.
     pub name: Option<String>,
+    /// How much they may do: what their token says, and everything where no token is asked for.
+    pub role: Role,
 }
 
 /// Why somebody isn't let in.
@@ -31,6 +36,10 @@ pub enum Denied {
     NoToken,
     /// The bearer token isn't in the file.
     WrongToken,
+    /// The bearer token was good until some time ago.
+    ExpiredToken,
+    /// The bearer token is good, and for less than this.
+    WeakToken,
 }
 
 impl Access {
@@ -41,9 +50,16 @@ impl Access {
 
     /// For those who show a client certificate, if it is required, and have a token, if there are
     /// tokens. A certificate can be shown only where the server has
-    /// [`crate::TlsFiles::client_ca`]: nobody is let in elsewhere.
+    /// [`crate::TlsFiles::client_ca`]: nobody is let in elsewhere. Tokens must be those of an
+    /// admin, as they are where the file doesn't say.
     pub fn new(require_certificate: bool, tokens: Option<TokenFile>) -> Self {
-        Self { require_certificate, tokens }
+        Self { require_certificate, tokens, least: Role::Admin }
+    }
+
+    /// Lets weaker tokens in too, for routes that look at [`Identity::role`] themselves.
+    #[must_use]
+    pub fn least(self, least: Role) -> Self {
+        Self { least, ..self }
     }
 
     /// Who it is that sent a request, if they may.
@@ -52,14 +68,18 @@ impl Access {
         peer: Option<&Peer>,
         authorization: Option<&HeaderValue>,
     ) -> Result<Identity, Denied> {
-        let mut identity = Identity { name: None };
+        let mut identity = Identity { name: None, role: Role::Admin };
         if self.require_certificate {
             let certificate = peer.and_then(|peer| peer.certificate.as_ref());
             identity.name.clone_from(&certificate.ok_or(Denied::NoCertificate)?.common_name);
         }
         if let Some(tokens) = &self.tokens {
             let token = authorization.and_then(bearer).ok_or(Denied::NoToken)?;
-            let found = tokens.find(token).ok_or(Denied::WrongToken)?;
+            let found = tokens.find(token, SystemTime::now())?;
+            if found.role < self.least {
+                return Err(Denied::WeakToken);
+            }
+            identity.role = found.role;
             identity.name = found.name.or(identity.name);
         }
         Ok(identity)
@@ -72,6 +92,8 @@ impl Denied {
             Self::NoCertificate => "a client certificate is required",
             Self::NoToken => "a bearer token is required",
             Self::WrongToken => "the bearer token is not valid",
+            Self::ExpiredToken => "the bearer token has expired",
+            Self::WeakToken => "the bearer token is not that of an admin",
         }
     }
 }
@@ -101,7 +123,7 @@ mod tests {
     }
 
     fn named(name: &str) -> Identity {
-        Identity { name: Some(name.to_owned()) }
+        Identity { name: Some(name.to_owned()), role: Role::Admin }
     }
 
     #[test]
@@ -116,11 +138,12 @@ mod tests {
         let basic = header("Basic 0123456789abcdef");
         let client = peer(Some("gateway"));
 
-        assert_eq!(Access::open().check(None, None), Ok(Identity { name: None }));
+        let nobody = Identity { name: None, role: Role::Admin };
+        assert_eq!(Access::open().check(None, None), Ok(nobody.clone()));
 
         let token = Access::new(false, Some(tokens.clone()));
         assert_eq!(token.check(None, Some(&named_token)), Ok(named("operator")));
-        assert_eq!(token.check(None, Some(&bare_token)), Ok(Identity { name: None }));
+        assert_eq!(token.check(None, Some(&bare_token)), Ok(nobody));
         assert_eq!(token.check(Some(&client), None), Err(Denied::NoToken));
         assert_eq!(token.check(None, Some(&basic)), Err(Denied::NoToken));
         assert_eq!(token.check(None, Some(&wrong)), Err(Denied::WrongToken));
@@ -135,6 +158,18 @@ mod tests {
         assert_eq!(both.check(Some(&client), Some(&bare_token)), Ok(named("gateway")));
         assert_eq!(both.check(Some(&client), None), Err(Denied::NoToken));
         assert_eq!(both.check(None, Some(&named_token)), Err(Denied::NoCertificate));
+    }
+
+    #[test]
+    fn weaker_tokens_are_let_in_only_where_that_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        fs::write(&path, "eve 0123456789abcdef role=viewer").unwrap();
+        let access = Access::new(false, Some(TokenFile::load(&path).unwrap()));
+        let token = header("Bearer 0123456789abcdef");
+        assert_eq!(access.check(None, Some(&token)), Err(Denied::WeakToken));
+        let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
+        assert_eq!(access.least(Role::Viewer).check(None, Some(&token)), Ok(eve));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::Denied;
 
 const GRPC: &str = "application/grpc";
 const UNIMPLEMENTED: &str = "12";
+const PERMISSION_DENIED: &str = "7";
 const UNAUTHENTICATED: &str = "16";
 
 /// A problem document as in RFC 9457.
@@ -35,10 +36,13 @@ pub async fn fallback(headers: HeaderMap) -> Response {
     problem(StatusCode::NOT_FOUND, "Not Found", "There is nothing at this path.")
 }
 
-pub(crate) fn denied(headers: &HeaderMap, reason: Denied) -> Response {
-    let reason = reason.as_str();
+pub(crate) fn denied(headers: &HeaderMap, denied: Denied) -> Response {
+    let (weak, reason) = (denied == Denied::WeakToken, denied.as_str());
     if is_grpc(headers) {
-        return trailers_only(UNAUTHENTICATED, reason);
+        return trailers_only(if weak { PERMISSION_DENIED } else { UNAUTHENTICATED }, reason);
+    }
+    if weak {
+        return problem(StatusCode::FORBIDDEN, "Forbidden", reason);
     }
     let body = problem(StatusCode::UNAUTHORIZED, "Unauthorized", reason);
     ([(WWW_AUTHENTICATE, "Bearer")], body).into_response()

@@ -11,7 +11,8 @@ use crate::{Access, Peer, answer::denied};
 
 /// Lets only those use a route whom an [`Access`] lets, for
 /// [`axum::middleware::from_fn_with_state`]. Their [`crate::Identity`] becomes an extension of the
-/// request; others get status 401, or `UNAUTHENTICATED` where the request is of gRPC.
+/// request; others get status 401 or 403, or `UNAUTHENTICATED` or `PERMISSION_DENIED` where the
+/// request is of gRPC.
 pub async fn require(State(access): State<Access>, mut request: Request, next: Next) -> Response {
     let authorization = request.headers().get(AUTHORIZATION);
     match access.check(request.extensions().get::<Peer>(), authorization) {

@@ -5,13 +5,15 @@ use std::{
     path::{Path, PathBuf},
     str::from_utf8,
     sync::Arc,
+    time::SystemTime,
 };
 
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
-    Error, Identity,
+    Denied, Error, Identity, Role,
     reread::{INTERVAL, Reread, read},
 };
 
@@ -20,8 +22,10 @@ const MIN_CHARACTERS: usize = 16;
 
 /// A file of bearer tokens, read again when it changes. Cheap to clone.
 ///
-/// A line is `TOKEN` or `NAME TOKEN`; what follows a `#` at the start of a word is a comment. A
-/// name may have several tokens, so that they can be rotated. A change that can't be read or is
+/// A line is `TOKEN` or `NAME TOKEN`, and behind both there may be `role=viewer|deployer|admin` and
+/// `expires=` with a time as in RFC 3339; what follows a `#` at the start of a word is a comment. A
+/// token without a role may do everything, one without an end is good until it is taken out. A name
+/// may have several tokens, so that they can be rotated. A change that can't be read or is
 /// wrong is logged and leaves the tokens as they were; a file without tokens lets nobody in. A file
 /// is best replaced by renaming another one over it.
 #[derive(Clone)]
@@ -33,6 +37,8 @@ pub struct TokenFile {
 /// A token's digest: of one length for tokens of any, and no secret.
 struct Token {
     name: Option<String>,
+    role: Role,
+    expires: Option<SystemTime>,
     digest: [u8; 32],
 }
 
@@ -50,8 +56,8 @@ impl TokenFile {
         Ok(Self { path: path.into(), tokens: Arc::new(tokens) })
     }
 
-    /// Whose token this is, if it is one; takes as long for one token as for another.
-    pub(crate) fn find(&self, token: &[u8]) -> Option<Identity> {
+    /// Whose token this is, if it is a good one; takes as long for one token as for another.
+    pub(crate) fn find(&self, token: &[u8], now: SystemTime) -> Result<Identity, Denied> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let tokens = self.tokens.current();
         let mut found = Choice::from(0);
@@ -61,11 +67,12 @@ impl TokenFile {
             at.conditional_assign(&index, equal);
             found |= equal;
         }
-        if !bool::from(found) {
-            return None;
+        let at = bool::from(found).then(|| usize::try_from(at).ok()).flatten();
+        let token = at.and_then(|at| tokens.get(at)).ok_or(Denied::WrongToken)?;
+        if token.expires.is_some_and(|end| end <= now) {
+            return Err(Denied::ExpiredToken);
         }
-        let token = tokens.get(usize::try_from(at).ok()?)?;
-        Some(Identity { name: token.name.clone() })
+        Ok(Identity { name: token.name.clone(), role: token.role })
     }
 }
 
@@ -82,19 +89,40 @@ fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
     let mut tokens = Vec::new();
     for (line, text) in (1..).zip(content.lines()) {
         let wrong = |reason| Error::Token { path: path.to_owned(), line, reason };
-        let mut words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
-        let (name, token) = match (words.next(), words.next(), words.next()) {
-            (None, ..) => continue,
-            (Some(token), None, _) => (None, token),
-            (Some(name), Some(token), None) => (Some(name.to_owned()), token),
-            _ => return Err(wrong("a line is a token, or a name and a token")),
+        let words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
+        let mut words = words.peekable();
+        let Some(first) = words.next() else { continue };
+        let (name, token) = match words.next_if(|word| !is_option(word)) {
+            Some(token) => (Some(first.to_owned()), token),
+            None => (None, first),
         };
+        let (mut role, mut expires) = (None, None);
+        for word in words {
+            match word.split_once('=') {
+                Some(("role", name)) if role.is_none() => {
+                    let known = Role::parse(name);
+                    role = Some(known.ok_or_else(|| wrong("a role is viewer, deployer or admin"))?);
+                }
+                Some(("expires", end)) if expires.is_none() => {
+                    let end = OffsetDateTime::parse(end, &Rfc3339);
+                    let format = "a token expires at a time such as 2030-01-31T12:00:00Z";
+                    expires = Some(end.map_err(|_| wrong(format))?.into());
+                }
+                _ => return Err(wrong("a line is [NAME] TOKEN [role=ROLE] [expires=TIME]")),
+            }
+        }
         if token.chars().count() < MIN_CHARACTERS {
             return Err(wrong("a token has at least 16 characters"));
         }
-        tokens.push(Token { name, digest: Sha256::digest(token).into() });
+        let role = role.unwrap_or(Role::Admin);
+        tokens.push(Token { name, role, expires, digest: Sha256::digest(token).into() });
     }
     Ok(tokens)
+}
+
+/// Whether a word can't be a token, though it stands where one may.
+fn is_option(word: &str) -> bool {
+    word.starts_with("role=") || word.starts_with("expires=")
 }
 
 #[cfg(test)]
@@ -110,7 +138,18 @@ mod tests {
         let short = error(b"# comment\n\n0123456789abcdef\nname secret\n");
         assert_eq!(short, "/tokens: line 4: a token has at least 16 characters");
         let words = error(b"one two three");
-        assert_eq!(words, "/tokens: line 1: a line is a token, or a name and a token");
+        assert_eq!(words, "/tokens: line 1: a line is [NAME] TOKEN [role=ROLE] [expires=TIME]");
+        let token = "0123456789abcdef";
+        for (rest, reason) in [
+            ("role=root", "a role is viewer, deployer or admin"),
+            ("expires=tomorrow", "a token expires at a time such as 2030-01-31T12:00:00Z"),
+            ("role=admin role=admin", "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]"),
+            ("until=2030", "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]"),
+        ] {
+            let told = error(format!("name {token} {rest}").as_bytes());
+            assert_eq!(told, format!("/tokens: line 1: {reason}"));
+            assert!(!told.contains(token));
+        }
         assert_eq!(error(b"\xff"), "/tokens: isn't UTF-8");
     }
 
@@ -122,6 +161,34 @@ mod tests {
         assert_eq!(tokens[0].name, None);
         let digest: [u8; 32] = Sha256::digest("0123456789abcdef").into();
         assert_eq!(tokens[0].digest, digest);
+    }
+
+    #[test]
+    fn a_token_may_have_a_role_and_an_end() {
+        let lines = b"0123456789abcdef role=viewer\n\
+            eve 0123456789abcdeg expires=2030-01-31T12:00:00+01:00 role=deployer # for a while\n\
+            adam 0123456789abcdeh\n";
+        let tokens = parse(Path::new(""), lines).unwrap();
+        let [bare, eve, adam] = tokens.as_slice() else { panic!("three lines") };
+        assert_eq!((bare.name.as_deref(), bare.role, bare.expires), (None, Role::Viewer, None));
+        assert_eq!((eve.name.as_deref(), eve.role), (Some("eve"), Role::Deployer));
+        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_896_087_600);
+        assert_eq!(eve.expires, Some(end));
+        assert_eq!((adam.role, adam.expires), (Role::Admin, None));
+    }
+
+    #[test]
+    fn a_token_is_good_until_its_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let line = "eve 0123456789abcdef role=viewer expires=2030-01-31T11:00:00Z";
+        std::fs::write(file.path(), line).unwrap();
+        let tokens = TokenFile::load(file.path()).unwrap();
+        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_896_087_600);
+        let before = end - std::time::Duration::from_secs(1);
+        let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
+        assert_eq!(tokens.find(b"0123456789abcdef", before), Ok(eve));
+        assert_eq!(tokens.find(b"0123456789abcdef", end), Err(Denied::ExpiredToken));
+        assert_eq!(tokens.find(b"0123456789abcdeg", end), Err(Denied::WrongToken));
     }
 
     #[test]

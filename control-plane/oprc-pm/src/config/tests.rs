@@ -1,0 +1,123 @@
+//! What can be told, and what is refused.
+
+use std::{collections::BTreeMap, fs};
+
+use super::*;
+
+fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn resolve(pairs: &[(&str, &str)]) -> Result<Config, String> {
+    let mut env = variables(pairs);
+    let clusters = take_variables(&mut env);
+    let matches = SCHEMA.command().get_matches_from(["oprc-pm"]);
+    let settings = SCHEMA.resolve(&matches, &env).map_err(|error| error.to_string())?;
+    assert_eq!(settings.warnings(), [""; 0]);
+    Config::of(&settings, &clusters).map_err(|error| error.to_string())
+}
+
+const OFF: (&str, &str) = ("OPRC_PM_SECURITY_AUTH", "off");
+
+#[test]
+fn the_table_is_sound() {
+    assert_eq!(SCHEMA.faults(), [""; 0]);
+}
+
+#[test]
+fn nobody_is_asked_only_where_that_is_said_and_on_loopback() {
+    let error = resolve(&[]).unwrap_err();
+    assert!(error.starts_with("security.token_file is missing"), "{error}");
+    let config = resolve(&[OFF]).unwrap();
+    assert!(config.address.ip().is_loopback() && config.token_file.is_none());
+    let error = resolve(&[OFF, ("OPRC_PM_SERVER_HOST", "0.0.0.0")]).unwrap_err();
+    assert!(error.contains("loopback"), "{error}");
+    let error = resolve(&[OFF, ("OPRC_PM_SECURITY_TOKEN_FILE", "/t")]).unwrap_err();
+    assert!(error.contains("choose one"), "{error}");
+    let open = [("OPRC_PM_SERVER_HOST", "0.0.0.0"), ("OPRC_PM_SECURITY_TOKEN_FILE", "/t")];
+    resolve(&open).unwrap();
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (pair, named) in [
+        (("HTTP_PORT", "x"), "server.port"),
+        (("OPRC_PM_STORE_KIND", "mysql"), "store.kind"),
+        (("OPRC_PM_STORE_KIND", "etcd"), "store.etcd.endpoints"),
+        (("OPRC_PM_SECURITY_MTLS", "true"), "security.tls.client_ca"),
+        (("OPRC_PM_SECURITY_TLS_KEY", "/k"), "security.tls.certificate"),
+        (("OPRC_PM_SERVER_CORS_ORIGINS", "*"), "server.cors_origins"),
+        (("OPRC_PM_SERVER_CORS_ORIGINS", "https://a.org/"), "server.cors_origins"),
+        (("OPRC_PM_CRM_DEFAULT_CLUSTER", "east"), "crm.default_cluster"),
+        (("OPRC_PM_CRM_CLUSTERS_FILE", "/not/there"), "crm.clusters_file"),
+        (("OPRC_PM_CRM_EAST_TOKEN", "0123456789abcdef"), "\"east\": url is missing"),
+        (("OPRC_PM_CRM_EAST_URL", "east:8088"), "\"east\": url"),
+        (("OPRC_PM_CRM_EAST_URL", "http://me:secret@east:8088"), "\"east\": url"),
+        (("OPRC_PM_CRM_EAST_URL", "https://east:8088"), "\"east\": ca is missing"),
+        (("OPRC_PM_CRM_EAST_NODE_AVAILABILITY", "high"), "OPRC_PM_CRM_EAST_NODE_AVAILABILITY"),
+        (("OPRC_PM_CRM_CLUSTERS", "[{\"url\": \"http://a:1\"}]"), "[0].name is missing"),
+        (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"tokn\": \"secret\"}}"), "a: tokn is no field"),
+        (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"token\": [\"secret\"]}}"), "a: token must be a text"),
+        (("OPRC_PM_CRM_CLUSTERS", "{\"A_b\": \"http://a:1\"}"), "name must be"),
+        (("OPRC_PM_CRM_CLUSTERS", "secret"), "OPRC_PM_CRM_CLUSTERS"),
+        (("OPRC_PM_SERVER_REQUEST_TIMEOUT", "0s"), "server.request_timeout"),
+    ] {
+        let error = resolve(&[OFF, pair]).unwrap_err();
+        assert!(error.contains(named), "{pair:?}: {error}");
+        assert!(!error.contains("secret"), "{error}");
+    }
+}
+
+#[test]
+fn clusters_come_from_variables() {
+    let config = resolve(&[
+        OFF,
+        ("OPRC_PM_CRM_EAST_URL", "http://east:8088"),
+        ("OPRC_PM_CRM_EAST_TOKEN", "0123456789abcdef"),
+        ("OPRC_PM_CRM_FAR_WEST_URL", "http://west:8088"),
+        ("OPRC_PM_CRM_FAR_WEST_NODE_AVAILABILITY", "0.99"),
+        ("OPRC_PM_CRM_DEFAULT_CLUSTER", "far-west"),
+    ])
+    .unwrap();
+    let [east, west] = config.clusters.as_slice() else { panic!("two clusters") };
+    assert_eq!((east.name.as_str(), east.url.as_str()), ("east", "http://east:8088"));
+    assert_eq!(east.token, Some(Secret::Value("0123456789abcdef".to_owned())));
+    assert_eq!((west.name.as_str(), west.node_availability), ("far-west", Some(0.99)));
+    assert!(west.default && !east.default);
+    assert!(!format!("{config:?}").contains("0123456789"));
+    assert!(!describe_clusters(&config.clusters).contains("0123456789"));
+}
+
+#[test]
+fn clusters_come_from_a_file_and_variables_win() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clusters.yaml");
+    let pem = folder.path().join("ca.pem");
+    fs::write(&pem, "").unwrap();
+    let ca = pem.to_str().unwrap();
+    let text = format!(
+        "- {{name: a, url: 'https://a:1', ca: {ca}, certificate: {ca}, key: {ca}}}\n\
+         - {{name: b, url: 'http://b:1', default: true}}\n"
+    );
+    fs::write(&file, text).unwrap();
+    let config = resolve(&[
+        OFF,
+        ("OPRC_PM_CRM_CLUSTERS_FILE", file.to_str().unwrap()),
+        ("OPRC_PM_CRM_B_URL", "http://b:2"),
+        ("OPRC_PM_CRM_CLUSTERS", "{\"c\": \"http://c:1\"}"),
+    ])
+    .unwrap();
+    let told: Vec<_> = config.clusters.iter().map(|c| (c.url.as_str(), c.default)).collect();
+    assert_eq!(told, [("https://a:1", false), ("http://b:2", true), ("http://c:1", false)]);
+    let tls = config.clusters.first().unwrap().tls.as_ref().unwrap();
+    assert!(tls.client.is_some());
+    let described = describe_clusters(&config.clusters);
+    assert!(described.contains("cluster a  https://a:1  mTLS, no token\n"), "{described}");
+}
+
+#[test]
+fn where_no_cluster_is_marked_all_may_be_taken() {
+    let both = "{\"a\": \"http://a:1\", \"b\": {\"url\": \"http://b:1\"}}";
+    let config = resolve(&[OFF, ("OPRC_PM_CRM_CLUSTERS", both)]).unwrap();
+    assert!(config.clusters.iter().all(|cluster| cluster.default));
+}

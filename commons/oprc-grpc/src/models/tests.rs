@@ -103,7 +103,7 @@ deployments:
 "#;
 
 fn shop() -> (ResolvedPackage, OClassDeployment) {
-    let documents = parse("shop.yaml", FILE).unwrap_or_else(|faults| panic!("{faults}"));
+    let documents = parse(FILE, "shop.yaml").unwrap_or_else(|faults| panic!("{faults}"));
     let Body::Package(package) = &documents[0].body else { panic!("no package") };
     documents[0].check().unwrap_or_else(|faults| panic!("{faults}"));
     let resolved = resolve(package, &()).unwrap_or_else(|faults| panic!("{faults}"));
@@ -211,15 +211,15 @@ fn everything_that_is_said_arrives() {
 
 #[test]
 fn what_concerns_other_classes_and_members_stays_away() {
-    let unit = unit("Cart", 1);
-    assert_eq!(unit["selected_template"], "knative");
-    assert_eq!(unit["disabled_functions"], json!(["old", "rare"]));
-    assert_eq!(unit["standby_functions"], Value::Null);
-    let grid = &unit["odgm_config"];
+    let cart = unit("Cart", 1);
+    assert_eq!(cart["selected_template"], "knative");
+    assert_eq!(cart["disabled_functions"], json!(["old", "rare"]));
+    assert_eq!(cart["standby_functions"], Value::Null);
+    let grid = &cart["odgm_config"];
     assert_eq!(grid["event_processing"]["event_triggers"], Value::Null);
     assert_eq!(grid["shard_assignments"].as_array().unwrap().len(), 2);
     assert_eq!(grid["collections"][0]["shard_assignments"][0]["primary"], 2);
-    let other = super::tests::unit("Other", 0);
+    let other = unit("Other", 0);
     assert_eq!(other["disabled_functions"], Value::Null);
     assert_eq!(other["odgm_config"]["event_processing"]["event_triggers"][0]["function_key"], "other");
 }

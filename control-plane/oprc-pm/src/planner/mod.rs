@@ -1,13 +1,32 @@
 //! What is to run where, and why: a function of the deployment, its package and what is known of
 //! clusters, with no IO and no clock, so that the same question has the same answer.
 
+mod availability;
+mod capacity;
+mod demand;
 mod facts;
+mod faults;
 mod id;
+mod replicas;
+mod scale;
+mod shards;
+mod targets;
+mod template;
+#[cfg(test)]
+mod tests;
+mod unit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use oprc_models::{Faults, OClassDeployment, ResolvedPackage};
-use oprc_rest::Plan;
+use oprc_models::{Faults, OClassDeployment, ResolvedClass, ResolvedPackage, check_against};
+use oprc_rest::{Plan, Reason};
+
+use self::{
+    capacity::Load,
+    targets::{places, reason},
+    unit::{Draft, draft},
+};
+use crate::records;
 
 pub use self::{
     facts::{Capabilities, Capacity, ClusterFacts},
@@ -38,6 +57,97 @@ pub struct Defaults {
 }
 
 /// Plans a deployment, or tells everything that stands against it.
-pub fn plan(_request: &Request<'_>) -> Result<Plan, Faults> {
-    Err(Faults::default())
+pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
+    let Request { deployment, package, .. } = *request;
+    check_against(deployment, package)?;
+    let classes: Vec<&ResolvedClass> =
+        deployment.classes().filter_map(|key| package.class(key)).collect();
+    let mut faults = Faults::default();
+    let mut warnings = Vec::new();
+    let mut reasons = vec![version(request)];
+    let wants_grid = classes.iter().any(|class| class.has_grid());
+    let (places, why) = places(request, wants_grid, &mut faults);
+    reasons.extend(why);
+    let count = places.len().saturating_mul(classes.len());
+    if count > records::UNITS {
+        let message = format!(
+            "{} classes in {} places are {count} units, and {} are allowed",
+            classes.len(),
+            places.len(),
+            records::UNITS
+        );
+        faults::hint(&mut faults, "classes", message, "split the deployment");
+        return Err(faults);
+    }
+    for place in places.iter().filter(|place| !place.facts.reachable) {
+        let message = format!("{} doesn't answer: it catches up when it returns", place.cluster);
+        if !warnings.contains(&message) {
+            warnings.push(message);
+        }
+    }
+    let mut drafts = Vec::with_capacity(count);
+    for place in places {
+        for class in &classes {
+            drafts.push(draft(request, class, place, &mut faults, &mut warnings));
+        }
+    }
+    for class in &classes {
+        assign(request, class, &mut drafts, &mut faults, &mut warnings);
+    }
+    if !faults.all.is_empty() {
+        return Err(faults);
+    }
+    let mut load = Load::default();
+    let namespace = deployment.namespace.as_deref().unwrap_or_default();
+    let units = drafts.into_iter().map(|draft| draft.finish(namespace, &mut load)).collect();
+    warnings.extend(load.warnings());
+    Ok(Plan {
+        deployment: deployment.key.clone(),
+        package: package.name.clone(),
+        version: package.version.to_string(),
+        units,
+        reasons,
+        warnings,
+    })
+}
+
+fn version(request: &Request<'_>) -> Reason {
+    let because = match &request.deployment.version {
+        Some(range) => format!("the newest that {range} allows"),
+        None => "the newest, as none is said".to_owned(),
+    };
+    reason("version", request.package.version.to_string(), because)
+}
+
+/// Settles which members have which shards of a class.
+fn assign(
+    request: &Request<'_>,
+    class: &ResolvedClass,
+    drafts: &mut [Draft<'_>],
+    faults: &mut Faults,
+    warnings: &mut Vec<String>,
+) {
+    let deployment = request.deployment;
+    // One member has everything.
+    if !class.has_grid() || deployment.members.len() < 2 {
+        return;
+    }
+    let own = || drafts.iter().filter(|draft| draft.class.key == class.key);
+    let partitions = own().map(|draft| draft.partitions).max().unwrap_or(1);
+    let copies = own().map(|draft| draft.replicas).max().unwrap_or(1);
+    if !deployment.assignments.is_empty() {
+        let assigned: BTreeSet<i32> =
+            deployment.assignments.iter().flat_map(|it| it.shard_ids.iter().copied()).collect();
+        let missing = (0..partitions).filter(|shard| !assigned.contains(shard)).count();
+        if missing > 0 {
+            let key = &class.key;
+            warnings.push(format!("{key}: {missing} of {partitions} parts are assigned to nobody"));
+        }
+        return;
+    }
+    let members: Vec<_> = deployment.members.iter().enumerate().collect();
+    let all = shards::assign(&class.key, &members, partitions, copies, faults, warnings);
+    for draft in drafts.iter_mut().filter(|draft| draft.class.key == class.key) {
+        draft.assign(&all);
+    }
 }

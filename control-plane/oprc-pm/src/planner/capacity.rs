@@ -1,0 +1,94 @@
+//! Whether a cluster has room for what is planned.
+
+use std::collections::BTreeMap;
+
+use oprc_grpc::deployment::unit::{ClassSpec, Resources};
+use oprc_models::Amount;
+
+use super::{Capacity, ClusterFacts, targets::Place};
+
+/// What is asked of each cluster.
+#[derive(Debug, Default)]
+pub(super) struct Load<'a> {
+    clusters: BTreeMap<&'a str, (&'a ClusterFacts, Capacity)>,
+}
+
+impl<'a> Load<'a> {
+    /// Adds a unit; tells what it asks for.
+    pub(super) fn add(&mut self, place: &Place<'a>, spec: &ClassSpec) -> Capacity {
+        let asked = of(spec, place.facts);
+        let (_, sum) = self.clusters.entry(place.cluster).or_insert((place.facts, Capacity::default()));
+        *sum = sum.plus(asked, 1);
+        asked
+    }
+
+    /// What may not fit.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (cluster, (facts, asked)) in &self.clusters {
+            let Some(room) = facts.capacity else { continue };
+            if asked.cpu_millis > room.cpu_millis {
+                let (asked, room) = (asked.cpu_millis, room.cpu_millis);
+                warnings.push(format!(
+                    "{cluster}: what is planned asks for {asked}m of processor time, and its ready \
+                     nodes have {room}m"
+                ));
+            }
+            if asked.memory_bytes > room.memory_bytes {
+                let (asked, room) = (asked.memory_bytes >> 20, room.memory_bytes >> 20);
+                warnings.push(format!(
+                    "{cluster}: what is planned asks for {asked}Mi of memory, and its ready nodes \
+                     have {room}Mi"
+                ));
+            }
+        }
+        warnings
+    }
+}
+
+impl Capacity {
+    fn plus(self, other: Self, times: i32) -> Self {
+        let times = u64::try_from(times).unwrap_or_default();
+        let sum = |one: u64, other: u64| one.saturating_add(other.saturating_mul(times));
+        Self {
+            cpu_millis: sum(self.cpu_millis, other.cpu_millis),
+            memory_bytes: sum(self.memory_bytes, other.memory_bytes),
+        }
+    }
+}
+
+/// What a unit asks for at the least: as many instances as there always are, with what each of
+/// them says that it needs. What says nothing counts nothing.
+pub(super) fn of(spec: &ClassSpec, facts: &ClusterFacts) -> Capacity {
+    let mut sum = Capacity::default();
+    for function in &spec.functions {
+        if function.image.is_none() || spec.disabled_functions.contains(&function.key) {
+            continue;
+        }
+        let provision = function.provision.clone().unwrap_or_default();
+        let instances = provision.min_scale.unwrap_or_else(|| facts.usual_instances());
+        let one = each(provision.requests.as_ref(), provision.limits.as_ref());
+        sum = sum.plus(one, instances);
+    }
+    if let Some(grid) = &spec.odgm_config {
+        let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+        let nodes = grid.replicas.unwrap_or(1).max(factor.unwrap_or(1));
+        sum = sum.plus(each(grid.requests.as_ref(), grid.limits.as_ref()), nodes);
+    }
+    sum
+}
+
+/// What one instance asks for; Kubernetes takes the limit where no request is said.
+fn each(requests: Option<&Resources>, limits: Option<&Resources>) -> Capacity {
+    let amount = |of: fn(&Resources) -> Option<&String>| {
+        let text = requests.and_then(of).or_else(|| limits.and_then(of))?;
+        Amount(text.clone()).worth()
+    };
+    // Amounts end at 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let whole = |worth: f64| worth.ceil() as u64;
+    Capacity {
+        cpu_millis: whole(amount(|it| it.cpu.as_ref()).unwrap_or_default() * 1000.0),
+        memory_bytes: whole(amount(|it| it.memory.as_ref()).unwrap_or_default()),
+    }
+}

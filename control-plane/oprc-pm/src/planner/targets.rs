@@ -1,0 +1,226 @@
+//! Where a deployment goes: which environments of which clusters.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use oprc_models::{Faults, Member};
+use oprc_rest::Reason;
+
+use super::{ClusterFacts, Request, faults, parse_unit_id};
+
+/// An environment of a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) cluster: &'a str,
+    pub(super) facts: &'a ClusterFacts,
+    /// Empty for the cluster's own default.
+    pub(super) environment: &'a str,
+    pub(super) member: Option<&'a Member>,
+}
+
+/// Where a deployment goes, by cluster and environment, and why there.
+pub(super) fn places<'a>(
+    request: &Request<'a>,
+    wants_grid: bool,
+    faults: &mut Faults,
+) -> (Vec<Place<'a>>, Vec<Reason>) {
+    let mut search = Search { request: *request, wants_grid, taken: BTreeSet::new() };
+    let mut reasons = Vec::new();
+    let mut places = if request.deployment.members.is_empty() {
+        search.by_lists(faults, &mut reasons)
+    } else {
+        search.by_members(faults, &mut reasons)
+    };
+    for place in &places {
+        if !place.facts.has_environment(place.environment) {
+            let message = format!(
+                "the cluster {} has no environment {:?}; it has: {}",
+                place.cluster,
+                place.environment,
+                place.facts.environments.join(", ")
+            );
+            faults::add(faults, "targetEnvs", message);
+        }
+    }
+    places.sort_by_key(|it| (it.cluster, it.environment));
+    (places, reasons)
+}
+
+struct Search<'a> {
+    request: Request<'a>,
+    wants_grid: bool,
+    /// Clusters and environments that have something already.
+    taken: BTreeSet<(&'a str, &'a str)>,
+}
+
+impl<'a> Search<'a> {
+    fn default_environment(&self) -> &'a str {
+        let default = self.request.defaults.environment.as_deref();
+        self.request.deployment.target_envs.first().map(String::as_str).or(default).unwrap_or("")
+    }
+
+    fn by_lists(&mut self, faults: &mut Faults, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
+        let deployment = self.request.deployment;
+        let environments: Vec<&str> = if deployment.target_envs.is_empty() {
+            vec![self.default_environment()]
+        } else {
+            deployment.target_envs.iter().map(String::as_str).collect()
+        };
+        let mut places = Vec::new();
+        for (at, name) in deployment.target_clusters.iter().enumerate() {
+            let found = self.known(faults, &format!("targetClusters[{at}]"), name);
+            for environment in found.iter().flat_map(|_| &environments) {
+                places.extend(found.map(|(cluster, facts)| Place {
+                    cluster,
+                    facts,
+                    environment,
+                    member: None,
+                }));
+            }
+        }
+        if deployment.target_clusters.is_empty() {
+            for environment in environments {
+                let chosen = self.choose(faults, "targetClusters", environment, reasons);
+                places.extend(chosen.map(|(cluster, facts)| Place {
+                    cluster,
+                    facts,
+                    environment,
+                    member: None,
+                }));
+            }
+        } else {
+            let names = deployment.target_clusters.join(", ");
+            reasons.push(reason("clusters", names, "named by targetClusters".to_owned()));
+        }
+        places
+    }
+
+    fn by_members(&mut self, faults: &mut Faults, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
+        let deployment = self.request.deployment;
+        let environment = |search: &Self, member: &'a Member| {
+            member.env.as_deref().unwrap_or_else(|| search.default_environment())
+        };
+        // Those that say where come first: the others get what is left.
+        let mut places = Vec::new();
+        for (at, member) in deployment.members.iter().enumerate() {
+            let Some(name) = &member.cluster else { continue };
+            let path = format!("members[{at}].cluster");
+            let environment = environment(self, member);
+            let Some((cluster, facts)) = self.known(faults, &path, name) else { continue };
+            if !self.taken.insert((cluster, environment)) {
+                faults::add(faults, path, "another member has the same environment and cluster");
+                continue;
+            }
+            places.push(Place { cluster, facts, environment, member: Some(member) });
+            let because = format!("named by member {}", member.id);
+            reasons.push(reason("clusters", cluster.to_owned(), because));
+        }
+        for (at, member) in deployment.members.iter().enumerate() {
+            if member.cluster.is_some() {
+                continue;
+            }
+            let path = format!("members[{at}].cluster");
+            let environment = environment(self, member);
+            if let Some((cluster, facts)) = self.choose(faults, &path, environment, reasons) {
+                places.push(Place { cluster, facts, environment, member: Some(member) });
+            }
+        }
+        places
+    }
+
+    fn known(
+        &self,
+        faults: &mut Faults,
+        path: &str,
+        name: &str,
+    ) -> Option<(&'a str, &'a ClusterFacts)> {
+        let clusters = self.request.clusters;
+        let found = clusters.get_key_value(name).map(|(name, facts)| (name.as_str(), facts));
+        if found.is_none() {
+            let hint = if clusters.is_empty() {
+                "no cluster is configured".to_owned()
+            } else {
+                format!("there is: {}", names(clusters))
+            };
+            faults::hint(faults, path, format!("there is no cluster {name:?}"), hint);
+        }
+        found
+    }
+
+    /// The cluster for what names none.
+    fn choose(
+        &mut self,
+        faults: &mut Faults,
+        path: &str,
+        environment: &'a str,
+        reasons: &mut Vec<Reason>,
+    ) -> Option<(&'a str, &'a ClusterFacts)> {
+        let Request { clusters, deployment, former, .. } = self.request;
+        let listed = &deployment.target_clusters;
+        let only_one = clusters.len() == 1;
+        let allowed = |name: &String, facts: &ClusterFacts| {
+            if listed.is_empty() { facts.default || only_one } else { listed.contains(name) }
+        };
+        let candidates: Vec<(&'a str, &'a ClusterFacts)> = clusters
+            .iter()
+            .filter(|(name, facts)| allowed(name, facts))
+            .map(|(name, facts)| (name.as_str(), facts))
+            .collect();
+        let free: Vec<_> = candidates
+            .iter()
+            .copied()
+            .filter(|(name, facts)| {
+                !self.taken.contains(&(*name, environment)) && facts.has_environment(environment)
+            })
+            .collect();
+        let was_there = |name: &str| {
+            former.iter().flat_map(|plan| &plan.units).any(|unit| {
+                let id = parse_unit_id(&unit.id);
+                id.is_some_and(|id| id.cluster == name && id.environment == environment)
+            })
+        };
+        // What runs somewhere stays there: its data is there.
+        let stays = free.iter().copied().find(|(name, _)| was_there(name));
+        let chosen = stays.or_else(|| {
+            let ungridded = |facts: &ClusterFacts| {
+                self.wants_grid && facts.capabilities.is_some_and(|it| !it.odgm)
+            };
+            let room = |facts: &ClusterFacts| facts.capacity.unwrap_or_default();
+            free.iter().copied().min_by_key(|(name, facts)| {
+                let room = room(facts);
+                let least_first = (u64::MAX - room.memory_bytes, u64::MAX - room.cpu_millis);
+                (ungridded(facts), !facts.reachable, least_first, *name)
+            })
+        });
+        let Some(chosen) = chosen else {
+            let message = match (clusters.is_empty(), candidates.is_empty()) {
+                (true, _) => "no cluster is configured".to_owned(),
+                (false, true) => "none is named, and none is a default".to_owned(),
+                (false, false) => format!("none is left for the environment {environment:?}"),
+            };
+            faults::hint(faults, path, message, format!("name one of: {}", names(clusters)));
+            return None;
+        };
+        self.taken.insert((chosen.0, environment));
+        let because = if stays.is_some() {
+            "none is named, and it runs there already".to_owned()
+        } else if free.len() == 1 {
+            "none is named, and it is the only one that may be chosen".to_owned()
+        } else {
+            format!(
+                "none is named; of {}, the one that can run it, answers and has most room",
+                free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+            )
+        };
+        reasons.push(reason("clusters", chosen.0.to_owned(), because));
+        Some(chosen)
+    }
+}
+
+fn names(clusters: &BTreeMap<String, ClusterFacts>) -> String {
+    clusters.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// How something was decided.
+pub(super) fn reason(field: impl Into<String>, value: impl Into<String>, because: impl Into<String>) -> Reason {
+    Reason { field: field.into(), value: value.into(), because: because.into() }
+}

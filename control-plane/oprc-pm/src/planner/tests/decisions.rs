@@ -1,0 +1,203 @@
+//! What is decided, case by case.
+
+use super::{because, cluster, clusters, planned, read, shop, spec};
+use crate::planner::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
+
+const GRID: &str = "    stateSpec: {}";
+
+#[test]
+fn availability_is_that_of_the_most_demanding_function() {
+    let (package, deployment) = shop(GRID, "");
+    let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
+    let unit = spec(&plan.units[0]);
+    assert_eq!(unit.nfr_requirements.unwrap().availability, Some(0.99));
+    assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(2));
+    assert_eq!(unit.odgm_config.unwrap().replica_count, Some(2));
+    let why = because(&plan.units[0], "resource_allocation.replication_factor");
+    assert!(why.starts_with("sell demands availability 0.99"), "{why}");
+}
+
+#[test]
+fn the_number_of_clusters_leaves_functions_alone() {
+    let (package, deployment) = shop("", "    targetClusters: [a, b, c]");
+    let all = clusters([("a", cluster()), ("b", cluster()), ("c", cluster())]);
+    let plan = planned(&package, &deployment, &all).unwrap();
+    assert_eq!(plan.units.len(), 3);
+    for unit in &plan.units {
+        let scales: Vec<_> =
+            spec(unit).functions.iter().map(|it| it.provision.clone().unwrap().min_scale).collect();
+        // One says 1 and demands nothing, the other demands 0.99.
+        assert_eq!(scales, [Some(1), Some(2)]);
+    }
+}
+
+#[test]
+fn what_is_said_is_raised_to_the_floor_and_told() {
+    let requirements = "    stateSpec: {}\n    requirements: {availability: 0.999}";
+    let (package, deployment) = shop(requirements, "    replicaCount: 1");
+    let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
+    let unit = spec(&plan.units[0]);
+    assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(3));
+    assert!(plan.warnings.iter().any(|it| it.contains("replicaCount 1 is less than the 3")));
+}
+
+#[test]
+fn a_target_that_nodes_never_meet_is_refused() {
+    let requirements = "    stateSpec: {consistency: STRONG}\n    requirements: {availability: 0.9}";
+    let (package, deployment) = shop(requirements, "");
+    let poor = ClusterFacts { node_availability: Some(0.4), ..cluster() };
+    let faults = planned(&package, &deployment, &clusters([("a", poor)])).unwrap_err();
+    assert_eq!(faults.all[0].path, "replicaCount");
+    assert!(faults.all[0].message.contains("on the nodes of a at 0.4"), "{faults}");
+}
+
+#[test]
+fn a_cluster_without_the_data_grid_is_refused_by_name() {
+    let (package, deployment) = shop(GRID, "    targetClusters: [a, b]");
+    let without = ClusterFacts { capabilities: Some(Capabilities::default()), ..cluster() };
+    let all = clusters([("a", cluster()), ("b", without)]);
+    let faults = planned(&package, &deployment, &all).unwrap_err();
+    assert_eq!(faults.all.len(), 1);
+    let text = faults.to_string();
+    assert!(text.contains("the class Cart") && text.contains("the cluster b"), "{text}");
+}
+
+#[test]
+fn one_that_was_never_heard_of_is_planned_and_told() {
+    let (package, deployment) = shop(GRID, "");
+    let unknown = ClusterFacts { default: true, ..ClusterFacts::default() };
+    let plan = planned(&package, &deployment, &clusters([("a", unknown)])).unwrap();
+    assert!(plan.warnings.iter().any(|it| it.contains("never heard of")), "{:?}", plan.warnings);
+    assert!(plan.warnings.iter().any(|it| it.contains("a doesn't answer")));
+}
+
+#[test]
+fn who_names_no_cluster_gets_the_best_and_stays_there() {
+    let (package, deployment) = shop(GRID, "");
+    let away = ClusterFacts { reachable: false, ..cluster() };
+    let small = ClusterFacts {
+        capacity: Some(Capacity { cpu_millis: 1, memory_bytes: 1 }),
+        ..cluster()
+    };
+    let other = ClusterFacts { default: false, ..cluster() };
+    let all = clusters([("a", away), ("b", small), ("c", cluster()), ("d", other)]);
+    let first = planned(&package, &deployment, &all).unwrap();
+    assert_eq!(first.units[0].cluster, "c");
+    let gone = ClusterFacts { reachable: false, ..cluster() };
+    let all = clusters([("a", cluster()), ("c", gone)]);
+    let request = Request {
+        deployment: &deployment,
+        package: &package,
+        clusters: &all,
+        defaults: &Defaults { environment: None },
+        former: Some(&first),
+    };
+    assert_eq!(plan(&request).unwrap().units[0].cluster, "c");
+    let moved = plan(&Request { former: None, ..request }).unwrap();
+    assert_eq!(moved.units[0].cluster, "a");
+}
+
+#[test]
+fn clusters_that_arent_there_are_told_with_those_that_are() {
+    let (package, mut deployment) = shop("", "    targetClusters: [x]");
+    let all = clusters([("a", cluster())]);
+    let faults = planned(&package, &deployment, &all).unwrap_err();
+    assert_eq!(faults.all[0].path, "targetClusters[0]");
+    assert_eq!(faults.all[0].hint.as_deref(), Some("there is: a"));
+    deployment.target_clusters.clear();
+    let faults = planned(&package, &deployment, &clusters([])).unwrap_err();
+    assert!(faults.to_string().contains("no cluster is configured"), "{faults}");
+    let none = ClusterFacts { default: false, ..cluster() };
+    let faults = planned(&package, &deployment, &clusters([("a", none.clone()), ("b", none)]));
+    assert!(faults.unwrap_err().to_string().contains("none is a default"));
+}
+
+#[test]
+fn environments_are_those_that_are_said_or_the_default() {
+    let (package, deployment) = shop("", "");
+    let all = clusters([("a", ClusterFacts { environments: vec!["dev".into()], ..cluster() })]);
+    let defaults = Defaults { environment: Some("dev".into()) };
+    let request = Request {
+        deployment: &deployment,
+        package: &package,
+        clusters: &all,
+        defaults: &defaults,
+        former: None,
+    };
+    let made = plan(&request).unwrap();
+    assert_eq!(made.units[0].id, "shop.Cart.dev.a");
+    assert_eq!(spec(&made.units[0]).target_environment.as_deref(), Some("dev"));
+    let (package, deployment) = shop("", "    targetEnvs: [prod]\n    targetClusters: [a]");
+    let faults = planned(&package, &deployment, &all).unwrap_err();
+    assert!(faults.to_string().contains("has no environment \"prod\""), "{faults}");
+}
+
+#[test]
+fn members_share_the_shards() {
+    let members = "    partitionCount: 4\n    replicaCount: 2\n    members: \
+        [{id: 1, cluster: a}, {id: 2, cluster: b, maxShards: 2}, {id: 3, cluster: c}]";
+    let (package, deployment) = shop(GRID, members);
+    let all = clusters([("a", cluster()), ("b", cluster()), ("c", cluster())]);
+    let plan = planned(&package, &deployment, &all).unwrap();
+    let shards: Vec<usize> = plan
+        .units
+        .iter()
+        .map(|it| spec(it).odgm_config.unwrap().shard_assignments)
+        .map(|all| all.iter().map(|it| it.shard_ids.len()).sum())
+        .collect();
+    assert_eq!(shards, [3, 2, 3]);
+}
+
+#[test]
+fn templates_by_order_then_by_form() {
+    let file = |form: &str, more: &str, constraints: &str| {
+        let (package, mut deployments) = read(&format!(
+            "name: s\nversion: 1.0.0\nfunctions:\n  - key: f\n    provision: {{{form}: {{image: i}}}}\n{constraints}\nclasses:\n  - key: C\n    functions: [{{name: f, function: f}}]\ndeployments:\n  - {{key: d, class: C{more}}}\n"
+        ));
+        (package, deployments.remove(0))
+    };
+    let hint = |form: &str, facts: ClusterFacts, constraints: &str| {
+        let (package, deployment) = file(form, "", constraints);
+        let plan = planned(&package, &deployment, &clusters([("a", facts)])).unwrap();
+        spec(&plan.units[0]).template_hint
+    };
+    assert_eq!(hint("knative", cluster(), "").as_deref(), Some("knative"));
+    assert_eq!(hint("deployment", cluster(), "").as_deref(), Some("k8s_deployment"));
+    assert_eq!(hint("docker", cluster(), ""), None);
+    let without = ClusterFacts {
+        capabilities: Some(Capabilities { odgm: true, ..Capabilities::default() }),
+        ..cluster()
+    };
+    assert_eq!(hint("knative", without, ""), None);
+    // A hint that a hard constraint rules out would have the unit refused.
+    assert_eq!(hint("knative", cluster(), "    constraints: {hardLatency: 100}"), None);
+    let (package, deployment) =
+        file("knative", ", template: unified, members: [{id: 1, forceTemplate: job}]", "");
+    let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
+    let unit = spec(&plan.units[0]);
+    assert_eq!((unit.selected_template.as_deref(), unit.template_hint), (Some("job"), None));
+    let (package, deployment) = file("knative", ", template: mine", "");
+    let faults = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
+    assert_eq!(faults.all[0].path, "template");
+}
+
+#[test]
+fn too_many_units_are_refused() {
+    let names: Vec<String> = (0..81).map(|at| format!("e{at}")).collect();
+    let (package, deployment) = shop("", &format!("    targetEnvs: [{}]", names.join(", ")));
+    let faults = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
+    assert!(faults.to_string().contains("81 units, and 80 are allowed"), "{faults}");
+}
+
+#[test]
+fn what_exceeds_a_cluster_is_told() {
+    let (package, deployment) = shop("", "");
+    let small = ClusterFacts {
+        capacity: Some(Capacity { cpu_millis: 150, memory_bytes: 1 << 30 }),
+        ..cluster()
+    };
+    let plan = planned(&package, &deployment, &clusters([("a", small)])).unwrap();
+    // One instance at 100m, two at 50m.
+    assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
+    assert!(plan.warnings[0].contains("200m of processor time"), "{:?}", plan.warnings);
+}

@@ -1,0 +1,103 @@
+//! Plans, as those who ask for them see them.
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+mod accepted;
+mod decisions;
+mod golden;
+mod properties;
+
+use std::collections::BTreeMap;
+
+use oprc_grpc::deployment::unit::ClassSpec;
+use oprc_models::{Body, Faults, OClassDeployment, ResolvedPackage, parse, resolve};
+use oprc_rest::{Plan, UnitPlan};
+
+use super::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
+
+/// A cluster that has everything.
+fn cluster() -> ClusterFacts {
+    ClusterFacts {
+        default: true,
+        reachable: true,
+        nodes_known: true,
+        ready_nodes: 5,
+        node_availability: None,
+        capabilities: Some(Capabilities { knative: true, odgm: true, hpa: true }),
+        capacity: Some(Capacity { cpu_millis: 16_000, memory_bytes: 32 << 30 }),
+        templates: ["job", "k8s_deployment", "knative", "unified"].map(str::to_owned).to_vec(),
+        profile: "dev".to_owned(),
+        environments: Vec::new(),
+    }
+}
+
+fn clusters<const N: usize>(all: [(&str, ClusterFacts); N]) -> BTreeMap<String, ClusterFacts> {
+    all.map(|(name, facts)| (name.to_owned(), facts)).into()
+}
+
+/// The package of a file, and its deployments.
+fn read(text: &str) -> (ResolvedPackage, Vec<OClassDeployment>) {
+    let documents = parse(text, "file.yaml").unwrap_or_else(|faults| panic!("{faults}"));
+    let mut package = None;
+    let mut deployments = Vec::new();
+    for document in &documents {
+        document.check().unwrap_or_else(|faults| panic!("{faults}"));
+        match &document.body {
+            Body::Package(it) => {
+                package = Some(resolve(it, &()).unwrap_or_else(|faults| panic!("{faults}")));
+                deployments.extend(it.deployments.iter().cloned());
+            }
+            Body::Deployment(it) => deployments.push((**it).clone()),
+        }
+    }
+    (package.expect("a package"), deployments)
+}
+
+fn example(name: &str) -> (ResolvedPackage, Vec<OClassDeployment>) {
+    let path = format!("{}/../../examples/packages/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
+    read(&std::fs::read_to_string(path).unwrap())
+}
+
+fn planned(
+    package: &ResolvedPackage,
+    deployment: &OClassDeployment,
+    clusters: &BTreeMap<String, ClusterFacts>,
+) -> Result<Plan, Faults> {
+    let defaults = Defaults::default();
+    plan(&Request { deployment, package, clusters, defaults: &defaults, former: None })
+}
+
+fn spec(unit: &UnitPlan) -> ClassSpec {
+    serde_json::from_value(unit.spec.clone()).unwrap()
+}
+
+fn because<'a>(unit: &'a UnitPlan, field: &str) -> &'a str {
+    let reason = unit.reasons.iter().find(|it| it.field == field);
+    &reason.unwrap_or_else(|| panic!("no reason for {field}: {:?}", unit.reasons)).because
+}
+
+/// A package of one class: `requirements` and what follows stand in the class, and `more` in the
+/// only deployment.
+fn shop(class: &str, more: &str) -> (ResolvedPackage, OClassDeployment) {
+    let (package, mut deployments) = read(&format!(
+        r#"
+name: shop
+version: 1.0.0
+functions:
+  - key: buy
+    provision: {{docker: {{image: shop/buy:1, minScale: 1, maxScale: 4, requestsCpu: 100m, requestsMemory: 64Mi}}}}
+  - key: sell
+    provision: {{docker: {{image: shop/sell:1, requestsCpu: 50m}}}}
+    requirements: {{availability: 0.99}}
+classes:
+  - key: Cart
+    functions: [{{name: buy, function: buy}}, {{name: sell, function: sell}}]
+{class}
+deployments:
+  - key: shop
+    class: Cart
+{more}
+"#
+    ));
+    (package, deployments.remove(0))
+}

@@ -1,0 +1,170 @@
+//! What holds of every plan.
+
+use std::collections::BTreeMap;
+
+use oprc_models::{Member, OClassDeployment, Requirements, ResolvedPackage, StateSpec};
+use proptest::prelude::*;
+
+use super::{cluster, planned, shop, spec};
+use crate::planner::{Capacity, ClusterFacts, availability, capacity};
+
+fn facts() -> impl Strategy<Value = ClusterFacts> {
+    let availability = proptest::option::of(0.6..1.0f64);
+    let profile = prop_oneof![Just("dev"), Just("edge"), Just("full"), Just("")];
+    (any::<bool>(), any::<bool>(), availability, profile, 0u64..4000, 0u64..(1 << 30), 0usize..6).prop_map(
+        |(default, reachable, node_availability, profile, cpu_millis, memory_bytes, ready_nodes)| ClusterFacts {
+            default,
+            reachable,
+            node_availability,
+            ready_nodes,
+            profile: profile.to_owned(),
+            capacity: Some(Capacity { cpu_millis, memory_bytes }),
+            ..cluster()
+        },
+    )
+}
+
+fn world() -> impl Strategy<Value = BTreeMap<String, ClusterFacts>> {
+    proptest::collection::btree_map("[abc]", facts(), 1..4)
+}
+
+#[derive(Clone, Debug)]
+struct Case {
+    clusters: BTreeMap<String, ClusterFacts>,
+    availability: f64,
+    function: Option<f64>,
+    grid: bool,
+    said: Option<i32>,
+    members: usize,
+    targets: bool,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let any_of = (any::<bool>(), proptest::option::of(1..5i32), 0..4usize, any::<bool>());
+    (world(), 0.0..0.9999f64, proptest::option::of(0.0..0.9999f64), any_of).prop_map(
+        |(clusters, availability, function, (grid, said, members, targets))| Case {
+            clusters,
+            availability,
+            function,
+            grid,
+            said,
+            members,
+            targets,
+        },
+    )
+}
+
+impl Case {
+    fn ask(&self) -> (ResolvedPackage, OClassDeployment) {
+        let (mut package, mut deployment) = shop("", "");
+        let class = &mut package.classes[0];
+        class.requirements =
+            Some(Requirements { availability: Some(self.availability), ..Requirements::default() });
+        class.state_spec = self.grid.then(StateSpec::default);
+        if let Some(availability) = self.function {
+            let function = std::sync::Arc::make_mut(&mut class.functions[0].function);
+            let availability = Some(availability);
+            function.requirements = Some(Requirements { availability, ..Requirements::default() });
+        }
+        deployment.replica_count = self.said;
+        if self.targets {
+            deployment.target_clusters = self.clusters.keys().cloned().collect();
+        }
+        let member = |id| Member { id, ..Member::default() };
+        deployment.members = (0..self.members).map(|id| member(i32::try_from(id).unwrap())).collect();
+        (package, deployment)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_same_question_has_the_same_answer(case in case()) {
+        let (package, deployment) = case.ask();
+        let first = planned(&package, &deployment, &case.clusters);
+        prop_assert_eq!(&first, &planned(&package, &deployment, &case.clusters));
+        if let Ok(plan) = first {
+            // And goes on having it, once it runs.
+            let again = crate::planner::plan(&crate::planner::Request {
+                deployment: &deployment,
+                package: &package,
+                clusters: &case.clusters,
+                defaults: &crate::planner::Defaults::default(),
+                former: Some(&plan),
+            });
+            let ids = |plan: &oprc_rest::Plan| {
+                plan.units.iter().map(|it| it.id.clone()).collect::<std::collections::BTreeSet<_>>()
+            };
+            prop_assert_eq!(ids(&again.unwrap()), ids(&plan));
+        }
+    }
+
+    #[test]
+    fn never_below_the_floor_or_what_is_said(case in case()) {
+        let (package, deployment) = case.ask();
+        let Ok(plan) = planned(&package, &deployment, &case.clusters) else { return Ok(()) };
+        let demanded = case.availability.max(case.function.unwrap_or_default()).max(0.99);
+        for unit in &plan.units {
+            let spec = spec(unit);
+            let factor = spec.resource_allocation.unwrap().replication_factor.unwrap();
+            prop_assert!(factor >= availability::floor(demanded));
+            prop_assert!(factor >= case.said.unwrap_or(1));
+            for function in &spec.functions {
+                let own = if function.key == "sell" { Some(0.99) } else { case.function };
+                let least = availability::floor(own.unwrap_or(case.availability));
+                let facts = &case.clusters[&unit.cluster];
+                let provision = function.provision.clone().unwrap_or_default();
+                let instances = provision.min_scale.unwrap_or(facts.usual_instances());
+                prop_assert!(instances >= least, "{} {}", instances, least);
+                prop_assert!(provision.max_scale.is_none_or(|most| most >= instances));
+                prop_assert!(function.key == "sell" || instances >= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn more_availability_is_never_fewer_copies(case in case(), more in 0.0..0.9999f64) {
+        let higher = Case { availability: case.availability.max(more), ..case.clone() };
+        let (package, deployment) = case.ask();
+        let (higher, _) = higher.ask();
+        let Ok(more) = planned(&higher, &deployment, &case.clusters) else { return Ok(()) };
+        let less = planned(&package, &deployment, &case.clusters).unwrap();
+        prop_assert_eq!(less.units.len(), more.units.len());
+        for (less, more) in less.units.iter().zip(&more.units) {
+            let (less, more) = (spec(less), spec(more));
+            prop_assert!(
+                less.resource_allocation.unwrap().replication_factor
+                    <= more.resource_allocation.unwrap().replication_factor
+            );
+            for (less, more) in less.functions.iter().zip(&more.functions) {
+                let least = |it: &oprc_grpc::deployment::unit::Function| {
+                    it.provision.as_ref().and_then(|it| it.min_scale)
+                };
+                prop_assert!(least(less) <= least(more));
+            }
+        }
+    }
+
+    #[test]
+    fn no_cluster_gets_more_than_it_has_without_a_word(case in case()) {
+        let (package, deployment) = case.ask();
+        let Ok(plan) = planned(&package, &deployment, &case.clusters) else { return Ok(()) };
+        for (name, facts) in &case.clusters {
+            let own = plan.units.iter().filter(|it| it.cluster == *name);
+            let (mut cpu, mut memory) = (0, 0);
+            for unit in own {
+                let asked = capacity::of(&spec(unit), facts);
+                cpu += asked.cpu_millis;
+                memory += asked.memory_bytes;
+            }
+            let room = facts.capacity.unwrap();
+            let told = |what: &str| {
+                let begin = format!("{name}: what is planned");
+                plan.warnings.iter().any(|it| it.starts_with(&begin) && it.contains(what))
+            };
+            prop_assert_eq!(cpu > room.cpu_millis, told("processor"));
+            prop_assert_eq!(memory > room.memory_bytes, told("memory"));
+        }
+    }
+}

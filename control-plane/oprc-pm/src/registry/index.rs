@@ -1,0 +1,262 @@
+//! All packages as they are in the store, in memory. Pure: it is told what has changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use oprc_cp_storage::{Change, Revision};
+use oprc_models::{Lookup, OPackage, Version, VersionRange};
+use oprc_rest::{PackageSummary, PackageVersion, VersionSummary};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+
+use super::catalogue::Catalogue;
+use crate::records::{self, PackageHead};
+
+/// What keys begin with that the index is about, in the order in which they must be read: users of
+/// versions after the heads that they have written.
+pub(super) const PREFIXES: [&str; 3] = ["package/", "version/", "deployment/"];
+
+/// A package in all of its versions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Package {
+    /// What is in the store, and since which revision.
+    pub(super) head: Option<(Revision, PackageHead)>,
+    pub(super) versions: BTreeMap<Version, Arc<PackageVersion>>,
+    /// The rest follows from the versions.
+    pub(super) summary: PackageSummary,
+    /// What searches look at, in small letters.
+    pub(super) text: String,
+    pub(super) catalogue: Catalogue,
+}
+
+impl Package {
+    /// The newest release that isn't deprecated, or what comes nearest to that.
+    pub(super) fn latest(&self) -> Option<&Arc<PackageVersion>> {
+        self.versions.values().max_by_key(|it| {
+            let version = &it.package.version;
+            (it.deprecated.is_none(), version.0.pre.is_empty(), version)
+        })
+    }
+
+    /// Those that will do: newest first, deprecated ones last.
+    pub(super) fn matching(
+        &self,
+        range: &VersionRange,
+    ) -> impl Iterator<Item = &Arc<PackageVersion>> {
+        let wanted = self.versions.iter().rev().filter(|(version, _)| range.matches(version));
+        let (good, deprecated): (Vec<_>, Vec<_>) =
+            wanted.map(|(_, it)| it).partition(|it| it.deprecated.is_none());
+        good.into_iter().chain(deprecated)
+    }
+
+    /// A tag of what people see of it.
+    pub(super) fn tag(&self) -> String {
+        let mut hash = Sha256::new();
+        for (version, it) in &self.versions {
+            hash.update(format!("{version}\n{}\n{:?}\n", it.digest, it.deprecated));
+        }
+        hex(&hash.finalize())
+    }
+
+    fn settle(&mut self, name: &str, catalogue: Catalogue) {
+        let Some(latest) = self.latest().cloned() else { return };
+        let about = latest.package.metadata.clone().unwrap_or_default();
+        let versions = self.versions.iter().rev().map(|(version, it)| VersionSummary {
+            version: version.to_string(),
+            published_at: it.published_at.clone(),
+            deprecated: it.deprecated.clone(),
+        });
+        let classes: Vec<String> =
+            latest.package.classes.iter().map(|class| class.key.clone()).collect();
+        let words = [name, about.author.as_deref().unwrap_or_default()];
+        let words = words.into_iter().chain(about.description.as_deref());
+        let words = words.chain(about.tags.iter().chain(&classes).map(String::as_str));
+        self.text = words.collect::<Vec<_>>().join("\n").to_lowercase();
+        self.summary = PackageSummary {
+            name: name.to_owned(),
+            latest: latest.package.version.to_string(),
+            versions: versions.collect(),
+            description: about.description,
+            tags: about.tags,
+            labels: about.labels,
+            classes,
+        };
+        self.catalogue = catalogue;
+    }
+}
+
+/// The versions of other packages that one was settled with.
+#[derive(Debug, Default)]
+pub(super) struct Settled(pub(super) BTreeMap<String, Arc<PackageVersion>>);
+
+impl Lookup for Settled {
+    fn package(&self, name: &str) -> Option<&OPackage> {
+        Some(&self.0.get(name)?.package)
+    }
+}
+
+/// All packages, and what deployments use of them.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    packages: BTreeMap<String, Arc<Package>>,
+    /// By deployment: packages and versions.
+    uses: BTreeMap<String, BTreeSet<(String, String)>>,
+}
+
+impl Index {
+    pub(super) fn packages(&self) -> &BTreeMap<String, Arc<Package>> {
+        &self.packages
+    }
+
+    pub(super) fn package(&self, name: &str) -> Option<Arc<Package>> {
+        self.packages.get(name).filter(|it| !it.versions.is_empty()).cloned()
+    }
+
+    pub(super) fn uses(&self) -> &BTreeMap<String, BTreeSet<(String, String)>> {
+        &self.uses
+    }
+
+    /// The packages of these names, and all that any of their versions may depend on.
+    pub(super) fn reach<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> BTreeMap<String, Arc<Package>> {
+        let mut found = BTreeMap::new();
+        let mut ahead: VecDeque<&str> = names
+            .into_iter()
+            .filter_map(|name| Some(self.packages.get_key_value(name)?.0.as_str()))
+            .collect();
+        while let Some(name) = ahead.pop_front() {
+            let Some(package) = self.packages.get(name) else { continue };
+            if found.insert(name.to_owned(), package.clone()).is_none() {
+                let of = package.versions.values().flat_map(|it| &it.package.dependencies);
+                ahead.extend(of.map(|it| it.name.as_str()));
+            }
+        }
+        found
+    }
+
+    /// What a version was settled with.
+    pub(super) fn others(&self, version: &PackageVersion) -> Settled {
+        let found = version.resolved.iter().filter_map(|(name, version)| {
+            let package = self.packages.get(name)?;
+            Some((name.clone(), package.versions.get(&version.parse().ok()?)?.clone()))
+        });
+        Settled(found.collect())
+    }
+
+    /// Takes in what has changed.
+    pub(super) fn apply<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = (Revision, &'a Change)>,
+    ) {
+        let mut changed = BTreeSet::new();
+        for (revision, change) in changes {
+            let (key, value) = (change.key(), change.value().map(AsRef::as_ref));
+            if let Some(name) = key.strip_prefix("package/") {
+                self.head(name, revision, value);
+                changed.insert(name.to_owned());
+            } else if let Some((name, version)) =
+                key.strip_prefix("version/").and_then(|rest| rest.rsplit_once('/'))
+            {
+                self.version(key, name, version, value);
+                changed.insert(name.to_owned());
+            } else if let Some(deployment) = key.strip_prefix("deployment/") {
+                self.deployment(key, deployment, value);
+            }
+        }
+        for name in changed {
+            self.refresh(&name);
+        }
+    }
+
+    fn head(&mut self, name: &str, revision: Revision, value: Option<&[u8]>) {
+        let package = self.packages.entry(name.to_owned()).or_default();
+        let read = value.and_then(|value| readable(&records::package(name), value));
+        Arc::make_mut(package).head = read.map(|head| (revision, head));
+    }
+
+    fn version(&mut self, key: &str, name: &str, version: &str, value: Option<&[u8]>) {
+        let Ok(version) = version.parse::<Version>() else {
+            return tracing::error!(key, "no version");
+        };
+        let package = Arc::make_mut(self.packages.entry(name.to_owned()).or_default());
+        match value.and_then(|value| readable::<PackageVersion>(key, value)) {
+            Some(read) => package.versions.insert(version, Arc::new(read)),
+            None => package.versions.remove(&version),
+        };
+        // What follows from the versions doesn't hold any more.
+        package.summary = PackageSummary::default();
+    }
+
+    fn deployment(&mut self, key: &str, deployment: &str, value: Option<&[u8]>) {
+        match value.and_then(|value| readable::<Uses>(key, value)) {
+            Some(uses) => self.uses.insert(deployment.to_owned(), uses.all()),
+            None => self.uses.remove(deployment),
+        };
+    }
+
+    fn refresh(&mut self, name: &str) {
+        let Some(package) = self.packages.get(name) else { return };
+        let Some(latest) = package.latest() else {
+            if package.head.is_none() {
+                self.packages.remove(name);
+            }
+            return;
+        };
+        // A head that was written as it is changes nothing that people see.
+        if !package.summary.name.is_empty() {
+            return;
+        }
+        let catalogue = Catalogue::new(latest, &self.others(latest)).unwrap_or_else(|faults| {
+            tracing::error!(package = name, %faults, "What is published can't be settled");
+            Catalogue::default()
+        });
+        if let Some(package) = self.packages.get_mut(name) {
+            Arc::make_mut(package).settle(name, catalogue);
+        }
+    }
+}
+
+/// What of a deployment's record tells which versions it uses.
+#[derive(Deserialize)]
+pub(super) struct Uses {
+    plan: Use,
+    former: Option<Former>,
+}
+
+#[derive(Deserialize)]
+struct Former {
+    plan: Use,
+}
+
+#[derive(Deserialize)]
+struct Use {
+    package: String,
+    version: String,
+}
+
+impl Uses {
+    pub(super) fn all(self) -> BTreeSet<(String, String)> {
+        let all = [Some(self.plan), self.former.map(|it| it.plan)];
+        all.into_iter().flatten().map(|it| (it.package, it.version)).collect()
+    }
+}
+
+/// What can't be read is as if it weren't there: the rest is served all the same.
+fn readable<T: serde::de::DeserializeOwned>(key: &str, value: &[u8]) -> Option<T> {
+    records::read(key, value)
+        .inspect_err(|error| tracing::error!(%error, "Part of the store is left out"))
+        .ok()
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,189 @@
+//! Lists: what is looked for, page by page.
+
+use std::{ops::Bound, sync::Arc};
+
+use oprc_rest::{ClassEntry, FunctionEntry, PackageSummary, Page};
+
+use super::{Registry, catalogue::Catalogue, index::Package};
+use crate::error::Error;
+
+/// How much may be on a page.
+pub const MOST_ON_A_PAGE: usize = 500;
+/// How much is on a page where nothing is said.
+const ON_A_PAGE: usize = 100;
+/// How many bytes may be searched for.
+const MOST_SOUGHT: usize = 256;
+
+/// Which part of a list is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paging {
+    /// Where the page before said that the next begins.
+    pub after: Option<String>,
+    /// How much is wanted at most.
+    pub limit: Option<usize>,
+}
+
+impl Paging {
+    fn limit(&self) -> Result<usize, Error> {
+        match self.limit {
+            None => Ok(ON_A_PAGE),
+            Some(limit @ 1..=MOST_ON_A_PAGE) => Ok(limit),
+            Some(_) => {
+                let message = format!("must be from 1 to {MOST_ON_A_PAGE}");
+                Err(Error::Parameter { field: "limit", message })
+            }
+        }
+    }
+
+    /// The package and the key that the page begins after.
+    fn after(&self) -> Result<Option<(&str, &str)>, Error> {
+        let Some(after) = &self.after else { return Ok(None) };
+        let message = "must be what the page before gave as next".to_owned();
+        let wrong = || Error::Parameter { field: "cursor", message };
+        after.split_once('/').ok_or_else(wrong).map(Some)
+    }
+}
+
+/// What is looked for: all of it must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// How the package's name begins.
+    pub prefix: Option<String>,
+    /// The package's name.
+    pub package: Option<String>,
+    /// The package's version, with its name; the latest unless said otherwise. Classes and
+    /// functions only.
+    pub version: Option<String>,
+    /// Tags that the package has.
+    pub tags: Vec<String>,
+    /// Labels that the package has, with this value or with any.
+    pub labels: Vec<(String, Option<String>)>,
+    /// Words that stand in names, descriptions and tags, in any case.
+    pub text: Option<String>,
+}
+
+/// Reads a selector of labels such as `team=geometry,tier`.
+pub fn labels(selector: &str) -> Result<Vec<(String, Option<String>)>, Error> {
+    let one = |label: &str| match label.split_once('=') {
+        _ if label.is_empty() || label.starts_with('=') => {
+            let message = format!("{selector:?} isn't as in team=geometry,tier");
+            Err(Error::Parameter { field: "labels", message })
+        }
+        Some((key, value)) => Ok((key.trim().to_owned(), Some(value.trim().to_owned()))),
+        None => Ok((label.to_owned(), None)),
+    };
+    selector.split(',').map(str::trim).map(one).collect()
+}
+
+impl Filter {
+    fn words(&self) -> Result<Vec<String>, Error> {
+        let text = self.text.as_deref().unwrap_or_default();
+        if text.len() > MOST_SOUGHT {
+            let message = format!("must have {MOST_SOUGHT} bytes at most");
+            return Err(Error::Parameter { field: "q", message });
+        }
+        Ok(text.to_lowercase().split_whitespace().map(ToOwned::to_owned).collect())
+    }
+
+    /// Whether it may be a package that is looked for, words aside.
+    fn admits(&self, package: &Package) -> bool {
+        let about = &package.summary;
+        !package.versions.is_empty()
+            && self.package.as_ref().is_none_or(|it| *it == about.name)
+            && self.tags.iter().all(|tag| about.tags.contains(tag))
+            && self.labels.iter().all(|(key, value)| {
+                let found = about.labels.get(key);
+                found.is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
+            })
+    }
+}
+
+fn holds(text: &str, words: &[String]) -> bool {
+    words.iter().all(|word| text.contains(word.as_str()))
+}
+
+impl Registry {
+    /// The packages that are looked for, by name.
+    pub fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page<PackageSummary>, Error> {
+        let (limit, words) = (paging.limit()?, filter.words()?);
+        let start = paging.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut items: Vec<PackageSummary> = self.inner.followed.read(|index| {
+            let found = from(index.packages(), filter, start);
+            let found = found.filter(|it| filter.admits(it) && holds(&it.text, &words));
+            found.take(limit + 1).map(|it| it.summary.clone()).collect()
+        });
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(|it| it.name.clone());
+        Ok(Page { items, next })
+    }
+
+    /// The classes that are looked for, by package and key, each of the latest version.
+    pub fn classes(&self, filter: &Filter, paging: &Paging) -> Result<Page<ClassEntry>, Error> {
+        self.entries(filter, paging, |it| &it.classes, |it| (&it.package, &it.key))
+    }
+
+    /// The functions that are looked for, by package and key, each of the latest version.
+    pub fn functions(
+        &self,
+        filter: &Filter,
+        paging: &Paging,
+    ) -> Result<Page<FunctionEntry>, Error> {
+        self.entries(filter, paging, |it| &it.functions, |it| (&it.package, &it.key))
+    }
+
+    fn entries<T: Clone>(
+        &self,
+        filter: &Filter,
+        paging: &Paging,
+        of: impl Fn(&Catalogue) -> &Vec<(T, String)>,
+        place: impl Fn(&T) -> (&String, &String),
+    ) -> Result<Page<T>, Error> {
+        let (limit, words, after) = (paging.limit()?, filter.words()?, paging.after()?);
+        let wanted = |(item, text): &&(T, String)| {
+            let (package, key) = place(item);
+            after.is_none_or(|after| (package.as_str(), key.as_str()) > after)
+                && holds(text, &words)
+        };
+        let mut items: Vec<T> = if let Some(version) = &filter.version {
+            let name = filter.package.as_deref().ok_or_else(|| Error::Parameter {
+                field: "version",
+                message: "needs the package's name too".to_owned(),
+            })?;
+            let version = self.version(name, version)?;
+            let catalogue = Catalogue::of(&version, &*self.settle(&version)?);
+            let found = of(&catalogue).iter().filter(wanted);
+            found.take(limit + 1).map(|(item, _)| item.clone()).collect()
+        } else {
+            let start = after.map_or(Bound::Unbounded, |(package, _)| Bound::Included(package));
+            self.inner.followed.read(|index| {
+                let found = from(index.packages(), filter, start).filter(|it| filter.admits(it));
+                let found = found.flat_map(|it| of(&it.catalogue)).filter(wanted);
+                found.take(limit + 1).map(|(item, _)| item.clone()).collect()
+            })
+        };
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next = items.last().filter(|_| more).map(|item| {
+            let (package, key) = place(item);
+            format!("{package}/{key}")
+        });
+        Ok(Page { items, next })
+    }
+}
+
+/// Packages from a name on, as far as their names begin as wanted.
+fn from<'a>(
+    packages: &'a std::collections::BTreeMap<String, Arc<Package>>,
+    filter: &'a Filter,
+    start: Bound<&'a str>,
+) -> impl Iterator<Item = &'a Package> {
+    let prefix = filter.package.as_deref().or(filter.prefix.as_deref()).unwrap_or_default();
+    let before = match start {
+        Bound::Included(start) | Bound::Excluded(start) => start < prefix,
+        Bound::Unbounded => true,
+    };
+    let start = if before { Bound::Included(prefix) } else { start };
+    let found = packages.range::<str, _>((start, Bound::Unbounded));
+    found.take_while(move |(name, _)| name.starts_with(prefix)).map(|(_, it)| it.as_ref())
+}

@@ -1,0 +1,297 @@
+//! Deployments: what is wanted, and how it is.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse as _, Response},
+};
+use oprc_models::{Body, OClassDeployment};
+use oprc_rest::{Deployment, DeploymentStatus, Page, Plan, Revision, Rollback};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    App, DeploymentFilter, Expected,
+    body::{Text, small},
+    caller::{Deployer, Viewer},
+    conditional::{Conditions, tagged},
+    packages::documents,
+    problem::{Answer, Failure},
+    query::Query,
+};
+use crate::registry::Paging;
+
+/// What a list is narrowed to, and which part of it is wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wanted {
+    /// The package.
+    package: Option<String>,
+    /// How it is, such as `RUNNING`.
+    condition: Option<String>,
+    /// A cluster that it goes to.
+    cluster: Option<String>,
+    /// How much is wanted at most.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<usize>,
+    /// Where the page before said that the next begins.
+    cursor: Option<String>,
+}
+
+/// The one deployment of a body, checked for itself.
+fn one(text: &str) -> Answer<OClassDeployment> {
+    let mut documents = documents(text)?;
+    let wrong = |detail: &str| {
+        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
+    };
+    let document = documents.pop().ok_or_else(|| wrong("There is no deployment in the body."))?;
+    if !documents.is_empty() {
+        return Err(wrong("There must be one deployment in the body, and nothing else."));
+    }
+    document.check().map_err(crate::error::Error::from)?;
+    match document.body {
+        Body::Deployment(deployment) => Ok(*deployment),
+        Body::Package(_) => {
+            Err(wrong("There is a package in the body: those go to /api/v1/packages."))
+        }
+    }
+}
+
+fn expected(conditions: &Conditions) -> Answer<Expected> {
+    Ok(Expected {
+        revision: conditions.expected()?.map(str::to_owned),
+        some: conditions.must_exist,
+        none: conditions.must_not_exist,
+    })
+}
+
+fn answer(status: StatusCode, deployment: &Deployment) -> Response {
+    let mut response = tagged(&deployment.revision, &Conditions::default(), deployment);
+    *response.status_mut() = status;
+    if status == StatusCode::CREATED
+        && let Ok(place) =
+            HeaderValue::from_str(&format!("/api/v1/deployments/{}", deployment.deployment.key))
+    {
+        response.headers_mut().insert(header::LOCATION, place);
+    }
+    response
+}
+
+/// Deployments, by key.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployments",
+    tag = "deployments",
+    params(Wanted),
+    responses((status = 200, description = "A page of deployments", body = Page<Deployment>)),
+)]
+pub async fn list(
+    _: Viewer,
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+) -> Answer<Json<Page<Deployment>>> {
+    let Wanted { package, condition, cluster, limit, cursor } = wanted;
+    let filter = DeploymentFilter { package, condition, cluster };
+    let paging = Paging { after: cursor, limit };
+    Ok(Json(app.deployments.list(&filter, &paging).await?))
+}
+
+/// Makes a deployment. It is stored when this is answered, and clusters are brought to it then.
+#[utoipa::path(
+    post,
+    path = "/api/v1/deployments",
+    tag = "deployments",
+    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    responses(
+        (status = 201, description = "Stored", body = Deployment),
+        (status = 404, description = "There is no such package or version"),
+        (status = 409, description = "There is one already, or it can't be planned"),
+        (status = 412, description = "There is one already"),
+    ),
+)]
+pub async fn create(
+    Deployer(caller): Deployer,
+    State(app): State<App>,
+    Text(text): Text,
+) -> Answer<Response> {
+    let deployment = one(&text)?;
+    let expected = Expected { none: true, ..Expected::default() };
+    let (deployment, _) = app.deployments.apply(deployment, &expected, &caller).await?;
+    Ok(answer(StatusCode::CREATED, &deployment))
+}
+
+/// What a deployment would come to, and why; nothing is changed.
+#[utoipa::path(
+    post,
+    path = "/api/v1/plan",
+    tag = "deployments",
+    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    responses(
+        (status = 200, description = "The plan", body = Plan),
+        (status = 404, description = "There is no such package or version"),
+        (status = 409, description = "It can't be planned"),
+    ),
+)]
+pub async fn plan(
+    _: Viewer,
+    State(app): State<App>,
+    Text(text): Text,
+) -> Answer<Json<Plan>> {
+    Ok(Json(app.deployments.plan(one(&text)?).await?))
+}
+
+/// A deployment.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployments/{key}",
+    tag = "deployments",
+    params(("key" = String, Path, description = "The deployment")),
+    responses(
+        (status = 200, description = "The deployment", body = Deployment),
+        (status = 404, description = "There is no such deployment"),
+    ),
+)]
+pub async fn get(
+    _: Viewer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+) -> Answer<Response> {
+    // Its status changes within a revision: it is sent each time.
+    let deployment = app.deployments.get(&key).await?;
+    Ok(answer(StatusCode::OK, &deployment))
+}
+
+/// Makes a deployment or changes it. If-Match has it change one revision only, `If-None-Match: *`
+/// has it make one only.
+#[utoipa::path(
+    put,
+    path = "/api/v1/deployments/{key}",
+    tag = "deployments",
+    params(
+        ("key" = String, Path, description = "The deployment"),
+        ("If-Match" = Option<String>, Header, description = "The revision to change"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none"),
+    ),
+    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    responses(
+        (status = 200, description = "Changed, or unchanged", body = Deployment),
+        (status = 201, description = "Made", body = Deployment),
+        (status = 404, description = "There is no such package or version"),
+        (status = 409, description = "It can't be planned, or is being taken away"),
+        (status = 412, description = "It isn't any more what If-Match says"),
+    ),
+)]
+pub async fn put(
+    Deployer(caller): Deployer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+    conditions: Conditions,
+    Text(text): Text,
+) -> Answer<Response> {
+    let deployment = one(&text)?;
+    if deployment.key != key {
+        let detail = format!("The body is of {:?}, the path of {key:?}.", deployment.key);
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
+    }
+    let expected = expected(&conditions)?;
+    let (deployment, made) = app.deployments.apply(deployment, &expected, &caller).await?;
+    Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, &deployment))
+}
+
+/// Has a deployment be taken away. It is gone once its clusters have nothing of it any more.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/deployments/{key}",
+    tag = "deployments",
+    params(
+        ("key" = String, Path, description = "The deployment"),
+        ("If-Match" = Option<String>, Header, description = "The revision to take away"),
+    ),
+    responses(
+        (status = 202, description = "It is being taken away", body = Deployment),
+        (status = 404, description = "There is no such deployment"),
+        (status = 409, description = "Others change it all the time"),
+        (status = 412, description = "It isn't any more what If-Match says"),
+    ),
+)]
+pub async fn delete(
+    Deployer(caller): Deployer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+    conditions: Conditions,
+) -> Answer<Response> {
+    let deployment = app.deployments.delete(&key, &expected(&conditions)?, &caller).await?;
+    Ok((StatusCode::ACCEPTED, Json(deployment)).into_response())
+}
+
+/// How a deployment is.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployments/{key}/status",
+    tag = "deployments",
+    params(("key" = String, Path, description = "The deployment")),
+    responses(
+        (status = 200, description = "How it is", body = DeploymentStatus),
+        (status = 404, description = "There is no such deployment"),
+    ),
+)]
+pub async fn status(
+    _: Viewer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+) -> Answer<Json<DeploymentStatus>> {
+    Ok(Json(app.deployments.status(&key).await?))
+}
+
+/// What was wanted, the newest first.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployments/{key}/history",
+    tag = "deployments",
+    params(("key" = String, Path, description = "The deployment")),
+    responses(
+        (status = 200, description = "Its revisions", body = Vec<Revision>),
+        (status = 404, description = "There is no such deployment"),
+    ),
+)]
+pub async fn history(
+    _: Viewer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+) -> Answer<Json<Vec<Revision>>> {
+    Ok(Json(app.deployments.history(&key).await?))
+}
+
+/// Goes back to a former revision, as a new one.
+#[utoipa::path(
+    post,
+    path = "/api/v1/deployments/{key}/rollback",
+    tag = "deployments",
+    params(
+        ("key" = String, Path, description = "The deployment"),
+        ("If-Match" = Option<String>, Header, description = "The revision to go back from"),
+    ),
+    request_body = Rollback,
+    responses(
+        (status = 200, description = "Stored", body = Deployment),
+        (status = 404, description = "There is no such deployment or revision"),
+        (status = 409, description = "There is nothing to go back to, or it can't be planned"),
+        (status = 412, description = "It isn't any more what If-Match says"),
+    ),
+)]
+pub async fn rollback(
+    Deployer(caller): Deployer,
+    State(app): State<App>,
+    Path(key): Path<String>,
+    conditions: Conditions,
+    Text(text): Text,
+) -> Answer<Response> {
+    let Rollback { revision } = small(&text)?;
+    let expected = expected(&conditions)?;
+    let deployments = &app.deployments;
+    let back = deployments.rollback(&key, revision.as_deref(), &expected, &caller).await?;
+    Ok(answer(StatusCode::OK, &back))
+}

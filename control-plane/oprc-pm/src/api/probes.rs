@@ -1,0 +1,67 @@
+//! Probes, figures, and the description of the API: for everybody, since probes have no tokens.
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{Html, IntoResponse as _, Response},
+    routing::get,
+};
+use serde_json::json;
+use utoipa::openapi::OpenApi;
+use utoipa_scalar::Scalar;
+
+use super::App;
+
+/// What the page may load: its own document, and its script from where it says.
+const PAGE: &str = "default-src 'none'; script-src https://cdn.jsdelivr.net 'unsafe-inline'; \
+    style-src 'unsafe-inline' https://cdn.jsdelivr.net; img-src 'self' data:; \
+    font-src https://fonts.scalar.com data:; connect-src 'self'";
+
+pub(super) fn router(document: &OpenApi, docs: bool) -> Router<App> {
+    let text: Arc<str> = document.to_json().unwrap_or_default().into();
+    let router = Router::new()
+        .route("/health", get(health))
+        .route("/health/live", get(|| async { Json(json!({ "status": "live" })) }))
+        .route("/health/ready", get(health))
+        .route("/metrics", get(metrics))
+        .route(
+            "/openapi.json",
+            get(move || {
+                let text = text.to_string();
+                async move { ([(header::CONTENT_TYPE, "application/json")], text) }
+            }),
+        );
+    if !docs {
+        return router;
+    }
+    let page: Arc<str> = Scalar::new(document.clone()).to_html().into();
+    let policy = (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE));
+    router.route("/docs", get(move || async move { ([policy], Html(page.to_string())) }))
+}
+
+/// Whether it can do what it is for, and what keeps it from that.
+async fn health(State(app): State<App>) -> Response {
+    let mut troubles = Vec::new();
+    if *app.stopping.borrow() {
+        troubles.push("it stops".to_owned());
+    }
+    troubles.extend(app.registry.stale().map(|why| format!("packages may be old: {why}")));
+    troubles.extend(app.deployments.trouble());
+    let ready = troubles.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let word = if ready { "ready" } else { "not ready" };
+    (status, Json(json!({ "status": word, "ready": ready, "troubles": troubles }))).into_response()
+}
+
+async fn metrics(State(app): State<App>) -> Response {
+    let clusters = app.deployments.clusters();
+    app.metrics.clusters(clusters.iter().map(|cluster| {
+        (cluster.name.as_str(), cluster.health != oprc_rest::Health::Unreachable)
+    }));
+    app.metrics.deployments(app.deployments.conditions().into_iter());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response()
+}

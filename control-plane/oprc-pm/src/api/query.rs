@@ -1,0 +1,23 @@
+//! Parameters of a request, each known and well formed.
+
+use axum::{
+    extract::{FromRequestParts, Query as Raw},
+    http::request::Parts,
+};
+use serde::de::DeserializeOwned;
+
+use super::problem::Failure;
+
+/// The parameters behind the path.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let read = Raw::<T>::from_request_parts(parts, state).await;
+        let Raw(read) =
+            read.map_err(|rejection| Failure::bad("INVALID_PARAMETER", rejection.body_text()))?;
+        Ok(Self(read))
+    }
+}

@@ -1,0 +1,151 @@
+//! What clusters have: class runtimes, and among them those that nobody here knows.
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use oprc_rest::{Adoption, ClassRuntime, Deployment, Page};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::{
+    App, RuntimeFilter,
+    body::{Text, small},
+    caller::{Admin, Viewer},
+    problem::Answer,
+    query::Query,
+};
+use crate::{error::Error, registry::Paging};
+
+/// What a list is narrowed to, and which part of it is wanted.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub struct Wanted {
+    /// The cluster.
+    cluster: Option<String>,
+    /// The deployment.
+    deployment: Option<String>,
+    /// `driven`, `orphan` or `foreign`.
+    ownership: Option<String>,
+    /// How much is wanted at most.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<usize>,
+    /// Where the page before said that the next begins.
+    cursor: Option<String>,
+}
+
+async fn page(app: &App, wanted: Wanted) -> Answer<Json<Page<ClassRuntime>>> {
+    let Wanted { cluster, deployment, ownership, limit, cursor } = wanted;
+    if ownership.as_ref().is_some_and(|it| !["driven", "orphan", "foreign"].contains(&it.as_str()))
+    {
+        let message = "must be driven, orphan or foreign".to_owned();
+        return Err(Error::Parameter { field: "ownership", message }.into());
+    }
+    let filter = RuntimeFilter { cluster, deployment, ownership };
+    let paging = Paging { after: cursor, limit };
+    Ok(Json(app.deployments.runtimes(&filter, &paging).await?))
+}
+
+/// What clusters have, by cluster and id.
+#[utoipa::path(
+    get,
+    path = "/api/v1/class-runtimes",
+    tag = "clusters",
+    params(Wanted),
+    responses((status = 200, description = "A page of class runtimes", body = Page<ClassRuntime>)),
+)]
+pub async fn list(
+    _: Viewer,
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+) -> Answer<Json<Page<ClassRuntime>>> {
+    page(&app, wanted).await
+}
+
+/// The same as `/api/v1/class-runtimes`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployment-records",
+    tag = "clusters",
+    params(Wanted),
+    responses((status = 200, description = "A page of class runtimes", body = Page<ClassRuntime>)),
+)]
+pub async fn list_records(
+    _: Viewer,
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+) -> Answer<Json<Page<ClassRuntime>>> {
+    page(&app, wanted).await
+}
+
+/// What clusters have of a package manager's that this one doesn't know.
+#[utoipa::path(
+    get,
+    path = "/api/v1/orphans",
+    tag = "clusters",
+    params(Wanted),
+    responses((status = 200, description = "A page of orphans", body = Page<ClassRuntime>)),
+)]
+pub async fn orphans(
+    _: Viewer,
+    State(app): State<App>,
+    Query(wanted): Query<Wanted>,
+) -> Answer<Json<Page<ClassRuntime>>> {
+    page(&app, Wanted { ownership: Some("orphan".to_owned()), ..wanted }).await
+}
+
+/// Has a deployment have an orphan, which goes on as it is.
+#[utoipa::path(
+    post,
+    path = "/api/v1/orphans/{cluster}/{id}/adopt",
+    tag = "clusters",
+    params(
+        ("cluster" = String, Path, description = "The cluster"),
+        ("id" = String, Path, description = "The orphan"),
+    ),
+    request_body = Adoption,
+    responses(
+        (status = 200, description = "The deployment that has it", body = Deployment),
+        (status = 404, description = "There is no such orphan"),
+        (status = 409, description = "It isn't one that the deployment could have"),
+    ),
+)]
+pub async fn adopt(
+    Admin(caller): Admin,
+    State(app): State<App>,
+    Path((cluster, id)): Path<(String, String)>,
+    Text(text): Text,
+) -> Answer<Json<Deployment>> {
+    let Adoption { deployment } = small(&text)?;
+    if deployment.is_empty() {
+        let message = "must name a deployment".to_owned();
+        return Err(Error::Parameter { field: "deployment", message }.into());
+    }
+    Ok(Json(app.deployments.adopt(&cluster, &id, &deployment, &caller).await?))
+}
+
+/// Deletes an orphan from its cluster.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/orphans/{cluster}/{id}",
+    tag = "clusters",
+    params(
+        ("cluster" = String, Path, description = "The cluster"),
+        ("id" = String, Path, description = "The orphan"),
+    ),
+    responses(
+        (status = 202, description = "The cluster deletes it"),
+        (status = 404, description = "There is no such orphan"),
+        (status = 409, description = "It is no orphan"),
+    ),
+)]
+pub async fn delete_orphan(
+    Admin(caller): Admin,
+    State(app): State<App>,
+    Path((cluster, id)): Path<(String, String)>,
+) -> Answer<StatusCode> {
+    app.deployments.delete_orphan(&cluster, &id, &caller).await?;
+    Ok(StatusCode::ACCEPTED)
+}

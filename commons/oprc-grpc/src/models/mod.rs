@@ -41,9 +41,10 @@ impl Source<'_> {
     /// Functions of the class that aren't to run there.
     fn disabled(&self) -> BTreeSet<&str> {
         let here = self.member.map(|it| it.disabled_fn.as_slice()).unwrap_or_default();
-        let functions = self.class.functions.iter().filter(|it| {
-            it.function.state() == FunctionState::Disabled || here.contains(&it.key)
-        });
+        let functions =
+            self.class.functions.iter().filter(|it| {
+                it.function.state() == FunctionState::Disabled || here.contains(&it.key)
+            });
         functions.map(|it| it.key.as_str()).collect()
     }
 
@@ -88,8 +89,7 @@ pub fn class_spec(source: &Source<'_>) -> ClassSpec {
             // A unit has all parts of a class, or those that its assignments tell.
             partition_info: None,
         }),
-        target_environment: (!source.environment.is_empty())
-            .then(|| source.environment.to_owned()),
+        target_environment: (!source.environment.is_empty()).then(|| source.environment.to_owned()),
         selected_template: forced.or_else(|| deployment.template.clone()),
         // For who plans: nobody has said it.
         template_hint: None,

@@ -130,7 +130,10 @@ fn said(value: Value) -> Value {
         Value::Object(fields) => {
             let fields = fields.into_iter().map(|(name, value)| (name, said(value)));
             let empty = |value: &Value| {
-                value.is_null() || *value == json!([]) || *value == json!({}) || *value == json!(false)
+                value.is_null()
+                    || *value == json!([])
+                    || *value == json!({})
+                    || *value == json!(false)
             };
             // `false` is said where leaving it out would mean something else.
             fields.filter(|(name, value)| name == "metrics" || !empty(value)).collect()
@@ -221,5 +224,8 @@ fn what_concerns_other_classes_and_members_stays_away() {
     assert_eq!(grid["collections"][0]["shard_assignments"][0]["primary"], 2);
     let other = unit("Other", 0);
     assert_eq!(other["disabled_functions"], Value::Null);
-    assert_eq!(other["odgm_config"]["event_processing"]["event_triggers"][0]["function_key"], "other");
+    assert_eq!(
+        other["odgm_config"]["event_processing"]["event_triggers"][0]["function_key"],
+        "other"
+    );
 }

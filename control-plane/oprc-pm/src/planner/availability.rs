@@ -38,8 +38,7 @@ pub(super) fn together(needs: Needs, node: f64, copies: i32) -> f64 {
 
 /// How likely it is that just `up` of `copies` are there.
 fn exactly(node: f64, copies: i32, up: i32) -> f64 {
-    let ways: f64 =
-        (1..=up).map(|at| f64::from(copies - up + at) / f64::from(at)).product();
+    let ways: f64 = (1..=up).map(|at| f64::from(copies - up + at) / f64::from(at)).product();
     ways * node.powi(up) * (1.0 - node).powi(copies - up)
 }
 
@@ -81,7 +80,9 @@ mod tests {
 
     #[test]
     fn the_table_is_the_floor() {
-        for (target, expected) in [(0.0, 1), (0.98, 1), (0.99, 2), (0.9989, 2), (0.999, 3), (1.0, 3)] {
+        for (target, expected) in
+            [(0.0, 1), (0.98, 1), (0.99, 2), (0.9989, 2), (0.999, 3), (1.0, 3)]
+        {
             assert_eq!(copies(target, Needs::Any, None).unwrap().0, expected, "{target}");
             // Nodes that never fail don't take it away.
             assert_eq!(copies(target, Needs::Quorum, Some(1.0)).unwrap().0, expected, "{target}");

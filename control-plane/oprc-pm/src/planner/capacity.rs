@@ -17,7 +17,8 @@ impl<'a> Load<'a> {
     /// Adds a unit; tells what it asks for.
     pub(super) fn add(&mut self, place: &Place<'a>, spec: &ClassSpec) -> Capacity {
         let asked = of(spec, place.facts);
-        let (_, sum) = self.clusters.entry(place.cluster).or_insert((place.facts, Capacity::default()));
+        let (_, sum) =
+            self.clusters.entry(place.cluster).or_insert((place.facts, Capacity::default()));
         *sum = sum.plus(asked, 1);
         asked
     }
@@ -86,7 +87,7 @@ fn each(requests: Option<&Resources>, limits: Option<&Resources>) -> Capacity {
     };
     // Amounts end at 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let whole = |worth: f64| worth.ceil() as u64;
+    let whole = |worth: f64| worth.round() as u64;
     Capacity {
         cpu_millis: whole(amount(|it| it.cpu.as_ref()).unwrap_or_default() * 1000.0),
         memory_bytes: whole(amount(|it| it.memory.as_ref()).unwrap_or_default()),

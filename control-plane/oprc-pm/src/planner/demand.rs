@@ -22,16 +22,16 @@ impl<'a> Demand<'a> {
     fn all(&self) -> impl Iterator<Item = (&'a str, &'a Requirements)> {
         let own = self.class.requirements.iter().map(|it| ("the class", it));
         let functions = self.class.functions.iter();
-        own.chain(functions.filter_map(|it| {
-            Some((it.key.as_str(), it.function.requirements.as_ref()?))
-        }))
+        own.chain(
+            functions.filter_map(|it| Some((it.key.as_str(), it.function.requirements.as_ref()?))),
+        )
     }
 
     /// The availability, and who demands it.
     pub(super) fn availability(&self) -> Option<(f64, &'a str)> {
         let all = self.all().filter_map(|(who, it)| Some((it.availability()?, who)));
         // Among equals the first is told.
-        all.fold(None, |most: Option<(f64, &str)>, it| match most {
+        all.fold(None, |most: Option<(f64, &'a str)>, it| match most {
             Some(most) if most.0 >= it.0 => Some(most),
             _ => Some(it),
         })
@@ -40,7 +40,7 @@ impl<'a> Demand<'a> {
     /// Requests for each second, and who demands them.
     pub(super) fn throughput(&self) -> Option<(i32, &'a str)> {
         let all = self.all().filter_map(|(who, it)| Some((it.throughput?, who)));
-        all.fold(None, |most: Option<(i32, &str)>, it| match most {
+        all.fold(None, |most: Option<(i32, &'a str)>, it| match most {
             Some(most) if most.0 >= it.0 => Some(most),
             _ => Some(it),
         })
@@ -56,9 +56,8 @@ impl<'a> Demand<'a> {
         let said = |wanted: Consistency| {
             self.all().any(|(_, it)| it.consistency == Some(wanted)).then_some(wanted)
         };
-        let consistency = state
-            .or_else(|| said(Consistency::Strong))
-            .or_else(|| said(Consistency::Eventual));
+        let consistency =
+            state.or_else(|| said(Consistency::Strong)).or_else(|| said(Consistency::Eventual));
         match (self.deployment.shard_type, consistency) {
             (Some(ShardType::Raft), _) => (Needs::Quorum, "shardType RAFT takes more than half"),
             (Some(ShardType::Basic | ShardType::Mst), _) => {
@@ -73,7 +72,9 @@ impl<'a> Demand<'a> {
             (None, None) if latency.is_some_and(|latency| latency < 50) => {
                 (Needs::Any, "answers within 50 ms rule out consensus")
             }
-            (None, None) => (Needs::Quorum, "copies agree by consensus, which takes more than half"),
+            (None, None) => {
+                (Needs::Quorum, "copies agree by consensus, which takes more than half")
+            }
         }
     }
 

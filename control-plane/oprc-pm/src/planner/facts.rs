@@ -59,6 +59,8 @@ impl ClusterFacts {
     /// Whether it may have that environment.
     pub(super) fn has_environment(&self, environment: &str) -> bool {
         let named = |it: &String| it == environment;
-        environment.is_empty() || self.environments.is_empty() || self.environments.iter().any(named)
+        environment.is_empty()
+            || self.environments.is_empty()
+            || self.environments.iter().any(named)
     }
 }

@@ -46,7 +46,10 @@ pub(super) fn replicas(
                     together(needs, node, number)
                 ));
             }
-            (number, format!("replicaCount is {said}; availability {target} takes {least} at least"))
+            (
+                number,
+                format!("replicaCount is {said}; availability {target} takes {least} at least"),
+            )
         }
         (None, Some((target, who))) => match copies(target, needs, node) {
             Some((number, because)) => {

@@ -1,7 +1,7 @@
 //! Within which bounds functions scale.
 
 use oprc_grpc::deployment::unit::{ClassSpec, Provision};
-use oprc_models::{Faults, ResolvedClass};
+use oprc_models::{Faults, Requirements, ResolvedClass};
 use oprc_rest::Reason;
 
 use super::{
@@ -9,9 +9,6 @@ use super::{
     faults,
     targets::{Place, reason},
 };
-
-/// How many instances there are at most (CRM's own bound).
-const INSTANCES: i32 = 10_000;
 
 /// Raises the least number of instances of each function to what its availability takes. A
 /// function's own number is never lowered, and neither is what the cluster's profile gives it.
@@ -36,9 +33,9 @@ pub(super) fn bounds(
             reasons.push(reason(field, value, "on standby it runs at the least cost"));
             continue;
         }
-        let required = |it: Option<&oprc_models::Requirements>| it.and_then(|it| it.availability());
-        let target = required(resolved.function.requirements.as_ref())
-            .or_else(|| required(class.requirements.as_ref()));
+        let required = |it: &Option<Requirements>| it.as_ref().and_then(Requirements::availability);
+        let target =
+            required(&resolved.function.requirements).or_else(|| required(&class.requirements));
         let planned = target.map(|target| {
             copies(target, Needs::Any, place.facts.node_availability).unwrap_or_else(|| {
                 let message = format!(
@@ -63,7 +60,6 @@ pub(super) fn bounds(
             reasons.push(reason(field, value, format!("{whose} is enough; {because}")));
             continue;
         }
-        let number = number.min(INSTANCES);
         let provision = function.provision.get_or_insert_with(Provision::default);
         provision.min_scale = Some(number);
         let before = own.map_or_else(|| format!("{usual} of the profile"), |it| it.to_string());

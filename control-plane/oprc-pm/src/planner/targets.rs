@@ -45,6 +45,18 @@ pub(super) fn places<'a>(
     (places, reasons)
 }
 
+/// Who needs a cluster.
+struct Asker<'a> {
+    path: String,
+    environment: &'a str,
+    member: Option<&'a Member>,
+}
+
+/// What the reasons call the cluster of a member.
+fn member_field(member: &Member) -> String {
+    format!("clusters (member {})", member.id)
+}
+
 struct Search<'a> {
     request: Request<'a>,
     wants_grid: bool,
@@ -58,6 +70,10 @@ impl<'a> Search<'a> {
         self.request.deployment.target_envs.first().map(String::as_str).or(default).unwrap_or("")
     }
 
+    fn environment_of(&self, member: &'a Member) -> &'a str {
+        member.env.as_deref().unwrap_or_else(|| self.default_environment())
+    }
+
     fn by_lists(&mut self, faults: &mut Faults, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
         let environments: Vec<&str> = if deployment.target_envs.is_empty() {
@@ -68,18 +84,19 @@ impl<'a> Search<'a> {
         let mut places = Vec::new();
         for (at, name) in deployment.target_clusters.iter().enumerate() {
             let found = self.known(faults, &format!("targetClusters[{at}]"), name);
-            for environment in found.iter().flat_map(|_| &environments) {
-                places.extend(found.map(|(cluster, facts)| Place {
-                    cluster,
-                    facts,
-                    environment,
-                    member: None,
-                }));
-            }
+            let Some((cluster, facts)) = found else { continue };
+            let each = environments.iter().copied();
+            places.extend(each.map(|environment| Place {
+                cluster,
+                facts,
+                environment,
+                member: None,
+            }));
         }
         if deployment.target_clusters.is_empty() {
             for environment in environments {
-                let chosen = self.choose(faults, "targetClusters", environment, reasons);
+                let asker = Asker { path: "targetClusters".to_owned(), environment, member: None };
+                let chosen = self.choose(faults, &asker, reasons);
                 places.extend(chosen.map(|(cluster, facts)| Place {
                     cluster,
                     facts,
@@ -89,38 +106,35 @@ impl<'a> Search<'a> {
             }
         } else {
             let names = deployment.target_clusters.join(", ");
-            reasons.push(reason("clusters", names, "named by targetClusters".to_owned()));
+            reasons.push(reason("clusters", names, "named by targetClusters"));
         }
         places
     }
 
     fn by_members(&mut self, faults: &mut Faults, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
-        let environment = |search: &Self, member: &'a Member| {
-            member.env.as_deref().unwrap_or_else(|| search.default_environment())
-        };
         // Those that say where come first: the others get what is left.
         let mut places = Vec::new();
         for (at, member) in deployment.members.iter().enumerate() {
             let Some(name) = &member.cluster else { continue };
             let path = format!("members[{at}].cluster");
-            let environment = environment(self, member);
+            let environment = self.environment_of(member);
             let Some((cluster, facts)) = self.known(faults, &path, name) else { continue };
             if !self.taken.insert((cluster, environment)) {
                 faults::add(faults, path, "another member has the same environment and cluster");
                 continue;
             }
             places.push(Place { cluster, facts, environment, member: Some(member) });
-            let because = format!("named by member {}", member.id);
-            reasons.push(reason("clusters", cluster.to_owned(), because));
+            reasons.push(reason(member_field(member), cluster, "named by the member"));
         }
         for (at, member) in deployment.members.iter().enumerate() {
             if member.cluster.is_some() {
                 continue;
             }
             let path = format!("members[{at}].cluster");
-            let environment = environment(self, member);
-            if let Some((cluster, facts)) = self.choose(faults, &path, environment, reasons) {
+            let environment = self.environment_of(member);
+            let asker = Asker { path, environment, member: Some(member) };
+            if let Some((cluster, facts)) = self.choose(faults, &asker, reasons) {
                 places.push(Place { cluster, facts, environment, member: Some(member) });
             }
         }
@@ -150,11 +164,11 @@ impl<'a> Search<'a> {
     fn choose(
         &mut self,
         faults: &mut Faults,
-        path: &str,
-        environment: &'a str,
+        asker: &Asker<'a>,
         reasons: &mut Vec<Reason>,
     ) -> Option<(&'a str, &'a ClusterFacts)> {
         let Request { clusters, deployment, former, .. } = self.request;
+        let environment = asker.environment;
         let listed = &deployment.target_clusters;
         let only_one = clusters.len() == 1;
         let allowed = |name: &String, facts: &ClusterFacts| {
@@ -172,10 +186,14 @@ impl<'a> Search<'a> {
                 !self.taken.contains(&(*name, environment)) && facts.has_environment(environment)
             })
             .collect();
+        let field = asker.member.map_or_else(|| "clusters".to_owned(), member_field);
         let was_there = |name: &str| {
-            former.iter().flat_map(|plan| &plan.units).any(|unit| {
-                let id = parse_unit_id(&unit.id);
-                id.is_some_and(|id| id.cluster == name && id.environment == environment)
+            former.is_some_and(|plan| {
+                // A member stays where it was, not where another one was.
+                let chosen = plan.reasons.iter().any(|it| it.field == field && it.value == name);
+                let ids = plan.units.iter().filter_map(|unit| parse_unit_id(&unit.id));
+                let mut here = ids.filter(|id| id.environment == environment);
+                chosen && here.any(|id| id.cluster == name)
             })
         };
         // What runs somewhere stays there: its data is there.
@@ -197,7 +215,8 @@ impl<'a> Search<'a> {
                 (false, true) => "none is named, and none is a default".to_owned(),
                 (false, false) => format!("none is left for the environment {environment:?}"),
             };
-            faults::hint(faults, path, message, format!("name one of: {}", names(clusters)));
+            let hint = format!("name one of: {}", names(clusters));
+            faults::hint(faults, asker.path.as_str(), message, hint);
             return None;
         };
         self.taken.insert((chosen.0, environment));
@@ -211,7 +230,7 @@ impl<'a> Search<'a> {
                 free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             )
         };
-        reasons.push(reason("clusters", chosen.0.to_owned(), because));
+        reasons.push(reason(field, chosen.0, because));
         Some(chosen)
     }
 }
@@ -221,6 +240,10 @@ fn names(clusters: &BTreeMap<String, ClusterFacts>) -> String {
 }
 
 /// How something was decided.
-pub(super) fn reason(field: impl Into<String>, value: impl Into<String>, because: impl Into<String>) -> Reason {
+pub(super) fn reason(
+    field: impl Into<String>,
+    value: impl Into<String>,
+    because: impl Into<String>,
+) -> Reason {
     Reason { field: field.into(), value: value.into(), because: because.into() }
 }

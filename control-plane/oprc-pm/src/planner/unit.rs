@@ -9,7 +9,10 @@ use oprc_rest::{Reason, UnitPlan};
 use serde_json::Value;
 
 use super::{
-    Request, capacity::Load, demand::Demand, faults, replicas, scale,
+    Request,
+    capacity::Load,
+    demand::Demand,
+    faults, replicas, scale,
     targets::{Place, reason},
     template, unit_id,
 };

@@ -43,7 +43,8 @@ fn what_is_said_is_raised_to_the_floor_and_told() {
 
 #[test]
 fn a_target_that_nodes_never_meet_is_refused() {
-    let requirements = "    stateSpec: {consistency: STRONG}\n    requirements: {availability: 0.9}";
+    let requirements =
+        "    stateSpec: {consistency: STRONG}\n    requirements: {availability: 0.9}";
     let (package, deployment) = shop(requirements, "");
     let poor = ClusterFacts { node_availability: Some(0.4), ..cluster() };
     let faults = planned(&package, &deployment, &clusters([("a", poor)])).unwrap_err();
@@ -75,10 +76,8 @@ fn one_that_was_never_heard_of_is_planned_and_told() {
 fn who_names_no_cluster_gets_the_best_and_stays_there() {
     let (package, deployment) = shop(GRID, "");
     let away = ClusterFacts { reachable: false, ..cluster() };
-    let small = ClusterFacts {
-        capacity: Some(Capacity { cpu_millis: 1, memory_bytes: 1 }),
-        ..cluster()
-    };
+    let small =
+        ClusterFacts { capacity: Some(Capacity { cpu_millis: 1, memory_bytes: 1 }), ..cluster() };
     let other = ClusterFacts { default: false, ..cluster() };
     let all = clusters([("a", away), ("b", small), ("c", cluster()), ("d", other)]);
     let first = planned(&package, &deployment, &all).unwrap();

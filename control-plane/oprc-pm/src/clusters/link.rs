@@ -1,0 +1,330 @@
+//! The way to one cluster's CRM: every call with a deadline, a token and a correlation id, and none
+//! at all while the breaker is open.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::{Duration, Instant},
+};
+
+use oprc_grpc::deployment::{
+    ClassRuntime, DeleteDeploymentRequest, DeployRequest, GetClusterInfoRequest,
+    GetClusterInfoResponse, GetDeploymentStatusRequest, WatchClassRuntimesRequest, WatchEvent,
+    deployment_service_client::DeploymentServiceClient, unit::ClassSpec,
+};
+use tokio::sync::{Mutex, watch};
+use tonic::{
+    Code, Request, Status, Streaming,
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
+};
+
+use super::{breaker::Breaker, observed::Observed};
+use crate::{
+    config::{ClusterConfig, ClusterTls, Secret},
+    dispatcher::Outcome,
+    stamp,
+};
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// A peer that is gone without a word is found out in this time.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// How much an answer may be: a class's status is some kilobytes.
+const ANSWER: usize = 4 << 20;
+/// What is known of nodes, capacity and templates is asked again after this time.
+const FACTS: Duration = Duration::from_secs(30);
+
+type Client = DeploymentServiceClient<Channel>;
+
+/// The way to a cluster.
+pub struct Link {
+    pub(super) config: ClusterConfig,
+    /// How long a call may take.
+    deadline: Duration,
+    channel: Mutex<Option<Channel>>,
+    breaker: Breaker,
+    observed: RwLock<Observed>,
+    info: RwLock<Option<(Instant, GetClusterInfoResponse)>>,
+    changes: watch::Sender<u64>,
+}
+
+impl Link {
+    /// A way that nothing has gone yet.
+    pub fn new(config: ClusterConfig, deadline: Duration) -> Self {
+        Self {
+            config,
+            deadline,
+            channel: Mutex::new(None),
+            breaker: Breaker::default(),
+            observed: RwLock::new(Observed::new(stamp::now())),
+            info: RwLock::new(None),
+            changes: watch::Sender::new(0),
+        }
+    }
+
+    /// The cluster.
+    pub fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// What it has told.
+    pub fn observed(&self) -> RwLockReadGuard<'_, Observed> {
+        self.observed.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes what is known, and tells whoever waits for that.
+    pub(super) fn learn(&self, change: impl FnOnce(&mut Observed)) {
+        change(&mut self.observed.write().unwrap_or_else(PoisonError::into_inner));
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Is told of each change of what is known.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Has the cluster have a unit.
+    pub async fn deploy(
+        &self,
+        id: &str,
+        namespace: &str,
+        spec: ClassSpec,
+        correlation_id: &str,
+    ) -> Outcome {
+        let request = DeployRequest {
+            deployment_id: id.to_owned(),
+            namespace: namespace.to_owned(),
+            spec: Some(spec),
+        };
+        let answer = self
+            .call(correlation_id, request, async |mut client, request| client.deploy(request).await)
+            .await;
+        match answer.map(|answer| answer.class_runtime) {
+            Ok(Some(class)) => {
+                let took = Outcome::Took { uid: class.uid.clone(), generation: class.generation };
+                self.learn(|observed| observed.put(Arc::new(class)));
+                took
+            }
+            Ok(None) => Outcome::Failed("the answer tells of no class".to_owned()),
+            Err(status) => failed(&status),
+        }
+    }
+
+    /// Has the cluster have it no more.
+    pub async fn delete(&self, id: &str, namespace: &str, correlation_id: &str) -> Outcome {
+        let request = DeleteDeploymentRequest {
+            deployment_id: id.to_owned(),
+            namespace: namespace.to_owned(),
+        };
+        let answer = self
+            .call(correlation_id, request, async |mut client, request| {
+                client.delete_deployment(request).await
+            })
+            .await;
+        match answer {
+            Ok(_) => Outcome::Going,
+            Err(status) if status.code() == Code::NotFound => Outcome::Gone,
+            Err(status) => failed(&status),
+        }
+    }
+
+    /// A class with its specification; none where there is no such class.
+    pub async fn class(
+        &self,
+        id: &str,
+        namespace: &str,
+        correlation_id: &str,
+    ) -> Result<Option<ClassRuntime>, Status> {
+        let request = GetDeploymentStatusRequest {
+            deployment_id: id.to_owned(),
+            namespace: namespace.to_owned(),
+            include_spec: true,
+        };
+        let answer = self
+            .call(correlation_id, request, async |mut client, request| {
+                client.get_deployment_status(request).await
+            })
+            .await;
+        match answer {
+            Ok(answer) => Ok(answer.class_runtime),
+            Err(status) if status.code() == Code::NotFound => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
+    /// What the cluster has and can do, as it was told last.
+    pub(super) fn info(&self) -> Option<GetClusterInfoResponse> {
+        let info = self.info.read().unwrap_or_else(PoisonError::into_inner);
+        info.as_ref().map(|(_, info)| info.clone())
+    }
+
+    /// Asks for it again, if it is old.
+    pub(super) async fn refresh(&self) -> Option<GetClusterInfoResponse> {
+        let at = self.info.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.0);
+        if at.is_some_and(|at| at.elapsed() < FACTS) || !self.observed().is_streaming() {
+            return self.info();
+        }
+        // What is known must do where it can't be told anew.
+        self.ask_info().await.ok().or_else(|| self.info())
+    }
+
+    pub(super) async fn ask_info(&self) -> Result<GetClusterInfoResponse, Status> {
+        let id = oprc_observability::correlation::new_id();
+        let answer = self
+            .call(&id, GetClusterInfoRequest {}, async |mut client, request| {
+                client.get_cluster_info(request).await
+            })
+            .await?;
+        *self.info.write().unwrap_or_else(PoisonError::into_inner) =
+            Some((Instant::now(), answer.clone()));
+        Ok(answer)
+    }
+
+    /// Opens the stream where it ended. The stream itself has no deadline: keep-alive tells whether
+    /// anybody is there.
+    pub(super) async fn watch(&self) -> Result<Streaming<WatchEvent>, Status> {
+        let resume_token = self.observed().token().to_owned();
+        let request = WatchClassRuntimesRequest { namespace: String::new(), resume_token };
+        let id = oprc_observability::correlation::new_id();
+        let work = async {
+            let mut client = self.client().await?;
+            let request = self.request(&id, request).await?;
+            client.watch_class_runtimes(request).await
+        };
+        match tokio::time::timeout(self.deadline, work).await {
+            Ok(Ok(stream)) => {
+                self.breaker.answered();
+                Ok(stream.into_inner())
+            }
+            Ok(Err(status)) => Err(status),
+            Err(_) => Err(Status::deadline_exceeded("no answer in time")),
+        }
+    }
+
+    /// Forgets the connection: certificates are read anew for the next one.
+    pub(super) async fn disconnect(&self) {
+        *self.channel.lock().await = None;
+    }
+
+    async fn call<Q, A>(
+        &self,
+        correlation_id: &str,
+        request: Q,
+        work: impl AsyncFnOnce(Client, Request<Q>) -> Result<tonic::Response<A>, Status>,
+    ) -> Result<A, Status> {
+        if let Err(wait) = self.breaker.enter(Instant::now()) {
+            let message = format!("{} doesn't answer; tried again in {wait:.1?}", self.name());
+            return Err(Status::unavailable(message));
+        }
+        let attempt = async {
+            let client = self.client().await?;
+            let mut request = self.request(correlation_id, request).await?;
+            request.set_timeout(self.deadline);
+            work(client, request).await
+        };
+        // The CRM ends by the deadline too; this is for one that doesn't.
+        let answer = match tokio::time::timeout(self.deadline + CONNECT, attempt).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::deadline_exceeded("no answer in time")),
+        };
+        match &answer {
+            Err(status) if is_no_answer(status.code()) => self.breaker.failed(Instant::now()),
+            _ => self.breaker.answered(),
+        }
+        answer.map(tonic::Response::into_inner)
+    }
+
+    async fn request<Q>(&self, correlation_id: &str, request: Q) -> Result<Request<Q>, Status> {
+        let mut request = Request::new(request);
+        if let Ok(id) = correlation_id.parse() {
+            request.metadata_mut().insert(oprc_grpc::CORRELATION, id);
+        }
+        if let Some(secret) = &self.config.token {
+            let token = token(secret).await?;
+            let bearer = format!("Bearer {token}").parse();
+            let bearer = bearer.map_err(|_| Status::unauthenticated("the token isn't a text"))?;
+            request.metadata_mut().insert("authorization", bearer);
+        }
+        Ok(request)
+    }
+
+    async fn client(&self) -> Result<Client, Status> {
+        let mut channel = self.channel.lock().await;
+        let channel = match &*channel {
+            Some(channel) => channel.clone(),
+            None => channel.insert(connect(&self.config).await?).clone(),
+        };
+        Ok(DeploymentServiceClient::new(channel).max_decoding_message_size(ANSWER))
+    }
+}
+
+/// The token, without what ends its line. Files are read each time: tokens are changed in them.
+async fn token(secret: &Secret) -> Result<String, Status> {
+    match secret {
+        Secret::Value(token) => Ok(token.clone()),
+        Secret::File(path) => match tokio::fs::read_to_string(path).await {
+            Ok(token) => Ok(token.trim_end().to_owned()),
+            Err(error) => {
+                let message = format!("the token file {}: {error}", path.display());
+                Err(Status::unauthenticated(message))
+            }
+        },
+    }
+}
+
+/// A connection, made when it is first used.
+async fn connect(config: &ClusterConfig) -> Result<Channel, Status> {
+    let wrong =
+        |error: tonic::transport::Error| Status::unavailable(format!("{}: {error}", config.url));
+    let mut endpoint = Endpoint::from_shared(config.url.clone())
+        .map_err(wrong)?
+        .connect_timeout(CONNECT)
+        .http2_keep_alive_interval(KEEP_ALIVE)
+        .keep_alive_timeout(KEEP_ALIVE)
+        .keep_alive_while_idle(true)
+        .tcp_nodelay(true);
+    if let Some(tls) = &config.tls {
+        endpoint = endpoint.tls_config(secured(tls).await?).map_err(wrong)?;
+    }
+    Ok(endpoint.connect_lazy())
+}
+
+async fn secured(tls: &ClusterTls) -> Result<ClientTlsConfig, Status> {
+    let read = async |path: &std::path::Path| {
+        let text = tokio::fs::read(path).await;
+        text.map_err(|error| Status::unavailable(format!("{}: {error}", path.display())))
+    };
+    let mut secured =
+        ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(&tls.ca).await?));
+    if let Some((certificate, key)) = &tls.client {
+        let (certificate, key) = (read(certificate).await?, read(key).await?);
+        secured = secured.identity(Identity::from_pem(certificate, key));
+    }
+    if let Some(name) = &tls.server_name {
+        secured = secured.domain_name(name.clone());
+    }
+    Ok(secured)
+}
+
+/// Whether nobody was there who could have answered, or they won't let us in.
+fn is_no_answer(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable
+            | Code::DeadlineExceeded
+            | Code::Cancelled
+            | Code::Unknown
+            | Code::Unauthenticated
+            | Code::PermissionDenied
+    )
+}
+
+/// What a refusal means: whether there is any use in asking again.
+fn failed(status: &Status) -> Outcome {
+    match status.code() {
+        Code::InvalidArgument
+        | Code::FailedPrecondition
+        | Code::AlreadyExists
+        | Code::OutOfRange
+        | Code::Unimplemented => Outcome::Refused(status.message().to_owned()),
+        code => Outcome::Failed(format!("{code:?}: {}", status.message())),
+    }
+}

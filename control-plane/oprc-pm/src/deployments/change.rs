@@ -1,0 +1,314 @@
+//! Changes of what is wanted.
+
+use std::collections::BTreeSet;
+
+use oprc_cp_storage::{Check, Error as StoreError, Revision as Version, Transaction};
+use oprc_models::{OClassDeployment, check_deployment};
+use oprc_rest::{Deployment, Event, Plan, Revision};
+
+use super::{Caller, Deployments, Kept, UnitKey};
+use crate::{
+    dispatcher::{Units, units_of},
+    error::Error,
+    records::{self, DeploymentRecord, Former, REVISIONS, Stage, UNITS, UnitRecord},
+    stamp,
+};
+
+/// How often something is tried again that others came before.
+const ATTEMPTS: usize = 8;
+
+type Whole = (Option<Kept<DeploymentRecord>>, Vec<(UnitKey, Kept<UnitRecord>)>);
+
+impl Deployments {
+    /// Makes a deployment; refused where there is one.
+    pub async fn create(
+        &self,
+        deployment: OClassDeployment,
+        caller: &Caller,
+    ) -> Result<Deployment, Error> {
+        if self.book.deployment(&deployment.key).is_some() {
+            return Err(exists(&deployment.key));
+        }
+        self.apply(deployment, None, "created", caller).await.map(|(deployment, _)| deployment)
+    }
+
+    /// Makes a deployment or changes it, if it is still at that revision where one is given.
+    /// Whether it was made is told too.
+    pub async fn put(
+        &self,
+        deployment: OClassDeployment,
+        revision: Option<&str>,
+        caller: &Caller,
+    ) -> Result<(Deployment, bool), Error> {
+        self.apply(deployment, revision, "updated", caller).await
+    }
+
+    /// Brings a deployment back to what was wanted at a former revision; the one before, where none
+    /// is given. It is planned anew, and a revision of its own.
+    pub async fn rollback(
+        &self,
+        key: &str,
+        to: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Deployment, Error> {
+        let kept = self.book.deployment(key).ok_or_else(|| Error::not_found("deployment", key))?;
+        let now = &kept.record.revision;
+        let history = self.history(key).await?;
+        let found = history.into_iter().find(|revision| match to {
+            Some(to) => revision.revision == to,
+            None => revision.revision < *now,
+        });
+        let found = found.ok_or_else(|| {
+            Error::not_found("revision", to.map_or_else(|| format!("before {now}"), str::to_owned))
+        })?;
+        let mut deployment = found.deployment;
+        // The version that it was, not the newest that would do now.
+        if !found.version.is_empty() {
+            deployment.version = format!("={}", found.version).parse().ok().or(deployment.version);
+        }
+        let cause = format!("rollback to {}", found.revision);
+        let (deployment, _) = self.apply(deployment, Some(now), &cause, caller).await?;
+        Ok(deployment)
+    }
+
+    async fn apply(
+        &self,
+        deployment: OClassDeployment,
+        revision: Option<&str>,
+        cause: &str,
+        caller: &Caller,
+    ) -> Result<(Deployment, bool), Error> {
+        check_deployment(&deployment)?;
+        for _ in 0..ATTEMPTS {
+            let (before, units) = self.book.whole(&deployment.key);
+            match (&before, revision) {
+                (Some(kept), Some(revision)) if kept.record.revision != revision => {
+                    return Err(Error::Changed(kept.record.revision.clone()));
+                }
+                (None, Some(_)) => return Err(Error::not_found("deployment", &deployment.key)),
+                (Some(_), _) if cause == "created" => return Err(exists(&deployment.key)),
+                _ => {}
+            }
+            let made = before.is_none();
+            let plan = self.plan(&deployment).await?;
+            let (change, record) =
+                self.change(&deployment, plan, (before, units), cause, caller).await?;
+            match self.store.commit(change).await {
+                Ok(at) => {
+                    self.book.reach(at).await?;
+                    let kind = if made { "deployment.created" } else { "deployment.updated" };
+                    self.tell(kind, &record);
+                    return Ok((self.get(&deployment.key)?, made));
+                }
+                // The deployment, its package or a unit was changed meanwhile: look again.
+                Err(StoreError::Conflict { version, .. }) => self.catch_up(version).await?,
+                Err(StoreError::TooLarge { what, limit }) => {
+                    let message = format!("{what} is more than the store takes ({limit})");
+                    return Err(Error::Parameter { field: "deployment", message });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Unavailable("others change it all the time; try again".to_owned()))
+    }
+
+    async fn catch_up(&self, version: Option<Version>) -> Result<(), Error> {
+        match version {
+            // Packages are in the store too: what they have reached isn't reached here.
+            Some(version) if *self.book.changes().borrow() < version => {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Everything that a change of what is wanted stores.
+    async fn change(
+        &self,
+        deployment: &OClassDeployment,
+        plan: Plan,
+        (before, units): Whole,
+        cause: &str,
+        caller: &Caller,
+    ) -> Result<(Transaction, DeploymentRecord), Error> {
+        let key = &deployment.key;
+        let record = record(deployment, plan, before.as_ref(), caller)?;
+        let existing: Units =
+            units.iter().map(|(key, kept)| (key.clone(), kept.record.as_ref().clone())).collect();
+        let wanted = units_of(
+            Some((&record.revision, &record.plan)),
+            key,
+            &record.correlation_id,
+            &existing,
+        );
+        if wanted.len() > UNITS {
+            let message =
+                format!("{} units, with those to be removed; {UNITS} are the most", wanted.len());
+            return Err(Error::Parameter { field: "deployment", message });
+        }
+        let name = records::deployment(key);
+        let check = before.as_ref().map_or(Check::Absent, |kept| Check::Version(kept.version));
+        let mut change = Transaction::new()
+            .check(name.clone(), check)
+            .put(name, records::write(&record)?)
+            .fenced(&self.ownership);
+        for (unit, record) in &wanted {
+            let name = records::unit(&unit.0, &unit.1);
+            let known = units.iter().find(|(key, _)| key == unit);
+            // One that another deployment has, or that is still going, stands in the way.
+            let check = match (known, self.book.unit(unit)) {
+                (Some((_, kept)), _) => Check::Version(kept.version),
+                (None, Some(kept)) if kept.record.spec.is_none() => Check::Version(kept.version),
+                (None, _) => Check::Absent,
+            };
+            change = change.check(name.clone(), check).put(name, records::write(record)?);
+        }
+        let revision = Revision {
+            revision: record.revision.clone(),
+            at: record.updated_at.clone(),
+            by: caller.name.clone(),
+            cause: cause.to_owned(),
+            version: record.plan.version.clone(),
+            deployment: deployment.clone(),
+            outcome: String::new(),
+        };
+        change = change.put(records::revision(key, &record.revision), records::write(&revision)?);
+        let history = self.store.list(&records::revision(key, "")).await?.entries;
+        let surplus = (history.len() + 1).saturating_sub(REVISIONS);
+        for entry in history.into_iter().take(surplus) {
+            change = change.delete(entry.key);
+        }
+        let change = self.registry.hold(change, &record.plan.package, &record.plan.version)?;
+        Ok((change, record))
+    }
+
+    /// Has a deployment taken away: it is gone when all of its units are.
+    pub async fn delete(
+        &self,
+        key: &str,
+        revision: Option<&str>,
+        caller: &Caller,
+    ) -> Result<Deployment, Error> {
+        for _ in 0..ATTEMPTS {
+            let (kept, units) = self.book.whole(key);
+            let kept = kept.ok_or_else(|| Error::not_found("deployment", key))?;
+            if revision.is_some_and(|revision| revision != kept.record.revision) {
+                return Err(Error::Changed(kept.record.revision.clone()));
+            }
+            if matches!(kept.record.stage, Stage::Deleting { .. }) {
+                return self.get(key);
+            }
+            let record = DeploymentRecord {
+                stage: Stage::Deleting { since: stamp::text(stamp::now()) },
+                former: None,
+                correlation_id: caller.correlation_id.clone(),
+                updated_by: caller.name.clone(),
+                ..kept.record.as_ref().clone()
+            };
+            let name = records::deployment(key);
+            let mut change = Transaction::new()
+                .check(name.clone(), Check::Version(kept.version))
+                .put(name, records::write(&record)?)
+                .fenced(&self.ownership);
+            for (unit, kept) in &units {
+                let gone = UnitRecord {
+                    spec: None,
+                    correlation_id: caller.correlation_id.clone(),
+                    ..kept.record.as_ref().clone()
+                };
+                let name = records::unit(&unit.0, &unit.1);
+                change = change
+                    .check(name.clone(), Check::Version(kept.version))
+                    .put(name, records::write(&gone)?);
+            }
+            match self.store.commit(change).await {
+                Ok(at) => {
+                    self.book.reach(at).await?;
+                    self.tell("deployment.updated", &record);
+                    let whole = (record, units);
+                    // It may be gone already.
+                    return Ok(self.get(key).unwrap_or_else(|_| self.document(&whole.0, &whole.1)));
+                }
+                Err(StoreError::Conflict { version, .. }) => self.catch_up(version).await?,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Unavailable("it changes all the time; try again".to_owned()))
+    }
+
+    pub(super) fn tell(&self, kind: &str, record: &DeploymentRecord) {
+        self.events.publish(Event {
+            kind: kind.to_owned(),
+            subject: record.deployment.key.clone(),
+            message: format!("revision {}", record.revision),
+            correlation_id: record.correlation_id.clone(),
+            ..Event::default()
+        });
+    }
+}
+
+fn exists(key: &str) -> Error {
+    Error::Conflict {
+        reason: "EXISTS",
+        detail: format!("there is a deployment {key:?} already"),
+        blockers: vec![key.to_owned()],
+    }
+}
+
+/// The record of what is wanted from now on.
+fn record(
+    deployment: &OClassDeployment,
+    plan: Plan,
+    before: Option<&Kept<DeploymentRecord>>,
+    caller: &Caller,
+) -> Result<DeploymentRecord, Error> {
+    let now = stamp::text(stamp::now());
+    let before = before.map(|kept| kept.record.as_ref());
+    if let Some(before) = before {
+        if matches!(before.stage, Stage::Deleting { .. }) {
+            return Err(Error::Conflict {
+                reason: "DELETING",
+                detail: format!(
+                    "{} is being deleted; make it again when it is gone",
+                    deployment.key
+                ),
+                blockers: Vec::new(),
+            });
+        }
+        // A unit is known by its id, whatever its namespace: it would be left in the old one.
+        let namespaces: BTreeSet<_> = before.plan.units.iter().map(|it| &it.namespace).collect();
+        if plan
+            .units
+            .iter()
+            .any(|unit| !namespaces.is_empty() && !namespaces.contains(&unit.namespace))
+        {
+            return Err(Error::Conflict {
+                reason: "NAMESPACE_FIXED",
+                detail:
+                    "the namespace of a deployment can't be changed: delete it, and make it anew"
+                        .to_owned(),
+                blockers: Vec::new(),
+            });
+        }
+    }
+    Ok(DeploymentRecord {
+        deployment: deployment.clone(),
+        revision: stamp::id(),
+        created_at: before.map_or_else(|| now.clone(), |it| it.created_at.clone()),
+        updated_at: now.clone(),
+        updated_by: caller.name.clone(),
+        correlation_id: caller.correlation_id.clone(),
+        plan,
+        stage: Stage::Driving { since: now },
+        former: before.and_then(|before| match &before.stage {
+            Stage::Settled { .. } => Some(Former {
+                revision: before.revision.clone(),
+                deployment: before.deployment.clone(),
+                plan: before.plan.clone(),
+            }),
+            // It never succeeded: what was before it still is what there is to go back to.
+            _ => before.former.clone(),
+        }),
+    })
+}

@@ -1,0 +1,215 @@
+//! Units that a cluster has and that nobody here knows: after a lost store, all of them.
+
+use oprc_cp_storage::{Check, Error as StoreError, Transaction};
+use oprc_models::OClassDeployment;
+use oprc_rest::{ClassRuntime, Deployment, Plan, Reason, Revision, UnitPlan};
+
+use super::{Caller, Deployments, RuntimeFilter};
+use crate::{
+    dispatcher::Outcome,
+    error::Error,
+    planner::parse_unit_id,
+    records::{self, DeploymentRecord, Stage, Taken, UNITS, UnitRecord},
+    stamp,
+};
+
+/// How many orphans are looked at.
+const MOST: usize = super::PAGE;
+
+impl Deployments {
+    /// Units that carry a package manager's mark, and that this one doesn't know.
+    pub fn orphans(&self) -> Vec<ClassRuntime> {
+        let filter =
+            RuntimeFilter { ownership: Some("orphan".to_owned()), ..RuntimeFilter::default() };
+        self.class_runtimes(&filter, None, MOST).items
+    }
+
+    fn orphan(&self, cluster: &str, id: &str) -> Result<ClassRuntime, Error> {
+        let link = self.clusters.link(cluster);
+        let link = link.ok_or_else(|| Error::not_found("cluster", cluster))?;
+        let observed = link.observed();
+        let class = observed.class(id, "").ok_or_else(|| Error::not_found("class runtime", id))?;
+        let document = self.class_document(cluster, class, observed.contact());
+        if document.ownership == "orphan" {
+            return Ok(document);
+        }
+        Err(Error::Conflict {
+            reason: "NO_ORPHAN",
+            detail: format!("{id} on {cluster} is {}, no orphan", document.ownership),
+            blockers: document.deployment.into_iter().collect(),
+        })
+    }
+
+    /// Has a cluster take an orphan away.
+    pub async fn delete_orphan(
+        &self,
+        cluster: &str,
+        id: &str,
+        caller: &Caller,
+    ) -> Result<(), Error> {
+        let orphan = self.orphan(cluster, id)?;
+        let link = self.clusters.link(cluster);
+        let link = link.ok_or_else(|| Error::not_found("cluster", cluster))?;
+        match link.delete(id, &orphan.unit.namespace, &caller.correlation_id).await {
+            Outcome::Going | Outcome::Gone | Outcome::Took { .. } => Ok(()),
+            Outcome::Refused(why) | Outcome::Failed(why) => {
+                Err(Error::Unavailable(format!("{cluster}: {why}")))
+            }
+        }
+    }
+
+    /// Makes an orphan a unit of the deployment that its id names, which is made if there is none.
+    /// It is taken as it is: nothing is sent, so nothing of it is restarted.
+    pub async fn adopt(
+        &self,
+        cluster: &str,
+        id: &str,
+        deployment: &str,
+        caller: &Caller,
+    ) -> Result<Deployment, Error> {
+        let orphan = self.orphan(cluster, id)?;
+        let parts = parse_unit_id(id).ok_or_else(|| Error::not_found("orphan", id))?;
+        if parts.deployment != deployment {
+            return Err(Error::Parameter {
+                field: "deployment",
+                message: format!(
+                    "the unit was made for {:?}, and its id says so",
+                    parts.deployment
+                ),
+            });
+        }
+        let link = self.clusters.link(cluster);
+        let link = link.ok_or_else(|| Error::not_found("cluster", cluster))?;
+        let namespace = orphan.unit.namespace.clone();
+        let class = link.class(id, &namespace, &caller.correlation_id).await;
+        let class = class
+            .map_err(|status| Error::Unavailable(format!("{cluster}: {}", status.message())))?
+            .ok_or_else(|| Error::not_found("class runtime", id))?;
+        let spec = class.spec.as_ref().ok_or_else(|| Error::Conflict {
+            reason: "UNREADABLE",
+            detail: format!("what {id} is to be can't be read"),
+            blockers: Vec::new(),
+        })?;
+        let spec =
+            serde_json::to_value(spec).map_err(|error| Error::Internal(error.to_string()))?;
+        let unit = UnitPlan {
+            id: id.to_owned(),
+            cluster: cluster.to_owned(),
+            environment: parts.environment.to_owned(),
+            namespace,
+            class: parts.class.to_owned(),
+            spec: spec.clone(),
+            reasons: vec![Reason {
+                field: "unit".to_owned(),
+                value: "adopted".to_owned(),
+                because: "the cluster had it so".to_owned(),
+            }],
+        };
+        self.store_adopted(deployment, &class, unit, spec, caller).await?;
+        self.get(deployment)
+    }
+
+    async fn store_adopted(
+        &self,
+        key: &str,
+        class: &oprc_grpc::deployment::ClassRuntime,
+        unit: UnitPlan,
+        spec: serde_json::Value,
+        caller: &Caller,
+    ) -> Result<(), Error> {
+        let (kept, units) = self.book.whole(key);
+        if units.len() >= UNITS {
+            let message = format!("has {UNITS} units already");
+            return Err(Error::Parameter { field: "deployment", message });
+        }
+        let now = stamp::text(stamp::now());
+        let mut record = match &kept {
+            Some(kept) if matches!(kept.record.stage, Stage::Deleting { .. }) => {
+                return Err(Error::Conflict {
+                    reason: "DELETING",
+                    detail: format!("{key} is being deleted"),
+                    blockers: vec![key.to_owned()],
+                });
+            }
+            Some(kept) => kept.record.as_ref().clone(),
+            None => DeploymentRecord {
+                deployment: OClassDeployment {
+                    key: key.to_owned(),
+                    package: Some(class.package.clone()),
+                    version: format!("={}", class.package_version).parse().ok(),
+                    namespace: Some(unit.namespace.clone()),
+                    ..OClassDeployment::default()
+                },
+                revision: stamp::id(),
+                created_at: now.clone(),
+                updated_at: now.clone(),
+                updated_by: caller.name.clone(),
+                correlation_id: caller.correlation_id.clone(),
+                plan: Plan {
+                    deployment: key.to_owned(),
+                    package: class.package.clone(),
+                    version: class.package_version.clone(),
+                    ..Plan::default()
+                },
+                stage: Stage::Driving { since: now.clone() },
+                former: None,
+            },
+        };
+        let wanted = &mut record.deployment;
+        add(&mut wanted.classes, &unit.class);
+        add(&mut wanted.target_clusters, &unit.cluster);
+        if !unit.environment.is_empty() {
+            add(&mut wanted.target_envs, &unit.environment);
+        }
+        record.updated_at = now;
+        let adopted = UnitRecord {
+            deployment: key.to_owned(),
+            revision: record.revision.clone(),
+            class: unit.class.clone(),
+            environment: unit.environment.clone(),
+            namespace: unit.namespace.clone(),
+            spec: Some(spec),
+            taken: Some(Taken {
+                revision: record.revision.clone(),
+                uid: class.uid.clone(),
+                generation: class.generation,
+            }),
+            correlation_id: caller.correlation_id.clone(),
+        };
+        let name = records::unit(&unit.cluster, &unit.id);
+        record.plan.units.push(unit);
+        let revision = Revision {
+            revision: record.revision.clone(),
+            at: record.updated_at.clone(),
+            by: caller.name.clone(),
+            cause: "adopted".to_owned(),
+            version: record.plan.version.clone(),
+            deployment: record.deployment.clone(),
+            outcome: String::new(),
+        };
+        let at = records::deployment(key);
+        let check = kept.as_ref().map_or(Check::Absent, |kept| Check::Version(kept.version));
+        let change = Transaction::new()
+            .check(at.clone(), check)
+            .check(name.clone(), Check::Absent)
+            .put(at, records::write(&record)?)
+            .put(name, records::write(&adopted)?)
+            .put(records::revision(key, &record.revision), records::write(&revision)?)
+            .fenced(&self.ownership);
+        match self.store.commit(change).await {
+            Ok(at) => {
+                self.book.reach(at).await?;
+                self.tell("deployment.updated", &record);
+                Ok(())
+            }
+            Err(error @ StoreError::Conflict { .. }) => Err(error.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn add(to: &mut Vec<String>, name: &str) {
+    if !to.iter().any(|it| it == name) {
+        to.push(name.to_owned());
+    }
+}

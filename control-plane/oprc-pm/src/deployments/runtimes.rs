@@ -1,0 +1,159 @@
+//! The classes that clusters have: those of deployments, those that nobody knows, and those of
+//! others.
+
+use std::collections::BTreeMap;
+
+use oprc_grpc::deployment::{ClassRuntime, DeploymentState};
+use oprc_rest::{Contact, Page};
+
+use super::{Deployments, PAGE, status};
+use crate::{error::Error, planner::parse_unit_id};
+
+/// Which classes are listed.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeFilter {
+    /// On this cluster.
+    pub cluster: Option<String>,
+    /// Of this package.
+    pub package: Option<String>,
+    /// In this environment.
+    pub environment: Option<String>,
+    /// Of this deployment.
+    pub deployment: Option<String>,
+    /// `driven`, `orphan` or `foreign`.
+    pub ownership: Option<String>,
+}
+
+impl Deployments {
+    /// Classes by cluster and id, those after `cursor`, a page of them.
+    pub fn class_runtimes(
+        &self,
+        filter: &RuntimeFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Page<oprc_rest::ClassRuntime> {
+        let limit = limit.clamp(1, PAGE);
+        let is =
+            |wanted: &Option<String>, it: &str| wanted.as_ref().is_none_or(|wanted| wanted == it);
+        let mut items: Vec<oprc_rest::ClassRuntime> = Vec::new();
+        for link in self.clusters.links().filter(|link| is(&filter.cluster, link.name())) {
+            let observed = link.observed();
+            let contact = observed.contact();
+            for class in observed.classes() {
+                let at = position(link.name(), class);
+                if cursor.is_some_and(|cursor| at.as_str() <= cursor) {
+                    continue;
+                }
+                let document = self.class_document(link.name(), class, contact);
+                let of = document.deployment.as_deref().unwrap_or_default();
+                if !is(&filter.package, &document.package_name)
+                    || !is(&filter.environment, &document.environment)
+                    || !is(&filter.deployment, of)
+                    || !is(&filter.ownership, &document.ownership)
+                {
+                    continue;
+                }
+                if items.len() == limit {
+                    let next = items
+                        .last()
+                        .map(|it| format!("{}/{}/{}", it.cluster, it.id, it.unit.namespace));
+                    return Page { items, next };
+                }
+                items.push(document);
+            }
+        }
+        Page { items, next: None }
+    }
+
+    /// A class, by its id, on whichever cluster it is.
+    pub fn class_runtime(&self, id: &str) -> Result<oprc_rest::ClassRuntime, Error> {
+        let found = self.clusters.links().find_map(|link| {
+            let observed = link.observed();
+            let class = observed.class(id, "")?;
+            Some(self.class_document(link.name(), class, observed.contact()))
+        });
+        found.ok_or_else(|| Error::not_found("class runtime", id))
+    }
+
+    pub(super) fn class_document(
+        &self,
+        cluster: &str,
+        class: &ClassRuntime,
+        contact: Contact,
+    ) -> oprc_rest::ClassRuntime {
+        let key = (cluster.to_owned(), class.deployment_id.clone());
+        let driven = self.book.unit(&key);
+        let parsed = parse_unit_id(&class.deployment_id).filter(|unit| unit.cluster == cluster);
+        let unit = match &driven {
+            Some(kept) => status::unit(&key, &kept.record, &self.clusters, &self.troubles),
+            None => status::of_class(cluster, class, contact),
+        };
+        let ownership = match (&driven, &parsed) {
+            (Some(_), _) => "driven",
+            (None, Some(_)) => "orphan",
+            (None, None) => "foreign",
+        };
+        let status = class.status.as_ref();
+        oprc_rest::ClassRuntime {
+            id: class.deployment_id.clone(),
+            cluster: cluster.to_owned(),
+            package_name: class.package.clone(),
+            package_version: class.package_version.clone(),
+            environment: class.environment.clone(),
+            status: match status.map(|it| it.state()) {
+                Some(DeploymentState::Active) => "ACTIVE",
+                Some(DeploymentState::Failed) => "FAILED",
+                Some(DeploymentState::Deleted) => "DELETED",
+                _ => "PENDING",
+            }
+            .to_owned(),
+            ownership: ownership.to_owned(),
+            deployment: driven
+                .map(|kept| kept.record.deployment.clone())
+                .or_else(|| parsed.map(|unit| unit.deployment.to_owned())),
+            unit,
+            details: details(class),
+        }
+    }
+}
+
+/// Where a class is in the list.
+fn position(cluster: &str, class: &ClassRuntime) -> String {
+    format!("{cluster}/{}/{}", class.deployment_id, class.namespace)
+}
+
+/// What CRM tells beside what has a field.
+fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
+    let mut details = BTreeMap::new();
+    let mut put = |name: &str, value: serde_json::Value| details.insert(name.to_owned(), value);
+    put("name", class.name.clone().into());
+    put("uid", class.uid.clone().into());
+    put("generation", class.generation.into());
+    put("created_at", class.created_at.clone().into());
+    let Some(status) = &class.status else { return details };
+    put("ready", status.ready.clone().into());
+    put("observed_generation", status.observed_generation.into());
+    let stable = status.stable_since.iter().map(|(name, at)| (name.clone(), at.clone().into()));
+    put("stable_since", serde_json::Value::Object(stable.collect()));
+    let wishes = status.nfr_recommendations.iter().map(|it| {
+        serde_json::json!({
+            "component": it.component,
+            "dimension": it.dimension,
+            "target": it.target,
+            "basis": it.basis,
+            "confidence": it.confidence,
+        })
+    });
+    put("nfr_recommendations", wishes.collect());
+    let conditions = status.conditions.iter().map(|it| {
+        serde_json::json!({
+            "type": it.r#type,
+            "status": it.status,
+            "reason": it.reason,
+            "message": it.message,
+            "lastTransitionTime": it.last_transition_time,
+        })
+    });
+    put("conditions", conditions.collect());
+    details
+}

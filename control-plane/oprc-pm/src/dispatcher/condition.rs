@@ -1,0 +1,142 @@
+//! How a deployment is, from how its units are. Pure.
+
+use oprc_rest::{Contact, DeploymentCondition, UnitStatus};
+
+use crate::records::{DeploymentRecord, Stage};
+
+/// In a word and in a sentence. `units` are those of the plan that is driven.
+pub fn condition(record: &DeploymentRecord, units: &[UnitStatus]) -> (DeploymentCondition, String) {
+    match &record.stage {
+        Stage::Driving { .. } | Stage::Settled { .. } => of_units(units),
+        Stage::RollingBack { because, .. } => (DeploymentCondition::RollingBack, because.clone()),
+        Stage::RolledBack { because, .. } => (DeploymentCondition::RolledBack, because.clone()),
+        Stage::Deleting { .. } => {
+            let left: Vec<_> = units.iter().map(name).collect();
+            let message = match left.as_slice() {
+                [] => String::new(),
+                left => format!("still there: {}", left.join(", ")),
+            };
+            (DeploymentCondition::Deleting, message)
+        }
+    }
+}
+
+fn name(unit: &UnitStatus) -> String {
+    format!("{} on {}", unit.class, unit.cluster)
+}
+
+/// Whether a unit counts as Available: only where that can be believed and is about what is wanted.
+pub fn is_available(unit: &UnitStatus) -> bool {
+    unit.current
+        && unit.contact == Contact::Fresh
+        && unit.condition == oprc_rest::Condition::Running
+}
+
+/// Whether it can't become Available for now.
+fn is_failing(unit: &UnitStatus) -> bool {
+    unit.contact != Contact::Fresh || unit.condition == oprc_rest::Condition::Down
+}
+
+fn of_units(units: &[UnitStatus]) -> (DeploymentCondition, String) {
+    let available = units.iter().filter(|unit| is_available(unit)).count();
+    let failing: Vec<_> = units.iter().filter(|unit| is_failing(unit)).collect();
+    let why = || {
+        let why = failing.iter().map(|unit| {
+            let why = match unit.contact {
+                Contact::Fresh if unit.message.is_empty() => unit.reason.clone(),
+                Contact::Fresh => unit.message.clone(),
+                Contact::Unconfigured => "the cluster isn't configured any more".to_owned(),
+                Contact::Stale | Contact::Unknown => "the cluster is away".to_owned(),
+            };
+            format!("{}: {why}", name(unit))
+        });
+        why.collect::<Vec<_>>().join("; ")
+    };
+    if available == units.len() {
+        return (DeploymentCondition::Running, String::new());
+    }
+    if available > 0 && !failing.is_empty() {
+        return (DeploymentCondition::Partial, why());
+    }
+    if failing.len() == units.len() {
+        // What was never sent anywhere isn't down yet.
+        let begun = units
+            .iter()
+            .any(|unit| unit.current || unit.condition != oprc_rest::Condition::Pending);
+        let condition =
+            if begun { DeploymentCondition::Down } else { DeploymentCondition::Pending };
+        return (condition, why());
+    }
+    let pending = |unit: &UnitStatus| unit.condition == oprc_rest::Condition::Pending;
+    if units.iter().all(pending) {
+        return (DeploymentCondition::Pending, why());
+    }
+    (DeploymentCondition::Deploying, why())
+}
+
+#[cfg(test)]
+mod tests {
+    use oprc_rest::Condition;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn unit(condition: Condition, current: bool, contact: Contact) -> UnitStatus {
+        UnitStatus { condition, current, contact, ..UnitStatus::default() }
+    }
+
+    #[test]
+    fn partial_is_said_to_be_partial() {
+        let running = unit(Condition::Running, true, Contact::Fresh);
+        let cases = [
+            (vec![running.clone(), running.clone()], DeploymentCondition::Running),
+            (
+                vec![running.clone(), unit(Condition::Running, true, Contact::Stale)],
+                DeploymentCondition::Partial,
+            ),
+            (
+                vec![running.clone(), unit(Condition::Down, true, Contact::Fresh)],
+                DeploymentCondition::Partial,
+            ),
+            (
+                vec![running.clone(), unit(Condition::Deploying, true, Contact::Fresh)],
+                DeploymentCondition::Deploying,
+            ),
+            (vec![unit(Condition::Down, true, Contact::Fresh)], DeploymentCondition::Down),
+            (vec![unit(Condition::Pending, false, Contact::Fresh)], DeploymentCondition::Pending),
+            (vec![unit(Condition::Pending, false, Contact::Unknown)], DeploymentCondition::Pending),
+            // What runs isn't what is wanted.
+            (vec![unit(Condition::Running, false, Contact::Fresh)], DeploymentCondition::Deploying),
+        ];
+        for (units, expected) in cases {
+            assert_eq!(of_units(&units).0, expected, "{units:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn running_only_when_all_are_available(states in prop::collection::vec((0..5_u8, any::<bool>(), 0..4_u8), 1..6)) {
+            let units: Vec<_> = states
+                .iter()
+                .map(|(condition, current, contact)| {
+                    let condition = match condition {
+                        0 => Condition::Pending,
+                        1 => Condition::Deploying,
+                        2 => Condition::Running,
+                        3 => Condition::Down,
+                        _ => Condition::Deleted,
+                    };
+                    let contact = match contact {
+                        0 => Contact::Fresh,
+                        1 => Contact::Stale,
+                        2 => Contact::Unconfigured,
+                        _ => Contact::Unknown,
+                    };
+                    unit(condition, *current, contact)
+                })
+                .collect();
+            let running = of_units(&units).0 == DeploymentCondition::Running;
+            prop_assert_eq!(running, units.iter().all(is_available));
+        }
+    }
+}

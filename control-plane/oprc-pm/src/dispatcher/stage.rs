@@ -1,0 +1,197 @@
+//! How a deployment goes on: when it has succeeded, failed, gone back or gone. Pure.
+
+use oprc_models::Policy;
+
+use super::unit::{Seen, is_current, is_good};
+use crate::{
+    records::{DeploymentRecord, Stage, UnitRecord},
+    stamp::{Millis, parse},
+};
+
+/// What a deployment's unit is to be, and what is known of it.
+#[derive(Clone, Debug)]
+pub struct UnitView<'a> {
+    /// Its cluster.
+    pub cluster: &'a str,
+    /// Its id.
+    pub id: &'a str,
+    /// What it is to be.
+    pub record: &'a UnitRecord,
+    /// What the cluster tells.
+    pub seen: Seen,
+    /// Why the cluster won't have it as it is to be.
+    pub refused: Option<String>,
+    /// Since when the cluster is away, where it is.
+    pub away_since: Option<Millis>,
+}
+
+/// How long something may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// A class to become Available, unless its deployment says otherwise.
+    pub progress: Millis,
+    /// A cluster to come back, before a deployment of all or nothing goes back.
+    pub away: Millis,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { progress: 600_000, away: 60_000 }
+    }
+}
+
+/// Where a deployment goes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transition {
+    /// All of it is Available.
+    Settle,
+    /// It has failed, and goes back.
+    RollBack {
+        /// Why.
+        because: String,
+    },
+    /// It has gone back.
+    RolledBack,
+    /// All of it is gone.
+    Remove,
+}
+
+/// What is to happen to a deployment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Where it goes now.
+    pub transition: Option<Transition>,
+    /// When to look again, if nothing else happens.
+    pub again: Option<Millis>,
+    /// No unit is to be sent yet: all or nothing begins when all clusters are there.
+    pub hold_deploys: bool,
+    /// No unit is to be taken away yet: all or nothing keeps what it goes back to.
+    pub hold_deletes: bool,
+}
+
+/// Whether a deployment is of all or nothing and goes back when it fails.
+fn goes_back(record: &DeploymentRecord) -> bool {
+    record.deployment.policy == Some(Policy::AllOrNothing)
+        && record.deployment.rollback_on_failure != Some(false)
+}
+
+/// The units that the plan has, all of them stored for its revision.
+fn planned<'a, 'b>(
+    record: &DeploymentRecord,
+    units: &'a [UnitView<'b>],
+) -> Option<Vec<&'a UnitView<'b>>> {
+    let find = |id: &str, cluster: &str| {
+        units.iter().find(|unit| {
+            unit.id == id && unit.cluster == cluster && unit.record.revision == record.revision
+        })
+    };
+    record.plan.units.iter().map(|unit| find(&unit.id, &unit.cluster)).collect()
+}
+
+/// Looks at a deployment and all of its units.
+pub fn outlook(
+    record: &DeploymentRecord,
+    units: &[UnitView<'_>],
+    now: Millis,
+    limits: Limits,
+) -> Outlook {
+    match &record.stage {
+        Stage::Driving { since } => {
+            driving(record, units, parse(since).unwrap_or(now), now, limits)
+        }
+        Stage::RollingBack { .. } if is_back(record, units) => {
+            Outlook { transition: Some(Transition::RolledBack), ..Outlook::default() }
+        }
+        Stage::Deleting { .. } if units.is_empty() => {
+            Outlook { transition: Some(Transition::Remove), ..Outlook::default() }
+        }
+        _ => Outlook::default(),
+    }
+}
+
+fn driving(
+    record: &DeploymentRecord,
+    units: &[UnitView<'_>],
+    since: Millis,
+    now: Millis,
+    limits: Limits,
+) -> Outlook {
+    let Some(wanted) = planned(record, units) else { return Outlook::default() };
+    let good = wanted.iter().all(|unit| is_good(unit.record, &unit.seen));
+    if good && units.iter().all(|unit| unit.record.spec.is_some()) {
+        return Outlook { transition: Some(Transition::Settle), ..Outlook::default() };
+    }
+    if !goes_back(record) {
+        return Outlook::default();
+    }
+    let mut again: Option<Millis> = None;
+    for unit in &wanted {
+        match failure(record, unit, since, now, limits) {
+            Failure::Now(because) => {
+                let transition = Some(Transition::RollBack { because });
+                return Outlook { transition, ..Outlook::default() };
+            }
+            Failure::At(at) => again = Some(again.map_or(at, |before| before.min(at))),
+            Failure::Never => {}
+        }
+    }
+    let sent = wanted.iter().any(|unit| {
+        unit.record.taken.as_ref().is_some_and(|taken| taken.revision == record.revision)
+    });
+    let away = wanted.iter().any(|unit| unit.seen == Seen::Unknown);
+    Outlook { transition: None, again, hold_deploys: away && !sent, hold_deletes: !good }
+}
+
+enum Failure {
+    Now(String),
+    At(Millis),
+    Never,
+}
+
+/// Whether a unit makes all of its deployment fail, or when it will.
+fn failure(
+    record: &DeploymentRecord,
+    unit: &UnitView<'_>,
+    since: Millis,
+    now: Millis,
+    limits: Limits,
+) -> Failure {
+    if is_good(unit.record, &unit.seen) {
+        return Failure::Never;
+    }
+    let name = format!("{} on {}", unit.record.class, unit.cluster);
+    if let Some(why) = &unit.refused {
+        return Failure::Now(format!("{name} was refused: {why}"));
+    }
+    let progress = record
+        .deployment
+        .options
+        .as_ref()
+        .and_then(|options| options.progress_deadline_seconds)
+        .map_or(limits.progress, |seconds| Millis::from(seconds) * 1000);
+    let (until, why) = match &unit.seen {
+        Seen::Unknown => {
+            let from = unit.away_since.map_or(since, |away| away.max(since));
+            (from + limits.away, format!("the cluster {} is away", unit.cluster))
+        }
+        Seen::Present(sight) if is_current(unit.record, sight) && sight.phase == "Degraded" => {
+            let why = format!("{name} is Degraded: {}: {}", sight.reason, sight.message);
+            // CRM has waited already.
+            let waited = sight.reason == "ProgressDeadlineExceeded";
+            (if waited { since } else { since + progress }, why)
+        }
+        // CRM counts by itself from when it took the unit.
+        _ => (since + progress + limits.away, format!("{name} isn't Available in good time")),
+    };
+    if now >= until { Failure::Now(why) } else { Failure::At(until) }
+}
+
+/// Whether clusters have what was before, and nothing else.
+fn is_back(record: &DeploymentRecord, units: &[UnitView<'_>]) -> bool {
+    let has = |unit: &UnitView<'_>| matches!(&unit.seen, Seen::Present(sight) if is_current(unit.record, sight));
+    let planned = record.former.iter().flat_map(|former| &former.plan.units);
+    units.iter().all(has)
+        && planned
+            .into_iter()
+            .all(|plan| units.iter().any(|it| it.id == plan.id && it.cluster == plan.cluster))
+}

@@ -1,0 +1,133 @@
+//! What went wrong with calls lately, and when to try again. Kept in memory only: whoever starts
+//! anew finds out anew.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use backon::ExponentialBackoff;
+
+use super::unit::{Outcome, Step};
+use crate::{clusters::delays, records::UnitRecord};
+
+const SHORTEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(30);
+/// What was done shows in a moment; only if it doesn't is it done again.
+const SHOWS: Duration = Duration::from_millis(300);
+
+type Key = (String, String);
+
+/// What went wrong, by cluster and unit.
+#[derive(Debug)]
+pub struct Troubles {
+    all: Mutex<BTreeMap<Key, Trouble>>,
+    /// How long after a call that wasn't answered it may still be done.
+    unsure: Duration,
+    begun: Instant,
+}
+
+#[derive(Debug)]
+struct Trouble {
+    /// What was tried: another revision, or taking it away, is another matter.
+    revision: String,
+    wanted: bool,
+    delays: ExponentialBackoff,
+    not_before: Instant,
+    refused: Option<String>,
+    last: String,
+    unsure_until: Option<Instant>,
+}
+
+impl Trouble {
+    fn is_about(&self, record: &UnitRecord) -> bool {
+        self.revision == record.revision && self.wanted == record.spec.is_some()
+    }
+}
+
+impl Troubles {
+    /// None yet. A process that ran before may have made calls that aren't done yet.
+    pub fn new(unsure: Duration) -> Self {
+        Self { all: Mutex::default(), unsure, begun: Instant::now() }
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Trouble>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When a call may be made for a unit, if not now.
+    pub(super) fn not_before(&self, key: &Key, record: &UnitRecord) -> Option<Instant> {
+        let all = self.all();
+        all.get(key).filter(|trouble| trouble.is_about(record)).map(|trouble| trouble.not_before)
+    }
+
+    /// Why a cluster won't have a unit as it is to be.
+    pub fn refused(&self, key: &Key, record: &UnitRecord) -> Option<String> {
+        let all = self.all();
+        all.get(key)
+            .filter(|trouble| trouble.is_about(record))
+            .and_then(|trouble| trouble.refused.clone())
+    }
+
+    /// What went wrong last.
+    pub fn last(&self, key: &Key, record: &UnitRecord) -> Option<String> {
+        let all = self.all();
+        let trouble = all.get(key).filter(|trouble| trouble.is_about(record))?;
+        Some(trouble.last.clone()).filter(|last| !last.is_empty())
+    }
+
+    /// Until when a call of before may still be done, so that what isn't there may yet come.
+    pub(super) fn unsure_until(&self, key: &Key, now: Instant) -> Option<Instant> {
+        let begun = self.begun + self.unsure;
+        let until = self.all().get(key).and_then(|trouble| trouble.unsure_until);
+        Some(until.map_or(begun, |until| until.max(begun))).filter(|until| *until > now)
+    }
+
+    /// Notes what came of a call.
+    pub(super) fn note(&self, key: Key, record: &UnitRecord, step: Step, outcome: &Outcome) {
+        let now = Instant::now();
+        let mut all = self.all();
+        let unsure_until = match (step, outcome) {
+            (Step::Deploy, Outcome::Failed(_)) => Some(now + self.unsure),
+            _ => all.get(&key).and_then(|trouble| trouble.unsure_until),
+        };
+        let new = || Trouble {
+            revision: record.revision.clone(),
+            wanted: record.spec.is_some(),
+            delays: delays(SHORTEST, LONGEST),
+            not_before: now,
+            refused: None,
+            last: String::new(),
+            unsure_until,
+        };
+        let trouble = all.entry(key).or_insert_with(new);
+        let failed = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
+        if !trouble.is_about(record) || !failed {
+            *trouble = new();
+        }
+        trouble.unsure_until = unsure_until;
+        match outcome {
+            Outcome::Refused(why) => {
+                trouble.refused = Some(why.clone());
+                trouble.last.clone_from(why);
+            }
+            Outcome::Failed(why) => trouble.last.clone_from(why),
+            _ => {}
+        }
+        let wait = if failed { trouble.delays.next().unwrap_or(LONGEST) } else { SHOWS };
+        trouble.not_before = now + wait;
+    }
+
+    /// Has a unit looked at again later.
+    pub(super) fn later(&self, key: &Key, until: Instant) {
+        if let Some(trouble) = self.all().get_mut(key) {
+            trouble.not_before = trouble.not_before.max(until);
+        }
+    }
+
+    /// There is no such unit any more.
+    pub(super) fn forget(&self, key: &Key) {
+        self.all().remove(key);
+    }
+}

@@ -21,6 +21,7 @@ use oprc_sandbox::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Make a cluster, or find it running, and return when it is ready.
+    #[command(after_help = "Example:\n  oprc sandbox up --prometheus")]
     Up {
         #[command(flatten)]
         name: Name,
@@ -41,23 +42,28 @@ pub(crate) enum Command {
         no_fsync: bool,
     },
     /// End a cluster and remove all that belongs to it.
+    #[command(after_help = "Example:\n  oprc sandbox down")]
     Down {
         #[command(flatten)]
         name: Name,
     },
     /// List the clusters of this user.
+    #[command(after_help = "Example:\n  oprc sandbox list")]
     List,
     /// Tell how the components of a cluster are.
+    #[command(after_help = "Example:\n  oprc sandbox status")]
     Status {
         #[command(flatten)]
         name: Name,
     },
     /// Print the path of the kubeconfig file of a cluster.
+    #[command(after_help = "Example:\n  export KUBECONFIG=$(oprc sandbox kubeconfig)")]
     Kubeconfig {
         #[command(flatten)]
         name: Name,
     },
     /// Run kubectl on a cluster.
+    #[command(after_help = "Example:\n  oprc sandbox kubectl -- get pods --all-namespaces")]
     Kubectl {
         #[command(flatten)]
         name: Name,
@@ -66,6 +72,7 @@ pub(crate) enum Command {
         arguments: Vec<String>,
     },
     /// Load an OCI image archive into the nodes of a cluster.
+    #[command(after_help = "Example:\n  oprc sandbox load-image target/hello-fn.oci.tar")]
     LoadImage {
         #[command(flatten)]
         name: Name,
@@ -73,6 +80,7 @@ pub(crate) enum Command {
         file: PathBuf,
     },
     /// Print the log of a component.
+    #[command(after_help = "Example:\n  oprc sandbox logs supervisor")]
     Logs {
         #[command(flatten)]
         name: Name,
@@ -80,6 +88,9 @@ pub(crate) enum Command {
         component: String,
     },
     /// Make an OCI image archive of a static program.
+    #[command(
+        after_help = "Example:\n  oprc sandbox image --name example.org/fn:dev ./fn fn.oci.tar"
+    )]
     Image {
         /// The image's name with registry and tag.
         #[arg(long)]

@@ -19,6 +19,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     /// Deploy a unit, and wait until it is Available.
+    #[command(after_help = "Example:\n  oprc unit deploy examples/hello-class/unit.yaml")]
     Deploy {
         #[command(flatten)]
         crm: Crm,
@@ -29,6 +30,7 @@ pub(crate) enum Command {
         wait: u64,
     },
     /// Tell how a unit is.
+    #[command(after_help = "Example:\n  oprc unit status hello")]
     Status {
         #[command(flatten)]
         crm: Crm,
@@ -39,11 +41,13 @@ pub(crate) enum Command {
         namespace: String,
     },
     /// List units.
+    #[command(after_help = "Example:\n  oprc unit list --crm http://127.0.0.1:8088")]
     List {
         #[command(flatten)]
         crm: Crm,
     },
     /// Delete a unit, and wait until it is gone.
+    #[command(after_help = "Example:\n  oprc unit delete hello")]
     Delete {
         #[command(flatten)]
         crm: Crm,
@@ -92,11 +96,8 @@ pub(crate) async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Deploy { crm, file, wait } => deploy(&crm, &file, wait).await,
         Command::Status { crm, id, namespace } => {
-            let request = GetDeploymentStatusRequest {
-                deployment_id: id,
-                namespace,
-                ..Default::default()
-            };
+            let request =
+                GetDeploymentStatusRequest { deployment_id: id, namespace, ..Default::default() };
             let answer = crm.connect().await?.get_deployment_status(within(request)).await;
             show(&answer.map_err(told)?.into_inner().class_runtime.unwrap_or_default());
             Ok(ExitCode::SUCCESS)

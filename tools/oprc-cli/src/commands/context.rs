@@ -1,0 +1,164 @@
+//! `oprc context`: which package managers there are.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::Result;
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::{
+    client::Client,
+    contexts::{Contexts, DEFAULT_SERVER, Kube},
+    failure::Failure,
+    output::{Show, Table, print, say},
+};
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List contexts.
+    #[command(visible_alias = "ls", after_help = "Example:\n  oprc context list")]
+    List {
+        #[command(flatten)]
+        show: Show,
+    },
+    /// Print the name of the current context.
+    #[command(after_help = "Example:\n  oprc context current")]
+    Current,
+    /// Make a context the current one.
+    #[command(after_help = "Example:\n  oprc context use prod")]
+    Use {
+        /// The context.
+        name: String,
+    },
+    /// Make or change a context. What isn't said stays as it is.
+    #[command(
+        after_help = "Examples:\n  oprc context set prod --server https://pm.example:8443 --token-file ~/.oprc-token --ca ca.pem\n  oprc context set prod --cluster east --kubeconfig ~/.kube/config --kube-context east-admin"
+    )]
+    Set {
+        /// The context.
+        name: String,
+        /// Where the package manager answers.
+        #[arg(long, value_name = "URL")]
+        server: Option<String>,
+        /// A file with the token.
+        #[arg(long, value_name = "FILE")]
+        token_file: Option<PathBuf>,
+        /// A file with the certificates that the server's must be signed by.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// A cluster of it that is to be reached directly, for `logs` and `invoke`.
+        #[arg(long)]
+        cluster: Option<String>,
+        /// The kubeconfig file of that cluster.
+        #[arg(long, value_name = "FILE", requires = "cluster")]
+        kubeconfig: Option<PathBuf>,
+        /// The context in that file.
+        #[arg(long, value_name = "NAME", requires = "cluster")]
+        kube_context: Option<String>,
+    },
+    /// Forget a context.
+    #[command(after_help = "Example:\n  oprc context delete prod")]
+    Delete {
+        /// The context.
+        name: String,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<'a> {
+    name: &'a str,
+    current: bool,
+    #[serde(flatten)]
+    context: &'a crate::contexts::Context,
+}
+
+/// Does what a command says.
+pub(crate) fn run(command: Command) -> Result<ExitCode> {
+    let path = Contexts::path()?;
+    let mut contexts = Contexts::load(&path)?;
+    match command {
+        Command::List { show } => list(&contexts, &show)?,
+        Command::Current => {
+            let told = "there is no current context: `oprc context use NAME`";
+            let current = contexts.current.ok_or_else(|| Failure::Wrong(told.to_owned()))?;
+            print(&format!("{current}\n"))?;
+        }
+        Command::Use { name } => {
+            contexts.choose(Some(&name))?;
+            contexts.current = Some(name.clone());
+            contexts.save(&path)?;
+            say(&format!("context {name} is the current one"));
+        }
+        Command::Set { name, server, token_file, ca, cluster, kubeconfig, kube_context } => {
+            let context = contexts.contexts.entry(name.clone()).or_default();
+            if let Some(server) = server {
+                context.server = server;
+            } else if context.server.is_empty() {
+                DEFAULT_SERVER.clone_into(&mut context.server);
+            }
+            // From wherever it is used.
+            let whole = |file: PathBuf| fs::canonicalize(&file).unwrap_or(file);
+            context.token_file = token_file.map(whole).or(context.token_file.take());
+            context.ca = ca.map(whole).or(context.ca.take());
+            if let Some(cluster) = cluster {
+                let kube = Kube { kubeconfig: kubeconfig.map(whole), context: kube_context };
+                context.clusters.insert(cluster, kube);
+            }
+            // Nothing is kept that couldn't be used.
+            let second = std::time::Duration::from_secs(1);
+            Client::new(&context.server, None, context.ca.as_deref(), second)?;
+            contexts.current.get_or_insert_with(|| name.clone());
+            contexts.save(&path)?;
+            say(&format!("context {name} is kept in {}", path.display()));
+        }
+        Command::Delete { name } => {
+            if contexts.contexts.remove(&name).is_none() {
+                return Err(contexts.unknown(&name).into());
+            }
+            contexts.current = contexts.current.filter(|current| *current != name);
+            contexts.save(&path)?;
+            say(&format!("context {name} is forgotten"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(contexts: &Contexts, show: &Show) -> Result<()> {
+    let rows: Vec<_> = contexts
+        .contexts
+        .iter()
+        .map(|(name, context)| {
+            let current = contexts.current.as_ref() == Some(name);
+            Row { name, current, context }
+        })
+        .collect();
+    show.list(
+        &rows,
+        |row| row.name.to_owned(),
+        |wide| {
+            let mut headers = vec!["CURRENT", "NAME", "SERVER"];
+            if wide {
+                headers.extend(["TOKEN FILE", "CA", "CLUSTERS"]);
+            }
+            let mut table = Table::new(&headers);
+            for row in &rows {
+                let mark = if row.current { "*" } else { "" };
+                let mut cells =
+                    vec![mark.to_owned(), row.name.to_owned(), row.context.server.clone()];
+                if wide {
+                    let file = |path: &Option<PathBuf>| {
+                        path.as_ref().map(|it| it.display().to_string()).unwrap_or_default()
+                    };
+                    let clusters: Vec<_> =
+                        row.context.clusters.keys().map(String::as_str).collect();
+                    let (token, ca) = (file(&row.context.token_file), file(&row.context.ca));
+                    cells.extend([token, ca, clusters.join(",")]);
+                }
+                table.row(cells);
+            }
+            table
+        },
+    )
+}

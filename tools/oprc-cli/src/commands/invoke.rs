@@ -1,0 +1,262 @@
+//! `oprc invoke`: calls a function of a class over HTTP.
+
+use std::{path::Path, process::ExitCode, time::Duration};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::{Method, Request, StatusCode, Uri};
+use oprc_rest::{BindingEntry, ClassEntry, Deployment, FunctionStatus, UnitStatus};
+
+use super::package::filtered;
+use crate::{
+    client::{Client, escape},
+    contexts::Context,
+    failure::Failure,
+    files,
+    kube::{Access, connect},
+    output::{age, say},
+    remote::Remote,
+};
+
+/// No answer is read beyond this.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// The command.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Addresses that only the cluster reaches are called through its API server.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-"
+)]
+pub(crate) struct Command {
+    /// The deployment.
+    deployment: String,
+    /// The function, by the name that the class offers it under; its default one where left out.
+    function: Option<String>,
+    /// What to send: a text, or @FILE, or @- for standard input.
+    #[arg(long, short)]
+    data: Option<String>,
+    /// The path and query to call.
+    #[arg(long, default_value = "/")]
+    path: String,
+    /// The method: POST where something is sent, GET otherwise.
+    #[arg(long, short = 'X')]
+    method: Option<Method>,
+    /// A header to send, as 'Name: value'; may be said again.
+    #[arg(long = "header", short = 'H', value_name = "HEADER")]
+    headers: Vec<String>,
+    /// The class, where the deployment has several.
+    #[arg(long)]
+    class: Option<String>,
+    /// The cluster, where it runs on several.
+    #[arg(long)]
+    cluster: Option<String>,
+    /// How long the answer may take.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = age::parse)]
+    timeout: Duration,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+    let client = command.remote.client()?;
+    let path = format!("/deployments/{}", escape(&command.deployment));
+    let found: Deployment = client.get(&path).await?;
+    let unit = choose_unit(&command, &found)?;
+    let bindings = bindings(&client, &found, &unit.class).await?;
+    let function = choose_function(unit, &bindings, command.function.as_deref())?;
+    let Some(url) = &function.invocation_url else {
+        let why = function.error_msg.clone().unwrap_or_else(|| "it has no address".to_owned());
+        return Err(Failure::Failed(format!("{} can't be called: {why}", function.key)).into());
+    };
+    let context = command.remote.settle()?;
+    let call = call(&command, &context, unit, url, &client);
+    let late = |_| Failure::Away(format!("no answer within {}", age::short(command.timeout)));
+    let (status, body) = tokio::time::timeout(command.timeout, call).await.map_err(late)??;
+    // Just what the function said, whatever it is.
+    std::io::Write::write_all(&mut std::io::stdout().lock(), &body)?;
+    if body.last().is_some_and(|last| *last != b'\n') {
+        say("");
+    }
+    if !status.is_success() {
+        return Err(Failure::Failed(format!("{} answered {status}", function.key)).into());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The unit to call: one that runs before one that doesn't.
+fn choose_unit<'a>(command: &Command, found: &'a Deployment) -> Result<&'a UnitStatus, Failure> {
+    let fits = |unit: &&UnitStatus| {
+        command.class.as_ref().is_none_or(|it| *it == unit.class)
+            && command.cluster.as_ref().is_none_or(|it| *it == unit.cluster)
+    };
+    let units: Vec<_> = found.status.units.iter().filter(fits).collect();
+    let mut classes: Vec<_> = units.iter().map(|unit| unit.class.as_str()).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    if classes.len() > 1 {
+        let classes = classes.join(", ");
+        return Err(Failure::Wrong(format!("there are several classes: --class, of: {classes}")));
+    }
+    let running = units.iter().find(|unit| unit.condition == oprc_rest::Condition::Running);
+    running
+        .or(units.first())
+        .copied()
+        .ok_or_else(|| Failure::Missing(format!("{} runs nowhere that fits", command.deployment)))
+}
+
+/// What a class offers.
+async fn bindings(client: &Client, found: &Deployment, class: &str) -> Result<Vec<BindingEntry>> {
+    let filters = [("package", Some(found.plan.package.clone()))];
+    let all: Vec<ClassEntry> = client.list(&format!("/classes{}", filtered(filters))).await?;
+    let mut fits: Vec<_> = all.into_iter().filter(|it| it.key == class).collect();
+    fits.sort_by_key(|it| it.version != found.plan.version);
+    Ok(fits.into_iter().next().map(|it| it.functions).unwrap_or_default())
+}
+
+/// The function to call: by the name it is offered under, by its own, or the default one.
+fn choose_function<'a>(
+    unit: &'a UnitStatus,
+    bindings: &[BindingEntry],
+    name: Option<&str>,
+) -> Result<&'a FunctionStatus, Failure> {
+    let binding = match name {
+        Some(name) => bindings.iter().find(|it| it.name == name),
+        None => bindings.iter().find(|it| it.default_route),
+    };
+    // Functions of other packages are named with them.
+    let bare = |name: &str| name.rsplit_once('.').map_or(name, |(_, key)| key).to_owned();
+    let key = binding.map(|it| it.function.clone()).or(name.map(str::to_owned));
+    let chosen = match (&key, unit.functions.as_slice()) {
+        (Some(key), all) => all.iter().find(|it| it.key == *key || bare(&it.key) == bare(key)),
+        (None, [only]) => Some(only),
+        (None, _) => None,
+    };
+    chosen.ok_or_else(|| {
+        let mut known: Vec<_> = bindings.iter().map(|it| it.name.as_str()).collect();
+        if known.is_empty() {
+            known = unit.functions.iter().map(|it| it.key.as_str()).collect();
+        }
+        let (class, known) = (&unit.class, known.join(", "));
+        match name {
+            Some(name) => Failure::Missing(format!("{class} offers no {name:?}, only: {known}")),
+            None => {
+                Failure::Wrong(format!("{class} has no default function: name one of: {known}"))
+            }
+        }
+    })
+}
+
+async fn call(
+    command: &Command,
+    context: &Context,
+    unit: &UnitStatus,
+    url: &str,
+    client: &Client,
+) -> Result<(StatusCode, Bytes)> {
+    let data = match command.data.as_deref().map(|data| (data, data.strip_prefix('@'))) {
+        Some((_, Some(file))) => Some(files::read(Path::new(file))?),
+        Some((data, None)) => Some(data.to_owned()),
+        None => None,
+    };
+    let usual = if data.is_some() { Method::POST } else { Method::GET };
+    let through = through_cluster(url, &command.path);
+    let uri = through.clone().unwrap_or_else(|| joined(url, &command.path));
+    let method = command.method.clone().unwrap_or(usual);
+    let mut request = Request::builder().method(method).uri(&uri);
+    let mut typed = data.is_none();
+    for header in &command.headers {
+        let wrong = || Failure::Wrong(format!("{header:?} is no header such as 'Name: value'"));
+        let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+        typed |= name.trim().eq_ignore_ascii_case("content-type");
+        request = request.header(name.trim(), value.trim());
+    }
+    if !typed {
+        let json =
+            data.as_deref().is_some_and(|it| serde_json::from_str::<serde_json::Value>(it).is_ok());
+        request =
+            request.header("content-type", if json { "application/json" } else { "text/plain" });
+    }
+    let body = Bytes::from(data.unwrap_or_default());
+    let wrong = |error: hyper::http::Error| Failure::Wrong(format!("no such call: {error}"));
+    if through.is_some() {
+        let cluster = connect(&command.access, context, &unit.cluster).await?;
+        let request = request.body(kube::client::Body::from(body.to_vec())).map_err(wrong)?;
+        let answer = cluster.send(request).await.context("calling through the cluster")?;
+        let status = answer.status();
+        return Ok((status, whole(answer.into_body()).await?));
+    }
+    let answer = client.elsewhere(request.body(body.into()).map_err(wrong)?).await?;
+    let status = answer.status();
+    Ok((status, whole(answer.into_body()).await?))
+}
+
+async fn whole<B>(body: B) -> Result<Bytes>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let whole = Limited::new(body, MAX_ANSWER).collect().await;
+    let whole = whole.map_err(|error| Failure::Away(format!("the answer broke off: {error}")))?;
+    Ok(whole.to_bytes())
+}
+
+fn joined(url: &str, path: &str) -> String {
+    format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/'))
+}
+
+/// The path by which a cluster's API server calls a service of it; nothing for other addresses.
+fn through_cluster(url: &str, path: &str) -> Option<String> {
+    let uri: Uri = url.parse().ok()?;
+    let host = uri.host()?;
+    let host = host.strip_suffix(".cluster.local").unwrap_or(host).strip_suffix(".svc")?;
+    let (service, namespace) = host.split_once('.')?;
+    let port = uri.port_u16().unwrap_or(80);
+    let path = joined(uri.path(), path);
+    let path = path.trim_start_matches('/');
+    Some(format!("/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_called_through_their_cluster() {
+        assert_eq!(
+            through_cluster("http://hello--greet.default.svc", "/?name=you").unwrap(),
+            "/api/v1/namespaces/default/services/hello--greet:80/proxy/?name=you"
+        );
+        assert_eq!(
+            through_cluster("http://a.b.svc.cluster.local:8080/base", "x").unwrap(),
+            "/api/v1/namespaces/b/services/a:8080/proxy/base/x"
+        );
+        assert_eq!(through_cluster("https://greet.example.org", "/"), None);
+    }
+
+    fn unit(keys: &[&str]) -> UnitStatus {
+        let function =
+            |key: &&str| FunctionStatus { key: (*key).to_owned(), ..FunctionStatus::default() };
+        UnitStatus { functions: keys.iter().map(function).collect(), ..UnitStatus::default() }
+    }
+
+    #[test]
+    fn functions_are_called_by_the_name_they_are_offered_under() {
+        let binding = |name: &str, function: &str, default_route| BindingEntry {
+            name: name.to_owned(),
+            function: function.to_owned(),
+            default_route,
+            ..BindingEntry::default()
+        };
+        let bindings = [binding("area", "shapes.area", true), binding("more", "grow", false)];
+        let unit = unit(&["area", "grow"]);
+        let chosen = |name| choose_function(&unit, &bindings, name).map(|it| it.key.clone());
+        assert_eq!(chosen(None).unwrap(), "area");
+        assert_eq!(chosen(Some("more")).unwrap(), "grow");
+        let told = chosen(Some("other")).unwrap_err().to_string();
+        assert!(told.contains("only: area, more"), "{told}");
+        assert!(choose_function(&unit, &[], None).is_err());
+    }
+}

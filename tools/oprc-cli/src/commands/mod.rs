@@ -1,0 +1,20 @@
+//! The commands that speak to a package manager, each in its file.
+
+pub(crate) mod catalogue;
+pub(crate) mod check;
+pub(crate) mod cluster;
+pub(crate) mod completion;
+pub(crate) mod context;
+pub(crate) mod delete;
+pub(crate) mod deploy;
+pub(crate) mod diff;
+pub(crate) mod events;
+pub(crate) mod invoke;
+pub(crate) mod logs;
+pub(crate) mod orphan;
+pub(crate) mod package;
+pub(crate) mod plan;
+pub(crate) mod report;
+pub(crate) mod rollback;
+pub(crate) mod status;
+pub(crate) mod watch;

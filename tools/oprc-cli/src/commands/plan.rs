@@ -1,0 +1,124 @@
+//! `oprc plan`: what would run where, and why.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use hyper::Method;
+use oprc_models::OClassDeployment;
+use oprc_rest::{Plan, Reason};
+
+use crate::{
+    client::Client,
+    output::{Show, Tone, Tree, clean, paint},
+    remote::Remote,
+    wanted::Wanted,
+};
+
+/// The command.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  oprc plan hello\n  oprc plan counter --cluster east -o json")]
+pub(crate) struct Command {
+    #[command(flatten)]
+    wanted: Wanted,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+/// Does it.
+pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+    let client = command.remote.client()?;
+    let settled = command.wanted.settle(&client).await?;
+    show(&client, &settled.deployments, &command.show).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks for the plans of deployments and prints them.
+pub(super) async fn show(
+    client: &Client,
+    deployments: &[OClassDeployment],
+    show: &Show,
+) -> Result<()> {
+    let mut plans = Vec::new();
+    for deployment in deployments {
+        plans.push(ask(client, deployment).await?);
+    }
+    let text = |plans: &Vec<Plan>, _| plans.iter().map(|plan| tree(plan).render()).collect();
+    let names = |plans: &Vec<Plan>| {
+        let units = plans.iter().flat_map(|plan| &plan.units).map(|unit| unit.id.clone());
+        units.collect::<Vec<_>>().join("\n")
+    };
+    show.one(&plans, names, text)
+}
+
+/// The plan of a deployment.
+pub(super) async fn ask(client: &Client, deployment: &OClassDeployment) -> Result<Plan> {
+    client.send(Method::POST, "/deployments/plan", deployment, None).await
+}
+
+fn tree(plan: &Plan) -> Tree {
+    let title = format!("{} → {} {}", plan.deployment, plan.package, plan.version);
+    let mut root = Tree::new(clean(&title));
+    for warning in &plan.warnings {
+        root.push(Tree::new(paint(Tone::Fair, &format!("warning: {}", clean(warning)))));
+    }
+    plan.reasons.iter().for_each(|it| root.push(reason(it)));
+    for unit in &plan.units {
+        let environment = if unit.environment.is_empty() {
+            String::new()
+        } else {
+            format!("/{}", unit.environment)
+        };
+        let title = format!("{}{environment}: {} ({})", unit.cluster, unit.class, unit.id);
+        let mut below = Tree::new(clean(&title));
+        unit.reasons.iter().for_each(|it| below.push(reason(it)));
+        root.push(below);
+    }
+    root
+}
+
+fn reason(reason: &Reason) -> Tree {
+    let because = paint(Tone::Faint, &format!("— {}", clean(&reason.because)));
+    Tree::new(format!("{}: {} {because}", clean(&reason.field), clean(&reason.value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use oprc_rest::UnitPlan;
+
+    use super::*;
+
+    #[test]
+    fn plans_give_their_reasons() {
+        let why = |field: &str, value: &str, because: &str| Reason {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            because: because.to_owned(),
+        };
+        let plan = Plan {
+            deployment: "hello".to_owned(),
+            package: "hello".to_owned(),
+            version: "0.1.0".to_owned(),
+            units: vec![UnitPlan {
+                id: "hello.Hello".to_owned(),
+                cluster: "east".to_owned(),
+                environment: "dev".to_owned(),
+                class: "Hello".to_owned(),
+                reasons: vec![why("replicas", "2", "availability 0.99 asks for 2")],
+                ..UnitPlan::default()
+            }],
+            reasons: vec![why("clusters", "east", "the only one")],
+            warnings: vec!["east is full".to_owned()],
+        };
+        let plain = anstream::adapter::strip_str(&tree(&plan).render()).to_string();
+        assert_eq!(
+            plain,
+            "hello → hello 0.1.0\n\
+             ├─ warning: east is full\n\
+             ├─ clusters: east — the only one\n\
+             └─ east/dev: Hello (hello.Hello)\n   \
+             └─ replicas: 2 — availability 0.99 asks for 2\n"
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! Follows a deployment until it is as wanted: by the stream of events, and the status that is read
+//! whenever something has happened to it.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use oprc_rest::{DeploymentCondition as Is, DeploymentStatus, Event};
+
+use crate::{
+    client::{Client, Events, escape},
+    failure::{Failure, is_missing},
+    output::{age, clean, paint, say, tone_of},
+    words::word,
+};
+
+/// Things that happen at once are read once.
+const TOGETHER: Duration = Duration::from_millis(100);
+/// How soon a stream that broke off is opened again, at first and at most.
+const REOPEN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// All classes are Available.
+    Running,
+    /// It is gone.
+    Gone,
+    /// Nothing: it is only told what happens.
+    Never,
+}
+
+/// Follows a deployment, telling what happens. Gives its last status; none where it is gone.
+pub(crate) async fn follow(
+    client: &Client,
+    key: &str,
+    revision: &str,
+    goal: Goal,
+    limit: Option<Duration>,
+) -> Result<Option<DeploymentStatus>> {
+    let mut teller = Teller::new(key);
+    let work = watch(client, key, revision, goal, &mut teller);
+    let Some(limit) = limit else { return work.await };
+    match tokio::time::timeout(limit, work).await {
+        Ok(done) => done,
+        Err(_) => {
+            let (limit, last) = (age::short(limit), teller.last.clone());
+            Err(Failure::Away(format!("{key}: not within {limit}; it is {last}")).into())
+        }
+    }
+}
+
+async fn watch(
+    client: &Client,
+    key: &str,
+    revision: &str,
+    goal: Goal,
+    teller: &mut Teller,
+) -> Result<Option<DeploymentStatus>> {
+    let path = format!("/deployments/{}/status", escape(key));
+    let mut wait = REOPEN.0;
+    loop {
+        // The stream is opened first: what happens between it and the status isn't missed.
+        let mut events = client.events(None).await?;
+        loop {
+            let status: Option<DeploymentStatus> = match client.get(&path).await {
+                Ok(status) => Some(status),
+                Err(error) if is_missing(&error) => None,
+                Err(error) => return Err(error),
+            };
+            if let Some(status) = &status {
+                teller.tell(status).iter().for_each(|line| say(line));
+            }
+            if let Some(outcome) = verdict(status.as_ref(), key, revision, goal) {
+                return Ok(outcome.map(|()| status)?);
+            }
+            if !something(&mut events, key, status.as_ref()).await {
+                break;
+            }
+            wait = REOPEN.0;
+        }
+        tokio::time::sleep(wait).await;
+        wait = (wait * 2).min(REOPEN.1);
+    }
+}
+
+/// Waits until something has happened to a deployment; false where the stream has ended.
+async fn something(events: &mut Events, key: &str, status: Option<&DeploymentStatus>) -> bool {
+    loop {
+        match events.next().await {
+            Ok(Some(event)) if concerns(&event, key, status) => break,
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => return false,
+        }
+    }
+    let more = async { while let Ok(Some(_)) = events.next().await {} };
+    // A stream that ends meanwhile is noticed the next time.
+    let _ = tokio::time::timeout(TOGETHER, more).await;
+    true
+}
+
+/// Whether an event may have changed a deployment's status.
+fn concerns(event: &Event, key: &str, status: Option<&DeploymentStatus>) -> bool {
+    let units = status.map(|it| it.units.as_slice()).unwrap_or_default();
+    if event.kind.starts_with("deployment.") {
+        return event.subject == key;
+    }
+    if event.kind.starts_with("cluster.") {
+        return units.is_empty() || units.iter().any(|unit| unit.cluster == event.subject);
+    }
+    // A unit that isn't known yet may be one of it.
+    event.kind.starts_with("unit.")
+        && (units.iter().any(|unit| unit.id == event.subject) || event.subject.contains(key))
+}
+
+/// How it ended, where it has.
+fn verdict(
+    status: Option<&DeploymentStatus>,
+    key: &str,
+    revision: &str,
+    goal: Goal,
+) -> Option<Result<(), Failure>> {
+    let Some(status) = status else {
+        return match goal {
+            Goal::Gone => Some(Ok(())),
+            Goal::Running => Some(Err(Failure::Failed(format!("{key} was deleted meanwhile")))),
+            Goal::Never => Some(Err(Failure::Missing(format!("there is no deployment {key:?}")))),
+        };
+    };
+    let told = |what: &str| {
+        let message = clean(&why(status));
+        format!("{key} {what}{}{message}", if message.is_empty() { "" } else { ": " })
+    };
+    match (goal, status.condition) {
+        (Goal::Never, _) => None,
+        (Goal::Gone, Is::Deleted) => Some(Ok(())),
+        (Goal::Gone, _) => None,
+        // Revisions sort by when they were made: this is still about what was before.
+        (Goal::Running, condition)
+            if !revision.is_empty()
+                && status.revision.as_str() < revision
+                && condition != Is::RolledBack =>
+        {
+            None
+        }
+        (Goal::Running, Is::Running) => Some(Ok(())),
+        (Goal::Running, Is::Down) => Some(Err(Failure::Failed(told("failed")))),
+        (Goal::Running, Is::RolledBack) => {
+            Some(Err(Failure::Failed(told("failed and was rolled back"))))
+        }
+        (Goal::Running, Is::Deleting | Is::Deleted) => {
+            Some(Err(Failure::Failed(told("is being deleted"))))
+        }
+        (Goal::Running, Is::Partial) => Some(Err(Failure::Partial(told("runs only in part")))),
+        (Goal::Running, Is::Pending | Is::Deploying | Is::RollingBack) => None,
+    }
+}
+
+/// Why it is as it is: what it says itself, or what its first unit says that isn't well.
+fn why(status: &DeploymentStatus) -> String {
+    if !status.message.is_empty() {
+        return status.message.clone();
+    }
+    let unwell = status.units.iter().find(|unit| !unit.message.is_empty());
+    unwell
+        .map(|unit| format!("{} on {}: {}", unit.class, unit.cluster, unit.message))
+        .unwrap_or_default()
+}
+
+/// Tells what has changed, and when.
+#[derive(Debug)]
+struct Teller {
+    key: String,
+    begun: Instant,
+    last: String,
+    seen: BTreeMap<String, String>,
+}
+
+impl Teller {
+    fn new(key: &str) -> Self {
+        let last = "unknown".to_owned();
+        Self { key: key.to_owned(), begun: Instant::now(), last, seen: BTreeMap::new() }
+    }
+
+    /// A line for each thing that isn't as it was.
+    fn tell(&mut self, status: &DeploymentStatus) -> Vec<String> {
+        self.last = word(&status.condition);
+        let mut lines = Vec::new();
+        for unit in &status.units {
+            let name = format!("{} {}", unit.cluster, unit.class);
+            let phase =
+                if unit.phase.is_empty() { word(&unit.condition) } else { unit.phase.clone() };
+            let contact = if word(&unit.contact) == "FRESH" { "" } else { "cluster is away" };
+            let message = [contact, &unit.message].into_iter().filter(|it| !it.is_empty());
+            let message = message.collect::<Vec<_>>().join(": ");
+            lines.extend(self.line(&unit.id, &name, &phase, &message));
+            for function in &unit.functions {
+                let id = format!("{}\0{}", unit.id, function.key);
+                let message = function.error_msg.clone().unwrap_or_default();
+                let name = format!("{name}/{}", function.key);
+                lines.extend(self.line(&id, &name, &word(&function.condition), &message));
+            }
+        }
+        let key = self.key.clone();
+        lines.extend(self.line("", &key, &self.last.clone(), &status.message));
+        lines
+    }
+
+    fn line(&mut self, id: &str, name: &str, condition: &str, message: &str) -> Option<String> {
+        let now = format!("{condition}\0{message}");
+        if self.seen.insert(id.to_owned(), now.clone()).as_ref() == Some(&now) {
+            return None;
+        }
+        let elapsed = format!("{:.1}s", self.begun.elapsed().as_secs_f64());
+        let painted = paint(tone_of(condition), &clean(condition));
+        let colon = if message.is_empty() { "" } else { ": " };
+        Some(format!("{elapsed:>7}  {}  {painted}{colon}{}", clean(name), clean(message)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oprc_rest::{Condition, UnitStatus};
+
+    use super::*;
+
+    fn status(condition: Is, revision: &str) -> DeploymentStatus {
+        let unit = UnitStatus {
+            id: "u1".to_owned(),
+            cluster: "east".to_owned(),
+            class: "Hello".to_owned(),
+            condition: Condition::Deploying,
+            phase: "Progressing".to_owned(),
+            message: "no image".to_owned(),
+            ..UnitStatus::default()
+        };
+        DeploymentStatus {
+            condition,
+            revision: revision.to_owned(),
+            units: vec![unit],
+            ..DeploymentStatus::default()
+        }
+    }
+
+    fn ends(condition: Is, revision: &str) -> Option<Result<(), Failure>> {
+        verdict(Some(&status(condition, revision)), "hello", "05", Goal::Running)
+    }
+
+    #[test]
+    fn waiting_ends_when_it_is_decided() {
+        assert!(ends(Is::Deploying, "05").is_none());
+        assert!(matches!(ends(Is::Running, "05"), Some(Ok(()))));
+        assert!(matches!(ends(Is::Running, "06"), Some(Ok(()))));
+        assert!(ends(Is::Running, "04").is_none(), "what ran before isn't what is waited for");
+        assert!(ends(Is::Down, "04").is_none());
+        assert!(matches!(ends(Is::Partial, "05"), Some(Err(Failure::Partial(_)))));
+        let Some(Err(Failure::Failed(told))) = ends(Is::Down, "05") else { panic!("not failed") };
+        assert_eq!(told, "hello failed: Hello on east: no image");
+        assert!(matches!(ends(Is::RolledBack, "04"), Some(Err(Failure::Failed(_)))));
+    }
+
+    #[test]
+    fn what_is_gone_is_gone() {
+        assert!(matches!(verdict(None, "hello", "", Goal::Gone), Some(Ok(()))));
+        assert!(matches!(verdict(None, "hello", "", Goal::Running), Some(Err(_))));
+        let deleting = status(Is::Deleting, "05");
+        assert!(verdict(Some(&deleting), "hello", "", Goal::Gone).is_none());
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let mut teller = Teller::new("hello");
+        let first = teller.tell(&status(Is::Deploying, "05"));
+        assert_eq!(first.len(), 2);
+        assert!(first[0].contains("east Hello") && first[0].contains("no image"), "{first:?}");
+        assert_eq!(teller.tell(&status(Is::Deploying, "05")), [""; 0]);
+        let last = teller.tell(&status(Is::Running, "05"));
+        assert_eq!(last.len(), 1);
+        assert!(last[0].contains("RUNNING"));
+    }
+
+    #[test]
+    fn only_what_concerns_it_is_read_again() {
+        let event = |kind: &str, subject: &str| Event {
+            kind: kind.to_owned(),
+            subject: subject.to_owned(),
+            ..Event::default()
+        };
+        let status = status(Is::Deploying, "05");
+        assert!(concerns(&event("deployment.condition", "hello"), "hello", Some(&status)));
+        assert!(concerns(&event("unit.condition", "u1"), "hello", Some(&status)));
+        assert!(concerns(&event("cluster.health", "east"), "hello", Some(&status)));
+        assert!(!concerns(&event("cluster.health", "west"), "hello", Some(&status)));
+        assert!(!concerns(&event("deployment.condition", "other"), "hello", Some(&status)));
+        assert!(!concerns(&event("package.published", "hello"), "hello", Some(&status)));
+    }
+}

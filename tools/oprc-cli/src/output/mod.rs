@@ -1,0 +1,127 @@
+//! What commands print: tables for people, documents for programs. Results go to standard output,
+//! everything that is said about them to standard error.
+
+pub(crate) mod age;
+mod paint;
+mod redact;
+mod table;
+mod tree;
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anyhow::Result;
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+pub(crate) use self::{
+    paint::{Colour, Tone, clean, paint, set_colour, tone_of},
+    redact::redact,
+    table::Table,
+    tree::Tree,
+};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// The same, with more columns.
+    Wide,
+    /// The API's own documents.
+    Json,
+    /// The same as YAML.
+    Yaml,
+    /// Names, one a line, for other commands.
+    Name,
+}
+
+/// How results are shown.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Show {
+    /// How results are printed.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub(crate) output: Format,
+    /// Leave out the first line of tables.
+    #[arg(long)]
+    pub(crate) no_headers: bool,
+}
+
+impl Show {
+    /// Whether a program reads the result.
+    pub(crate) fn is_document(&self) -> bool {
+        matches!(self.output, Format::Json | Format::Yaml)
+    }
+
+    /// Prints a list: `table` makes it one for people, `name` tells what each is called.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        items: &[T],
+        name: impl Fn(&T) -> String,
+        table: impl FnOnce(bool) -> Table,
+    ) -> Result<()> {
+        match self.output {
+            Format::Json | Format::Yaml => self.document(&items),
+            Format::Name => {
+                print(&items.iter().map(|item| clean(&name(item)) + "\n").collect::<String>())
+            }
+            Format::Table | Format::Wide => {
+                let table = table(self.output == Format::Wide);
+                if items.is_empty() && std::io::stderr().is_terminal() {
+                    say("There are none.");
+                }
+                print(&table.render(!self.no_headers))
+            }
+        }
+    }
+
+    /// Prints one thing: `text` tells it to people.
+    pub(crate) fn one<T: Serialize>(
+        &self,
+        item: &T,
+        name: impl FnOnce(&T) -> String,
+        text: impl FnOnce(&T, bool) -> String,
+    ) -> Result<()> {
+        match self.output {
+            Format::Json | Format::Yaml => self.document(item),
+            Format::Name => print(&(clean(&name(item)) + "\n")),
+            Format::Table | Format::Wide => print(&text(item, self.output == Format::Wide)),
+        }
+    }
+
+    /// Prints something as it is.
+    pub(crate) fn document<T: Serialize>(&self, value: &T) -> Result<()> {
+        match self.output {
+            Format::Yaml => print(&serde_saphyr::to_string(value)?),
+            _ => print(&(serde_json::to_string_pretty(value)? + "\n")),
+        }
+    }
+
+    /// Prints one of many things that come one by one: JSON line by line, YAML by documents.
+    pub(crate) fn next<T: Serialize>(
+        &self,
+        value: &T,
+        line: impl FnOnce() -> String,
+    ) -> Result<()> {
+        match self.output {
+            Format::Json => print(&(serde_json::to_string(value)? + "\n")),
+            Format::Yaml => print(&format!("---\n{}", serde_saphyr::to_string(value)?)),
+            _ => print(&line()),
+        }
+    }
+}
+
+/// Prints a result.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = anstream::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Says something about a result. That nobody listens is no reason to stop.
+pub(crate) fn say(text: &str) {
+    let mut out = anstream::stderr().lock();
+    let _ = writeln!(out, "{text}");
+}

@@ -1,0 +1,95 @@
+//! Tables without lines, as `kubectl` has them: they are read by people and cut by `awk`.
+
+use comfy_table::{Cell, ContentArrangement, Row, TableComponent};
+
+use super::{Tone, clean};
+
+/// A table.
+#[derive(Debug)]
+pub(crate) struct Table {
+    headers: Vec<&'static str>,
+    rows: Vec<Vec<(String, Option<Tone>)>>,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new(headers: &[&'static str]) -> Self {
+        Self { headers: headers.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row of plain cells.
+    pub(crate) fn row<I: Into<String>>(&mut self, cells: impl IntoIterator<Item = I>) {
+        self.rows.push(cells.into_iter().map(|cell| (cell.into(), None)).collect());
+    }
+
+    /// Adds a row in which one cell is painted as what it says.
+    pub(crate) fn painted(&mut self, cells: Vec<String>, at: usize) {
+        let tone = cells.get(at).map(|cell| super::tone_of(cell));
+        let paint = |(index, cell)| (cell, if index == at { tone } else { None });
+        self.rows.push(cells.into_iter().enumerate().map(paint).collect());
+    }
+
+    /// The table as text. Empty cells are dashes, so that columns can be counted.
+    pub(crate) fn render(&self, headers: bool) -> String {
+        let mut table = comfy_table::Table::new();
+        table.load_preset(comfy_table::presets::NOTHING);
+        table.set_content_arrangement(ContentArrangement::Disabled);
+        for component in [TableComponent::LeftBorder, TableComponent::RightBorder] {
+            table.remove_style(component);
+        }
+        if headers {
+            table.add_row(Row::from(self.headers.clone()));
+        }
+        for row in &self.rows {
+            table.add_row(Row::from(row.iter().map(|(text, _)| Cell::new(shown(text)))));
+        }
+        for column in table.column_iter_mut() {
+            column.set_padding((0, 3));
+        }
+        let lines = table.to_string();
+        let mut text = String::new();
+        let tones = headers.then_some(&[][..]).into_iter();
+        let tones = tones.chain(self.rows.iter().map(Vec::as_slice));
+        for (line, cells) in lines.lines().zip(tones) {
+            text.push_str(&painted(line.trim_end(), cells));
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn shown(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { clean(text) }
+}
+
+/// Paints cells after they were laid out, so that colours take no room.
+fn painted(line: &str, cells: &[(String, Option<Tone>)]) -> String {
+    let toned = cells.iter().find_map(|(text, tone)| Some((shown(text), (*tone)?)));
+    match toned {
+        Some((text, tone)) if text != "-" => line.replacen(&text, &super::paint(tone, &text), 1),
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_nothing_trails() {
+        let mut table = Table::new(&["NAME", "STATE"]);
+        table.row(["hello", "RUNNING"]);
+        table.row(["a-longer-name", ""]);
+        let expected = "NAME            STATE\nhello           RUNNING\na-longer-name   -\n";
+        assert_eq!(table.render(true), expected);
+        assert_eq!(table.render(false).lines().count(), 2);
+        assert_eq!(Table::new(&["NAME"]).render(false), "");
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let mut table = Table::new(&["STATE", "AGE"]);
+        table.painted(vec!["DOWN".to_owned(), "3s".to_owned()], 0);
+        assert_eq!(table.render(false), "\x1b[31mDOWN\x1b[0m   3s\n");
+    }
+}

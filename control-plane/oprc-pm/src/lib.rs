@@ -13,4 +13,5 @@ pub mod error;
 pub mod planner;
 pub mod records;
 pub mod registry;
+pub mod run;
 pub mod stamp;

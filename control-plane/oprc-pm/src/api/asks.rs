@@ -1,7 +1,5 @@
 //! What handlers ask of deployments, clusters and events.
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use oprc_models::OClassDeployment;
@@ -10,8 +8,10 @@ use oprc_rest::{
     Revision,
 };
 
-use super::caller::Caller;
-use crate::{error::Error, registry::Paging};
+use crate::{
+    deployments::{Caller, DeploymentFilter, RuntimeFilter},
+    error::Error,
+};
 
 /// What a change must find.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,33 +24,11 @@ pub struct Expected {
     pub none: bool,
 }
 
-/// Which deployments are looked for: all of it must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeploymentFilter {
-    /// The package.
-    pub package: Option<String>,
-    /// How the deployment is, as it is written.
-    pub condition: Option<String>,
-    /// A cluster that it goes to.
-    pub cluster: Option<String>,
-}
-
-/// Which class runtimes are looked for: all of it must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RuntimeFilter {
-    /// The cluster.
-    pub cluster: Option<String>,
-    /// The deployment.
-    pub deployment: Option<String>,
-    /// `driven`, `orphan` or `foreign`.
-    pub ownership: Option<String>,
-}
-
 /// What a stream of events tells.
 #[derive(Clone, Debug)]
 pub enum Told {
     /// Something that has happened.
-    Event(Arc<Event>),
+    Event(Box<Event>),
     /// Some of what has happened is lost to this reader.
     Gap,
 }
@@ -66,7 +44,7 @@ pub trait Deploying: Send + Sync + 'static {
         caller: &Caller,
     ) -> Result<(Deployment, bool), Error>;
     /// What a deployment would come to.
-    async fn plan(&self, deployment: OClassDeployment) -> Result<Plan, Error>;
+    async fn plan(&self, deployment: &OClassDeployment) -> Result<Plan, Error>;
     /// Has a deployment be taken away.
     async fn delete(
         &self,
@@ -75,15 +53,16 @@ pub trait Deploying: Send + Sync + 'static {
         caller: &Caller,
     ) -> Result<Deployment, Error>;
     /// A deployment.
-    async fn get(&self, key: &str) -> Result<Deployment, Error>;
-    /// Deployments, by key.
-    async fn list(
+    fn get(&self, key: &str) -> Result<Deployment, Error>;
+    /// Deployments by key, those after one, a page of them.
+    fn list(
         &self,
         filter: &DeploymentFilter,
-        paging: &Paging,
-    ) -> Result<Page<Deployment>, Error>;
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<Deployment>;
     /// How a deployment is.
-    async fn status(&self, key: &str) -> Result<DeploymentStatus, Error>;
+    fn status(&self, key: &str) -> Result<DeploymentStatus, Error>;
     /// What was wanted, the newest first.
     async fn history(&self, key: &str) -> Result<Vec<Revision>, Error>;
     /// Goes back to a former revision: the one before, where none is named.
@@ -94,12 +73,13 @@ pub trait Deploying: Send + Sync + 'static {
         expected: &Expected,
         caller: &Caller,
     ) -> Result<Deployment, Error>;
-    /// What clusters have.
-    async fn runtimes(
+    /// What clusters have, by cluster and id, what is after one, a page of it.
+    fn runtimes(
         &self,
         filter: &RuntimeFilter,
-        paging: &Paging,
-    ) -> Result<Page<ClassRuntime>, Error>;
+        after: Option<&str>,
+        limit: usize,
+    ) -> Page<ClassRuntime>;
     /// Has a deployment have an orphan.
     async fn adopt(
         &self,
@@ -112,8 +92,8 @@ pub trait Deploying: Send + Sync + 'static {
     async fn delete_orphan(&self, cluster: &str, id: &str, caller: &Caller) -> Result<(), Error>;
     /// The clusters that are configured.
     fn clusters(&self) -> Vec<Cluster>;
-    /// How a function of a package is where it is deployed.
-    fn function_status(&self, package: &str, function: &str) -> Vec<FunctionStatus>;
+    /// How the functions of a package are where they are deployed.
+    fn functions(&self, package: &str) -> Vec<FunctionStatus>;
     /// How each deployment is, in a word.
     fn conditions(&self) -> Vec<String>;
     /// What keeps deployments from being driven.

@@ -12,7 +12,7 @@ use oprc_server::{Access, Denied, Identity, Peer, Role};
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{dress::CorrelationId, metrics::Metrics, problem::Failure, rate::Rates};
-use crate::config::Limits;
+use crate::{config::Limits, deployments::Caller};
 
 /// What stands between the port and the handlers.
 #[derive(Clone)]
@@ -96,15 +96,6 @@ pub async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) ->
             Failure::new(StatusCode::GATEWAY_TIMEOUT, "TIMEOUT", detail).into_response()
         }
     }
-}
-
-/// Who asks, and by which request.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// Their name, where they have one.
-    pub name: Option<String>,
-    /// The request's correlation id.
-    pub correlation_id: String,
 }
 
 fn caller(parts: &Parts, needed: Role) -> Result<Caller, Failure> {

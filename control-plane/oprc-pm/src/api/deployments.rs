@@ -12,21 +12,23 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    App, DeploymentFilter, Expected,
+    App, Expected,
     body::{Text, small},
     caller::{Deployer, Viewer},
     conditional::{Conditions, tagged},
     packages::documents,
     problem::{Answer, Failure},
-    query::Query,
+    query::{Query, limit},
 };
-use crate::registry::Paging;
+use crate::{deployments::DeploymentFilter, error::Error};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub struct Wanted {
+    /// How the key begins.
+    prefix: Option<String>,
     /// The package.
     package: Option<String>,
     /// How it is, such as `RUNNING`.
@@ -50,7 +52,7 @@ fn one(text: &str) -> Answer<OClassDeployment> {
     if !documents.is_empty() {
         return Err(wrong("There must be one deployment in the body, and nothing else."));
     }
-    document.check().map_err(crate::error::Error::from)?;
+    document.check().map_err(Error::from)?;
     match document.body {
         Body::Deployment(deployment) => Ok(*deployment),
         Body::Package(_) => {
@@ -92,10 +94,20 @@ pub async fn list(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
 ) -> Answer<Json<Page<Deployment>>> {
-    let Wanted { package, condition, cluster, limit, cursor } = wanted;
-    let filter = DeploymentFilter { package, condition, cluster };
-    let paging = Paging { after: cursor, limit };
-    Ok(Json(app.deployments.list(&filter, &paging).await?))
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let condition = given(wanted.condition).map(|word| {
+        let message = format!("there is no condition {word:?}");
+        serde_json::from_value(word.into())
+            .map_err(|_| Error::Parameter { field: "condition", message })
+    });
+    let filter = DeploymentFilter {
+        prefix: given(wanted.prefix),
+        package: given(wanted.package),
+        cluster: given(wanted.cluster),
+        condition: condition.transpose()?,
+    };
+    let limit = limit(wanted.limit)?;
+    Ok(Json(app.deployments.list(&filter, wanted.cursor.as_deref(), limit)))
 }
 
 /// Makes a deployment. It is stored when this is answered, and clusters are brought to it then.
@@ -139,7 +151,7 @@ pub async fn plan(
     State(app): State<App>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
-    Ok(Json(app.deployments.plan(one(&text)?).await?))
+    Ok(Json(app.deployments.plan(&one(&text)?).await?))
 }
 
 /// A deployment.
@@ -159,7 +171,7 @@ pub async fn get(
     Path(key): Path<String>,
 ) -> Answer<Response> {
     // Its status changes within a revision: it is sent each time.
-    let deployment = app.deployments.get(&key).await?;
+    let deployment = app.deployments.get(&key)?;
     Ok(answer(StatusCode::OK, &deployment))
 }
 
@@ -243,7 +255,7 @@ pub async fn status(
     State(app): State<App>,
     Path(key): Path<String>,
 ) -> Answer<Json<DeploymentStatus>> {
-    Ok(Json(app.deployments.status(&key).await?))
+    Ok(Json(app.deployments.status(&key)?))
 }
 
 /// What was wanted, the newest first.

@@ -5,6 +5,7 @@
 //! each request a correlation id and each failure a problem document, [`cors`] answers browsers,
 //! [`caller`] lets in who may.
 
+mod answers;
 mod asks;
 mod body;
 mod caller;
@@ -34,8 +35,7 @@ use tokio::sync::{Semaphore, watch};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use self::{
-    asks::{DeploymentFilter, Deploying, Expected, RuntimeFilter, Told},
-    caller::Caller,
+    asks::{Deploying, Expected, Told},
     metrics::Metrics,
 };
 use self::{
@@ -99,6 +99,11 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(clusters::get))
         .routes(routes!(clusters::health))
         .routes(routes!(events::stream))
+}
+
+/// The document that describes the API.
+pub fn document() -> utoipa::openapi::OpenApi {
+    openapi::finish(api().into_openapi())
 }
 
 /// Everything that the port serves.

@@ -1,6 +1,6 @@
 //! Packages, their versions, and the catalogue of what is in them.
 
-use std::fmt::Write as _;
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use axum::{
     Json,
@@ -10,7 +10,7 @@ use axum::{
 };
 use oprc_models::{Body, Document};
 use oprc_rest::{
-    ClassEntry, Deprecation, FunctionEntry, PackageSummary, PackageVersion, Page, Published,
+    ClassEntry, Deprecation, FunctionEntry, FunctionStatus, PackageSummary, PackageVersion, Page, Published,
     VersionSummary,
 };
 use serde::Deserialize;
@@ -392,8 +392,12 @@ pub async fn functions(
 ) -> Answer<Json<Page<FunctionEntry>>> {
     let (filter, paging) = wanted.read()?;
     let mut page = app.registry.functions(&filter, &paging)?;
+    let mut known: BTreeMap<String, Vec<FunctionStatus>> = BTreeMap::new();
     for function in &mut page.items {
-        function.status = app.deployments.function_status(&function.package, &function.key);
+        let all = known
+            .entry(function.package.clone())
+            .or_insert_with_key(|package| app.deployments.functions(package));
+        function.status = all.iter().filter(|it| it.key == function.key).cloned().collect();
     }
     Ok(Json(page))
 }

@@ -21,3 +21,19 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         Ok(Self(read))
     }
 }
+
+/// How much is on a page where nothing is said, and at most.
+const ON_A_PAGE: usize = 100;
+const MOST_ON_A_PAGE: usize = 500;
+
+/// How much is wanted on a page.
+pub fn limit(wanted: Option<usize>) -> Result<usize, Failure> {
+    match wanted {
+        None => Ok(ON_A_PAGE),
+        Some(limit @ 1..=MOST_ON_A_PAGE) => Ok(limit),
+        Some(_) => {
+            let detail = format!("limit: must be from 1 to {MOST_ON_A_PAGE}");
+            Err(Failure::bad("INVALID_PARAMETER", detail))
+        }
+    }
+}

@@ -10,13 +10,13 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    App, RuntimeFilter,
+    App,
     body::{Text, small},
     caller::{Admin, Viewer},
     problem::Answer,
-    query::Query,
+    query::{Query, limit},
 };
-use crate::{error::Error, registry::Paging};
+use crate::{deployments::RuntimeFilter, error::Error};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -25,6 +25,10 @@ use crate::{error::Error, registry::Paging};
 pub struct Wanted {
     /// The cluster.
     cluster: Option<String>,
+    /// The package.
+    package: Option<String>,
+    /// The environment.
+    environment: Option<String>,
     /// The deployment.
     deployment: Option<String>,
     /// `driven`, `orphan` or `foreign`.
@@ -36,16 +40,16 @@ pub struct Wanted {
     cursor: Option<String>,
 }
 
-async fn page(app: &App, wanted: Wanted) -> Answer<Json<Page<ClassRuntime>>> {
-    let Wanted { cluster, deployment, ownership, limit, cursor } = wanted;
+fn page(app: &App, wanted: Wanted) -> Answer<Json<Page<ClassRuntime>>> {
+    let Wanted { cluster, package, environment, deployment, ownership, limit: most, cursor } =
+        wanted;
     if ownership.as_ref().is_some_and(|it| !["driven", "orphan", "foreign"].contains(&it.as_str()))
     {
         let message = "must be driven, orphan or foreign".to_owned();
         return Err(Error::Parameter { field: "ownership", message }.into());
     }
-    let filter = RuntimeFilter { cluster, deployment, ownership };
-    let paging = Paging { after: cursor, limit };
-    Ok(Json(app.deployments.runtimes(&filter, &paging).await?))
+    let filter = RuntimeFilter { cluster, package, environment, deployment, ownership };
+    Ok(Json(app.deployments.runtimes(&filter, cursor.as_deref(), limit(most)?)))
 }
 
 /// What clusters have, by cluster and id.
@@ -61,7 +65,7 @@ pub async fn list(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, wanted).await
+    page(&app, wanted)
 }
 
 /// The same as `/api/v1/class-runtimes`.
@@ -77,7 +81,7 @@ pub async fn list_records(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, wanted).await
+    page(&app, wanted)
 }
 
 /// What clusters have of a package manager's that this one doesn't know.
@@ -93,7 +97,7 @@ pub async fn orphans(
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, Wanted { ownership: Some("orphan".to_owned()), ..wanted }).await
+    page(&app, Wanted { ownership: Some("orphan".to_owned()), ..wanted })
 }
 
 /// Has a deployment have an orphan, which goes on as it is.

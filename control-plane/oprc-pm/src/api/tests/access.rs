@@ -1,0 +1,94 @@
+//! Who is let in, and how often.
+
+use axum::http::Method;
+
+use super::*;
+
+#[tokio::test]
+async fn tokens_that_are_missing_wrong_expired_or_weak_are_refused() {
+    let server = Server::new(LIMITS).await;
+    let plain = Request::get("/api/v1/packages").body(Body::empty()).unwrap();
+    let answered = server.send(plain).await;
+    assert_eq!(answered.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(answered.headers[header::WWW_AUTHENTICATE], "Bearer");
+    assert_eq!(answered.problem().reason, "TOKEN_REQUIRED");
+    for (token, reason) in
+        [("nobody-0123456789abcdef", "TOKEN_INVALID"), ("expired-0123456789abcdef", "TOKEN_EXPIRED")]
+    {
+        let request = as_(token, "GET", "/api/v1/packages").body(Body::empty()).unwrap();
+        let answered = server.send(request).await;
+        assert_eq!((answered.status.as_u16(), answered.problem().reason.as_str()), (401, reason));
+        assert!(!String::from_utf8_lossy(&answered.body).contains(token));
+    }
+    let answered = server.yaml(VIEWER, "POST", "/api/v1/packages", "{}").await;
+    assert_eq!(answered.status, StatusCode::FORBIDDEN);
+    assert_eq!(answered.problem().detail, "This needs a token with the role deployer.");
+    let delete = as_(DEPLOYER, "DELETE", "/api/v1/packages/hello").body(Body::empty()).unwrap();
+    assert_eq!(server.send(delete).await.problem().reason, "ROLE_REQUIRED");
+}
+
+/// Each write of the API refuses a viewer: none was forgotten.
+#[tokio::test]
+async fn a_viewer_changes_nothing() {
+    let server = Server::new(LIMITS).await;
+    let document = openapi::finish(api().into_openapi());
+    let mut writes = 0;
+    for (path, item) in &document.paths.paths {
+        let path = path.replace(['{', '}'], "");
+        let looks = ["/api/v1/validate", "/api/v1/plan"].contains(&path.as_str());
+        for (method, operation) in
+            [(Method::PUT, &item.put), (Method::POST, &item.post), (Method::DELETE, &item.delete)]
+        {
+            if operation.is_some() && !looks {
+                let answered = server.yaml(VIEWER, method.as_str(), &path, "{}").await;
+                assert_eq!(answered.status, StatusCode::FORBIDDEN, "{method} {path}");
+                writes += 1;
+            }
+        }
+        let unknown = Request::builder().method("GET").uri(&path).body(Body::empty()).unwrap();
+        let status = server.send(unknown).await.status;
+        assert!([401, 405].contains(&status.as_u16()), "{path}: {status}");
+    }
+    assert_eq!(writes, 11);
+}
+
+#[tokio::test]
+async fn who_asks_too_often_is_told_when_to_ask_again() {
+    let server = Server::new(Limits { rate: 1, burst: 2, ..LIMITS }).await;
+    for _ in 0..2 {
+        assert_eq!(server.get("/api/v1/clusters").await.status, StatusCode::OK);
+    }
+    let answered = server.get("/api/v1/clusters").await;
+    assert_eq!(answered.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answered.headers[header::RETRY_AFTER], "1");
+    assert_eq!(answered.problem().reason, "RATE_LIMITED");
+    let other = as_(ADMIN, "GET", "/api/v1/clusters").body(Body::empty()).unwrap();
+    assert_eq!(server.send(other).await.status, StatusCode::OK);
+    let probe = Request::get("/health/live").body(Body::empty()).unwrap();
+    assert_eq!(server.send(probe).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn only_pages_of_known_origins_may_ask() {
+    let server = Server::new(LIMITS).await;
+    let ask = |origin: &str, method: &str| {
+        Request::builder()
+            .method(method)
+            .uri("/api/v1/packages")
+            .header(header::ORIGIN, origin)
+            .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
+            .header(header::AUTHORIZATION, format!("Bearer {VIEWER}"))
+            .body(Body::empty())
+            .unwrap()
+    };
+    let known = "https://console.example.org";
+    let answered = server.send(ask(known, "OPTIONS")).await;
+    assert_eq!(answered.status, StatusCode::NO_CONTENT);
+    assert_eq!(answered.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], known);
+    let answered = server.send(ask(known, "GET")).await;
+    assert_eq!(answered.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], known);
+    for method in ["OPTIONS", "GET"] {
+        let answered = server.send(ask("https://console.example.org.evil", method)).await;
+        assert!(!answered.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
+    }
+}

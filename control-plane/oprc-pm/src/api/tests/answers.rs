@@ -1,0 +1,83 @@
+//! What goes wrong is a problem document, and what is known is tagged.
+
+use super::*;
+
+#[tokio::test]
+async fn every_refusal_is_a_problem_document() {
+    let server = Server::new(LIMITS).await;
+    assert_eq!(server.get("/api/v1/nothing").await.problem().reason, "NO_SUCH_PATH");
+    assert_eq!(server.get("/api/v1/packages/none").await.problem().status, 404);
+    let patch = as_(ADMIN, "PATCH", "/api/v1/packages").body(Body::empty()).unwrap();
+    let answered = server.send(patch).await;
+    assert_eq!(answered.problem().reason, "METHOD_NOT_ALLOWED");
+    assert!(answered.headers.contains_key(header::ALLOW));
+    let text = as_(DEPLOYER, "POST", "/api/v1/packages").header(header::CONTENT_TYPE, "text/plain");
+    let answered = server.send(text.body(Body::from("{}")).unwrap()).await;
+    assert_eq!(answered.problem().reason, "UNSUPPORTED_MEDIA_TYPE");
+    let long = "#".repeat(LIMITS.body_bytes + 1);
+    let answered = server.yaml(DEPLOYER, "POST", "/api/v1/packages", &long).await;
+    assert_eq!(answered.problem().reason, "BODY_TOO_LARGE");
+    for query in ["limit=0", "limit=x", "colour=red", "labels==a"] {
+        let answered = server.get(&format!("/api/v1/packages?{query}")).await;
+        assert_eq!(answered.problem().reason, "INVALID_PARAMETER", "{query}");
+    }
+    assert_eq!(server.get("/api/v1/clusters/west/health").await.problem().status, 503);
+    assert_eq!(server.get("/api/v1/clusters/east/health").await.status, StatusCode::OK);
+    assert_eq!(server.get("/api/v1/class-runtimes?ownership=mine").await.problem().status, 400);
+}
+
+#[tokio::test]
+async fn a_correlation_id_goes_through() {
+    let server = Server::new(LIMITS).await;
+    let ask = |id: &str| {
+        let request = as_(VIEWER, "GET", "/api/v1/packages/none").header("x-correlation-id", id);
+        request.body(Body::empty()).unwrap()
+    };
+    assert_eq!(server.send(ask("call-7")).await.problem().correlation_id, "call-7");
+    let made = server.send(ask("a \"bad\" one")).await.problem().correlation_id;
+    assert_eq!(made.len(), 32);
+}
+
+#[tokio::test]
+async fn deployments_are_changed_by_revision() {
+    let server = Server::new(LIMITS).await;
+    let text = "key: hello\npackage: hello\nclass: Greeter\n";
+    let path = "/api/v1/deployments/hello";
+    let put = |tag: &str| {
+        let request = as_(DEPLOYER, "PUT", path)
+            .header(header::CONTENT_TYPE, "application/yaml")
+            .header(header::IF_MATCH, tag);
+        request.body(Body::from(text)).unwrap()
+    };
+    let answered = server.yaml(DEPLOYER, "POST", "/api/v1/deployments", text).await;
+    let told = String::from_utf8_lossy(&answered.body).into_owned();
+    assert_eq!(answered.status, StatusCode::CREATED, "{told}");
+    assert_eq!(answered.headers[header::LOCATION], path);
+    assert_eq!(answered.headers[header::ETAG], "\"r1\"");
+    assert_eq!(answered.json()["updatedBy"], "dora");
+    assert_eq!(server.send(put("\"r0\"")).await.problem().reason, "CHANGED");
+    assert_eq!(server.send(put("\"r1\"")).await.headers[header::ETAG], "\"r2\"");
+    let answered = server.yaml(DEPLOYER, "PUT", "/api/v1/deployments/other", text).await;
+    assert_eq!(answered.problem().status, 422);
+    let answered = server.yaml(DEPLOYER, "POST", &format!("{path}/rollback"), "revison: r1").await;
+    assert_eq!(answered.problem().status, 422);
+    let answered = server.yaml(DEPLOYER, "POST", &format!("{path}/rollback"), "{}").await;
+    assert_eq!(answered.status, StatusCode::OK);
+    assert_eq!(*server.fake.asked.lock().unwrap(), ["rollback hello None"]);
+    let answered = server.yaml(VIEWER, "POST", "/api/v1/plan", text).await;
+    assert_eq!(answered.json()["deployment"], "hello");
+    let bad = server.yaml(VIEWER, "POST", "/api/v1/plan", "key: hello\nclases: []\n").await;
+    let problem = bad.problem();
+    assert_eq!((problem.status, problem.reason.as_str()), (422, "INVALID_DOCUMENT"));
+    assert!(!problem.faults.is_empty());
+}
+
+#[tokio::test]
+async fn orphans_are_the_class_runtimes_that_nobody_drives() {
+    let server = Server::new(LIMITS).await;
+    for path in ["orphans", "class-runtimes", "deployment-records?ownership=foreign"] {
+        assert_eq!(server.get(&format!("/api/v1/{path}")).await.status, StatusCode::OK);
+    }
+    let asked = ["runtimes Some(\"orphan\")", "runtimes None", "runtimes Some(\"foreign\")"];
+    assert_eq!(*server.fake.asked.lock().unwrap(), asked);
+}

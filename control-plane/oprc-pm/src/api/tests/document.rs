@@ -1,0 +1,60 @@
+//! The description of the API, and what is open to everybody.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn open(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+#[tokio::test]
+async fn the_document_tells_what_may_be_answered() {
+    let server = Server::new(LIMITS).await;
+    let document = server.send(open("/openapi.json")).await.json();
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    assert!(schemas.contains_key("Problem"));
+    assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    let mut ids = BTreeSet::new();
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.keys().all(|path| path.starts_with("/api/v1/")));
+    for (path, item) in paths {
+        for (method, operation) in item.as_object().unwrap() {
+            assert!(ids.insert(operation["operationId"].to_string()), "{method} {path}: its id");
+            let responses = operation["responses"].as_object().unwrap();
+            for status in ["400", "401", "403", "429", "500", "503", "504"] {
+                let content = &responses[status]["content"]["application/problem+json"];
+                assert_eq!(content["schema"]["$ref"], "#/components/schemas/Problem", "{path}");
+            }
+            let body = operation.get("requestBody").is_some();
+            assert_eq!(responses.contains_key("415"), body, "{method} {path}");
+        }
+    }
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    for part in text.split("\"#/components/schemas/").skip(1) {
+        let name = part.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn probes_figures_and_the_page_need_no_token() {
+    let server = Server::new(LIMITS).await;
+    for path in ["/health", "/health/live", "/health/ready"] {
+        assert_eq!(server.send(open(path)).await.status, StatusCode::OK, "{path}");
+    }
+    server.get("/api/v1/packages/none").await;
+    let figures = server.send(open("/metrics")).await;
+    let text = String::from_utf8(figures.body).unwrap();
+    let counted = "pm_http_requests_total{method=\"GET\",route=\"/api/v1/packages/{name}\",status=\"404\"} 1";
+    assert!(text.contains(counted), "{text}");
+    assert!(text.contains("pm_cluster_reachable{cluster=\"west\"} 0"), "{text}");
+    assert!(text.contains("pm_deployments{condition=\"RUNNING\"} 2"), "{text}");
+    let page = server.send(open("/docs")).await;
+    assert_eq!(page.status, StatusCode::OK);
+    assert!(page.headers.contains_key(header::CONTENT_SECURITY_POLICY));
+    server.stop.send_replace(true);
+    assert_eq!(server.send(open("/health/ready")).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(server.send(open("/health/live")).await.status, StatusCode::OK);
+}

@@ -79,13 +79,7 @@ impl Deploying for Deployments {
         expected: &Expected,
         caller: &Caller,
     ) -> Result<Deployment, Error> {
-        if let Some(expected) = &expected.revision {
-            let now = Self::get(self, key)?.revision;
-            if now != *expected {
-                return Err(Error::Changed(now));
-            }
-        }
-        Self::rollback(self, key, revision, caller).await
+        Self::rollback(self, key, revision, expected.revision.as_deref(), caller).await
     }
 
     fn runtimes(

@@ -7,6 +7,8 @@ mod observed;
 mod stream;
 
 #[cfg(test)]
+pub(crate) mod fake;
+#[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};

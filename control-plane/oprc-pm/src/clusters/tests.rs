@@ -1,1 +1,76 @@
+use std::{sync::Arc, time::Duration};
 
+use oprc_grpc::deployment::unit::ClassSpec;
+use oprc_rest::{Contact, Health};
+use tonic::Code;
+
+use super::{Clusters, Link, fake::Fake};
+use crate::{config::Secret, dispatcher::Outcome};
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("never: {what}");
+}
+
+#[tokio::test]
+async fn a_link_says_what_came_of_calls() {
+    let fake = Fake::start().await;
+    let mut config = fake.config("one");
+    config.token = Some(Secret::Value("canary".to_owned()));
+    let link = Link::new(config, DEADLINE);
+    assert_eq!(link.delete("unit", "", "call-1").await, Outcome::Gone);
+    let took = link.deploy("unit", "", ClassSpec::default(), "call-2").await;
+    assert_eq!(took, Outcome::Took { uid: "1".to_owned(), generation: 1 });
+    {
+        let state = fake.state.lock().unwrap();
+        assert_eq!((state.correlation.as_str(), state.token.as_str()), ("call-2", "Bearer canary"));
+    }
+    fake.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    let refused = link.deploy("unit", "", ClassSpec::default(), "call-3").await;
+    assert_eq!(refused, Outcome::Refused("as the test says".to_owned()));
+    fake.state.lock().unwrap().refuse = Some(Code::Unavailable);
+    // Often enough for the breaker to open: then nobody is asked any more.
+    for _ in 0..6 {
+        let failed = link.deploy("unit", "", ClassSpec::default(), "call-4").await;
+        assert!(matches!(failed, Outcome::Failed(_)), "{failed:?}");
+    }
+    fake.state.lock().unwrap().refuse = None;
+    let open = link.deploy("unit", "", ClassSpec::default(), "call-5").await;
+    assert!(matches!(&open, Outcome::Failed(why) if why.contains("doesn't answer")), "{open:?}");
+}
+
+#[tokio::test]
+async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
+    let mut fake = Fake::start().await;
+    let clusters = Arc::new(Clusters::new([fake.config("one")], DEADLINE));
+    let health = |clusters: &Clusters| clusters.view(|_| 0).first().map(|it| it.health);
+    assert_eq!(health(&clusters), Some(Health::Unreachable));
+    let running = tokio::spawn({
+        let clusters = Arc::clone(&clusters);
+        async move { clusters.run().await }
+    });
+    let link = Arc::clone(clusters.link("one").unwrap());
+    until("known", || link.observed().is_known()).await;
+    let facts = clusters.facts().await.remove("one").unwrap();
+    assert!(facts.reachable && facts.capabilities.unwrap().odgm);
+    assert_eq!(facts.capacity.unwrap().cpu_millis, 8000);
+    assert_eq!(health(&clusters), Some(Health::Healthy));
+    link.deploy("unit", "", ClassSpec::default(), "call").await;
+    fake.stop();
+    until("lost", || link.observed().contact() == Contact::Stale).await;
+    assert_eq!(health(&clusters), Some(Health::Unreachable));
+    // What it told is still told, as out of date.
+    assert_eq!(link.observed().classes().count(), 1);
+    fake.state.lock().unwrap().classes.clear();
+    let _fake = fake.listen().await;
+    until("back", || link.observed().is_known()).await;
+    until("told anew", || link.observed().classes().count() == 0).await;
+    running.abort();
+}

@@ -44,15 +44,20 @@ impl Deployments {
     }
 
     /// Brings a deployment back to what was wanted at a former revision; the one before, where none
-    /// is given. It is planned anew, and a revision of its own.
+    /// is given. It is planned anew, and a revision of its own. It must be at the revision that is
+    /// expected, where one is.
     pub async fn rollback(
         &self,
         key: &str,
         to: Option<&str>,
+        expected: Option<&str>,
         caller: &Caller,
     ) -> Result<Deployment, Error> {
         let kept = self.book.deployment(key).ok_or_else(|| Error::not_found("deployment", key))?;
         let now = &kept.record.revision;
+        if expected.is_some_and(|expected| expected != now) {
+            return Err(Error::Changed(now.clone()));
+        }
         let history = self.history(key).await?;
         let found = history.into_iter().find(|revision| match to {
             Some(to) => revision.revision == to,
@@ -102,10 +107,6 @@ impl Deployments {
                 }
                 // The deployment, its package or a unit was changed meanwhile: look again.
                 Err(StoreError::Conflict { version, .. }) => self.catch_up(version).await?,
-                Err(StoreError::TooLarge { what, limit }) => {
-                    let message = format!("{what} is more than the store takes ({limit})");
-                    return Err(Error::Parameter { field: "deployment", message });
-                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -1,0 +1,236 @@
+//! A CRM that does as a test says, for faults that no real one can be made to show.
+
+use std::{
+    collections::BTreeMap,
+    pin::Pin,
+    sync::{Arc, Mutex},
+};
+
+use futures::Stream;
+use oprc_grpc::deployment::{
+    ClassRuntime, DeleteDeploymentRequest, DeleteDeploymentResponse, DeployRequest, DeployResponse,
+    GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
+    GetDeploymentStatusResponse, GetOdgmStatusRequest, GetOdgmStatusResponse,
+    ListClassRuntimesRequest, ListClassRuntimesResponse, Status as ClassStatus,
+    WatchClassRuntimesRequest, WatchEvent,
+    deployment_service_server::{DeploymentService, DeploymentServiceServer},
+    watch_event::Kind,
+};
+use tokio::{sync::broadcast, task::AbortHandle};
+use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
+
+use crate::config::ClusterConfig;
+
+/// What the test says, and what was done.
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) classes: BTreeMap<String, ClassRuntime>,
+    /// What calls are answered with instead.
+    pub(crate) refuse: Option<Code>,
+    /// Whether a Deploy is done, and its answer lost.
+    pub(crate) lose_answers: bool,
+    pub(crate) deploys: usize,
+    pub(crate) correlation: String,
+    pub(crate) token: String,
+    made: i64,
+}
+
+/// A CRM.
+#[derive(Clone)]
+pub(crate) struct Fake {
+    pub(crate) state: Arc<Mutex<State>>,
+    events: broadcast::Sender<WatchEvent>,
+    port: u16,
+    server: Arc<Mutex<Option<AbortHandle>>>,
+}
+
+impl Fake {
+    pub(crate) async fn start() -> Self {
+        let fake = Self {
+            state: Arc::default(),
+            events: broadcast::Sender::new(64),
+            port: 0,
+            server: Arc::default(),
+        };
+        fake.listen().await
+    }
+
+    /// Listens, on the port of before if there was one.
+    pub(crate) async fn listen(mut self) -> Self {
+        let listener = loop {
+            if let Ok(bound) = tokio::net::TcpListener::bind(("127.0.0.1", self.port)).await {
+                break bound;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        };
+        self.port = listener.local_addr().unwrap().port();
+        let served = tonic::transport::Server::builder()
+            .add_service(DeploymentServiceServer::new(self.clone()))
+            .serve_with_incoming(TcpIncoming::from(listener));
+        *self.server.lock().unwrap() = Some(tokio::spawn(served).abort_handle());
+        self
+    }
+
+    /// Goes away; connections are cut.
+    pub(crate) fn stop(&mut self) {
+        if let Some(server) = self.server.lock().unwrap().take() {
+            server.abort();
+        }
+        // Connections are tasks of their own: their streams end with who tells.
+        self.events = broadcast::Sender::new(64);
+    }
+
+    pub(crate) fn config(&self, name: &str) -> ClusterConfig {
+        ClusterConfig {
+            name: name.to_owned(),
+            url: format!("http://127.0.0.1:{}", self.port),
+            default: true,
+            tls: None,
+            token: None,
+            node_availability: None,
+        }
+    }
+
+    fn tell(&self, kind: Kind, class: &ClassRuntime) {
+        let class_runtime = Some(class.clone());
+        let event = WatchEvent { kind: kind.into(), class_runtime, ..WatchEvent::default() };
+        let _ = self.events.send(event);
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        match self.state.lock().unwrap().refuse {
+            Some(code) => Err(Status::new(code, "as the test says")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn answer<T>(answer: T) -> Result<Response<T>, Status> {
+    Ok(Response::new(answer))
+}
+
+#[tonic::async_trait]
+impl DeploymentService for Fake {
+    async fn deploy(
+        &self,
+        request: Request<DeployRequest>,
+    ) -> Result<Response<DeployResponse>, Status> {
+        self.check()?;
+        let text = |name: &str| {
+            let value = request.metadata().get(name);
+            value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+        };
+        let (correlation, token) = (text(oprc_grpc::CORRELATION), text("authorization"));
+        let request = request.into_inner();
+        let mut state = self.state.lock().unwrap();
+        state.deploys += 1;
+        state.made += 1;
+        (state.correlation, state.token) = (correlation, token);
+        let uid = state.made.to_string();
+        let class = state.classes.entry(request.deployment_id.clone()).or_insert(ClassRuntime {
+            deployment_id: request.deployment_id,
+            namespace: "default".to_owned(),
+            uid,
+            ..ClassRuntime::default()
+        });
+        if class.spec != request.spec {
+            class.generation += 1;
+            let unit = request.spec.as_ref().and_then(|spec| spec.deployment_unit.clone());
+            let unit = unit.unwrap_or_default();
+            class.package = unit.package.unwrap_or_default();
+            class.package_version = unit.package_version.unwrap_or_default();
+            class.class = unit.class.unwrap_or_default();
+            class.spec = request.spec;
+            class.status = Some(ClassStatus {
+                phase: "Available".to_owned(),
+                observed_generation: class.generation,
+                ..ClassStatus::default()
+            });
+        }
+        let class = class.clone();
+        self.tell(Kind::Changed, &class);
+        if std::mem::take(&mut state.lose_answers) {
+            return Err(Status::unavailable("lost"));
+        }
+        answer(DeployResponse { class_runtime: Some(class), ..DeployResponse::default() })
+    }
+
+    async fn get_deployment_status(
+        &self,
+        request: Request<GetDeploymentStatusRequest>,
+    ) -> Result<Response<GetDeploymentStatusResponse>, Status> {
+        self.check()?;
+        let class =
+            self.state.lock().unwrap().classes.get(&request.get_ref().deployment_id).cloned();
+        let class_runtime = Some(class.ok_or_else(|| Status::not_found("none"))?);
+        answer(GetDeploymentStatusResponse { class_runtime, ..Default::default() })
+    }
+
+    async fn delete_deployment(
+        &self,
+        request: Request<DeleteDeploymentRequest>,
+    ) -> Result<Response<DeleteDeploymentResponse>, Status> {
+        self.check()?;
+        let class = self.state.lock().unwrap().classes.remove(&request.get_ref().deployment_id);
+        let class = class.ok_or_else(|| Status::not_found("none"))?;
+        self.tell(Kind::Deleted, &class);
+        answer(DeleteDeploymentResponse { accepted: true, ..Default::default() })
+    }
+
+    async fn list_class_runtimes(
+        &self,
+        _: Request<ListClassRuntimesRequest>,
+    ) -> Result<Response<ListClassRuntimesResponse>, Status> {
+        Err(Status::unimplemented("nobody lists"))
+    }
+
+    type WatchClassRuntimesStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
+
+    async fn watch_class_runtimes(
+        &self,
+        _: Request<WatchClassRuntimesRequest>,
+    ) -> Result<Response<Self::WatchClassRuntimesStream>, Status> {
+        use futures::{StreamExt as _, stream};
+        let state = self.state.lock().unwrap();
+        let coming = self.events.subscribe();
+        let event = |kind: Kind, class: Option<ClassRuntime>| {
+            Ok(WatchEvent { kind: kind.into(), class_runtime: class, ..WatchEvent::default() })
+        };
+        let mut snapshot = vec![event(Kind::SnapshotBegin, None)];
+        snapshot.extend(state.classes.values().map(|it| event(Kind::Snapshot, Some(it.clone()))));
+        snapshot.push(event(Kind::SnapshotEnd, None));
+        drop(state);
+        let coming = stream::unfold(coming, |mut coming| async move {
+            coming.recv().await.ok().map(|event| (Ok(event), coming))
+        });
+        answer(stream::iter(snapshot).chain(coming).boxed())
+    }
+
+    async fn get_cluster_info(
+        &self,
+        _: Request<GetClusterInfoRequest>,
+    ) -> Result<Response<GetClusterInfoResponse>, Status> {
+        answer(GetClusterInfoResponse {
+            nodes_known: true,
+            nodes: 3,
+            ready_nodes: 3,
+            availability: 1.0,
+            capabilities: [("odgm", true), ("hpa", true), ("knative", false)]
+                .map(|(name, is)| (name.to_owned(), is))
+                .into(),
+            capacity: [("cpu", "8000m"), ("memory", "17179869184")]
+                .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                .into(),
+            templates: vec!["k8s_deployment".to_owned()],
+            profile: "dev".to_owned(),
+            ..GetClusterInfoResponse::default()
+        })
+    }
+
+    async fn get_odgm_status(
+        &self,
+        _: Request<GetOdgmStatusRequest>,
+    ) -> Result<Response<GetOdgmStatusResponse>, Status> {
+        Err(Status::unimplemented("there is none"))
+    }
+}

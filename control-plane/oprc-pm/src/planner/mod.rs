@@ -80,10 +80,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
         return Err(faults);
     }
     for place in places.iter().filter(|place| !place.facts.reachable) {
-        let message = format!("{} doesn't answer: it catches up when it returns", place.cluster);
-        if !warnings.contains(&message) {
-            warnings.push(message);
-        }
+        warnings.push(format!("{} doesn't answer: it catches up when it returns", place.cluster));
     }
     let mut drafts = Vec::with_capacity(count);
     for place in places {
@@ -101,6 +98,9 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
     let namespace = deployment.namespace.as_deref().unwrap_or_default();
     let units = drafts.into_iter().map(|draft| draft.finish(namespace, &mut load)).collect();
     warnings.extend(load.warnings());
+    // Environments of a cluster have the same said of them.
+    let mut told = BTreeSet::new();
+    warnings.retain(|warning| told.insert(warning.clone()));
     Ok(Plan {
         deployment: deployment.key.clone(),
         package: package.name.clone(),

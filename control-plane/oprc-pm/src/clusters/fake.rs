@@ -16,7 +16,7 @@ use oprc_grpc::deployment::{
     deployment_service_server::{DeploymentService, DeploymentServiceServer},
     watch_event::Kind,
 };
-use tokio::{sync::broadcast, task::AbortHandle};
+use tokio::sync::{broadcast, watch};
 use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
 
 use crate::config::ClusterConfig;
@@ -40,44 +40,34 @@ pub(crate) struct State {
 pub(crate) struct Fake {
     pub(crate) state: Arc<Mutex<State>>,
     events: broadcast::Sender<WatchEvent>,
+    away: watch::Sender<bool>,
     port: u16,
-    server: Arc<Mutex<Option<AbortHandle>>>,
 }
 
 impl Fake {
     pub(crate) async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let fake = Self {
             state: Arc::default(),
             events: broadcast::Sender::new(64),
-            port: 0,
-            server: Arc::default(),
+            away: watch::Sender::new(false),
+            port: listener.local_addr().unwrap().port(),
         };
-        fake.listen().await
-    }
-
-    /// Listens, on the port of before if there was one.
-    pub(crate) async fn listen(mut self) -> Self {
-        let listener = loop {
-            if let Ok(bound) = tokio::net::TcpListener::bind(("127.0.0.1", self.port)).await {
-                break bound;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        };
-        self.port = listener.local_addr().unwrap().port();
         let served = tonic::transport::Server::builder()
-            .add_service(DeploymentServiceServer::new(self.clone()))
+            .add_service(DeploymentServiceServer::new(fake.clone()))
             .serve_with_incoming(TcpIncoming::from(listener));
-        *self.server.lock().unwrap() = Some(tokio::spawn(served).abort_handle());
-        self
+        tokio::spawn(served);
+        fake
     }
 
-    /// Goes away; connections are cut.
-    pub(crate) fn stop(&mut self) {
-        if let Some(server) = self.server.lock().unwrap().take() {
-            server.abort();
-        }
-        // Connections are tasks of their own: their streams end with who tells.
-        self.events = broadcast::Sender::new(64);
+    /// Goes away: streams end, and no call is answered.
+    pub(crate) fn stop(&self) {
+        self.away.send_replace(true);
+    }
+
+    /// Comes back.
+    pub(crate) fn resume(&self) {
+        self.away.send_replace(false);
     }
 
     pub(crate) fn config(&self, name: &str) -> ClusterConfig {
@@ -97,7 +87,12 @@ impl Fake {
         let _ = self.events.send(event);
     }
 
+    fn there(&self) -> Result<(), Status> {
+        if *self.away.borrow() { Err(Status::unavailable("away")) } else { Ok(()) }
+    }
+
     fn check(&self) -> Result<(), Status> {
+        self.there()?;
         match self.state.lock().unwrap().refuse {
             Some(code) => Err(Status::new(code, "as the test says")),
             None => Ok(()),
@@ -191,6 +186,7 @@ impl DeploymentService for Fake {
         _: Request<WatchClassRuntimesRequest>,
     ) -> Result<Response<Self::WatchClassRuntimesStream>, Status> {
         use futures::{StreamExt as _, stream};
+        self.there()?;
         let state = self.state.lock().unwrap();
         let coming = self.events.subscribe();
         let event = |kind: Kind, class: Option<ClassRuntime>| {
@@ -200,8 +196,12 @@ impl DeploymentService for Fake {
         snapshot.extend(state.classes.values().map(|it| event(Kind::Snapshot, Some(it.clone()))));
         snapshot.push(event(Kind::SnapshotEnd, None));
         drop(state);
-        let coming = stream::unfold(coming, |mut coming| async move {
-            coming.recv().await.ok().map(|event| (Ok(event), coming))
+        let away = self.away.subscribe();
+        let coming = stream::unfold((coming, away), |(mut coming, mut away)| async move {
+            tokio::select! {
+                event = coming.recv() => event.ok().map(|event| (Ok(event), (coming, away))),
+                _ = away.wait_for(|away| *away) => None,
+            }
         });
         answer(stream::iter(snapshot).chain(coming).boxed())
     }
@@ -210,6 +210,7 @@ impl DeploymentService for Fake {
         &self,
         _: Request<GetClusterInfoRequest>,
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
+        self.there()?;
         answer(GetClusterInfoResponse {
             nodes_known: true,
             nodes: 3,

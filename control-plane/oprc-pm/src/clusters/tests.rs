@@ -48,7 +48,7 @@ async fn a_link_says_what_came_of_calls() {
 
 #[tokio::test]
 async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
-    let mut fake = Fake::start().await;
+    let fake = Fake::start().await;
     let clusters = Arc::new(Clusters::new([fake.config("one")], DEADLINE));
     let health = |clusters: &Clusters| clusters.view(|_| 0).first().map(|it| it.health);
     assert_eq!(health(&clusters), Some(Health::Unreachable));
@@ -69,7 +69,7 @@ async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
     // What it told is still told, as out of date.
     assert_eq!(link.observed().classes().count(), 1);
     fake.state.lock().unwrap().classes.clear();
-    let _fake = fake.listen().await;
+    fake.resume();
     until("back", || link.observed().is_known()).await;
     until("told anew", || link.observed().classes().count() == 0).await;
     running.abort();

@@ -1,1 +1,250 @@
+use std::{sync::Arc, time::Duration};
 
+use oprc_cp_storage::Store;
+use oprc_models::{OClassDeployment, Policy, parse};
+use oprc_rest::{Contact, Deployment, DeploymentCondition};
+use tokio::task::JoinHandle;
+use tonic::Code;
+
+use super::{Book, Caller, Deployments, Events};
+use crate::{
+    clusters::{Clusters, fake::Fake},
+    dispatcher::{Dispatcher, Limits, Troubles},
+    error::Error,
+    planner::Defaults,
+    registry::Registry,
+};
+
+/// A package manager without its API.
+struct Manager {
+    deployments: Deployments,
+    running: JoinHandle<()>,
+}
+
+impl Manager {
+    async fn start(store: &Store, clusters: &[(&str, &Fake)]) -> Self {
+        let ownership = Arc::new(store.own("pm", "a test").await.unwrap());
+        let book = Arc::new(Book::read(store).await.unwrap());
+        let configured = clusters.iter().map(|(name, fake)| fake.config(name));
+        let clusters = Arc::new(Clusters::new(configured, Duration::from_secs(2)));
+        let troubles = Arc::new(Troubles::new(Duration::ZERO));
+        let events = Arc::new(Events::default());
+        let dispatcher = Dispatcher {
+            store: store.clone(),
+            ownership: Arc::clone(&ownership),
+            book: Arc::clone(&book),
+            clusters: Arc::clone(&clusters),
+            troubles: Arc::clone(&troubles),
+            events: Arc::clone(&events),
+            limits: Limits { progress: 2_000, away: 500 },
+        };
+        let (followed, follower, links) = (Arc::clone(&book), store.clone(), Arc::clone(&clusters));
+        let running = tokio::spawn(async move {
+            tokio::join!(followed.follow(&follower), links.run(), dispatcher.run());
+        });
+        let registry = Registry::new(store.clone()).await.unwrap();
+        let deployments = Deployments {
+            store: store.clone(),
+            ownership,
+            book,
+            registry,
+            clusters,
+            troubles,
+            events,
+            defaults: Defaults::default(),
+        };
+        Self { deployments, running }
+    }
+
+    /// Ends it as a crash would: in the midst of whatever it does.
+    async fn crash(self) {
+        self.running.abort();
+        let _ = self.running.await;
+    }
+
+    async fn publish(&self) {
+        let text = std::fs::read_to_string("../../examples/packages/hello.yaml").unwrap();
+        self.deployments.registry.publish(&parse(&text).unwrap(), None).await.unwrap();
+    }
+
+    async fn until(&self, condition: DeploymentCondition) -> Deployment {
+        let mut last = None;
+        for _ in 0..500 {
+            let found = self.deployments.get("greeting").ok();
+            if let Some(found) = found.clone().filter(|it| it.status.condition == condition) {
+                return found;
+            }
+            last = found;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("never {condition:?}: {:?}", last.map(|it| it.status));
+    }
+
+    async fn until_gone(&self) {
+        for _ in 0..500 {
+            if self.deployments.get("greeting").is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        panic!("never gone: {:?}", self.deployments.get("greeting"));
+    }
+}
+
+fn greeting(clusters: &[&str], policy: Policy) -> OClassDeployment {
+    OClassDeployment {
+        key: "greeting".to_owned(),
+        package: Some("hello".to_owned()),
+        class: Some("Hello".to_owned()),
+        target_clusters: clusters.iter().map(|name| (*name).to_owned()).collect(),
+        policy: Some(policy),
+        ..OClassDeployment::default()
+    }
+}
+
+fn caller() -> Caller {
+    Caller { name: Some("tester".to_owned()), correlation_id: "call-1".to_owned() }
+}
+
+fn count(fake: &Fake) -> usize {
+    fake.state.lock().unwrap().classes.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_comes_changes_and_goes() {
+    let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;
+    manager.publish().await;
+    let both = greeting(&["one", "two"], Policy::BestEffort);
+    let made = manager.deployments.create(both.clone(), &caller()).await.unwrap();
+    let again = manager.deployments.create(both, &caller()).await.unwrap_err();
+    assert!(matches!(again, Error::Conflict { reason: "EXISTS", .. }));
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!((running.status.available, running.status.units_total), (2, 2));
+    assert_eq!((count(&one), count(&two)), (1, 1));
+    assert_eq!(one.state.lock().unwrap().correlation, "call-1");
+
+    let less = greeting(&["two"], Policy::BestEffort);
+    let stale = manager.deployments.put(less.clone(), Some("0"), &caller()).await.unwrap_err();
+    assert!(matches!(stale, Error::Changed(revision) if revision == made.revision));
+    manager.deployments.put(less, Some(&made.revision), &caller()).await.unwrap();
+    for _ in 0..200 {
+        if count(&one) == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!((count(&one), count(&two)), (0, 1));
+    manager.until(DeploymentCondition::Running).await;
+    manager.deployments.rollback("greeting", None, None, &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    let history = manager.deployments.history("greeting").await.unwrap();
+    assert!(history[0].cause.starts_with("rollback to"), "{history:?}");
+    assert_eq!(history.len(), 3);
+    manager.deployments.delete("greeting", None, &caller()).await.unwrap();
+    manager.until_gone().await;
+    assert_eq!((count(&one), count(&two)), (0, 0));
+    assert!(store.list("revision/").await.unwrap().entries.is_empty());
+    assert!(store.list("deployment").await.unwrap().entries.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn best_effort_is_partial_and_catches_up() {
+    let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;
+    manager.publish().await;
+    two.stop();
+    let both = greeting(&["one", "two"], Policy::BestEffort);
+    manager.deployments.create(both, &caller()).await.unwrap();
+    let partial = manager.until(DeploymentCondition::Partial).await;
+    assert_eq!(partial.status.available, 1);
+    assert!(partial.status.message.contains("two"), "{}", partial.status.message);
+    two.resume();
+    manager.until(DeploymentCondition::Running).await;
+    assert_eq!(count(&two), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_or_nothing_goes_back_over_a_crash() {
+    let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
+    let clusters = [("one", &one), ("two", &two)];
+    let manager = Manager::start(&store, &clusters).await;
+    manager.publish().await;
+    two.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    let both = greeting(&["one", "two"], Policy::AllOrNothing);
+    manager.deployments.create(both, &caller()).await.unwrap();
+    manager.crash().await;
+    let manager = Manager::start(&store, &clusters).await;
+    let failed = manager.until(DeploymentCondition::RollingBack).await;
+    assert!(failed.status.message.contains("refused"), "{}", failed.status.message);
+    manager.crash().await;
+    two.state.lock().unwrap().refuse = None;
+    let manager = Manager::start(&store, &clusters).await;
+    manager.until(DeploymentCondition::RolledBack).await;
+    assert_eq!((count(&one), count(&two)), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_and_a_meddler_change_nothing() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    one.state.lock().unwrap().lose_answers = true;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    {
+        let mut state = one.state.lock().unwrap();
+        assert_eq!(state.classes.values().next().unwrap().generation, 1);
+        state.classes.clear();
+    }
+    // The stream doesn't tell; a call does.
+    let link = manager.deployments.clusters.link("one").unwrap();
+    let id = link.observed().classes().next().unwrap().deployment_id.clone();
+    link.deploy(&id, "", oprc_grpc::deployment::unit::ClassSpec::default(), "meddler").await;
+    for _ in 0..200 {
+        let healed = one.state.lock().unwrap().classes.values().next().unwrap().generation == 2;
+        if healed {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("never healed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_store_is_rebuilt_from_what_runs() {
+    let one = Fake::start().await;
+    let lost = Store::memory();
+    let manager = Manager::start(&lost, &[("one", &one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+    let sent = one.state.lock().unwrap().deploys;
+
+    let manager = Manager::start(&Store::memory(), &[("one", &one)]).await;
+    let link = Arc::clone(manager.deployments.clusters.link("one").unwrap());
+    for _ in 0..200 {
+        if link.observed().contact() == Contact::Fresh {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let orphans = manager.deployments.orphans();
+    assert_eq!(orphans.len(), 1);
+    let (id, caller) = (orphans[0].id.clone(), caller());
+    manager.deployments.adopt("one", &id, "other", &caller).await.unwrap_err();
+    manager.deployments.adopt("one", &id, "greeting", &caller).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    assert!(manager.deployments.orphans().is_empty());
+    // It was taken as it is.
+    assert_eq!(one.state.lock().unwrap().deploys, sent);
+}
+
+#[tokio::test]
+async fn only_one_drives_a_store() {
+    let store = Store::memory();
+    let _first = store.own("pm", "the first").await.unwrap();
+    let second = store.own("pm", "the second").await.unwrap_err();
+    assert!(second.to_string().contains("the first"), "{second}");
+}

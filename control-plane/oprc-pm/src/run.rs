@@ -81,7 +81,7 @@ impl Pm {
         let Self { config, server, access, store, ownership } = self;
         let registry = Registry::new(store.clone()).await.context("the packages of the store")?;
         let book = Arc::new(Book::read(&store).await.context("the deployments of the store")?);
-        let clusters = Arc::new(Clusters::new(config.clusters.iter().cloned()));
+        let clusters = Arc::new(Clusters::new(config.clusters.iter().cloned(), config.crm_deadline));
         let troubles = Arc::new(Troubles::new(UNSURE));
         let events = Arc::new(Events::default());
         let dispatcher = Dispatcher {

@@ -1,6 +1,6 @@
 //! Units that a cluster has and that nobody here knows: after a lost store, all of them.
 
-use oprc_cp_storage::{Check, Error as StoreError, Transaction};
+use oprc_cp_storage::{Check, Transaction};
 use oprc_models::OClassDeployment;
 use oprc_rest::{ClassRuntime, Deployment, Plan, Reason, Revision, UnitPlan};
 
@@ -196,15 +196,10 @@ impl Deployments {
             .put(name, records::write(&adopted)?)
             .put(records::revision(key, &record.revision), records::write(&revision)?)
             .fenced(&self.ownership);
-        match self.store.commit(change).await {
-            Ok(at) => {
-                self.book.reach(at).await?;
-                self.tell("deployment.updated", &record);
-                Ok(())
-            }
-            Err(error @ StoreError::Conflict { .. }) => Err(error.into()),
-            Err(error) => Err(error.into()),
-        }
+        let at = self.store.commit(change).await?;
+        self.book.reach(at).await?;
+        self.tell("deployment.updated", &record);
+        Ok(())
     }
 }
 

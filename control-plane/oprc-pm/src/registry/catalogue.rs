@@ -51,10 +51,7 @@ fn entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, Strin
     (entry, text)
 }
 
-fn functions(
-    version: &PackageVersion,
-    resolved: &ResolvedPackage,
-) -> Vec<(FunctionEntry, String)> {
+fn functions(version: &PackageVersion, resolved: &ResolvedPackage) -> Vec<(FunctionEntry, String)> {
     let package = &version.package;
     let entries = package.functions.iter().map(|function| {
         let offers = |class: &&ResolvedClass| {

@@ -89,7 +89,11 @@ impl<'a> Search<'a> {
     fn choose(&mut self, wish: Wish<'a>, next: usize) -> bool {
         let Dependency { name, version: range } = wish.dependency;
         let Some(candidates) = self.pool.get(name.as_str()).filter(|it| !it.is_empty()) else {
-            return self.fail(wish, "name", format!("there is no package {name:?}{}", self.by(wish)));
+            return self.fail(
+                wish,
+                "name",
+                format!("there is no package {name:?}{}", self.by(wish)),
+            );
         };
         if self.chosen.len() >= MOST_PACKAGES {
             let message = format!("more than {MOST_PACKAGES} packages would be needed");

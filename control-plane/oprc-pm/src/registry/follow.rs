@@ -53,17 +53,13 @@ impl Followed {
     pub(super) async fn passed(&self, key: &str, check: Option<Check>) {
         let Some(name) = key.strip_prefix("package/") else { return };
         let mut seen = self.seen.subscribe();
-        let version = || {
-            self.read(|index| Some(index.packages().get(name)?.head.as_ref()?.0))
-        };
+        let version = || self.read(|index| Some(index.packages().get(name)?.head.as_ref()?.0));
         let same = || match (check, version()) {
             (Some(Check::Version(checked)), Some(version)) => checked == version,
             (Some(Check::Absent), None) => true,
             _ => false,
         };
-        let passed = async {
-            while same() && seen.changed().await.is_ok() {}
-        };
+        let passed = async { while same() && seen.changed().await.is_ok() {} };
         let _ = timeout(PATIENCE, passed).await;
     }
 
@@ -80,9 +76,8 @@ impl Followed {
 
     fn apply(&self, commit: &Commit, read: &[(&'static str, Revision)]) {
         let new = |change: &&Change| {
-            read.iter().any(|(prefix, since)| {
-                change.key().starts_with(prefix) && commit.revision > *since
-            })
+            read.iter()
+                .any(|(prefix, since)| change.key().starts_with(prefix) && commit.revision > *since)
         };
         let changes: Vec<_> =
             commit.changes.iter().filter(new).map(|it| (commit.revision, it)).collect();
@@ -102,8 +97,7 @@ impl Followed {
 pub(super) async fn start(store: Store) -> Result<(Arc<Followed>, AbortHandle), Error> {
     let (index, read) = load(&store).await?;
     let seen = Seen { revision: since(&read), trouble: None };
-    let followed =
-        Arc::new(Followed { index: RwLock::new(index), seen: watch::Sender::new(seen) });
+    let followed = Arc::new(Followed { index: RwLock::new(index), seen: watch::Sender::new(seen) });
     let task = tokio::spawn(run(store, followed.clone(), read));
     Ok((followed, task.abort_handle()))
 }
@@ -134,8 +128,7 @@ async fn load(store: &Store) -> Result<(Index, Read)> {
         index.apply(changes.iter().map(|(version, change)| (*version, change)));
         index
     });
-    let index =
-        index.await.map_err(|error| Trouble::Unavailable { reason: error.to_string() })?;
+    let index = index.await.map_err(|error| Trouble::Unavailable { reason: error.to_string() })?;
     Ok((index, read))
 }
 
@@ -150,9 +143,10 @@ async fn run(store: Store, followed: Arc<Followed>, mut read: Read) {
     };
     let mut delays = patience();
     loop {
-        let trouble = follow(&store, &followed, &read).await;
+        let (trouble, followed_some) = follow(&store, &followed, &read).await;
         followed.stumble(&trouble);
-        if trouble == Trouble::Gap {
+        // One that only ever has gaps isn't read anew without a pause.
+        if followed_some {
             delays = patience();
         }
         loop {
@@ -169,17 +163,19 @@ async fn run(store: Store, followed: Arc<Followed>, mut read: Read) {
     }
 }
 
-/// Until the watch ends.
-async fn follow(store: &Store, followed: &Followed, read: &Read) -> Trouble {
+/// Until the watch ends: why, and whether it told anything.
+async fn follow(store: &Store, followed: &Followed, read: &Read) -> (Trouble, bool) {
     // All keys: one watch tells of a transaction at once, whatever it changes.
     let mut watch = match store.watch("", Some(since(read))).await {
         Ok(watch) => watch,
-        Err(error) => return error,
+        Err(error) => return (error, false),
     };
+    let mut any = false;
     loop {
         match watch.next().await {
             Ok(commit) => followed.apply(&commit, read),
-            Err(error) => return error,
+            Err(error) => return (error, any),
         }
+        any = true;
     }
 }

@@ -148,10 +148,7 @@ impl Index {
     }
 
     /// Takes in what has changed.
-    pub(super) fn apply<'a>(
-        &mut self,
-        changes: impl IntoIterator<Item = (Revision, &'a Change)>,
-    ) {
+    pub(super) fn apply<'a>(&mut self, changes: impl IntoIterator<Item = (Revision, &'a Change)>) {
         let mut changed = BTreeSet::new();
         for (revision, change) in changes {
             let (key, value) = (change.key(), change.value().map(AsRef::as_ref));

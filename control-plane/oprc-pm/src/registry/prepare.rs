@@ -174,7 +174,8 @@ fn pool<'a>(known: &'a Known, documents: &'a [Document]) -> Pool<'a> {
     let mut all: BTreeMap<&str, BTreeMap<(bool, &Version), &OPackage>> = BTreeMap::new();
     for (name, package) in known {
         let versions = package.versions.values();
-        let versions = versions.map(|it| ((it.deprecated.is_none(), &it.package.version), &it.package));
+        let versions =
+            versions.map(|it| ((it.deprecated.is_none(), &it.package.version), &it.package));
         all.entry(name).or_default().extend(versions);
     }
     for (_, package) in packages(documents) {

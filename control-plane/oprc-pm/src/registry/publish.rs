@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use oprc_models::{
-    Body, Document, OClassDeployment, ResolvedPackage, check_against,
-};
+use oprc_models::{Body, Document, OClassDeployment, ResolvedPackage, check_against};
 use oprc_rest::Published;
 
 use super::{
@@ -69,9 +67,10 @@ impl Registry {
     ) -> Result<Arc<ResolvedPackage>, Error> {
         let name = deployment.package.as_deref().unwrap_or_default();
         let range = deployment.version.as_ref();
-        let here = prepared.resolved.iter().filter(|it| {
-            it.name == name && range.is_none_or(|range| range.matches(&it.version))
-        });
+        let here = prepared
+            .resolved
+            .iter()
+            .filter(|it| it.name == name && range.is_none_or(|range| range.matches(&it.version)));
         let here = here.max_by_key(|it| (it.version.0.pre.is_empty(), &it.version));
         match (here, self.find(name, range)) {
             (Some(here), Ok(there))

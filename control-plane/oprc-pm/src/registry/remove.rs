@@ -143,9 +143,13 @@ fn users(index: &Index, name: &str, wanted: &BTreeSet<Version>) -> Vec<User> {
     let texts: BTreeSet<String> = wanted.iter().map(ToString::to_string).collect();
     let mut users: Vec<User> = Vec::new();
     for (key, uses) in index.uses() {
-        let uses = uses.iter().filter(|(package, version)| package == name && texts.contains(version));
+        let uses =
+            uses.iter().filter(|(package, version)| package == name && texts.contains(version));
         users.extend(
-            uses.map(|(_, version)| User::Deployment { key: key.clone(), version: version.clone() }),
+            uses.map(|(_, version)| User::Deployment {
+                key: key.clone(),
+                version: version.clone(),
+            }),
         );
     }
     for (other, package) in index.packages().iter().filter(|(other, _)| *other != name) {

@@ -1,0 +1,166 @@
+//! Which versions are chosen, against trying all of them.
+
+use std::collections::BTreeMap;
+
+use oprc_models::{Dependency, OPackage, Version};
+use proptest::prelude::*;
+
+use super::super::choose::{Pool, choose};
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+fn arb_package(name: &'static str) -> impl Strategy<Value = Vec<OPackage>> {
+    let ranges = prop::sample::select(vec!["*", "^1", "^2", "<2", "=1.1.0", "1.0.0"]);
+    let dependency = (prop::sample::select(NAMES.to_vec()), ranges);
+    let versions = prop::sample::subsequence(vec!["1.0.0", "1.1.0", "2.0.0"], 0..=3);
+    (versions, prop::collection::vec(prop::collection::vec(dependency, 0..3), 3)).prop_map(
+        move |(versions, dependencies)| {
+            let made = versions.iter().zip(dependencies).map(|(version, on)| {
+                let on: BTreeMap<&str, &str> = on.into_iter().filter(|it| it.0 != name).collect();
+                new(name, version, &on.into_iter().collect::<Vec<_>>())
+            });
+            made.rev().collect()
+        },
+    )
+}
+
+fn new(name: &str, version: &str, on: &[(&str, &str)]) -> OPackage {
+    let dependencies = on.iter().map(|(name, range)| Dependency {
+        name: (*name).to_owned(),
+        version: range.parse().unwrap(),
+    });
+    OPackage {
+        name: name.to_owned(),
+        version: version.parse::<Version>().unwrap(),
+        dependencies: dependencies.collect(),
+        ..OPackage::default()
+    }
+}
+
+type Choice<'a> = BTreeMap<&'a str, &'a OPackage>;
+
+/// Whether it is a choice of just what is needed, that meets all wishes, without circles.
+fn will_do(root: &OPackage, choice: &Choice<'_>) -> bool {
+    let all = || choice.values().copied().chain([root]);
+    let met = |it: &Dependency| {
+        choice.get(it.name.as_str()).is_some_and(|found| it.version.matches(&found.version))
+    };
+    let mut reached = vec![root];
+    let mut at = 0;
+    while at < reached.len() && reached.len() < 100 {
+        for it in &reached[at].dependencies {
+            if let Some(found) = choice.get(it.name.as_str())
+                && !reached.iter().any(|it| it.name == found.name)
+            {
+                reached.push(found);
+            }
+        }
+        at += 1;
+    }
+    // Without circles: again and again something can be taken away that waits for nothing.
+    let mut left: Vec<&OPackage> = all().collect();
+    while let Some(at) = left.iter().position(|it| {
+        !it.dependencies.iter().any(|on| left.iter().any(|other| other.name == on.name))
+    }) {
+        left.remove(at);
+    }
+    all().all(|it| it.dependencies.iter().all(met))
+        && reached.len() == choice.len() + 1
+        && left.is_empty()
+}
+
+/// Whether any choice will do.
+fn possible<'a>(
+    root: &OPackage,
+    pool: &Pool<'a>,
+    names: &[&'a str],
+    choice: &mut Choice<'a>,
+) -> bool {
+    let Some((name, rest)) = names.split_first() else { return will_do(root, choice) };
+    if possible(root, pool, rest, choice) {
+        return true;
+    }
+    let candidates = pool.get(name).cloned().unwrap_or_default();
+    candidates.into_iter().any(|candidate| {
+        choice.insert(name, candidate);
+        let found = possible(root, pool, rest, choice);
+        choice.remove(name);
+        found
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_possible_is_found(
+        a in arb_package("a"), b in arb_package("b"), c in arb_package("c"), d in arb_package("d")
+    ) {
+        let all = [a, b, c, d];
+        let pool: Pool<'_> =
+            NAMES.iter().copied().zip(all.iter().map(|it| it.iter().collect())).collect();
+        for root in &all[0] {
+            let chosen = choose(root, &pool);
+            match &chosen {
+                Ok(chosen) => prop_assert!(will_do(root, chosen), "{root:?} {chosen:?}"),
+                Err(trouble) => {
+                    prop_assert!(!possible(root, &pool, &NAMES[1..], &mut Choice::new()));
+                    prop_assert!(trouble.at < root.dependencies.len());
+                }
+            }
+            prop_assert_eq!(chosen, choose(root, &pool));
+        }
+    }
+}
+
+#[test]
+fn trouble_is_told_by_name() {
+    let all = [
+        new("b", "1.0.0", &[("c", "^1")]),
+        new("c", "1.0.0", &[]),
+        new("c", "2.0.0", &[]),
+        new("d", "1.0.0", &[("root", "*")]),
+        new("e", "1.0.0", &[("missing", "*")]),
+        new("f", "1.0.0", &[("g", "*")]),
+        new("g", "1.0.0", &[("f", "*")]),
+    ];
+    let mut pool = Pool::new();
+    for package in &all {
+        pool.entry(&package.name).or_default().insert(0, package);
+    }
+    for (on, at, field, message) in [
+        (
+            vec![("c", "^2"), ("b", "*")],
+            1,
+            "version",
+            "no version of c suits all: b needs ^1, root ^2",
+        ),
+        (vec![("c", "^3")], 0, "version", "no version of c is ^3: there are 2.0.0, 1.0.0"),
+        (vec![("d", "*")], 0, "name", "packages depend on each other: root → d → root"),
+        (vec![("e", "*")], 0, "name", "there is no package \"missing\", which e needs"),
+        (vec![("c", "*"), ("f", "*")], 1, "name", "packages depend on each other: f → g → f"),
+    ] {
+        let root = new("root", "1.0.0", &on);
+        let trouble = choose(&root, &pool).unwrap_err();
+        assert_eq!((trouble.at, trouble.field, trouble.message.as_str()), (at, field, message));
+    }
+    // The other way round there is something that will do: an older one.
+    let root = new("root", "1.0.0", &[("c", "*"), ("b", "*")]);
+    assert_eq!(choose(&root, &pool).unwrap()["c"].version.to_string(), "1.0.0");
+}
+
+#[test]
+fn a_search_that_would_take_forever_is_given_up() {
+    let names: Vec<String> = (0..12).map(|at| format!("p{at}")).collect();
+    let mut all = Vec::new();
+    for name in &names {
+        for minor in 0..10 {
+            all.push(new(name, &format!("1.{minor}.0"), &[("x", &format!("={minor}.0.0"))]));
+        }
+    }
+    all.push(new("x", "99.0.0", &[]));
+    let mut pool = Pool::new();
+    for package in &all {
+        pool.entry(&package.name).or_default().push(package);
+    }
+    let on: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "*")).collect();
+    assert!(choose(&new("root", "1.0.0", &on), &pool).is_err());
+}

@@ -1,6 +1,6 @@
 //! Tables without lines, as `kubectl` has them: they are read by people and cut by `awk`.
 
-use comfy_table::{Cell, ContentArrangement, Row, TableComponent};
+use comfy_table::{Cell, ContentArrangement, Row, presets};
 
 use super::{Tone, clean};
 
@@ -32,11 +32,8 @@ impl Table {
     /// The table as text. Empty cells are dashes, so that columns can be counted.
     pub(crate) fn render(&self, headers: bool) -> String {
         let mut table = comfy_table::Table::new();
-        table.load_preset(comfy_table::presets::NOTHING);
+        table.load_style(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);
-        for component in [TableComponent::LeftBorder, TableComponent::RightBorder] {
-            table.remove_style(component);
-        }
         if headers {
             table.add_row(Row::from(self.headers.clone()));
         }

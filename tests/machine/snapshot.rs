@@ -96,11 +96,17 @@ fn processes() -> BTreeSet<String> {
     found
 }
 
+/// All control groups that a cluster could have made: its own, and those that a kubelet or
+/// containerd makes where nobody tells them better. Other programs have theirs come and go.
 fn cgroups(folder: &Path) -> BTreeSet<String> {
+    const WORDS: [&str; 5] = ["oprc", "kube", "pod", "containerd", "cri-"];
     let mut found = BTreeSet::new();
     for item in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
         if item.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.insert(item.path().display().to_string());
+            let path = item.path().display().to_string();
+            if WORDS.iter().any(|word| path.contains(word)) {
+                found.insert(path);
+            }
             found.extend(cgroups(&item.path()));
         }
     }

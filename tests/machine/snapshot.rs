@@ -79,9 +79,9 @@ fn list(folder: &Path) -> Vec<String> {
     items.map(|item| item.path().display().to_string()).collect()
 }
 
-/// All processes that a cluster could have started: they run from its folders, which have `oprc`
-/// in their paths, or in network namespaces that aren't this machine's own. What else begins and
-/// ends on a machine meanwhile is no concern of ours.
+/// All processes that a cluster could have started: programs of its folders, which are in one named
+/// `oprc`, or `oprc` itself, or whatever runs in network namespaces that aren't this machine's own.
+/// What else begins and ends on a machine meanwhile is no concern of ours.
 fn processes() -> BTreeSet<String> {
     let own = fs::read_link("/proc/self/ns/net").unwrap();
     let mut found = BTreeSet::new();
@@ -89,7 +89,8 @@ fn processes() -> BTreeSet<String> {
         let command = fs::read(format!("{process}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
         let elsewhere = fs::read_link(format!("{process}/ns/net")).is_ok_and(|net| net != own);
-        if elsewhere || command.contains("oprc") {
+        let program = command.split(' ').next().unwrap_or_default();
+        if elsewhere || program.contains("/oprc/") || program.ends_with("/oprc") {
             found.insert(format!("{process} {command}"));
         }
     }

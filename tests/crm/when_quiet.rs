@@ -25,6 +25,8 @@ use serde_json::{Value, json};
 
 use crate::{drift::version, fields::owned, idempotence::paused};
 
+/// So many changes may have to be measured twice, or one of a hundred.
+const FEW: usize = 6;
 /// How long what was changed may stay so.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long what was deleted may be away: to make it anew has others asked who admit objects.
@@ -261,7 +263,7 @@ mod proof {
         println!("{seen}");
         assert!(kept.is_empty(), "{} weren't put back: {kept:#?}", kept.len());
         assert!(*most <= AT_ONCE, "{what} was back after {most:?}");
-        assert!(slow.len() <= 1 + took.len() / 100, "{slow:?} of {}", took.len());
+        assert!(slow.len() <= FEW.max(took.len() / 100), "{slow:?} of {}", took.len());
         // What is refused or changes nothing proves nothing: only what can't be otherwise may.
         let unexpected = |all: &[(bool, String)]| -> Vec<String> {
             all.iter().filter(|(expected, _)| !expected).map(|(_, what)| what.clone()).collect()

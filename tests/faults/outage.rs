@@ -36,7 +36,7 @@ const AFTER: Duration = Duration::from_secs(30);
 const NOTICED: Duration = Duration::from_secs(5);
 const MISSED: Duration = Duration::from_secs(25);
 /// How long a read may take, whatever the API server does.
-const READ: Duration = Duration::from_secs(1);
+const READ: Duration = Duration::from_secs(3);
 /// The deadline that callers set, and what an answer may take on top.
 const PATIENCE: Duration = Duration::from_secs(3);
 const SLACK: Duration = Duration::from_secs(1);

@@ -79,9 +79,9 @@ fn list(folder: &Path) -> Vec<String> {
     items.map(|item| item.path().display().to_string()).collect()
 }
 
-/// All processes that a cluster could have started: they run from its folders, which have `oprc`
-/// in their paths, or in network namespaces that aren't this machine's own. What else begins and
-/// ends on a machine meanwhile is no concern of ours.
+/// All processes that a cluster could have started: programs of its folders, which are in one named
+/// `oprc`, or `oprc` itself, or whatever runs in network namespaces that aren't this machine's own.
+/// What else begins and ends on a machine meanwhile is no concern of ours.
 fn processes() -> BTreeSet<String> {
     let own = fs::read_link("/proc/self/ns/net").unwrap();
     let mut found = BTreeSet::new();
@@ -89,18 +89,25 @@ fn processes() -> BTreeSet<String> {
         let command = fs::read(format!("{process}/cmdline")).unwrap_or_default();
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
         let elsewhere = fs::read_link(format!("{process}/ns/net")).is_ok_and(|net| net != own);
-        if elsewhere || command.contains("oprc") {
+        let program = command.split(' ').next().unwrap_or_default();
+        if elsewhere || program.contains("/oprc/") || program.ends_with("/oprc") {
             found.insert(format!("{process} {command}"));
         }
     }
     found
 }
 
+/// All control groups that a cluster could have made: its own, and those that a kubelet or
+/// containerd makes where nobody tells them better. Other programs have theirs come and go.
 fn cgroups(folder: &Path) -> BTreeSet<String> {
+    const WORDS: [&str; 5] = ["oprc", "kube", "pod", "containerd", "cri-"];
     let mut found = BTreeSet::new();
     for item in fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok) {
         if item.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.insert(item.path().display().to_string());
+            let path = item.path().display().to_string();
+            if WORDS.iter().any(|word| path.contains(word)) {
+                found.insert(path);
+            }
             found.extend(cgroups(&item.path()));
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use oprc_cp_storage::{EtcdOptions, Store};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 /// An etcd with one member on this machine, gone when it is dropped.
@@ -106,17 +106,20 @@ impl Etcd {
 
     /// Stops it in its tracks: connections stay, and nothing is answered.
     pub(crate) fn freeze(&self) {
-        self.signal(Signal::STOP);
+        let pid = self.signal(Signal::STOP);
+        // Its threads run on for a moment, and may answer: all of them have stopped when this ends.
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
     }
 
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) -> Pid {
         let process = self.process.lock().unwrap();
         let pid = Pid::from_child(process.as_ref().expect("it runs"));
         kill_process(pid, signal).unwrap();
+        pid
     }
 }
 

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::{
+    collections::BTreeSet,
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     process::{Child, Command},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
@@ -27,19 +29,23 @@ impl Drop for Function {
 
 impl Function {
     fn start(variables: &[(&str, &str)]) -> Self {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hello-fn"));
-        command.env("PORT", port.to_string()).envs(variables.iter().copied());
-        let function = Self { process: command.spawn().unwrap(), port };
         let begun = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "it doesn't listen");
-            // Another process's socket can't be watched for.
-            thread::sleep(Duration::from_millis(10));
+        // A port that was free may be taken by the time it is used.
+        loop {
+            let port = unused_port();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_hello-fn"));
+            command.env("PORT", port.to_string()).envs(variables.iter().copied());
+            let mut function = Self { process: command.spawn().unwrap(), port };
+            while function.process.try_wait().unwrap().is_none() {
+                if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                    return function;
+                }
+                assert!(begun.elapsed() < PATIENCE, "it doesn't listen");
+                // Another process's socket can't be watched for.
+                thread::sleep(Duration::from_millis(10));
+            }
+            assert!(begun.elapsed() < PATIENCE, "it ends at once");
         }
-        function
     }
 
     fn get(&self, path: &str) -> String {
@@ -49,6 +55,18 @@ impl Function {
     fn terminate(&self) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    }
+}
+
+/// A port that is free, and that no other test was given.
+fn unused_port() -> u16 {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = free.local_addr().unwrap().port();
+        if GIVEN.lock().unwrap().insert(port) {
+            return port;
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod dirty;
 mod nodes;
 mod watch;
 
+pub(crate) use self::watch::{ANEW, is_expired};
 pub use self::{
     cache::{Begin, Cache, Changed, Key, Known},
     contact::{Contact, Counted, client, probe},

@@ -48,7 +48,7 @@ fn patience() -> backon::ExponentialBuilder {
 }
 
 /// How long is waited before everything is listed anew.
-const ANEW: Duration = Duration::from_secs(1);
+pub(crate) const ANEW: Duration = Duration::from_secs(1);
 /// What the watch on Knative Services is called: Services are something else.
 const KNATIVE: &str = "knative services";
 
@@ -341,7 +341,7 @@ where
 }
 
 /// Whether a server refuses to open a watch where it was, as it has forgotten what came since.
-fn is_expired(error: &watcher::Error) -> bool {
+pub(crate) fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 

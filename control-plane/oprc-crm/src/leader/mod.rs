@@ -28,6 +28,7 @@ use kube::{
 use tokio::sync::watch;
 
 use self::election::{Election, Record, Step};
+use crate::cluster::{ANEW, is_expired};
 
 /// How long a lease holds that isn't renewed.
 pub const LEASE: Duration = Duration::from_secs(15);
@@ -100,8 +101,11 @@ impl Candidate {
     /// Takes part until it is told to stop, and gives the lease back then.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
-        let mut events =
-            watcher::watcher(self.api.clone(), config).backoff(crate::cluster::backoff()).boxed();
+        let open = || {
+            let events = watcher::watcher(self.api.clone(), config.clone());
+            events.backoff(crate::cluster::backoff()).boxed()
+        };
+        let mut events = open();
         let mut election = Election::new(self.identity.clone(), LEASE, RENEW);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -127,7 +131,13 @@ impl Candidate {
                     }
                     Some(Ok(Event::Delete(_))) => election.gone(Instant::now()),
                     Some(Ok(Event::InitDone)) => election.listed(Instant::now()),
-                    Some(Err(error)) => tracing::debug!(%error, "the watch on the lease broke"),
+                    Some(Err(error)) => {
+                        tracing::debug!(%error, "the watch on the lease broke");
+                        if is_expired(&error) {
+                            tokio::time::sleep(ANEW).await;
+                            events = open();
+                        }
+                    }
                     None => break,
                 },
             }

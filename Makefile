@@ -9,10 +9,12 @@ export CARGO_BUILD_TARGET := $(HOST)
 export CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUSTFLAGS := -C target-feature=+crt-static
 BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 OPRC := $(BUILT)/oprc
-IMAGES := hello-fn odgm-stand-in oprc-crm
+IMAGES := hello-fn odgm-stand-in oprc-crm oprc-pm
 # The cluster's name, for a second one beside the first.
 NAME ?= oprc
-# Options for the cluster that `make up` makes, such as UP="--knative" or UP="--node simulated".
+# How many clusters `make up` makes.
+CLUSTERS ?= 1
+# Options for `oprc up`, such as UP="--knative" or UP="--node simulated".
 UP ?=
 
 .PHONY: help
@@ -28,23 +30,24 @@ build: tools
 	@cargo build --quiet --profile $(PROFILE) -p oprc-cli $(addprefix -p ,$(IMAGES))
 
 .PHONY: image
-image: build ## Make the images of CRM and the samples, target/*.oci.tar
+image: build ## Make the images of PM, CRM and the samples, target/*.oci.tar
 	@for image in $(IMAGES); do \
 		$(OPRC) sandbox image --name oprc.local/$$image:dev $(BUILT)/$$image target/$$image.oci.tar || exit 1; \
 	done
 
 .PHONY: up
-up: image ## From nothing to a cluster with CRM, Prometheus and a sample class that answers
-	@PROGRAM=$(OPRC) IMAGES="$(IMAGES)" NAME=$(NAME) tools/up.sh $(UP)
+up: image ## From nothing to clusters with PM, CRM, Prometheus and a sample class that answers
+	@$(OPRC) up --name $(NAME) --clusters $(CLUSTERS) --images target $(UP)
 
 .PHONY: down
 down: build ## End what `make up` started and leave the machine as it was
-	@$(OPRC) sandbox down --name $(NAME)
+	@$(OPRC) down --name $(NAME)
 
 .PHONY: status
 status: build ## Tell how the cluster and the sample class are
 	@$(OPRC) sandbox status --name $(NAME)
-	@$(OPRC) sandbox kubectl --name $(NAME) -- get nodes,classruntimes,pods --all-namespaces
+	@$(OPRC) status --context $(NAME)
+	@$(OPRC) check --context $(NAME)
 
 .PHONY: test
 test: tools ## Run all tests, those on real clusters included

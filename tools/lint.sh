@@ -15,7 +15,7 @@ fi
 fresh=$(mktemp -d)
 trap 'rm -r "$fresh"' EXIT
 tools/generate.sh "$fresh"
-for file in k8s/crds/classruntimes.gen.yaml docs/configuration.md; do
+for file in k8s/crds/classruntimes.gen.yaml docs/configuration.md docs/configuration-pm.md; do
     if ! cmp -s "$file" "$fresh/$file"; then
         echo "$file isn't fresh: make crds" >&2
         exit 1

@@ -28,4 +28,5 @@ $oprc $shared
 cargo test --quiet -p oprc-tests --test store -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test sandbox -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test crm -- --test-threads $threads "$@"
+cargo test --quiet -p oprc-tests --test pm -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test faults -- "$@"

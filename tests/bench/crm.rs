@@ -37,7 +37,7 @@ use oprc_tests::{
     class::{deploy, hello, of},
     crm::{Options, Separate, install},
     http::get_ok,
-    in_namespace_of, with_simulated,
+    in_namespace_of, most_resident, with_simulated,
 };
 
 const CLASSES: usize = 1000;
@@ -46,13 +46,6 @@ const AT_ONCE: usize = 16;
 const MEMORY: f64 = 80.0;
 /// How long all classes may take to be Available until it is given up.
 const GIVEN_UP: Duration = Duration::from_mins(10);
-
-/// The most memory that a process has had resident so far, in megabytes.
-fn most_resident(pid: u32) -> f64 {
-    let status = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/status"))).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
-}
 
 /// Processor time of a process so far, in seconds.
 fn processor(pid: u32) -> f64 {

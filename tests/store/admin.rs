@@ -6,7 +6,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::etcd::Etcd;
+use oprc_tests::etcd::Etcd;
 
 #[derive(Clone, PartialEq, Message)]
 struct Nothing {}

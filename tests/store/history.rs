@@ -2,7 +2,9 @@
 
 use oprc_cp_storage::{Error, Store, Transaction};
 
-use crate::{admin, etcd::Etcd};
+use oprc_tests::etcd::Etcd;
+
+use crate::admin;
 
 async fn put(store: &Store, value: impl ToString) -> u64 {
     store.commit(Transaction::new().put("a", value.to_string())).await.unwrap().0

@@ -14,7 +14,7 @@ use std::{
 use futures::future::join_all;
 use oprc_cp_storage::{Check, Error, RedbOptions, Store, Transaction};
 
-use crate::etcd::Etcd;
+use oprc_tests::etcd::Etcd;
 
 /// Names the file to a child.
 const FILE: &str = "OPRC_TEST_STORE";

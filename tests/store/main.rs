@@ -9,8 +9,6 @@
 )]
 
 mod admin;
-mod authority;
-mod etcd;
 mod history;
 mod killed;
 mod members;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use oprc_cp_storage::{Error, EtcdOptions, Store, Transaction};
 
-use crate::etcd::{Etcd, free_port};
+use oprc_tests::etcd::{Etcd, free_port};
 
 #[tokio::test]
 async fn endpoints_that_do_not_answer_are_passed_over() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use oprc_cp_storage::{Store, suite::histories};
 
-use crate::etcd::Etcd;
+use oprc_tests::etcd::Etcd;
 
 async fn open(test: &str) -> (Store, Arc<Etcd>) {
     let etcd = Etcd::shared();

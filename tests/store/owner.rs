@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use oprc_cp_storage::{Error, EtcdOptions, Ownership, Store, Transaction};
 use tokio::time::{sleep, timeout};
 
-use crate::etcd::Etcd;
+use oprc_tests::etcd::Etcd;
 
 const LEASE: Duration = Duration::from_secs(3);
 

@@ -13,7 +13,9 @@ use oprc_cp_storage::{
 use tempfile::TempDir;
 use tokio::sync::Mutex;
 
-use crate::{admin, authority::Authority, etcd::Etcd};
+use oprc_tests::{authority::Authority, etcd::Etcd};
+
+use crate::admin;
 
 const PASSWORD: &str = "correct horse battery staple";
 

@@ -302,7 +302,7 @@ pub async fn connect(url: &str) -> Client {
 }
 
 /// Where a CRM listens, if that is what a line of its log tells.
-fn listens(line: &str) -> Option<String> {
+pub(crate) fn listens(line: &str) -> Option<String> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
     says("address").filter(|_| says("message") == Some("listens")).map(str::to_owned)

@@ -4,14 +4,18 @@
 // Only tests call any of this: here a panic is how a test fails.
 #![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
 
+pub mod authority;
 pub mod class;
 pub mod crm;
+pub mod etcd;
 pub mod http;
 pub mod inventory;
 pub mod load;
 pub mod manifest;
 pub mod objects;
+pub mod pm;
 pub mod proof;
+pub mod relay;
 pub mod serving;
 pub mod turns;
 
@@ -165,6 +169,13 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }
     }
+}
+
+/// The most memory that a process has had resident so far, in megabytes.
+pub fn most_resident(pid: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
 /// The folder of the workspace.

@@ -31,7 +31,11 @@ pub(crate) struct Contexts {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Context {
     /// Where it answers.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) server: String,
+    /// The service that it answers at in a cluster, where only the cluster reaches it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tunnel: Option<Tunnel>,
     /// A file with the token. The token itself is never in the file of contexts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
@@ -41,6 +45,18 @@ pub(crate) struct Context {
     /// How its clusters are reached directly, by the names that it knows them by.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) clusters: BTreeMap<String, Kube>,
+}
+
+/// A service of a cluster, reached through the cluster's API server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(crate) struct Tunnel {
+    /// How the cluster is reached.
+    pub(crate) kube: Kube,
+    /// The service's namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) service: String,
 }
 
 /// How a cluster is reached.

@@ -57,6 +57,11 @@ pub(crate) fn is_missing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Failure::Missing(_)))
 }
 
+/// Whether an error says that there was no answer.
+pub(crate) fn is_away(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(Failure::Away(_)))
+}
+
 /// Whether the pipe that was written to is closed: its reader has seen enough, as `head` has.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {

@@ -11,7 +11,7 @@ use oprc_rest::{DeploymentCondition as Is, DeploymentStatus, Event};
 
 use crate::{
     client::{Client, Events, escape},
-    failure::{Failure, is_missing},
+    failure::{Failure, is_away, is_missing},
     output::{age, clean, paint, say, tone_of},
     words::word,
 };
@@ -61,22 +61,30 @@ async fn watch(
 ) -> Result<Option<DeploymentStatus>> {
     let path = format!("/deployments/{}/status", escape(key));
     let mut wait = REOPEN.0;
+    let mut answered = false;
     loop {
         // The stream is opened first: what happens between it and the status isn't missed.
-        let mut events = client.events(None).await?;
-        loop {
+        let mut events = match client.events(None).await {
+            Ok(events) => Some(events),
+            Err(error) if answered && is_away(&error) => None,
+            Err(error) => return Err(error),
+        };
+        while let Some(events) = &mut events {
             let status: Option<DeploymentStatus> = match client.get(&path).await {
                 Ok(status) => Some(status),
                 Err(error) if is_missing(&error) => None,
+                // What was there once comes back: it may only be started anew.
+                Err(error) if answered && is_away(&error) => break,
                 Err(error) => return Err(error),
             };
+            answered = true;
             if let Some(status) = &status {
                 teller.tell(status).iter().for_each(|line| say(line));
             }
             if let Some(outcome) = verdict(status.as_ref(), key, revision, goal) {
                 return Ok(outcome.map(|()| status)?);
             }
-            if !something(&mut events, key, status.as_ref()).await {
+            if !something(events, key, status.as_ref()).await {
                 break;
             }
             wait = REOPEN.0;
@@ -109,6 +117,10 @@ fn concerns(event: &Event, key: &str, status: Option<&DeploymentStatus>) -> bool
     }
     if event.kind.starts_with("cluster.") {
         return units.is_empty() || units.iter().any(|unit| unit.cluster == event.subject);
+    }
+    // Some events were missed, and who knows which.
+    if event.kind == "gap" {
+        return true;
     }
     // A unit that isn't known yet may be one of it.
     event.kind.starts_with("unit.")

@@ -62,7 +62,8 @@ pub(crate) async fn connect(access: &Access, context: &Context, cluster: &str) -
     Err(Failure::Wrong(told).into())
 }
 
-async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Result<Client> {
+/// A client of a cluster, by a context of a kubeconfig file; the usual ones where left out.
+pub(crate) async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Result<Client> {
     let config = match file {
         Some(file) => Kubeconfig::read_from(file)
             .with_context(|| format!("reading kubeconfig {}", file.display()))?,

@@ -10,7 +10,8 @@ mod kube;
 mod output;
 mod remote;
 mod sandbox;
-mod unit;
+mod tunnel;
+mod up;
 mod wanted;
 mod words;
 
@@ -87,8 +88,10 @@ enum Command {
     /// A real Kubernetes on this machine, to try OaaS on.
     #[command(subcommand)]
     Sandbox(sandbox::Command),
-    #[command(subcommand)]
-    Unit(unit::Command),
+    /// From nothing to a sample class that answers.
+    Up(up::Up),
+    /// End what `up` began.
+    Down(up::Down),
 }
 
 // One thread: the processes that a supervisor starts live as long as the thread that started them.
@@ -133,7 +136,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Context(command) => commands::context::run(command),
         Command::Completion(command) => commands::completion::run(&command, Arguments::command()),
         Command::Sandbox(command) => sandbox::run(command).await,
-        Command::Unit(command) => unit::run(command).await,
+        Command::Up(command) => up::up(command).await,
+        Command::Down(command) => up::down(command).await,
     }
 }
 

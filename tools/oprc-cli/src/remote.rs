@@ -10,8 +10,11 @@ use crate::{
     contexts::{Context, Contexts},
     failure::Failure,
     output::age,
+    tunnel,
 };
 
+/// How long one answer may take where nothing is said.
+const ANSWER: Duration = Duration::from_secs(15);
 /// A token is a line, not a file of any size.
 const MAX_TOKEN: u64 = 16 << 10;
 
@@ -54,9 +57,23 @@ impl Remote {
         Ok(context)
     }
 
+    /// That of a context, whatever else is said.
+    pub(crate) fn of_context(name: &str) -> Self {
+        Self {
+            context: Some(name.to_owned()),
+            server: None,
+            token_file: None,
+            ca: None,
+            request_timeout: ANSWER,
+        }
+    }
+
     /// A client for it.
-    pub(crate) fn client(&self) -> Result<Client> {
-        let context = self.settle()?;
+    pub(crate) async fn client(&self) -> Result<Client> {
+        let mut context = self.settle()?;
+        if let (Some(tunnel), None) = (&context.tunnel, &self.server) {
+            context.server = tunnel::open(tunnel).await?;
+        }
         let token = context.token_file.as_ref().map(read_token).transpose()?;
         Client::new(&context.server, token, context.ca.as_deref(), self.request_timeout)
     }

@@ -126,16 +126,21 @@ pub(crate) enum Node {
     Simulated,
 }
 
+impl From<Node> for NodeChoice {
+    fn from(node: Node) -> Self {
+        match node {
+            Node::Auto => Self::Auto,
+            Node::Real => Self::Real,
+            Node::Simulated => Self::Simulated,
+        }
+    }
+}
+
 /// Does what a command says.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up { name, node, nodes, prometheus, knative, no_fsync } => {
-            let node = match node {
-                Node::Auto => NodeChoice::Auto,
-                Node::Real => NodeChoice::Real,
-                Node::Simulated => NodeChoice::Simulated,
-            };
-            let options = Options { node, nodes, prometheus, knative, no_fsync };
+            let options = Options { node: node.into(), nodes, prometheus, knative, no_fsync };
             let cluster = Cluster::up(&name.cluster, &options).await?;
             describe(cluster.spec(), &cluster)?;
         }

@@ -23,7 +23,7 @@ const MANAGER: &str = "oprc-sandbox";
 const ANSWERED: Duration = Duration::from_secs(30);
 
 /// The objects in the text of a manifest, with each `@NAME@` replaced by its value.
-pub(crate) fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
+pub fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
     let mut text = text.to_owned();
     for (name, value) in values {
         text = text.replace(&format!("@{name}@"), value);
@@ -34,7 +34,7 @@ pub(crate) fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Val
 }
 
 /// Applies objects one after the other.
-pub(crate) async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
+pub async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
     let mut kinds: BTreeMap<String, (ApiResource, Scope)> = BTreeMap::new();
     for document in documents {
         let object: DynamicObject = serde_json::from_value(document.clone()).map_err(|error| {

@@ -1,9 +1,14 @@
-//! Which processes a cluster consists of: a function of its specification.
+//! Which processes a cluster consists of: by its specification, and what runs beside it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use crate::{
-    Result, node,
+    Result,
+    companion::{self, Companion},
+    node,
     pki::{self, Pki},
     prometheus,
     spec::{NodeKind, Spec},
@@ -21,17 +26,19 @@ pub(crate) enum Place {
 }
 
 /// One process that is kept running.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Component {
     pub(crate) name: String,
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
     pub(crate) place: Place,
 }
 
 impl Component {
     pub(crate) fn on_host(name: &str, program: &Path, args: Vec<String>) -> Self {
-        Self { name: name.to_owned(), program: program.to_owned(), args, place: Place::Host }
+        let (name, program) = (name.to_owned(), program.to_owned());
+        Self { name, program, args, env: BTreeMap::new(), place: Place::Host }
     }
 }
 
@@ -84,6 +91,7 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     if spec.prometheus {
         all.push(prometheus::component(spec, layout));
     }
+    all.extend(companion::load(&layout.0).iter().map(Companion::component));
     all
 }
 

@@ -12,6 +12,7 @@ mod cache;
 mod cgroups;
 mod cluster;
 mod command;
+mod companion;
 mod components;
 mod creation;
 mod error;
@@ -30,8 +31,9 @@ pub mod proxy;
 mod spec;
 pub mod supervisor;
 
-pub use apply::{deployment_ready, within};
+pub use apply::{apply, deployment_ready, documents, within};
 pub use cluster::Cluster;
+pub use companion::Companion;
 pub use error::{Error, Result};
 pub use pki::{Identity, Pki};
 pub use programs::ASSETS;

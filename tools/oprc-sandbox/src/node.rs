@@ -5,7 +5,7 @@
 //! ends, the kernel ends everything in them, pods included, and takes mounts and links away: so
 //! nothing is left behind even when everything was killed at once.
 
-use std::{fs, net::Ipv4Addr, path::Path};
+use std::{collections::BTreeMap, fs, net::Ipv4Addr, path::Path};
 
 use rustix::{
     mount::{MountFlags, mount, mount_bind},
@@ -45,6 +45,7 @@ pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
             "hold-node".into(),
             layout.data(&on_node("node", node)).display().to_string(),
         ],
+        env: BTreeMap::new(),
         place: Place::NodeInit(node),
     };
     nodes(spec).map(init).collect()
@@ -61,6 +62,7 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
             name: on_node(name, node),
             program: program.to_owned(),
             args,
+            env: BTreeMap::new(),
             place: Place::Node(node),
         };
         let toml = layout.config(&format!("{}.toml", on_node("containerd", node)));

@@ -6,7 +6,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use oprc_rest::{Cluster, Health};
+use oprc_rest::{Cluster, Health, Page};
 
 use super::{App, caller::Viewer, problem::Answer};
 use crate::error::Error;
@@ -21,10 +21,10 @@ fn find(app: &App, name: &str) -> Answer<Cluster> {
     get,
     path = "/api/v1/clusters",
     tag = "clusters",
-    responses((status = 200, description = "All clusters", body = Vec<Cluster>)),
+    responses((status = 200, description = "All clusters", body = Page<Cluster>)),
 )]
-pub async fn list(_: Viewer, State(app): State<App>) -> Json<Vec<Cluster>> {
-    Json(app.deployments.clusters())
+pub async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster>> {
+    Json(Page { items: app.deployments.clusters(), next: None })
 }
 
 /// A cluster.

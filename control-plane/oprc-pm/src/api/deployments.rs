@@ -265,7 +265,7 @@ pub async fn status(
     tag = "deployments",
     params(("key" = String, Path, description = "The deployment")),
     responses(
-        (status = 200, description = "Its revisions", body = Vec<Revision>),
+        (status = 200, description = "Its revisions", body = Page<Revision>),
         (status = 404, description = "There is no such deployment"),
     ),
 )]
@@ -273,8 +273,8 @@ pub async fn history(
     _: Viewer,
     State(app): State<App>,
     Path(key): Path<String>,
-) -> Answer<Json<Vec<Revision>>> {
-    Ok(Json(app.deployments.history(&key).await?))
+) -> Answer<Json<Page<Revision>>> {
+    Ok(Json(Page { items: app.deployments.history(&key).await?, next: None }))
 }
 
 /// Goes back to a former revision, as a new one.

@@ -41,7 +41,7 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
         .scheme(HttpAuthScheme::Bearer)
         .description(Some("A token of the token file"))
         .build();
-    components.security_schemes.insert("bearer".to_owned(), SecurityScheme::Http(bearer));
+    components.security_schemes.insert("bearer".to_owned(), SecurityScheme::Http(bearer).into());
     let mut schemas = Vec::new();
     oprc_rest::Problem::schemas(&mut schemas);
     schemas.push((oprc_rest::Problem::name().into_owned(), schema()));
@@ -88,5 +88,5 @@ fn add(operation: &mut Operation, status: &str, description: &str) {
 fn as_problem(response: &mut Response) {
     let problem = Ref::from_schema_name("Problem");
     let content = ContentBuilder::new().schema(Some(problem)).build();
-    response.content.insert("application/problem+json".to_owned(), content);
+    response.content.insert("application/problem+json".to_owned(), content.into());
 }

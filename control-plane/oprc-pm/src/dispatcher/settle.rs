@@ -1,6 +1,9 @@
 //! Moves deployments on, and tells what has become of them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use futures::{FutureExt as _, future::select_all};
 use oprc_cp_storage::{Check, Error as StoreError, Transaction};
@@ -11,6 +14,7 @@ use super::{Dispatcher, Transition, outlook, perform};
 use crate::{
     deployments::{self, Kept, UnitKey},
     error::Error,
+    planner::parse_unit_id,
     records::{self, DeploymentRecord, UnitRecord},
     stamp,
 };
@@ -27,6 +31,7 @@ struct Told {
     deployments: BTreeMap<String, (DeploymentCondition, String)>,
     units: BTreeMap<UnitKey, (oprc_rest::Condition, bool)>,
     clusters: BTreeMap<String, Health>,
+    orphans: BTreeSet<UnitKey>,
     holds: BTreeMap<String, (bool, bool)>,
 }
 
@@ -59,6 +64,7 @@ impl Dispatcher {
     /// Looks at all deployments once. Tells when to look again.
     async fn pass(&self, told: &mut Told, woken: &watch::Sender<()>) -> Duration {
         self.tell_clusters(told);
+        self.tell_orphans(told);
         let now = stamp::now();
         let mut wait = IDLE;
         let mut holds = BTreeMap::new();
@@ -187,6 +193,36 @@ impl Dispatcher {
             });
             told.deployments.insert(key.to_owned(), now);
         }
+    }
+
+    /// Tells of units that clusters have and that nobody here knows.
+    fn tell_orphans(&self, told: &mut Told) {
+        let mut orphans = BTreeSet::new();
+        for link in self.clusters.links() {
+            let observed = link.observed();
+            // What isn't told for sure may have been driven or gone meanwhile.
+            if !observed.is_known() {
+                let known = told.orphans.iter().filter(|(cluster, _)| cluster == link.name());
+                orphans.extend(known.cloned());
+                continue;
+            }
+            for class in observed.classes().filter(|class| !class.deleting) {
+                let key = (link.name().to_owned(), class.deployment_id.clone());
+                let ours = parse_unit_id(&key.1).is_some_and(|unit| unit.cluster == key.0);
+                if ours && self.book.unit(&key).is_none() {
+                    orphans.insert(key);
+                }
+            }
+        }
+        for (cluster, id) in orphans.difference(&told.orphans) {
+            self.events.publish(Event {
+                kind: "orphan.found".to_owned(),
+                subject: id.clone(),
+                message: format!("on {cluster}: adopt it, or delete it"),
+                ..Event::default()
+            });
+        }
+        told.orphans = orphans;
     }
 
     fn tell_clusters(&self, told: &mut Told) {

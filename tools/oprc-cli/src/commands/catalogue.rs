@@ -71,13 +71,13 @@ pub(crate) async fn classes(command: Class) -> Result<ExitCode> {
         Class::List(search) => {
             let filters = [("q", search.query), ("package", search.package)];
             let path = format!("/classes{}", filtered(filters));
-            let all: Vec<ClassEntry> = search.remote.client()?.list(&path).await?;
+            let all: Vec<ClassEntry> = search.remote.client().await?.list(&path).await?;
             search.show.list(&all, class_name, |wide| class_table(&all, wide))?;
         }
         Class::Get { class, show, remote } => {
             let (package, key) = halves(&class)?;
             let path = format!("/classes{}", filtered([("package", Some(package.to_owned()))]));
-            let all: Vec<ClassEntry> = remote.client()?.list(&path).await?;
+            let all: Vec<ClassEntry> = remote.client().await?.list(&path).await?;
             let found = all.iter().find(|it| it.package == package && it.key == key);
             let found =
                 found.ok_or_else(|| Failure::Missing(format!("there is no class {class:?}")))?;
@@ -95,13 +95,13 @@ pub(crate) async fn functions(command: Function) -> Result<ExitCode> {
         Function::List(search) => {
             let filters = [("q", search.query), ("package", search.package)];
             let path = format!("/functions{}", filtered(filters));
-            let all: Vec<FunctionEntry> = search.remote.client()?.list(&path).await?;
+            let all: Vec<FunctionEntry> = search.remote.client().await?.list(&path).await?;
             search.show.list(&all, function_name, |wide| function_table(&all, wide))?;
         }
         Function::Get { function, show, remote } => {
             let (package, key) = halves(&function)?;
             let path = format!("/functions{}", filtered([("package", Some(package.to_owned()))]));
-            let all: Vec<FunctionEntry> = remote.client()?.list(&path).await?;
+            let all: Vec<FunctionEntry> = remote.client().await?.list(&path).await?;
             let found = all.iter().find(|it| it.package == package && it.key == key);
             let found = found
                 .ok_or_else(|| Failure::Missing(format!("there is no function {function:?}")))?;

@@ -25,7 +25,7 @@ use crate::{
 /// How soon it is looked again.
 const AGAIN: Duration = Duration::from_secs(2);
 /// The kinds that CRM brings along.
-const KINDS: [&str; 3] = ["classruntimes", "deploymenttemplates", "environmentconfigs"];
+const KINDS: [&str; 1] = ["classruntimes"];
 /// What `logs` and `invoke` need in a cluster, as verb, resource and subresource.
 const PERMISSIONS: [(&str, &str, &str); 3] =
     [("list", "pods", ""), ("get", "pods", "log"), ("get", "services", "proxy")];
@@ -128,12 +128,12 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 
 async fn all(command: &Command) -> Result<Checks> {
     let mut checks = Checks::default();
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let Some(clusters) = package_manager(&mut checks, &client).await else { return Ok(checks) };
     let context = command.remote.settle()?;
     if clusters.is_empty() {
         let wrong =
-            (Outcome::Error, "there is none".to_owned(), "configure one (OPRC_PM_CLUSTERS)");
+            (Outcome::Error, "there is none".to_owned(), "configure one (OPRC_PM_CRM_CLUSTERS)");
         checks.note("clusters", "clusters are configured", Some(wrong));
     }
     for cluster in &clusters {

@@ -41,11 +41,11 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::List { show, remote } => {
-            let all: Vec<Cluster> = remote.client()?.list("/clusters").await?;
+            let all: Vec<Cluster> = remote.client().await?.list("/clusters").await?;
             show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
         }
         Command::Health { cluster, show, remote } => {
-            let client = remote.client()?;
+            let client = remote.client().await?;
             let all: Vec<Cluster> = match &cluster {
                 Some(name) => vec![client.get(&format!("/clusters/{}", escape(name))).await?],
                 None => client.list("/clusters").await?,

@@ -31,7 +31,7 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let mut deleted = Vec::new();
     for key in &command.deployments {
         match client.delete(&format!("/deployments/{}", escape(key))).await {

@@ -56,7 +56,7 @@ impl Wait {
 /// Does it.
 pub(crate) async fn run(command: Deploy) -> Result<ExitCode> {
     let Deploy { wanted, dry_run, wait, show, remote } = command;
-    let client = remote.client()?;
+    let client = remote.client().await?;
     let settled = wanted.settle(&client).await?;
     if dry_run {
         super::plan::show(&client, &settled.deployments, &show).await?;

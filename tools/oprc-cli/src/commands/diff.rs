@@ -43,7 +43,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 }
 
 async fn compare(command: Command) -> Result<bool> {
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
     let mut text = String::new();
     let mut published = true;

@@ -41,7 +41,7 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let work = stream(&client, &command);
     match command.limit {
         Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or(Ok(()))?,
@@ -59,7 +59,10 @@ async fn stream(client: &Client, command: &Command) -> Result<()> {
                 opened = true;
                 while let Ok(Some(event)) = events.next().await {
                     wait = REOPEN.0;
-                    last = Some(event.id.clone());
+                    // That some were missed has no place of its own in the stream.
+                    if !event.id.is_empty() {
+                        last = Some(event.id.clone());
+                    }
                     if matches(&event, command) {
                         command.show.next(&event, || line(&event))?;
                     }

@@ -61,7 +61,7 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let path = format!("/deployments/{}", escape(&command.deployment));
     let found: Deployment = client.get(&path).await?;
     let unit = choose_unit(&command, &found)?;
@@ -109,11 +109,11 @@ fn choose_unit<'a>(command: &Command, found: &'a Deployment) -> Result<&'a UnitS
 
 /// What a class offers.
 async fn bindings(client: &Client, found: &Deployment, class: &str) -> Result<Vec<BindingEntry>> {
-    let filters = [("package", Some(found.plan.package.clone()))];
+    let (package, version) = (found.plan.package.clone(), found.plan.version.clone());
+    let filters = [("package", Some(package)), ("version", Some(version))];
     let all: Vec<ClassEntry> = client.list(&format!("/classes{}", filtered(filters))).await?;
-    let mut fits: Vec<_> = all.into_iter().filter(|it| it.key == class).collect();
-    fits.sort_by_key(|it| it.version != found.plan.version);
-    Ok(fits.into_iter().next().map(|it| it.functions).unwrap_or_default())
+    let found = all.into_iter().find(|it| it.key == class);
+    Ok(found.map(|it| it.functions).unwrap_or_default())
 }
 
 /// The function to call: by the name it is offered under, by its own, or the default one.

@@ -56,7 +56,7 @@ type Lines = Pin<Box<dyn Stream<Item = String>>>;
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let path = format!("/deployments/{}/status", escape(&command.deployment));
-    let status: DeploymentStatus = command.remote.client()?.get(&path).await?;
+    let status: DeploymentStatus = command.remote.client().await?.get(&path).await?;
     let context = command.remote.settle()?;
     let mut found = Vec::new();
     for unit in &status.units {

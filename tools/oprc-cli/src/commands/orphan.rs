@@ -9,6 +9,7 @@ use oprc_rest::{Adoption, ClassRuntime};
 
 use crate::{
     client::escape,
+    failure::Failure,
     output::{Show, Table, say},
     remote::Remote,
 };
@@ -24,21 +25,25 @@ pub(crate) enum Command {
         #[command(flatten)]
         remote: Remote,
     },
-    /// Take an orphan into a deployment; it goes on running as it is.
-    #[command(after_help = "Example:\n  oprc orphan adopt east hello.Hello --deployment hello")]
+    /// Take orphans back into the deployments that their ids name, which are made where there are
+    /// none; they go on running as they are.
+    #[command(
+        after_help = "Examples:\n  oprc orphan adopt east hello.Hello..east\n  oprc orphan adopt --all"
+    )]
     Adopt {
         /// The cluster.
-        cluster: String,
+        #[arg(required_unless_present = "all", requires = "id")]
+        cluster: Option<String>,
         /// The orphan's id.
-        id: String,
-        /// The deployment that is to have it; made if there is none.
-        #[arg(long)]
-        deployment: String,
+        id: Option<String>,
+        /// All orphans of all clusters.
+        #[arg(long, conflicts_with_all = ["cluster", "id"])]
+        all: bool,
         #[command(flatten)]
         remote: Remote,
     },
     /// Delete an orphan from its cluster.
-    #[command(after_help = "Example:\n  oprc orphan delete east hello.Hello")]
+    #[command(after_help = "Example:\n  oprc orphan delete east hello.Hello..east")]
     Delete {
         /// The cluster.
         cluster: String,
@@ -53,18 +58,29 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::List { show, remote } => {
-            let all: Vec<ClassRuntime> = remote.client()?.list("/orphans").await?;
+            let all: Vec<ClassRuntime> = remote.client().await?.list("/orphans").await?;
             show.list(&all, |it| format!("{}/{}", it.cluster, it.id), |_| table(&all))?;
         }
-        Command::Adopt { cluster, id, deployment, remote } => {
-            let path = format!("/orphans/{}/{}/adopt", escape(&cluster), escape(&id));
-            let body = Adoption { deployment: deployment.clone() };
-            remote.client()?.tell(Method::POST, &path, Some(&body)).await?;
-            say(&format!("{id} on {cluster} belongs to deployment {deployment} now"));
+        Command::Adopt { cluster, id, all: _, remote } => {
+            let client = remote.client().await?;
+            let mut orphans: Vec<ClassRuntime> = client.list("/orphans").await?;
+            if let (Some(cluster), Some(id)) = (&cluster, &id) {
+                orphans.retain(|it| it.cluster == *cluster && it.id == *id);
+                if orphans.is_empty() {
+                    let told = format!("there is no orphan {id:?} on {cluster}");
+                    return Err(Failure::Missing(told).into());
+                }
+            }
+            for ClassRuntime { cluster, id, deployment, .. } in orphans {
+                let path = format!("/orphans/{}/{}/adopt", escape(&cluster), escape(&id));
+                let body = Adoption { deployment: deployment.unwrap_or_default() };
+                client.tell(Method::POST, &path, Some(&body)).await?;
+                say(&format!("{id} on {cluster} belongs to deployment {} now", body.deployment));
+            }
         }
         Command::Delete { cluster, id, remote } => {
             let path = format!("/orphans/{}/{}", escape(&cluster), escape(&id));
-            remote.client()?.delete(&path).await?;
+            remote.client().await?.delete(&path).await?;
             say(&format!("{id} is being deleted from {cluster}"));
         }
     }

@@ -120,17 +120,17 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Apply { files, show, remote } => apply(&files, &show, &remote).await?,
         Command::List { prefix, tag, label, query, show, remote } => {
-            let filters = [("prefix", prefix), ("tag", tag), ("label", label), ("q", query)];
+            let filters = [("prefix", prefix), ("tags", tag), ("labels", label), ("q", query)];
             let path = format!("/packages{}", filtered(filters));
-            let all: Vec<PackageSummary> = remote.client()?.list(&path).await?;
+            let all: Vec<PackageSummary> = remote.client().await?.list(&path).await?;
             show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
         }
         Command::Get { package, show, remote } => {
-            let found = wanted::published(&remote.client()?, &package).await?;
+            let found = wanted::published(&remote.client().await?, &package).await?;
             get(found, &show)?;
         }
         Command::Delete { package, all, remote } => {
-            let client = remote.client()?;
+            let client = remote.client().await?;
             let path = match (package.split_once('@'), all) {
                 (Some((name, version)), false) => version_path(name, version),
                 (None, true) => format!("/packages/{}", escape(&package)),
@@ -149,7 +149,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Validate { files, offline, remote } => validate(&files, offline, &remote).await?,
         Command::History { package, show, remote } => {
             let path = format!("/packages/{}", escape(&package));
-            let found: PackageSummary = remote.client()?.get(&path).await?;
+            let found: PackageSummary = remote.client().await?.get(&path).await?;
             let name =
                 |version: &oprc_rest::VersionSummary| format!("{package}@{}", version.version);
             show.list(&found.versions, name, |_| {
@@ -168,7 +168,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 );
             };
             let path = format!("{}/deprecation", version_path(name, version));
-            let client = remote.client()?;
+            let client = remote.client().await?;
             if undo {
                 client.delete(&path).await?;
             } else {
@@ -207,7 +207,7 @@ async fn apply(files: &[PathBuf], show: &Show, remote: &Remote) -> Result<()> {
             return Err(Failure::Wrong(told).into());
         }
     }
-    let published = wanted::publish(&remote.client()?, packages).await?;
+    let published = wanted::publish(&remote.client().await?, packages).await?;
     match show.output {
         Format::Table | Format::Wide => Ok(()),
         Format::Name => {
@@ -237,7 +237,7 @@ async fn validate(files: &[PathBuf], offline: bool, remote: &Remote) -> Result<(
         let source = file.display().to_string();
         let mut fault = files::documents(&text, &source).err();
         if fault.is_none() && !offline {
-            let answer = remote.client()?.tell_yaml("/packages/validate", &text).await;
+            let answer = remote.client().await?.tell_yaml("/validate", &text).await;
             fault = match answer.map_err(|error| error.downcast::<Failure>()) {
                 Ok(()) => None,
                 Err(Ok(Failure::Refused(why))) => Some(Failure::Wrong(format!("{source}: {why}"))),
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn filters_are_escaped() {
         assert_eq!(filtered([("a", None), ("b", None)]), "");
-        let said = [("label", Some("team=x&y".to_owned())), ("q", Some("ü".to_owned()))];
-        assert_eq!(filtered(said), "?label=team%3Dx%26y&q=%C3%BC");
+        let said = [("labels", Some("team=x&y".to_owned())), ("q", Some("ü".to_owned()))];
+        assert_eq!(filtered(said), "?labels=team%3Dx%26y&q=%C3%BC");
     }
 }

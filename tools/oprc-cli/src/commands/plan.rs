@@ -28,7 +28,7 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
     show(&client, &settled.deployments, &command.show).await?;
     Ok(ExitCode::SUCCESS)
@@ -54,7 +54,7 @@ pub(super) async fn show(
 
 /// The plan of a deployment.
 pub(super) async fn ask(client: &Client, deployment: &OClassDeployment) -> Result<Plan> {
-    client.send(Method::POST, "/deployments/plan", deployment, None).await
+    client.send(Method::POST, "/plan", deployment, None).await
 }
 
 fn tree(plan: &Plan) -> Tree {

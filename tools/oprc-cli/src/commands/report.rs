@@ -43,7 +43,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         }
     };
     let context = command.remote.settle()?;
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let mut parts = gather(&client).await;
     let about = json!({
         "oprc": env!("CARGO_PKG_VERSION"),

@@ -35,7 +35,7 @@ pub(crate) struct Command {
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let Command { deployment, to, wait, show, remote } = command;
-    let client = remote.client()?;
+    let client = remote.client().await?;
     let path = format!("/deployments/{}/rollback", escape(&deployment));
     let made: Deployment =
         client.send(Method::POST, &path, &Rollback { revision: to }, None).await?;

@@ -38,7 +38,7 @@ pub(crate) struct Command {
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let Command { deployment, pods, history, access, show, remote } = command;
-    let client = remote.client()?;
+    let client = remote.client().await?;
     let Some(key) = deployment else {
         let all: Vec<Deployment> = client.list("/deployments").await?;
         show.list(&all, |it| it.deployment.key.clone(), |wide| table(&all, wide))?;

@@ -30,7 +30,7 @@ pub(crate) struct Command {
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let goal = if command.until_running { Goal::Running } else { Goal::Never };
-    let client = command.remote.client()?;
+    let client = command.remote.client().await?;
     let ended = follow(&client, &command.deployment, "", goal, command.limit).await;
     match ended {
         // That the time is over is what was asked for.

@@ -15,7 +15,10 @@ use tokio::{
 };
 
 use super::protocol::{Action, ComponentStatus, Request, Response};
-use crate::{Error, Result};
+use crate::{
+    Error, Result,
+    companion::{self, Companion},
+};
 
 /// How long an answer may take that depends on a component.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -52,6 +55,19 @@ impl Supervisor {
             self.await_running(component, None).await?;
         }
         Ok(())
+    }
+
+    /// Runs a companion beside the cluster, now and whenever the cluster runs, in place of one of
+    /// the same name. One that runs just so already is left alone.
+    pub async fn run(&self, companion: &Companion) -> Result<()> {
+        let known = companion::load(&self.folder).iter().any(|it| it == companion);
+        if known && self.component(&companion.name).await.is_ok() {
+            return self.act(&companion.name, Action::Start).await;
+        }
+        companion::save(&self.folder, companion)?;
+        let name = companion.name.clone();
+        self.ask(&companion.name, Request::Renew { component: name }).await?;
+        self.await_running(&companion.name, None).await.map(drop)
     }
 
     /// Ends a component as a crash would, and gives the process that took its place.
@@ -151,7 +167,7 @@ impl Supervisor {
         };
         let patience = match request {
             Request::Status | Request::Shutdown => SHORT_PATIENCE,
-            Request::Act { .. } | Request::AwaitRunning { .. } => PATIENCE,
+            Request::Act { .. } | Request::Renew { .. } | Request::AwaitRunning { .. } => PATIENCE,
         };
         let late = |_| Error::Timeout {
             what: format!("the supervisor's answer to {request:?}"),

@@ -14,6 +14,7 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -36,8 +37,8 @@ use self::{
     protocol::{Request, Response},
 };
 use crate::{
-    Error, Result, cgroups,
-    components::{Layout, Place, components},
+    Error, Result, cgroups, companion,
+    components::{Component, Layout, Place, components},
     spec::{NodeKind, Spec},
 };
 
@@ -137,12 +138,11 @@ pub async fn supervise(name: &str) -> Result<()> {
     let nodes: BTreeMap<u8, watch::Sender<Option<u32>>> =
         (0..real).map(|node| (node, watch::Sender::new(None))).collect();
     let mut keepers = JoinSet::new();
-    let mut handles = Handles::default();
-    for component in components(&spec, &layout) {
+    let handles = Handles::default();
+    let mut keep = |component: Component| -> Result<()> {
         let (commands, receiver) = mpsc::channel(8);
         let status = watch::Sender::new(initial_status(&component.name));
-        handles.0.insert(component.name.clone(), Handle { commands, status: status.subscribe() });
-        handles.1.push(component.name.clone());
+        handles.put(&component.name, Handle { commands, status: status.subscribe() });
         let node = match component.place {
             Place::Host => None,
             Place::NodeInit(node) | Place::Node(node) => nodes.get(&node).cloned(),
@@ -156,16 +156,30 @@ pub async fn supervise(name: &str) -> Result<()> {
             nodes: real,
         };
         keepers.spawn(keeper.run(receiver));
+        Ok(())
+    };
+    for component in components(&spec, &layout) {
+        keep(component)?;
     }
     let (end, mut ended) = mpsc::channel::<()>(1);
+    let (renew, mut renewed) = mpsc::channel::<Renewal>(1);
     loop {
         tokio::select! {
             connection = listener.accept() => {
                 match connection {
-                    Ok((stream, _)) => drop(tokio::spawn(answer(stream, handles.clone(), end.clone()))),
+                    Ok((stream, _)) => {
+                        let (handles, renew, end) = (handles.clone(), renew.clone(), end.clone());
+                        tokio::spawn(answer(stream, handles, renew, end));
+                    }
                     // Too many open files, say: that passes, and not by asking at once.
                     Err(_) => sleep(Duration::from_millis(50)).await,
                 }
+            }
+            Some((name, done)) = renewed.recv() => {
+                // The keeper of before ends when nobody can ask it for anything any more.
+                let stored = companion::load(&layout.0).into_iter().find(|it| it.name == name);
+                let kept = stored.is_some_and(|it| keep(it.component()).is_ok());
+                let _ = done.send(kept);
             }
             _ = ended.recv() => break,
             _ = terminate.recv() => break,
@@ -193,9 +207,12 @@ async fn await_end(holders: &[u32]) {
     }
 }
 
-/// The keepers by the names of their components, and those names in order.
+/// A companion that is to be kept as it is stored now, and whom to tell whether it is.
+type Renewal = (String, oneshot::Sender<bool>);
+
+/// The keepers by the names of their components, in the order in which they were first started.
 #[derive(Clone, Default)]
-struct Handles(BTreeMap<String, Handle>, Vec<String>);
+struct Handles(Arc<Mutex<Vec<(String, Handle)>>>);
 
 #[derive(Clone)]
 struct Handle {
@@ -204,14 +221,39 @@ struct Handle {
 }
 
 impl Handles {
+    fn list(&self) -> MutexGuard<'_, Vec<(String, Handle)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, name: &str, handle: Handle) {
+        let mut all = self.list();
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = handle,
+            None => all.push((name.to_owned(), handle)),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<Handle> {
+        self.list().iter().find(|(known, _)| known == name).map(|(_, handle)| handle.clone())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.list().iter().map(|(name, _)| name.clone()).collect()
+    }
+
     fn all(&self) -> Response {
-        let status = |name| self.0.get(name).map(|handle| handle.status.borrow().clone());
-        Response::Components(self.1.iter().filter_map(status).collect())
+        let all = self.list();
+        Response::Components(all.iter().map(|(_, it)| it.status.borrow().clone()).collect())
     }
 }
 
 /// Answers the requests of one client.
-async fn answer(stream: UnixStream, handles: Handles, end: mpsc::Sender<()>) {
+async fn answer(
+    stream: UnixStream,
+    handles: Handles,
+    renew: mpsc::Sender<Renewal>,
+    end: mpsc::Sender<()>,
+) {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(reader.take(LONGEST_REQUEST));
@@ -227,8 +269,22 @@ async fn answer(stream: UnixStream, handles: Handles, end: mpsc::Sender<()>) {
             let _ = end.send(()).await;
             handles.all()
         }
-        Request::Act { component, action } => match handles.0.get(&component) {
-            None => Response::Unknown(handles.1.clone()),
+        Request::Renew { component } => {
+            if let Some(handle) = handles.get(&component) {
+                let (done, finished) = oneshot::channel();
+                let _ = handle.commands.send((Action::Stop, done)).await;
+                let _ = finished.await;
+            }
+            let (done, finished) = oneshot::channel();
+            let _ = renew.send((component, done)).await;
+            if finished.await.unwrap_or_default() {
+                handles.all()
+            } else {
+                Response::DoesNotRun
+            }
+        }
+        Request::Act { component, action } => match handles.get(&component) {
+            None => Response::Unknown(handles.names()),
             Some(handle) => {
                 let (done, finished) = oneshot::channel();
                 let _ = handle.commands.send((action, done)).await;
@@ -239,8 +295,8 @@ async fn answer(stream: UnixStream, handles: Handles, end: mpsc::Sender<()>) {
                 }
             }
         },
-        Request::AwaitRunning { component, not } => match handles.0.get(&component) {
-            None => Response::Unknown(handles.1.clone()),
+        Request::AwaitRunning { component, not } => match handles.get(&component) {
+            None => Response::Unknown(handles.names()),
             Some(handle) => {
                 let mut status = handle.status.clone();
                 let other = |status: &ComponentStatus| status.pid.is_some() && status.pid != not;

@@ -57,6 +57,7 @@ impl Process {
         for variable in command::PROXY_VARIABLES {
             command.env_remove(variable);
         }
+        command.envs(&component.env);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

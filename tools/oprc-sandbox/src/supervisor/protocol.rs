@@ -17,6 +17,11 @@ pub(crate) enum Request {
         /// What to do.
         action: Action,
     },
+    /// Run another component, as it is stored, in place of one of the same name.
+    Renew {
+        /// Its name.
+        component: String,
+    },
     /// Answer when the component runs, with another process than this one.
     AwaitRunning {
         /// Its name.

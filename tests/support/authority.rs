@@ -10,13 +10,15 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-pub(crate) struct Authority {
+/// An authority, whose files are in a folder.
+pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
 }
 
 impl Authority {
-    pub(crate) fn new(folder: &Path) -> Self {
+    /// A new one.
+    pub fn new(folder: &Path) -> Self {
         let mut params = params(&folder.display().to_string(), &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -26,12 +28,13 @@ impl Authority {
         Self { issuer, folder: folder.to_owned() }
     }
 
-    pub(crate) fn certificate(&self) -> PathBuf {
+    /// The file of its own certificate.
+    pub fn certificate(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
 
     /// A certificate and its key.
-    pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
+    pub fn issue(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let certificate = params(name, hosts).signed_by(&key, &self.issuer).unwrap();
         let files =

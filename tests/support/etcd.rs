@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
 /// An etcd with one member on this machine, gone when it is dropped.
-pub(crate) struct Etcd {
+pub struct Etcd {
     folder: TempDir,
     scheme: &'static str,
     port: u16,
@@ -24,7 +24,7 @@ pub(crate) struct Etcd {
 }
 
 impl Etcd {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let etcd = Self {
             folder: tempfile::tempdir().unwrap(),
             scheme: "http",
@@ -38,7 +38,7 @@ impl Etcd {
     }
 
     /// The one that tests share which do it no harm, as long as one of them runs.
-    pub(crate) fn shared() -> Arc<Self> {
+    pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
         // A test that failed while it started one does no harm.
         let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -51,27 +51,27 @@ impl Etcd {
     }
 
     /// The same one started anew with other flags, and with TLS if they say so.
-    pub(crate) fn with_flags(mut self, scheme: &'static str, flags: Vec<String>) -> Self {
+    pub fn with_flags(mut self, scheme: &'static str, flags: Vec<String>) -> Self {
         self.kill();
         (self.scheme, self.flags) = (scheme, flags);
         self.restart();
         self
     }
 
-    pub(crate) fn endpoint(&self) -> String {
+    pub fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
-    pub(crate) fn options(&self, root: &str) -> EtcdOptions {
+    pub fn options(&self, root: &str) -> EtcdOptions {
         EtcdOptions { root: root.to_owned(), ..EtcdOptions::new([self.endpoint()]) }
     }
 
     /// A store in it, apart from others. Waits until it is up.
-    pub(crate) async fn store(&self, root: &str) -> Store {
+    pub async fn store(&self, root: &str) -> Store {
         Store::etcd(self.options(root)).await.unwrap()
     }
 
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         if let Some(mut process) = self.process.lock().unwrap().take() {
             process.kill().unwrap();
             process.wait().unwrap();
@@ -79,7 +79,7 @@ impl Etcd {
     }
 
     /// Starts it on the same data.
-    pub(crate) fn restart(&self) {
+    pub fn restart(&self) {
         let (client, peer) = (self.endpoint(), format!("http://127.0.0.1:{}", self.peer_port));
         let log = fs::File::create(self.folder.path().join("log")).unwrap();
         let mut command = Command::new(program());
@@ -100,18 +100,18 @@ impl Etcd {
     }
 
     /// Deletes its data.
-    pub(crate) fn forget(&self) {
+    pub fn forget(&self) {
         fs::remove_dir_all(self.folder.path().join("data")).unwrap();
     }
 
     /// Stops it in its tracks: connections stay, and nothing is answered.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         let pid = self.signal(Signal::STOP);
         // Its threads run on for a moment, and may answer: all of them have stopped when this ends.
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
     }
 
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
@@ -134,7 +134,7 @@ impl Drop for Etcd {
 }
 
 /// A port that nobody listens on.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 

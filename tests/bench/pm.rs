@@ -1,0 +1,157 @@
+//! The package manager with ten thousand packages: how soon it answers at a thousand reads a second,
+//! beside requests that ask for nothing; how many durable writes it does, beside a plain redb and a
+//! plain etcd on the same disk; and what it takes for it.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs
+)]
+
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, stream};
+use hyper::Method;
+use oprc_cp_storage::{Store, Transaction};
+use oprc_tests::{
+    etcd::Etcd,
+    pm::{ADMIN, Pm, Setup},
+};
+use redb::{Database, ReadableDatabase as _, TableDefinition};
+use serde_json::json;
+
+const PACKAGES: usize = 10_000;
+/// Packages of one request: each takes two entries of a transaction.
+const TOGETHER: usize = 40;
+const PER_SECOND: u32 = 1000;
+const SECONDS: u32 = 10;
+const WRITES: usize = 500;
+const AT_ONCE: usize = 16;
+const TABLE: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("plain");
+
+fn package(number: usize) -> String {
+    json!({
+        "name": format!("package-{number}"),
+        "version": "1.0.0",
+        "metadata": {"description": "One of many.", "tags": ["bench", format!("tag-{}", number % 100)]},
+        "functions": [{"key": "f", "provision": {"deployment": {"image": "example.org/f:1"}}}],
+        "classes": [{"key": "A", "functions": [{"name": "f", "function": "f"}]}],
+    })
+    .to_string()
+}
+
+/// Asks at a steady rate, whatever the answers take; gives how long they took from when they were
+/// to be asked for, sorted.
+async fn reads(pm: &Pm, path: impl Fn(u32) -> String) -> Vec<Duration> {
+    let begun = Instant::now();
+    let count = PER_SECOND * SECONDS;
+    let mut took: Vec<_> = stream::iter(0..count)
+        .map(|number| {
+            let (at, path) = (begun + Duration::from_secs(1) / PER_SECOND * number, path(number));
+            async move {
+                tokio::time::sleep_until(at.into()).await;
+                let (status, answer) = pm.ask(Method::GET, &path, None, Some(ADMIN)).await.unwrap();
+                assert!(status.is_success(), "{status}: {answer}");
+                at.elapsed()
+            }
+        })
+        .buffer_unordered(1000)
+        .collect()
+        .await;
+    took.sort_unstable();
+    took
+}
+
+fn part(sorted: &[Duration], part: f64) -> f64 {
+    let at = (sorted.len() as f64 * part) as usize;
+    sorted[at.min(sorted.len() - 1)].as_secs_f64() * 1000.0
+}
+
+/// Publishes packages one by one, so many at once; gives how many a second.
+async fn publishes(pm: &Pm, from: usize) -> f64 {
+    let begun = Instant::now();
+    stream::iter(from..from + WRITES)
+        .for_each_concurrent(AT_ONCE, |number| async move {
+            pm.publish_text(&package(number)).await.unwrap();
+        })
+        .await;
+    WRITES as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// The same bytes, written to a plain redb one durable transaction at a time.
+fn plain_redb(folder: &std::path::Path) -> f64 {
+    let database = Database::create(folder.join("plain.redb")).unwrap();
+    let begun = Instant::now();
+    for number in 0..WRITES {
+        let write = database.begin_write().unwrap();
+        {
+            let mut table = write.open_table(TABLE).unwrap();
+            let (key, value) = (format!("package-{number}"), package(number));
+            table.insert(key.as_str(), value.as_bytes()).unwrap();
+        }
+        write.commit().unwrap();
+    }
+    let rate = WRITES as f64 / begun.elapsed().as_secs_f64();
+    assert!(database.begin_read().unwrap().open_table(TABLE).is_ok());
+    rate
+}
+
+/// The same bytes, put into a plain etcd, so many at once.
+async fn plain_etcd(store: &Store) -> f64 {
+    let begun = Instant::now();
+    stream::iter(0..WRITES)
+        .for_each_concurrent(AT_ONCE, |number| async move {
+            let put = Transaction::new().put(format!("package-{number}"), package(number));
+            store.commit(put).await.unwrap();
+        })
+        .await;
+    WRITES as f64 / begun.elapsed().as_secs_f64()
+}
+
+#[tokio::main]
+async fn main() {
+    let setup = Setup::default().with("OPRC_PM_SERVER_RATE_LIMIT", "0").with("RUST_LOG", "warn");
+    let pm = Pm::start(&setup).await;
+    let begun = Instant::now();
+    for first in (0..PACKAGES).step_by(TOGETHER) {
+        let some: Vec<_> = (first..first + TOGETHER).map(package).collect();
+        pm.publish_text(&some.join("\n---\n")).await.unwrap();
+    }
+    println!("{PACKAGES} packages published in {:.1} s", begun.elapsed().as_secs_f64());
+    let nothing = reads(&pm, |_| "/health/live".to_owned()).await;
+    let one = |number: u32| format!("/api/v1/packages/package-{}", number as usize * 7919 % PACKAGES);
+    let page = |number: u32| format!("/api/v1/packages?limit=20&tags=tag-{}", number % 100);
+    for (what, took) in [
+        ("a package", reads(&pm, one).await),
+        ("a page of 20 by tag", reads(&pm, page).await),
+    ] {
+        println!(
+            "reads of {what} at {PER_SECOND}/s: p50 {:.1} ms, p99 {:.1} ms, {:.1} times that of requests for nothing ({:.1} ms)",
+            part(&took, 0.5),
+            part(&took, 0.99),
+            part(&took, 0.99) / part(&nothing, 0.99),
+            part(&nothing, 0.99),
+        );
+    }
+    let plain = plain_redb(pm.folder());
+    let ours = publishes(&pm, PACKAGES).await;
+    println!(
+        "durable writes in redb: {ours:.0}/s, {:.2} times those of a plain redb one by one ({plain:.0}/s)",
+        ours / plain
+    );
+    println!("resident memory with {} packages: {:.0} MB at most", PACKAGES + WRITES, pm.most_resident());
+    drop(pm);
+    let etcd = Etcd::start();
+    let pm = Pm::start(&setup.in_etcd(&etcd.endpoint(), "oprc")).await;
+    let plain = plain_etcd(&etcd.store("plain").await).await;
+    let ours = publishes(&pm, 0).await;
+    println!(
+        "durable writes in etcd: {ours:.0}/s, {:.2} times those of plain puts ({plain:.0}/s)",
+        ours / plain
+    );
+}

@@ -1,0 +1,230 @@
+//! Who may do what, and who is told what.
+
+use std::fs;
+
+use hyper::{Method, StatusCode};
+use oprc_tests::{
+    authority::Authority,
+    crm::{Begun, Options},
+    eventually, in_namespace,
+    pm::{ADMIN, Pm, SETTLED, Setup, deployment, package},
+};
+use serde_json::{Value, json};
+
+const VIEWER: &str = "a-viewer-of-the-tests";
+const DEPLOYER: &str = "a-deployer-of-the-tests";
+const EXPIRED: &str = "a-token-that-has-expired";
+
+/// Writes who may do what, and waits until the package manager knows.
+async fn tokens(pm: &Pm) {
+    let lines = format!(
+        "admin {ADMIN} role=admin\nviewer {VIEWER} role=viewer\ndeployer {DEPLOYER} role=deployer\n\
+         late {EXPIRED} role=admin expires=2020-01-01T00:00:00Z\n"
+    );
+    let draft = pm.folder().join("tokens.new");
+    fs::write(&draft, lines).unwrap();
+    fs::rename(draft, pm.folder().join("tokens")).unwrap();
+    eventually("the tokens to be read again", SETTLED, || async {
+        match pm.ask(Method::GET, "/api/v1/packages", None, Some(VIEWER)).await? {
+            (StatusCode::OK, _) => Ok(()),
+            (status, answer) => Err(format!("{status}: {answer}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tokens_open_what_their_role_may() {
+    let pm = Pm::start(&Setup::default()).await;
+    tokens(&pm).await;
+    let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
+    let sample = package("1.0.0");
+    let packages = "/api/v1/packages";
+    let version = "/api/v1/packages/sample/versions/1.0.0";
+    let orphan = "/api/v1/orphans/east/a";
+    for (method, path, body, token, status, reason) in [
+        (&get, packages, None, None, 401, "TOKEN_REQUIRED"),
+        (&get, packages, None, Some("no-such-token-at-all"), 401, "TOKEN_INVALID"),
+        (&get, packages, None, Some(EXPIRED), 401, "TOKEN_EXPIRED"),
+        (&get, packages, None, Some(VIEWER), 200, ""),
+        (&post, packages, Some(&sample), Some(VIEWER), 403, "ROLE_REQUIRED"),
+        (&post, packages, Some(&sample), Some(DEPLOYER), 201, ""),
+        (&delete, version, None, Some(DEPLOYER), 403, "ROLE_REQUIRED"),
+        (&delete, orphan, None, Some(DEPLOYER), 403, "ROLE_REQUIRED"),
+        (&delete, version, None, Some(ADMIN), 204, ""),
+        (&get, "/health/live", None, None, 200, ""),
+        (&get, "/health/ready", None, None, 200, ""),
+        (&get, "/metrics", None, None, 200, ""),
+    ] {
+        let (told, answer) = pm.ask(method.clone(), path, body, token).await.unwrap();
+        assert_eq!(told.as_u16(), status, "{method} {path} {token:?}: {answer}");
+        if status >= 400 {
+            assert_eq!(answer["reason"], reason, "{answer}");
+            assert_eq!(answer["status"], status, "{answer}");
+            assert!(answer["correlationId"].as_str().is_some_and(|id| !id.is_empty()), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_told_to_anybody() {
+    const CRM: &str = "canary-1-token-of-the-crm";
+    const ENV: &str = "canary-2-value-of-a-variable";
+    const WRONG: &str = "canary-3-token-that-is-wrong";
+    in_namespace(async |place| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokens");
+        fs::write(&file, format!("pm {CRM}\n")).unwrap();
+        let options =
+            Options::default().with("OPRC_CRM_SECURITY_TOKEN_FILE", file.to_str().unwrap());
+        let crm = Begun::start(place, &options).await;
+        let url = format!("http://{}", crm.address);
+        let setup = Setup::default()
+            .cluster("east", json!({"url": url, "token": CRM}))
+            .with("RUST_LOG", "trace");
+        let pm = Pm::start(&setup).await;
+        pm.cluster("east", "HEALTHY").await;
+        let mut sample = package("1.0.0");
+        sample["functions"][0]["provision"]["deployment"]["env"]["PASSWORD"] = ENV.into();
+        pm.publish(&sample).await;
+        pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        let denied = pm.ask(Method::GET, "/api/v1/packages", None, Some(WRONG)).await.unwrap();
+        assert_eq!(denied.0, 401);
+        let report = folder.path().join("report.tar");
+        let events = folder.path().join("events");
+        let token = folder.path().join("token");
+        fs::write(&token, ADMIN).unwrap();
+        let oprc = |arguments: &[&str]| {
+            let done = std::process::Command::new(oprc_tests::program("oprc"))
+                .args(arguments)
+                .args(["--server", &pm.url, "--token-file", token.to_str().unwrap()])
+                .env("OPRC_CONFIG", folder.path().join("none"))
+                .output()
+                .unwrap();
+            assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+            done.stdout
+        };
+        oprc(&["report", "--file", report.to_str().unwrap()]);
+        let told = oprc(&["events", "--since", "0", "--for", "1s", "-o", "json"]);
+        fs::write(&events, &told).unwrap();
+        assert!(String::from_utf8_lossy(&told).contains("deployment.created"), "events are told");
+        let report = String::from_utf8_lossy(&fs::read(report).unwrap()).into_owned();
+        assert!(report.contains("shop") && report.contains("PASSWORD"), "the report tells of it");
+        let metrics = pm.ask(Method::GET, "/metrics", None, None).await.unwrap().1.to_string();
+        for (what, text) in [
+            ("the log", pm.log()),
+            ("the report", report),
+            ("events", String::from_utf8_lossy(&told).into_owned()),
+            ("metrics", metrics),
+            ("clusters", pm.get("/clusters").await.to_string()),
+        ] {
+            for secret in ["canary", ADMIN] {
+                assert!(!text.contains(secret), "{what} tells {secret}");
+            }
+        }
+        pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
+        pm.gone("shop").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn only_the_right_certificates_reach_a_cluster() {
+    const TOKEN: &str = "the-token-of-this-crm";
+    in_namespace(async |place| {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = Authority::new(&folder.path().join("ours"));
+        let others = Authority::new(&folder.path().join("others"));
+        let (certificate, key) = ours.issue("crm", &["127.0.0.1", "crm.example"]);
+        let tokens = folder.path().join("tokens");
+        fs::write(&tokens, format!("pm {TOKEN}\n")).unwrap();
+        let mut options = Options::default().with("OPRC_CRM_SECURITY_MTLS", "true");
+        for (name, file) in [
+            ("TLS_CERTIFICATE", &certificate),
+            ("TLS_KEY", &key),
+            ("TLS_CLIENT_CA", &ours.certificate()),
+            ("TOKEN_FILE", &tokens),
+        ] {
+            options = options.with(&format!("OPRC_CRM_SECURITY_{name}"), file.to_str().unwrap());
+        }
+        let crm = Begun::start(place, &options).await;
+        let url = format!("https://{}", crm.address);
+        let own = ours.issue("pm", &["pm"]);
+        let foreign = others.issue("pm", &["pm"]);
+        let with = |ca: &Authority, client: Option<&(std::path::PathBuf, std::path::PathBuf)>| {
+            let mut cluster = json!({"url": url, "ca": ca.certificate(), "token": TOKEN});
+            if let Some((certificate, key)) = client {
+                cluster["certificate"] = certificate.to_str().into();
+                cluster["key"] = key.to_str().into();
+            }
+            cluster
+        };
+        let changed = |field: &str, value: Option<&str>| {
+            let mut cluster = with(&ours, Some(&own));
+            cluster[field] = value.into();
+            cluster
+        };
+        let setup = Setup::default()
+            .cluster("right", with(&ours, Some(&own)))
+            .cluster("by-name", changed("serverName", Some("crm.example")))
+            .cluster("wrong-ca", with(&others, Some(&own)))
+            .cluster("wrong-name", changed("serverName", Some("other.example")))
+            .cluster("no-certificate", with(&ours, None))
+            .cluster("foreign-certificate", with(&ours, Some(&foreign)))
+            .cluster("wrong-token", changed("token", Some("another-token-than-that")))
+            .cluster("no-token", changed("token", None))
+            .cluster("no-tls", json!({"url": url.replace("https", "http"), "token": TOKEN}));
+        let pm = Pm::start(&setup).await;
+        pm.cluster("right", "HEALTHY").await;
+        pm.cluster("by-name", "HEALTHY").await;
+        let clusters = eventually("all clusters to be tried", SETTLED, || async {
+            let clusters = pm.get("/clusters").await["items"].as_array().unwrap().clone();
+            let untried = |it: &&Value| it["message"].as_str().unwrap_or("").contains("yet");
+            match clusters.iter().find(untried) {
+                None => Ok(clusters),
+                Some(cluster) => Err(cluster.to_string()),
+            }
+        })
+        .await;
+        for cluster in &clusters {
+            let name = cluster["name"].as_str().unwrap();
+            let healthy = ["right", "by-name"].contains(&name);
+            let health = if healthy { "HEALTHY" } else { "UNREACHABLE" };
+            assert_eq!(cluster["health"], health, "{cluster}");
+            assert!(healthy || !cluster["message"].as_str().unwrap().is_empty(), "{cluster}");
+        }
+        let log = pm.log();
+        for secret in [TOKEN, "another-token-than-that", ADMIN] {
+            assert!(!log.contains(secret), "the log tells {secret}");
+        }
+    })
+    .await;
+}
+
+#[test]
+fn a_wrong_configuration_stops_the_start_and_is_named() {
+    for (variables, expected) in [
+        (vec![("OPRC_PM_CRM_EAST_URL", "ftp://x")], "\"east\": url"),
+        (vec![("OPRC_PM_CRM_CLUSTERS", "{\"east\": {\"ulr\": \"http://x\"}}")], "ulr"),
+        (vec![("OPRC_PM_CRM_EAST_URL", "https://x:1")], "\"east\": ca"),
+        (vec![("OPRC_PM_CRM_EAST_URL", "http://x:1"), ("OPRC_PM_CRM_EAST_TOKEN", " ")], "token"),
+        (vec![("OPRC_PM_STORE_KIND", "mysql")], "mysql"),
+        (vec![("OPRC_PM_SECURITY_AUTH", "off"), ("OPRC_PM_SERVER_HOST", "0.0.0.0")], "loopback"),
+        (vec![("HTTP_PORT", "many")], "many"),
+        (vec![("OPRC_PM_STORE_KIND", "etcd")], "endpoints"),
+        (vec![], "token_file"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let done = std::process::Command::new(oprc_tests::program("oprc-pm"))
+            .env_clear()
+            .envs(variables.iter().copied())
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success(), "{variables:?} is taken");
+        assert!(told.contains(expected), "{variables:?}: {told}");
+        assert!(!told.contains("panicked"), "{told}");
+    }
+}

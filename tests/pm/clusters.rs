@@ -1,0 +1,228 @@
+//! Deployments on two clusters, of which one may be away.
+
+use hyper::Method;
+use oprc_tests::{
+    class::classes,
+    crm::{Crm, Options},
+    eventually, in_namespace,
+    pm::{Pm, SETTLED, Setup, deployment, package},
+};
+use serde_json::{Value, json};
+
+use crate::pair::{Half, with_pair};
+
+fn setup(east: &Half<'_>, west: &Half<'_>) -> Setup {
+    Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())])
+        .with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "3s")
+}
+
+fn both(key: &str, version: &str, policy: &str) -> Value {
+    let mut both = deployment(key, version);
+    both["targetClusters"] = json!(["east", "west"]);
+    both["policy"] = policy.into();
+    both
+}
+
+#[tokio::test]
+async fn a_deployment_runs_on_both_and_is_gone_from_both() {
+    with_pair(async |east, west| {
+        let pm = Pm::start(&setup(&east, &west)).await;
+        for version in ["1.0.0", "2.0.0"] {
+            pm.publish(&package(version)).await;
+        }
+        let made = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
+        assert_eq!(made["plan"]["units"].as_array().unwrap().len(), 2, "{made}");
+        let status = pm.condition("shop", "RUNNING").await;
+        for unit in status["units"].as_array().unwrap() {
+            let url = unit["functions"][0]["invocationUrl"].as_str().unwrap();
+            assert!(url.starts_with("http://"), "{unit}");
+        }
+        east.exactly("shop.", &[("shop.Sample..east", "1.0.0")]).await;
+        west.exactly("shop.", &[("shop.Sample..west", "1.0.0")]).await;
+        // The package's view of it.
+        let functions = pm.get("/functions?package=sample").await;
+        let told = functions["items"][0]["status"].as_array().unwrap();
+        assert_eq!(told.len(), 2, "{functions}");
+        assert!(told.iter().all(|it| it["condition"] == "RUNNING"), "{functions}");
+        let used = pm.call(Method::DELETE, "/packages/sample/versions/1.0.0", None).await;
+        assert!(used.unwrap_err().contains("deployment shop"));
+
+        pm.deploy(&both("shop", "2.0.0", "ALL_OR_NOTHING")).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
+        west.exactly("shop.", &[("shop.Sample..west", "2.0.0")]).await;
+
+        let back = json!({});
+        pm.call(Method::POST, "/deployments/shop/rollback", Some(&back)).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        west.exactly("shop.", &[("shop.Sample..west", "1.0.0")]).await;
+        let history = pm.get("/deployments/shop/history").await;
+        assert_eq!(history["items"].as_array().unwrap().len(), 3, "{history}");
+
+        pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
+        pm.gone("shop").await;
+        east.exactly("", &[]).await;
+        west.exactly("", &[]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn best_effort_says_partial_and_catches_up() {
+    with_pair(async |east, west| {
+        let pm = Pm::start(&setup(&east, &west)).await;
+        for version in ["1.0.0", "2.0.0"] {
+            pm.publish(&package(version)).await;
+        }
+        pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        let Half { place, crm } = west;
+        let address = crm.url.trim_start_matches("http://").to_owned();
+        crm.stop().await;
+        pm.cluster("west", "UNREACHABLE").await;
+        pm.deploy(&both("shop", "2.0.0", "BEST_EFFORT")).await.unwrap();
+        let partial = |status: &Value| {
+            status["condition"] == "PARTIAL"
+                && status["units"].as_array().is_some_and(|units| {
+                    units.iter().any(|it| it["current"] == true && it["condition"] == "RUNNING")
+                })
+        };
+        let status = pm.until("shop", "PARTIAL", partial).await;
+        assert!(status["message"].as_str().unwrap().contains("west"), "{status}");
+        assert_eq!((&status["available"], &status["unitsTotal"]), (&json!(1), &json!(2)));
+        east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
+
+        // It returns at the address that it had.
+        let port = address.rsplit_once(':').unwrap().1;
+        let options = Options::user("crm-other").with("HTTP_PORT", port);
+        let west = Half { place, crm: Crm::start(place, &options).await };
+        pm.condition("shop", "RUNNING").await;
+        west.exactly("shop.", &[("shop.Sample..west", "2.0.0")]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn all_or_nothing_goes_back_and_leaves_nothing() {
+    with_pair(async |east, west| {
+        let pm = Pm::start(&setup(&east, &west)).await;
+        for version in ["1.0.0", "2.0.0"] {
+            pm.publish(&package(version)).await;
+        }
+        pm.deploy(&both("old", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
+        pm.condition("old", "RUNNING").await;
+        let address = west.crm.url.clone();
+        west.crm.stop().await;
+        pm.cluster("west", "UNREACHABLE").await;
+        pm.deploy(&both("new", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
+        pm.deploy(&both("old", "2.0.0", "ALL_OR_NOTHING")).await.unwrap();
+        let going = |status: &Value| {
+            status["condition"].as_str().is_some_and(|it| it.starts_with("ROLL"))
+        };
+        let status = pm.until("new", "on its way back", going).await;
+        assert!(status["message"].as_str().unwrap().contains("west is away"), "{status}");
+        pm.until("old", "on its way back", going).await;
+        east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
+        // What it is to have no more, or as it was, is only known when it is back.
+        let port = address.rsplit_once(':').unwrap().1;
+        let options = Options::user("crm-other").with("HTTP_PORT", port);
+        let west = Half { place: west.place, crm: Crm::start(west.place, &options).await };
+        for key in ["new", "old"] {
+            let status = pm.condition(key, "ROLLED_BACK").await;
+            assert!(status["message"].as_str().unwrap().contains("west is away"), "{status}");
+        }
+        east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
+        west.exactly("", &[("old.Sample..west", "1.0.0")]).await;
+        let history = pm.get("/deployments/old/history").await;
+        let outcome = history["items"][0]["outcome"].as_str().unwrap();
+        assert!(outcome.starts_with("rolled back: "), "{history}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
+    with_pair(async |east, west| {
+        let pm = Pm::start(&setup(&east, &west)).await;
+        pm.publish(&package("1.0.0")).await;
+        pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        let less = Setup::of([("east", east.crm.url.as_str())]);
+        let pm = pm.restart_as(less).await;
+        let status = pm.condition("shop", "PARTIAL").await;
+        assert!(status["message"].as_str().unwrap().contains("isn't configured"), "{status}");
+        let clusters = pm.get("/clusters").await;
+        let gone = clusters["items"].as_array().unwrap().iter().find(|it| it["name"] == "west");
+        assert_eq!(gone.unwrap()["units"], 1, "{clusters}");
+        pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
+        east.exactly("", &[]).await;
+        pm.condition("shop", "DELETING").await;
+        west.exactly("", &[("shop.Sample..west", "1.0.0")]).await;
+        // It is back, and what was to be done there is.
+        let pm = pm.restart_as(setup(&east, &west)).await;
+        pm.gone("shop").await;
+        west.exactly("", &[]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_hundred_deployments_leave_the_units_of_the_last() {
+    with_pair(async |east, west| {
+        let pm = Pm::start(&setup(&east, &west)).await;
+        for version in ["1.0.0", "2.0.0"] {
+            pm.publish(&package(version)).await;
+        }
+        let places = [json!(["east"]), json!(["east", "west"]), json!(["west"])];
+        for round in 0..100 {
+            let version = if round % 2 == 0 { "1.0.0" } else { "2.0.0" };
+            let mut wanted = deployment("shop", version);
+            wanted["targetClusters"] = places[round % 3].clone();
+            wanted["targetEnvs"] = if round % 5 == 0 { json!(["dev"]) } else { json!([]) };
+            pm.deploy(&wanted).await.unwrap();
+        }
+        // The last one is round 99: of 2.0.0, to the east alone.
+        let status = pm.condition("shop", "RUNNING").await;
+        assert_eq!(status["unitsTotal"], 1, "{status}");
+        east.exactly("", &[("shop.Sample..east", "2.0.0")]).await;
+        west.exactly("", &[]).await;
+        eventually("only the last unit", SETTLED, || async {
+            let units = pm.get("/deployments/shop/status").await["units"].clone();
+            let count = units.as_array().map(Vec::len);
+            if count == Some(1) { Ok(()) } else { Err(units.to_string()) }
+        })
+        .await;
+        assert_eq!(pm.get("/orphans").await["items"], json!([]));
+        let history = pm.get("/deployments/shop/history").await;
+        assert_eq!(history["items"].as_array().unwrap().len(), 50);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_of_two_on_the_same_etcd_drives() {
+    in_namespace(async |place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let etcd = oprc_tests::etcd::Etcd::start();
+        let setup = Setup::of([("east", crm.url.as_str())]).in_etcd(&etcd.endpoint(), "oprc");
+        let pm = Pm::start(&setup).await;
+        let mut second = std::process::Command::new(oprc_tests::program("oprc-pm"));
+        let said = second
+            .args(["--server-port=0", "--server-host=127.0.0.1", "--security-auth=off"])
+            .args(["--store-kind=etcd", "--store-etcd-root=oprc"])
+            .arg(format!("--store-etcd-endpoints={}", etcd.endpoint()))
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&said.stderr);
+        assert!(!said.status.success() && told.contains("is driven by"), "{told}");
+        // The first one goes on.
+        pm.publish(&package("1.0.0")).await;
+        pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        let made = classes(place).list(&kube::api::ListParams::default()).await.unwrap();
+        assert_eq!(made.items.len(), 1);
+        pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
+        pm.gone("shop").await;
+    })
+    .await;
+}

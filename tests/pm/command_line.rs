@@ -1,0 +1,198 @@
+//! `oprc` as people call it, with everything behind it.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use oprc_tests::{
+    HELLO, Place,
+    crm::{Crm, Options},
+    in_namespace,
+    pm::{ADMIN, Pm, Setup},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct Oprc {
+    folder: TempDir,
+}
+
+impl Oprc {
+    fn new(pm: &Pm, place: &Place) -> Self {
+        let oprc = Self { folder: tempfile::tempdir().unwrap() };
+        fs::write(oprc.file("token"), format!("{ADMIN}\n")).unwrap();
+        let token = oprc.file("token");
+        oprc.ok(&["context", "set", "t", "--server", &pm.url, "--token-file", path(&token)]);
+        let kubeconfig = place.cluster.kubeconfig();
+        let kubeconfig = path(&kubeconfig);
+        oprc.ok(&["context", "set", "t", "--cluster", "east", "--kubeconfig", kubeconfig]);
+        oprc
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        fs::write(self.file(name), text).unwrap();
+        path(&self.file(name)).to_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(oprc_tests::program("oprc"));
+        command.args(arguments).env("OPRC_CONFIG", self.file("config.yaml")).env_remove("NO_COLOR");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What it prints, where it is to succeed.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let done = self.run(arguments);
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {told}");
+        let said = String::from_utf8(done.stdout).unwrap();
+        // Nobody looks at a terminal here.
+        assert!(!said.contains('\u{1b}') && !told.contains('\u{1b}'), "{said}{told}");
+        said
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
+    }
+
+    /// What it says, where it is to end with that code.
+    fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        let done = self.run(arguments);
+        let told = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(!told.contains("panicked"), "{told}");
+        told
+    }
+}
+
+fn path(path: &std::path::Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn package(version: &str, image: &str) -> String {
+    format!(
+        "name: sample\nversion: {version}\n\
+         functions:\n- key: greet\n  provision:\n    deployment:\n      image: {image}\n      \
+         pullPolicy: Never\n      env: {{DRAIN_MS: '0', MARK: '{version}'}}\n      \
+         healthCheck: {{path: /healthz, periodSeconds: 1}}\n\
+         classes:\n- key: Sample\n  functions:\n  - {{name: hello, function: greet, defaultRoute: true}}\n\
+         deployments:\n- {{key: shop, class: Sample, options: {{progressDeadlineSeconds: 10}}}}\n"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_package_goes_all_the_way() {
+    in_namespace(async |place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
+        pm.cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, place);
+        let one = oprc.write("one.yaml", &package("1.0.0", HELLO));
+        let two = oprc.write("two.yaml", &package("2.0.0", HELLO));
+        let bad = oprc.write("bad.yaml", &package("3.0.0", "oprc.local/none:1"));
+
+        oprc.ok(&["package", "validate", &one]);
+        oprc.ok(&["package", "apply", &one]);
+        assert!(oprc.ok(&["package", "list"]).contains("sample"));
+        assert_eq!(oprc.json(&["package", "list"])[0]["latest"], "1.0.0");
+        assert_eq!(oprc.ok(&["package", "list", "-o", "name"]), "sample\n");
+        let kept = oprc.write("kept.yaml", &oprc.ok(&["package", "get", "sample"]));
+        oprc.ok(&["package", "validate", &kept]);
+        assert_eq!(oprc.json(&["package", "history", "sample"])[0]["version"], "1.0.0");
+        assert_eq!(oprc.json(&["class", "get", "sample.Sample"])["key"], "Sample");
+        let plan = oprc.ok(&["plan", "sample"]);
+        assert!(plan.contains("east: Sample"), "{plan}");
+        assert_eq!(oprc.json(&["plan", "sample"])[0]["units"][0]["cluster"], "east");
+
+        // It waits, and ends with where to call.
+        let said = oprc.ok(&["deploy", "sample"]);
+        assert!(said.contains("greet") && said.contains("http://"), "{said}");
+        let status = oprc.ok(&["status", "shop", "--pods"]);
+        for part in ["shop", "RUNNING", "cluster east", "class Sample", "function greet", "pod "] {
+            assert!(status.contains(part), "{part}: {status}");
+        }
+        let greeted = oprc.ok(&["invoke", "shop", "--path", "/?name=you"]);
+        assert!(greeted.contains("Hello, you!"), "{greeted}");
+        let greeted = oprc.ok(&["invoke", "shop", "hello"]);
+        assert!(greeted.contains("Hello"), "{greeted}");
+        assert!(!oprc.ok(&["logs", "shop", "greet"]).is_empty());
+        let functions = oprc.json(&["function", "list", "--package", "sample"]);
+        assert_eq!(functions[0]["status"][0]["condition"], "RUNNING", "{functions}");
+
+        // Nothing differs, then something does.
+        oprc.ok(&["diff", "sample@1.0.0"]);
+        let differs = oprc.run(&["diff", &two]);
+        assert_eq!(differs.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&differs.stdout).contains("2.0.0"));
+        oprc.ok(&["deploy", &two]);
+        assert_eq!(oprc.json(&["status", "shop"])["plan"]["version"], "2.0.0");
+        oprc.ok(&["rollback", "shop"]);
+        assert_eq!(oprc.json(&["status", "shop"])["plan"]["version"], "1.0.0");
+        assert_eq!(oprc.json(&["status", "shop", "--history"]).as_array().unwrap().len(), 3);
+
+        // It fails with the reason, and what ran before is back by hand.
+        let told = oprc.fails(1, &["deploy", &bad]);
+        assert!(told.contains("none:1") || told.contains("image"), "{told}");
+        oprc.ok(&["rollback", "shop", "--timeout", "1m"]);
+
+        oprc.ok(&["check", "--no-clusters"]);
+        let checks = oprc.json(&["check"]);
+        assert!(checks.as_array().unwrap().iter().all(|it| it["result"] != "error"), "{checks}");
+        oprc.ok(&["cluster", "health"]);
+        assert_eq!(oprc.json(&["cluster", "list"])[0]["name"], "east");
+        let told = oprc.fails(3, &["package", "delete", "sample@1.0.0"]);
+        assert!(told.contains("shop"), "{told}");
+        oprc.fails(3, &["status", "nothing"]);
+        oprc.fails(2, &["deploy", "none.yaml"]);
+        let events = oprc.ok(&["events", "--since", "0", "--for", "1s", "-o", "json"]);
+        let events: Vec<Value> =
+            events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(events.iter().any(|it| it["type"] == "deployment.condition"), "{events:?}");
+
+        // A reader that has seen enough is no error.
+        let shell = format!("'{}' status -o json | head -c 1", path(&oprc_tests::program("oprc")));
+        let piped = Command::new("bash")
+            .args(["-o", "pipefail", "-c", &shell])
+            .env("OPRC_CONFIG", oprc.file("config.yaml"))
+            .output()
+            .unwrap();
+        assert!(piped.status.success(), "{piped:?}");
+        assert_eq!(piped.stdout, b"[");
+
+        oprc.ok(&["delete", "shop"]);
+        assert_eq!(oprc.json(&["status"]), serde_json::json!([]));
+        oprc.ok(&["package", "delete", "sample", "--all"]);
+        assert_eq!(oprc.json(&["package", "list"]), serde_json::json!([]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orphans_are_adopted_by_one_command() {
+    in_namespace(async |place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
+        let oprc = Oprc::new(&pm, place);
+        let one = oprc.write("one.yaml", &package("1.0.0", HELLO));
+        oprc.ok(&["deploy", &one]);
+        let pm = pm.forget().await;
+        let oprc = Oprc::new(&pm, place);
+        pm.cluster("east", "HEALTHY").await;
+        assert_eq!(oprc.json(&["orphan", "list"])[0]["id"], "shop.Sample..east");
+        oprc.ok(&["orphan", "adopt", "--all"]);
+        assert_eq!(oprc.json(&["orphan", "list"]), serde_json::json!([]));
+        oprc.ok(&["watch", "shop", "--until-running", "--for", "1m"]);
+        oprc.ok(&["delete", "shop"]);
+    })
+    .await;
+}

@@ -1,0 +1,19 @@
+//! The package manager as a process, with CRMs on a real cluster.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    missing_docs
+)]
+
+mod access;
+mod clusters;
+mod command_line;
+mod killed;
+mod openapi;
+mod orphans;
+mod pair;
+mod points;
+mod proof;

@@ -1,0 +1,108 @@
+//! A store that is lost: what runs is found, and goes on.
+
+use hyper::Method;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt as _, api::ListParams};
+use oprc_tests::{
+    Place, eventually,
+    pm::{Pm, SETTLED, Setup, deployment, package},
+};
+use serde_json::{Value, json};
+
+use crate::pair::with_pair;
+
+/// Names of pods, and how often their containers were started again.
+async fn pods(place: &Place) -> Vec<(String, i32)> {
+    let api: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let all = api.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
+    let mut pods: Vec<_> = all
+        .iter()
+        .map(|pod| {
+            let status = pod.status.as_ref().and_then(|it| it.container_statuses.as_ref());
+            let restarts = status.into_iter().flatten().map(|it| it.restart_count).sum();
+            (pod.name_any(), restarts)
+        })
+        .collect();
+    pods.sort();
+    pods
+}
+
+#[tokio::test]
+async fn everything_is_adopted_and_nothing_is_restarted() {
+    with_pair(async |east, west| {
+        let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
+        let pm = Pm::start(&setup).await;
+        pm.publish(&package("1.0.0")).await;
+        for key in ["shop", "bank"] {
+            pm.deploy(&deployment(key, "1.0.0")).await.unwrap();
+        }
+        pm.condition("shop", "RUNNING").await;
+        pm.condition("bank", "RUNNING").await;
+        let before = (pods(east.place).await, pods(west.place).await);
+
+        let pm = pm.forget().await;
+        let orphans = eventually("four orphans", SETTLED, || async {
+            let orphans = pm.get("/orphans").await["items"].clone();
+            let all = orphans.as_array().cloned().unwrap_or_default();
+            if all.len() == 4 { Ok(all) } else { Err(orphans.to_string()) }
+        })
+        .await;
+        assert!(orphans.iter().all(|it| it["ownership"] == "orphan"), "{orphans:?}");
+        let wrong = json!({"deployment": "other"});
+        let refused = adopt(&pm, &orphans[0], &wrong).await.unwrap_err();
+        assert!(refused.contains("its id says so"), "{refused}");
+        for orphan in &orphans {
+            let wanted = json!({"deployment": orphan["deployment"]});
+            adopt(&pm, orphan, &wanted).await.unwrap();
+        }
+        assert_eq!(pm.get("/orphans").await["items"], json!([]));
+        for key in ["shop", "bank"] {
+            let status = pm.condition(key, "RUNNING").await;
+            assert_eq!(status["unitsTotal"], 2, "{status}");
+        }
+        assert_eq!((pods(east.place).await, pods(west.place).await), before);
+
+        // It is driven again: changed, and taken away.
+        for version in ["1.0.0", "2.0.0"] {
+            pm.publish(&package(version)).await;
+        }
+        pm.deploy(&deployment("shop", "2.0.0")).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
+        for key in ["shop", "bank"] {
+            pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await.unwrap();
+        }
+        for key in ["shop", "bank"] {
+            pm.gone(key).await;
+        }
+        east.exactly("", &[]).await;
+        west.exactly("", &[]).await;
+    })
+    .await;
+}
+
+async fn adopt(pm: &Pm, orphan: &Value, body: &Value) -> Result<Value, String> {
+    let part = |name: &str| orphan[name].as_str().unwrap().to_owned();
+    let path = format!("/orphans/{}/{}/adopt", part("cluster"), part("id"));
+    pm.call(Method::POST, &path, Some(body)).await
+}
+
+#[tokio::test]
+async fn an_orphan_can_be_deleted() {
+    with_pair(async |east, west| {
+        let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
+        let pm = Pm::start(&setup).await;
+        pm.publish(&package("1.0.0")).await;
+        let mut wanted = deployment("shop", "1.0.0");
+        wanted["targetClusters"] = json!(["east"]);
+        pm.deploy(&wanted).await.unwrap();
+        pm.condition("shop", "RUNNING").await;
+        // One that is driven is none.
+        let path = "/orphans/east/shop.Sample..east";
+        assert!(pm.call(Method::DELETE, path, None).await.unwrap_err().contains("no orphan"));
+        let pm = pm.forget().await;
+        eventually("its deletion", SETTLED, || pm.call(Method::DELETE, path, None)).await;
+        east.exactly("", &[]).await;
+    })
+    .await;
+}

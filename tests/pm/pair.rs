@@ -1,0 +1,62 @@
+//! Two clusters, as far as a package manager can tell: two namespaces, each with a CRM of its own.
+
+use kube::{ResourceExt as _, api::ListParams};
+use oprc_tests::{
+    Place,
+    class::classes,
+    crm::{Crm, Options},
+    eventually, in_namespace,
+    pm::SETTLED,
+};
+
+/// One of them.
+pub(crate) struct Half<'a> {
+    pub(crate) place: &'a Place,
+    pub(crate) crm: Crm,
+}
+
+impl Half<'_> {
+    /// The ids of the classes that are there and stay, and the marks of their functions.
+    pub(crate) async fn classes(&self) -> Vec<(String, String)> {
+        let all = classes(self.place).list(&ListParams::default()).await.unwrap();
+        let mut found: Vec<_> = all
+            .iter()
+            .filter(|class| class.metadata.deletion_timestamp.is_none())
+            .map(|class| {
+                let id = class.annotations().get("oaas.io/deployment-id").unwrap().clone();
+                let spec = serde_json::to_value(&class.spec).unwrap();
+                let env = spec.pointer("/functions/0/provision/env").and_then(|it| it.as_array());
+                let mark = env.into_iter().flatten().find(|it| it["name"] == "MARK");
+                (id, mark.and_then(|it| it["value"].as_str()).unwrap_or_default().to_owned())
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    /// Waits until exactly these classes are there: of those whose ids begin so.
+    pub(crate) async fn exactly(&self, prefix: &str, expected: &[(&str, &str)]) {
+        let expected: Vec<_> =
+            expected.iter().map(|(id, mark)| ((*id).to_owned(), (*mark).to_owned())).collect();
+        eventually("the right classes", SETTLED, || async {
+            let mut found = self.classes().await;
+            found.retain(|(id, _)| id.starts_with(prefix));
+            if found == expected { Ok(()) } else { Err(format!("{found:?} for {expected:?}")) }
+        })
+        .await;
+    }
+}
+
+/// Runs a test with two of them.
+pub(crate) async fn with_pair(test: impl AsyncFnOnce(Half<'_>, Half<'_>)) {
+    in_namespace(async |one: &Place| {
+        in_namespace(async |other: &Place| {
+            let (first, second) = (Options::user("crm-one"), Options::user("crm-other"));
+            let east = Half { place: one, crm: Crm::start(one, &first).await };
+            let west = Half { place: other, crm: Crm::start(other, &second).await };
+            Box::pin(test(east, west)).await;
+        })
+        .await;
+    })
+    .await;
+}

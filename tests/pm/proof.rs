@@ -1,0 +1,57 @@
+//! The long suites: samples of them in `make test`, all of them in `make prove`.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use futures::{StreamExt as _, stream};
+use oprc_tests::{etcd::Etcd, proof};
+
+use crate::{
+    killed,
+    pair::with_pair,
+    points::{ACTS, Act, Round, round},
+};
+
+/// So many package managers at once.
+const AT_ONCE: usize = 4;
+/// No act has more points.
+const POINTS: usize = 40;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_each_point_it_ends_the_same() {
+    with_pair(async |east, west| {
+        let etcd = Etcd::start();
+        let proof = proof::begin("a package manager killed before and after each change", 5, 50);
+        let at = async |act: Act, point: usize| (act, round(&east, &west, &etcd, act, point).await);
+        if !proof::whole() {
+            // One point of each act.
+            let seed = RandomState::new().hash_one(0);
+            println!("seed {seed}");
+            let point = |index: usize| usize::try_from(seed >> (8 * index) & 7).unwrap();
+            let acts = ACTS.into_iter().enumerate().map(|(index, act)| at(act, point(index)));
+            let rounds: Vec<_> = stream::iter(acts).buffer_unordered(AT_ONCE).collect().await;
+            assert_eq!(rounds.len(), ACTS.len());
+            return;
+        }
+        let mut seen = Vec::new();
+        for act in ACTS {
+            let rounds = stream::iter((0..POINTS).map(|point| at(act, point))).buffered(AT_ONCE);
+            let killed = rounds.take_while(|(_, round)| {
+                let killed = *round == Round::Killed;
+                async move { killed }
+            });
+            seen.push((act, killed.count().await));
+        }
+        let all: usize = seen.iter().map(|(_, count)| count).sum();
+        assert!(all >= proof.rounds, "{seen:?}");
+        let told: Vec<_> = seen.iter().map(|(act, count)| format!("{act:?} {count}")).collect();
+        proof.held(&format!("{all} kills, all ended the same: {}", told.join(", ")));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_outlives_a_kill() {
+    let proof = proof::begin("a package manager killed while it writes", 5, 200);
+    let acknowledged = killed::kills(proof.rounds).await;
+    proof.held(&format!("{acknowledged} pairs of packages acknowledged, all there, none half"));
+}

@@ -1,0 +1,368 @@
+//! Package managers for tests, each a process of its own.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Method, Request, StatusCode};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use oprc_sandbox::within;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{HELLO, eventually, most_resident, program};
+
+/// How long one may take to be ready. It may have to wait for the lease of one that was killed.
+const READY: Duration = Duration::from_secs(30);
+/// How long one answer may take.
+const ANSWER: Duration = Duration::from_secs(20);
+/// The token that may do everything.
+pub const ADMIN: &str = "an-admin-of-the-tests";
+/// How long a deployment may take to be as wanted.
+pub const SETTLED: Duration = Duration::from_secs(90);
+
+/// What one is started with.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// Clusters by name, each as it is configured.
+    pub clusters: Vec<(String, Value)>,
+    /// An etcd and the root of all keys there; a file of its own where there is none.
+    pub etcd: Option<(String, String)>,
+    /// Variables besides the usual.
+    pub variables: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// With these clusters.
+    pub fn of<'a>(clusters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let plain = |(name, url): (&str, &str)| (name.to_owned(), json!({"url": url}));
+        Self { clusters: clusters.into_iter().map(plain).collect(), ..Self::default() }
+    }
+
+    /// With a cluster as it is written.
+    #[must_use]
+    pub fn cluster(mut self, name: &str, cluster: Value) -> Self {
+        self.clusters.push((name.to_owned(), cluster));
+        self
+    }
+
+    /// With its store in an etcd.
+    #[must_use]
+    pub fn in_etcd(mut self, endpoint: &str, root: &str) -> Self {
+        self.etcd = Some((endpoint.to_owned(), root.to_owned()));
+        self
+    }
+
+    /// With a variable set.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+}
+
+type Http = legacy::Client<HttpConnector, Full<Bytes>>;
+
+/// A package manager, killed when this is dropped.
+pub struct Pm {
+    /// Where it answers.
+    pub url: String,
+    setup: Setup,
+    folder: Arc<TempDir>,
+    child: Arc<Mutex<Child>>,
+    log: Arc<Mutex<String>>,
+    http: Http,
+}
+
+impl Drop for Pm {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Pm {
+    /// Starts one and waits until it is ready.
+    pub async fn start(setup: &Setup) -> Self {
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        std::fs::write(folder.path().join("tokens"), format!("admin {ADMIN} role=admin\n")).unwrap();
+        Self::in_folder(setup.clone(), folder, Arc::default()).await
+    }
+
+    async fn in_folder(setup: Setup, folder: Arc<TempDir>, log: Arc<Mutex<String>>) -> Self {
+        let clusters: serde_json::Map<String, Value> = setup.clusters.iter().cloned().collect();
+        let mut command = Command::new(program("oprc-pm"));
+        command
+            .env("HTTP_PORT", "0")
+            .env("OPRC_PM_SERVER_HOST", "127.0.0.1")
+            .env("OPRC_PM_STORE_PATH", folder.path().join("store.redb"))
+            .env("OPRC_PM_SECURITY_TOKEN_FILE", folder.path().join("tokens"))
+            .env("OPRC_PM_CRM_CLUSTERS", Value::from(clusters).to_string())
+            .env("OPRC_PM_CRM_DEADLINE", "5s")
+            .env("OPRC_PM_LOG_FORMAT", "json")
+            .env("RUST_LOG", "info,oprc_pm=debug")
+            .envs(setup.variables.iter().cloned())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        if let Some((endpoint, root)) = &setup.etcd {
+            command
+                .env("OPRC_PM_STORE_KIND", "etcd")
+                .env("OPRC_PM_STORE_ETCD_ENDPOINTS", endpoint)
+                .env("OPRC_PM_STORE_ETCD_ROOT", root)
+                .env("OPRC_PM_STORE_ETCD_LEASE", "2s");
+        }
+        // What drives an etcd was killed a moment ago, and its lease isn't over yet.
+        let starting = async {
+            loop {
+                if let Some(started) = Self::spawn(&mut command, &log).await {
+                    return Ok::<_, String>(started);
+                }
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        };
+        let (child, address) = match within("PM to listen", READY, starting).await {
+            Ok(started) => started,
+            Err(error) => panic!("{error}: {}", log.lock().unwrap()),
+        };
+        let url = format!("http://{address}");
+        let http = legacy::Client::builder(TokioExecutor::new()).build_http();
+        let child = Arc::new(Mutex::new(child));
+        let pm = Self { url, setup, folder, child, log, http };
+        eventually("PM to be ready", READY, || async {
+            crate::http::get_ok(&format!("{}/health/ready", pm.url)).await
+        })
+        .await;
+        pm
+    }
+
+    /// Starts a process; none where it ends before it listens.
+    async fn spawn(command: &mut Command, log: &Arc<Mutex<String>>) -> Option<(Child, String)> {
+        let mut child = command.spawn().expect("oprc-pm");
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let log = Arc::clone(log);
+        let reading = tokio::task::spawn_blocking(move || {
+            let keep = |line: &String| {
+                let mut log = log.lock().unwrap();
+                log.push_str(line);
+                log.push('\n');
+            };
+            let mut all = lines.by_ref().map_while(Result::ok).inspect(keep);
+            let address = all.find_map(|line| crate::crm::listens(&line));
+            let log = Arc::clone(&log);
+            std::thread::spawn(move || {
+                for line in lines.map_while(Result::ok) {
+                    let mut log = log.lock().unwrap();
+                    log.push_str(&line);
+                    log.push('\n');
+                }
+            });
+            address
+        });
+        if let Some(address) = reading.await.unwrap() {
+            return Some((child, address));
+        }
+        let _ = child.wait();
+        None
+    }
+
+    /// What it has logged so far, that of its former processes too.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(&self) {
+        let mut child = self.child.lock().unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    /// Something that ends it as a crash would.
+    pub fn killer(&self) -> impl FnOnce() + Send + 'static {
+        let child = Arc::clone(&self.child);
+        move || {
+            let mut child = child.lock().unwrap();
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Starts it again on the same store.
+    pub async fn restart(self) -> Self {
+        let setup = self.setup.clone();
+        self.restart_as(setup).await
+    }
+
+    /// The same with another configuration.
+    pub async fn restart_as(self, setup: Setup) -> Self {
+        self.kill();
+        let (folder, log) = (Arc::clone(&self.folder), Arc::clone(&self.log));
+        drop(self);
+        Self::in_folder(setup, folder, log).await
+    }
+
+    /// Deletes its store while it doesn't run, and starts it again.
+    pub async fn forget(self) -> Self {
+        self.kill();
+        std::fs::remove_file(self.folder.path().join("store.redb")).unwrap();
+        self.restart().await
+    }
+
+    /// The most memory that it has had resident so far, in megabytes.
+    pub fn most_resident(&self) -> f64 {
+        most_resident(self.child.lock().unwrap().id())
+    }
+
+    /// The folder of its files.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// What is answered to a request with a token, where one is given.
+    pub async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        token: Option<&str>,
+    ) -> Result<(StatusCode, Value), String> {
+        self.ask_with(method, path, body.map(|it| ("application/json", it.to_string())), token).await
+    }
+
+    async fn ask_with(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, String)>,
+        token: Option<&str>,
+    ) -> Result<(StatusCode, Value), String> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        if let Some((kind, _)) = &body {
+            request = request.header("content-type", *kind);
+        }
+        let body = body.map(|(_, body)| body).unwrap_or_default();
+        let request = request.body(Full::from(body)).unwrap();
+        let exchange = async {
+            let answer = self.http.request(request).await.map_err(|error| error.to_string())?;
+            let status = answer.status();
+            let body = answer.into_body().collect().await.map_err(|error| error.to_string())?;
+            let body = body.to_bytes();
+            let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+            Ok((status, serde_json::from_slice(&body).unwrap_or_else(|_| text())))
+        };
+        let late = |_| "no answer".to_owned();
+        tokio::time::timeout(ANSWER, exchange).await.map_err(late)?
+    }
+
+    /// What is answered to an administrator; anything but success is an error.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Value, String> {
+        let (status, answer) = self.ask(method, &format!("/api/v1{path}"), body, Some(ADMIN)).await?;
+        if status.is_success() { Ok(answer) } else { Err(format!("{status}: {answer}")) }
+    }
+
+    /// Reads a document.
+    pub async fn get(&self, path: &str) -> Value {
+        self.call(Method::GET, path, None).await.unwrap()
+    }
+
+    /// Publishes a package.
+    pub async fn publish(&self, package: &Value) {
+        self.call(Method::POST, "/packages", Some(package)).await.unwrap();
+    }
+
+    /// Publishes a file of packages.
+    pub async fn publish_text(&self, text: &str) -> Result<(), String> {
+        let (path, body) = ("/api/v1/packages", Some(("application/yaml", text.to_owned())));
+        match self.ask_with(Method::POST, path, body, Some(ADMIN)).await? {
+            (status, _) if status.is_success() => Ok(()),
+            (status, answer) => Err(format!("{status}: {answer}")),
+        }
+    }
+
+    /// Makes a deployment or changes it.
+    pub async fn deploy(&self, deployment: &Value) -> Result<Value, String> {
+        let path = format!("/deployments/{}", deployment["key"].as_str().unwrap());
+        self.call(Method::PUT, &path, Some(deployment)).await
+    }
+
+    /// Waits until a deployment's status is such, and gives it.
+    pub async fn until(&self, key: &str, what: &str, such: impl Fn(&Value) -> bool) -> Value {
+        let path = format!("/deployments/{key}/status");
+        let told = format!("{key} to be {what}");
+        eventually(&told, SETTLED, || async {
+            let status = self.call(Method::GET, &path, None).await?;
+            if such(&status) { Ok(status) } else { Err(status.to_string()) }
+        })
+        .await
+    }
+
+    /// Waits until a deployment has a condition.
+    pub async fn condition(&self, key: &str, condition: &str) -> Value {
+        self.until(key, condition, |status| status["condition"] == condition).await
+    }
+
+    /// Waits until a deployment is gone.
+    pub async fn gone(&self, key: &str) {
+        let path = format!("/api/v1/deployments/{key}");
+        eventually(&format!("{key} to be gone"), SETTLED, || async {
+            match self.ask(Method::GET, &path, None, Some(ADMIN)).await? {
+                (StatusCode::NOT_FOUND, _) => Ok(()),
+                (status, answer) => Err(format!("{status}: {answer}")),
+            }
+        })
+        .await;
+    }
+
+    /// Waits until a cluster is healthy, or isn't.
+    pub async fn cluster(&self, name: &str, health: &str) {
+        let path = format!("/clusters/{name}");
+        eventually(&format!("{name} to be {health}"), SETTLED, || async {
+            let cluster = self.call(Method::GET, &path, None).await?;
+            if cluster["health"] == health { Ok(()) } else { Err(cluster.to_string()) }
+        })
+        .await;
+    }
+}
+
+/// A package of one class with one function, whose variable `MARK` tells versions apart.
+pub fn package(version: &str) -> Value {
+    json!({
+        "name": "sample",
+        "version": version,
+        "functions": [{
+            "key": "greet",
+            "provision": {"deployment": {
+                "image": HELLO,
+                "pullPolicy": "Never",
+                "requestsCpu": "10m",
+                "requestsMemory": "16Mi",
+                "env": {"DRAIN_MS": "0", "MARK": version},
+                "healthCheck": {"path": "/healthz", "periodSeconds": 1},
+            }},
+        }],
+        "classes": [{
+            "key": "Sample",
+            "functions": [{"name": "greet", "function": "greet", "defaultRoute": true}],
+        }],
+    })
+}
+
+/// A deployment of a version of it.
+pub fn deployment(key: &str, version: &str) -> Value {
+    json!({"key": key, "package": "sample", "version": format!("={version}"), "class": "Sample"})
+}

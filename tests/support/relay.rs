@@ -1,0 +1,160 @@
+//! Stands between the package manager and what it calls: a CRM or an etcd. It counts the calls that
+//! change something, can refuse them, and can end whoever calls before or after any of them.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{StatusCode, Uri},
+    response::{IntoResponse as _, Response},
+};
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
+
+/// The calls that change something.
+const CHANGES: [&str; 3] = [
+    "/deployment.DeploymentService/Deploy",
+    "/deployment.DeploymentService/DeleteDeployment",
+    "/etcdserverpb.KV/Txn",
+];
+
+type Kill = Box<dyn FnOnce() + Send>;
+
+/// Ends somebody at a certain point: before a call is passed on, or before its answer is. Points are
+/// counted over all relays that share a trap.
+#[derive(Clone, Default)]
+pub struct Trap(Arc<Armed>);
+
+#[derive(Default)]
+struct Armed {
+    passed: AtomicUsize,
+    at: Mutex<Option<(usize, Kill)>>,
+    sprung: watch::Sender<bool>,
+}
+
+impl Trap {
+    /// Springs at the point of that number, counted from now, beginning with 0.
+    pub fn arm(&self, point: usize, kill: impl FnOnce() + Send + 'static) {
+        let mut at = self.0.at.lock().unwrap();
+        self.0.passed.store(0, Ordering::SeqCst);
+        *at = Some((point, Box::new(kill)));
+    }
+
+    /// Lets everything pass from now on.
+    pub fn disarm(&self) {
+        *self.0.at.lock().unwrap() = None;
+    }
+
+    /// Waits until it has sprung.
+    pub async fn sprung(&self) {
+        let mut sprung = self.0.sprung.subscribe();
+        let _ = sprung.wait_for(|sprung| *sprung).await;
+    }
+
+    /// Whether it springs here.
+    fn passes(&self) -> bool {
+        let mut at = self.0.at.lock().unwrap();
+        let here = self.0.passed.fetch_add(1, Ordering::SeqCst);
+        match at.take() {
+            Some((point, kill)) if point == here => {
+                kill();
+                self.0.sprung.send_replace(true);
+                false
+            }
+            other => {
+                *at = other;
+                true
+            }
+        }
+    }
+}
+
+/// A relay to one server.
+pub struct Relay {
+    /// Where it listens.
+    pub url: String,
+    refuses: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Clone)]
+struct Way {
+    to: String,
+    trap: Trap,
+    refuses: Arc<AtomicBool>,
+    client: Client<HttpConnector, Body>,
+}
+
+impl Relay {
+    /// Starts one to a server, by its URL.
+    pub async fn start(to: &str, trap: &Trap) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let refuses = Arc::new(AtomicBool::new(false));
+        let way = Way {
+            to: to.to_owned(),
+            trap: trap.clone(),
+            refuses: refuses.clone(),
+            client: Client::builder(TokioExecutor::new()).http2_only(true).build_http(),
+        };
+        let router = Router::new().fallback(pass).with_state(way);
+        let task = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).await;
+        });
+        Self { url, refuses, task }
+    }
+
+    /// Whether deployments are refused from now on, as by a CRM that won't have them.
+    pub fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::SeqCst);
+    }
+}
+
+async fn pass(State(way): State<Way>, mut request: Request) -> Response {
+    let path = request.uri().path().to_owned();
+    let changes = CHANGES.contains(&path.as_str());
+    if changes && !way.trap.passes() {
+        return nothing().await;
+    }
+    if path == CHANGES[0] && way.refuses.load(Ordering::SeqCst) {
+        let headers = [
+            ("content-type", "application/grpc"),
+            // FAILED_PRECONDITION
+            ("grpc-status", "9"),
+            ("grpc-message", "refused by the test"),
+        ];
+        return headers.into_response();
+    }
+    *request.uri_mut() = format!("{}{path}", way.to).parse::<Uri>().unwrap();
+    let answer = match way.client.request(request).await {
+        Ok(answer) => answer.map(Body::new),
+        Err(_) => return StatusCode::BAD_GATEWAY.into_response(),
+    };
+    if changes && !way.trap.passes() {
+        return nothing().await;
+    }
+    answer
+}
+
+/// No answer: whoever asked is dead.
+async fn nothing() -> Response {
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    StatusCode::GONE.into_response()
+}

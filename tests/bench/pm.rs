@@ -124,12 +124,12 @@ async fn main() {
     }
     println!("{PACKAGES} packages published in {:.1} s", begun.elapsed().as_secs_f64());
     let nothing = reads(&pm, |_| "/health/live".to_owned()).await;
-    let one = |number: u32| format!("/api/v1/packages/package-{}", number as usize * 7919 % PACKAGES);
+    let one =
+        |number: u32| format!("/api/v1/packages/package-{}", number as usize * 7919 % PACKAGES);
     let page = |number: u32| format!("/api/v1/packages?limit=20&tags=tag-{}", number % 100);
-    for (what, took) in [
-        ("a package", reads(&pm, one).await),
-        ("a page of 20 by tag", reads(&pm, page).await),
-    ] {
+    for (what, took) in
+        [("a package", reads(&pm, one).await), ("a page of 20 by tag", reads(&pm, page).await)]
+    {
         println!(
             "reads of {what} at {PER_SECOND}/s: p50 {:.1} ms, p99 {:.1} ms, {:.1} times that of requests for nothing ({:.1} ms)",
             part(&took, 0.5),
@@ -144,7 +144,11 @@ async fn main() {
         "durable writes in redb: {ours:.0}/s, {:.2} times those of a plain redb one by one ({plain:.0}/s)",
         ours / plain
     );
-    println!("resident memory with {} packages: {:.0} MB at most", PACKAGES + WRITES, pm.most_resident());
+    println!(
+        "resident memory with {} packages: {:.0} MB at most",
+        PACKAGES + WRITES,
+        pm.most_resident()
+    );
     drop(pm);
     let etcd = Etcd::start();
     let pm = Pm::start(&setup.in_etcd(&etcd.endpoint(), "oprc")).await;

@@ -79,10 +79,8 @@ async fn two_functions_with_a_data_grid() {
         delete(&crm.client, "shop").await.unwrap();
         gone(place, "shop").await;
         nothing_else_than(place, &before, &[]).await;
-        let of_shop = GetDeploymentStatusRequest {
-            deployment_id: "shop".to_owned(),
-            ..Default::default()
-        };
+        let of_shop =
+            GetDeploymentStatusRequest { deployment_id: "shop".to_owned(), ..Default::default() };
         let status = crm.client.clone().get_deployment_status(of_shop).await.unwrap_err();
         assert_eq!(status.code(), Code::NotFound);
     })

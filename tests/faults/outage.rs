@@ -46,8 +46,7 @@ const CATCH_UP: u64 = 150;
 /// Reads a class that is Available in both ways, in good time, and tells whether both are marked.
 async fn read(crm: &Crm) -> Result<bool, String> {
     let begun = Instant::now();
-    let asked =
-        GetDeploymentStatusRequest { deployment_id: "before".into(), ..Default::default() };
+    let asked = GetDeploymentStatusRequest { deployment_id: "before".into(), ..Default::default() };
     let one = crm.client.clone().get_deployment_status(asked).await;
     let one = one.map_err(|status| status.to_string())?.into_inner();
     let all = crm.client.clone().list_class_runtimes(ListClassRuntimesRequest::default()).await;

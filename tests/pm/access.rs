@@ -102,7 +102,11 @@ async fn no_secret_is_told_to_anybody() {
                 .env("OPRC_CONFIG", folder.path().join("none"))
                 .output()
                 .unwrap();
-            assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
+            assert!(
+                done.status.success(),
+                "{arguments:?}: {}",
+                String::from_utf8_lossy(&done.stderr)
+            );
             done.stdout
         };
         oprc(&["report", "--file", report.to_str().unwrap()]);

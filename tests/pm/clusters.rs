@@ -116,9 +116,8 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
         pm.cluster("west", "UNREACHABLE").await;
         pm.deploy(&both("new", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
         pm.deploy(&both("old", "2.0.0", "ALL_OR_NOTHING")).await.unwrap();
-        let going = |status: &Value| {
-            status["condition"].as_str().is_some_and(|it| it.starts_with("ROLL"))
-        };
+        let going =
+            |status: &Value| status["condition"].as_str().is_some_and(|it| it.starts_with("ROLL"));
         let status = pm.until("new", "on its way back", going).await;
         assert!(status["message"].as_str().unwrap().contains("west is away"), "{status}");
         pm.until("old", "on its way back", going).await;
@@ -162,6 +161,22 @@ async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
         let pm = pm.restart_as(setup(&east, &west)).await;
         pm.gone("shop").await;
         west.exactly("", &[]).await;
+
+        // Another time it won't be.
+        let mut wanted = deployment("bank", "1.0.0");
+        wanted["targetClusters"] = json!(["west"]);
+        pm.deploy(&wanted).await.unwrap();
+        pm.condition("bank", "RUNNING").await;
+        let forget = async |pm: &Pm| pm.call(Method::DELETE, "/clusters/west", None).await;
+        assert!(forget(&pm).await.unwrap_err().contains("CONFIGURED"));
+        let pm = pm.restart_as(Setup::of([("east", east.crm.url.as_str())])).await;
+        pm.call(Method::DELETE, "/deployments/bank", None).await.unwrap();
+        forget(&pm).await.unwrap();
+        pm.gone("bank").await;
+        assert!(forget(&pm).await.unwrap_err().starts_with("404"));
+        let pm = pm.restart_as(setup(&east, &west)).await;
+        pm.cluster("west", "HEALTHY").await;
+        assert_eq!(pm.get("/orphans").await["items"][0]["id"], "bank.Sample..west");
     })
     .await;
 }

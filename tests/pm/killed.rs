@@ -15,9 +15,7 @@ const WRITERS: usize = 4;
 
 /// Two packages in one request: both are there, or neither is.
 fn pair(name: &str) -> Value {
-    let one = |name: &str| {
-        json!({"name": name, "version": "1.0.0", "classes": [{"key": "A", "functions": []}]})
-    };
+    let one = |name: &str| json!({"name": name, "version": "1.0.0", "classes": [{"key": "A", "functions": []}]});
     json!([one(&format!("{name}-left")), one(&format!("{name}-right"))])
 }
 

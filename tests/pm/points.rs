@@ -49,7 +49,13 @@ pub(crate) enum Round {
 }
 
 /// Does something, kills the package manager at a point of it, and looks what becomes of it.
-pub(crate) async fn round(east: &Half<'_>, west: &Half<'_>, etcd: &Etcd, act: Act, point: usize) -> Round {
+pub(crate) async fn round(
+    east: &Half<'_>,
+    west: &Half<'_>,
+    etcd: &Etcd,
+    act: Act,
+    point: usize,
+) -> Round {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     // Others share the clusters: each knows them by names of its own.
@@ -58,8 +64,9 @@ pub(crate) async fn round(east: &Half<'_>, west: &Half<'_>, etcd: &Etcd, act: Ac
     let first = Relay::start(&east.crm.url, &trap).await;
     let second = Relay::start(&west.crm.url, &trap).await;
     let store = Relay::start(&etcd.endpoint(), &trap).await;
-    let setup = Setup::of([(one.as_str(), first.url.as_str()), (two.as_str(), second.url.as_str())])
-        .in_etcd(&store.url, &format!("round-{number}"));
+    let setup =
+        Setup::of([(one.as_str(), first.url.as_str()), (two.as_str(), second.url.as_str())])
+            .in_etcd(&store.url, &format!("round-{number}"));
     let mut pm = Pm::start(&setup).await;
     for version in ["1.0.0", "2.0.0"] {
         pm.publish(&package(version)).await;

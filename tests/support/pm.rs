@@ -92,7 +92,8 @@ impl Pm {
     /// Starts one and waits until it is ready.
     pub async fn start(setup: &Setup) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
-        std::fs::write(folder.path().join("tokens"), format!("admin {ADMIN} role=admin\n")).unwrap();
+        std::fs::write(folder.path().join("tokens"), format!("admin {ADMIN} role=admin\n"))
+            .unwrap();
         Self::in_folder(setup.clone(), folder, Arc::default()).await
     }
 
@@ -233,7 +234,8 @@ impl Pm {
         body: Option<&Value>,
         token: Option<&str>,
     ) -> Result<(StatusCode, Value), String> {
-        self.ask_with(method, path, body.map(|it| ("application/json", it.to_string())), token).await
+        self.ask_with(method, path, body.map(|it| ("application/json", it.to_string())), token)
+            .await
     }
 
     async fn ask_with(
@@ -271,7 +273,8 @@ impl Pm {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, String> {
-        let (status, answer) = self.ask(method, &format!("/api/v1{path}"), body, Some(ADMIN)).await?;
+        let (status, answer) =
+            self.ask(method, &format!("/api/v1{path}"), body, Some(ADMIN)).await?;
         if status.is_success() { Ok(answer) } else { Err(format!("{status}: {answer}")) }
     }
 

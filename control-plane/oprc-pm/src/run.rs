@@ -81,7 +81,8 @@ impl Pm {
         let Self { config, server, access, store, ownership } = self;
         let registry = Registry::new(store.clone()).await.context("the packages of the store")?;
         let book = Arc::new(Book::read(&store).await.context("the deployments of the store")?);
-        let clusters = Arc::new(Clusters::new(config.clusters.iter().cloned(), config.crm_deadline));
+        let clusters =
+            Arc::new(Clusters::new(config.clusters.iter().cloned(), config.crm_deadline));
         let troubles = Arc::new(Troubles::new(UNSURE));
         let events = Arc::new(Events::default());
         let dispatcher = Dispatcher {
@@ -147,7 +148,9 @@ impl Pm {
 async fn open(config: &StoreConfig, identity: &str) -> anyhow::Result<Store> {
     match config {
         StoreConfig::Memory => {
-            tracing::warn!("store.kind is memory: what is published and deployed is lost at the end");
+            tracing::warn!(
+                "store.kind is memory: what is published and deployed is lost at the end"
+            );
             Ok(Store::memory())
         }
         StoreConfig::Redb { path, cache_bytes, deadline } => {
@@ -158,7 +161,9 @@ async fn open(config: &StoreConfig, identity: &str) -> anyhow::Result<Store> {
             };
             Store::redb(options).await.with_context(|| format!("the store {}", path.display()))
         }
-        StoreConfig::Etcd(options) => Store::etcd(options.clone()).await.context("the store in etcd"),
+        StoreConfig::Etcd(options) => {
+            Store::etcd(options.clone()).await.context("the store in etcd")
+        }
     }
 }
 

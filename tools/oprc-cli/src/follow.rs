@@ -146,9 +146,6 @@ fn verdict(
         format!("{key} {what}{}{message}", if message.is_empty() { "" } else { ": " })
     };
     match (goal, status.condition) {
-        (Goal::Never, _) => None,
-        (Goal::Gone, Is::Deleted) => Some(Ok(())),
-        (Goal::Gone, _) => None,
         // Revisions sort by when they were made: this is still about what was before.
         (Goal::Running, condition)
             if !revision.is_empty()
@@ -157,7 +154,7 @@ fn verdict(
         {
             None
         }
-        (Goal::Running, Is::Running) => Some(Ok(())),
+        (Goal::Gone, Is::Deleted) | (Goal::Running, Is::Running) => Some(Ok(())),
         (Goal::Running, Is::Down) => Some(Err(Failure::Failed(told("failed")))),
         (Goal::Running, Is::RolledBack) => {
             Some(Err(Failure::Failed(told("failed and was rolled back"))))
@@ -166,7 +163,8 @@ fn verdict(
             Some(Err(Failure::Failed(told("is being deleted"))))
         }
         (Goal::Running, Is::Partial) => Some(Err(Failure::Partial(told("runs only in part")))),
-        (Goal::Running, Is::Pending | Is::Deploying | Is::RollingBack) => None,
+        (Goal::Never | Goal::Gone, _)
+        | (Goal::Running, Is::Pending | Is::Deploying | Is::RollingBack) => None,
     }
 }
 

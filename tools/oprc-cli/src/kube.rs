@@ -1,7 +1,7 @@
 //! The clusters themselves, for what the package manager can't tell: pods, their logs, and services
 //! that only the cluster reaches.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Pod;
@@ -104,10 +104,10 @@ impl PodLine {
         let ready = if self.ready { "ready" } else { "not ready" };
         let mut line = format!("pod {name}  {phase}, {ready}");
         if *restarts > 0 {
-            line.push_str(&format!(", {restarts} restart(s)"));
+            let _ = write!(line, ", {restarts} restart(s)");
         }
         if !self.waiting.is_empty() {
-            line.push_str(&format!(": {}", self.waiting));
+            let _ = write!(line, ": {}", self.waiting);
         }
         clean(&line)
     }

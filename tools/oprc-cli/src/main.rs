@@ -172,7 +172,9 @@ mod tests {
                 }
                 return;
             }
-            below.into_iter().for_each(|it| walk(it, &path, without));
+            for it in below {
+                walk(it, &path, without);
+            }
         }
         let mut without = Vec::new();
         walk(&Arguments::command(), "", &mut without);

@@ -51,7 +51,8 @@ async fn find(client: &Client, namespace: &str, name: &str) -> Result<End> {
     let selector: Vec<_> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = within(pods.list(&ListParams::default().labels(&selector.join(",")))).await?;
-    let end = found.items.iter().find_map(|pod| Some(End { pod: ready(pod)?, port: port_of(pod)? }));
+    let end =
+        found.items.iter().find_map(|pod| Some(End { pod: ready(pod)?, port: port_of(pod)? }));
     let none = || Failure::Away(format!("no pod of {namespace}/{name} is ready")).into();
     end.ok_or_else(none)
 }

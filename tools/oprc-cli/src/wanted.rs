@@ -164,7 +164,7 @@ fn newest(package: &PackageSummary, range: &str) -> Result<String, Failure> {
     if range.is_empty() {
         return Ok(package.latest.clone());
     }
-    let range: VersionRange = range.parse().map_err(|error| Failure::Wrong(format!("{error}")))?;
+    let range: VersionRange = range.parse().map_err(Failure::Wrong)?;
     let fits = package.versions.iter().filter_map(|it| {
         let version = it.version.parse::<Version>().ok()?;
         range.matches(&version).then_some((it.deprecated.is_none(), version))
@@ -202,7 +202,7 @@ mod tests {
     fn deployments_of_a_package_are_chosen_by_key() {
         let package = package();
         let found = files::of_package(&package);
-        let chosen = wanted(Some("hello"), &[]).choose(&[package.clone()], found.clone()).unwrap();
+        let chosen = wanted(Some("hello"), &[]).choose(std::slice::from_ref(&package), found.clone()).unwrap();
         assert_eq!(chosen[0].target_clusters, ["east"]);
         let told = wanted(Some("other"), &[]).choose(&[package], found).unwrap_err().to_string();
         assert_eq!(told, "there is no deployment \"other\", only: hello");
@@ -211,12 +211,12 @@ mod tests {
     #[test]
     fn classes_without_a_deployment_get_one() {
         let package = package();
-        let made = wanted(Some("mine"), &["Hello"]).choose(&[package.clone()], vec![]).unwrap();
+        let made = wanted(Some("mine"), &["Hello"]).choose(std::slice::from_ref(&package), vec![]).unwrap();
         assert_eq!(
             (made[0].key.as_str(), made[0].classes.as_slice()),
             ("mine", &["Hello".to_owned()][..])
         );
-        let made = wanted(None, &[]).choose(&[package.clone()], vec![]).unwrap();
+        let made = wanted(None, &[]).choose(std::slice::from_ref(&package), vec![]).unwrap();
         assert_eq!(made[0].key, "hello");
         assert!(wanted(None, &["Other"]).choose(&[package], vec![]).is_err());
     }

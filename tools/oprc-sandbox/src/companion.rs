@@ -50,7 +50,8 @@ pub(crate) fn load(folder: &Path) -> Vec<Companion> {
 pub(crate) fn save(folder: &Path, companion: &Companion) -> Result<()> {
     check_name(&companion.name)?;
     let place = place(folder);
-    let storing = || Error::io(format!("storing what runs beside the cluster in {}", place.display()));
+    let storing =
+        || Error::io(format!("storing what runs beside the cluster in {}", place.display()));
     fs::create_dir_all(&place).map_err(storing())?;
     let text = serde_json::to_vec(companion).map_err(|error| storing()(error.into()))?;
     let draft = place.join(format!("{}.new", companion.name));
@@ -66,7 +67,8 @@ mod tests {
     fn what_is_stored_is_there_again() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(load(folder.path()), []);
-        let mut pm = Companion { name: "pm".into(), program: "/bin/a".into(), args: vec![], env: [].into() };
+        let mut pm =
+            Companion { name: "pm".into(), program: "/bin/a".into(), args: vec![], env: [].into() };
         save(folder.path(), &pm).unwrap();
         pm.args.push("--now".to_owned());
         save(folder.path(), &pm).unwrap();

@@ -170,11 +170,7 @@ impl DeploymentService for DeploymentApi {
                 if request.include_spec {
                     told.spec = convert::spec(&class);
                 }
-                Ok(GetDeploymentStatusResponse {
-                    class_runtime: Some(told),
-                    stale,
-                    correlation_id,
-                })
+                Ok(GetDeploymentStatusResponse { class_runtime: Some(told), stale, correlation_id })
             },
         )
         .await

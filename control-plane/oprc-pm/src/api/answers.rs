@@ -109,6 +109,10 @@ impl Deploying for Deployments {
         Self::clusters(self)
     }
 
+    async fn forget_cluster(&self, name: &str, caller: &Caller) -> Result<usize, Error> {
+        Self::forget_cluster(self, name, caller).await
+    }
+
     fn functions(&self, package: &str) -> Vec<FunctionStatus> {
         let mut functions = Vec::new();
         for kept in self.book.deployments() {

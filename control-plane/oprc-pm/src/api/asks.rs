@@ -92,6 +92,8 @@ pub trait Deploying: Send + Sync + 'static {
     async fn delete_orphan(&self, cluster: &str, id: &str, caller: &Caller) -> Result<(), Error>;
     /// The clusters that are configured.
     fn clusters(&self) -> Vec<Cluster>;
+    /// Forgets the units of a cluster that isn't configured any more.
+    async fn forget_cluster(&self, name: &str, caller: &Caller) -> Result<usize, Error>;
     /// How the functions of a package are where they are deployed.
     fn functions(&self, package: &str) -> Vec<FunctionStatus>;
     /// How each deployment is, in a word.

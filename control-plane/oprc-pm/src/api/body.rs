@@ -20,7 +20,7 @@ const KINDS: [&str; 6] = [
 ];
 
 /// A body of text, in JSON or YAML.
-pub struct Text(pub String);
+pub(super) struct Text(pub String);
 
 impl<S: Send + Sync> FromRequest<S> for Text {
     type Rejection = Failure;
@@ -34,7 +34,8 @@ impl<S: Send + Sync> FromRequest<S> for Text {
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Failure::new(status, "UNSUPPORTED_MEDIA_TYPE", detail));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
+        let bytes =
+            Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
         String::from_utf8(bytes.into())
             .map(Self)
             .map_err(|_| Failure::bad("INVALID_BODY", "The body isn't UTF-8."))
@@ -50,7 +51,7 @@ fn unread(rejection: &BytesRejection) -> Failure {
 }
 
 /// A small document, whose fields are all known.
-pub trait Small: DeserializeOwned {
+pub(super) trait Small: DeserializeOwned {
     /// Its fields.
     const FIELDS: &'static [&'static str];
 }
@@ -68,10 +69,9 @@ impl Small for oprc_rest::Adoption {
 }
 
 /// Reads a small document. A field that isn't known is refused: it may be a known one misspelt.
-pub fn small<T: Small>(text: &str) -> Result<T, Failure> {
-    let wrong = |detail: String| {
-        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
-    };
+pub(super) fn small<T: Small>(text: &str) -> Result<T, Failure> {
+    let wrong =
+        |detail: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail);
     let value: serde_json::Value = serde_saphyr::from_str(text)
         .map_err(|_| Failure::bad("INVALID_BODY", "The body is neither JSON nor YAML."))?;
     let fields = value.as_object().ok_or_else(|| wrong("The body has no fields.".to_owned()))?;

@@ -16,7 +16,7 @@ use crate::{config::Limits, deployments::Caller};
 
 /// What stands between the port and the handlers.
 #[derive(Clone)]
-pub struct Gate {
+pub(super) struct Gate {
     access: Access,
     rates: Arc<Rates>,
     requests: Arc<Semaphore>,
@@ -26,7 +26,7 @@ pub struct Gate {
 
 impl Gate {
     /// A gate for those whom an access lets in.
-    pub fn new(access: Access, limits: Limits, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(access: Access, limits: Limits, metrics: Arc<Metrics>) -> Self {
         Self {
             access: access.least(Role::Viewer),
             rates: Arc::new(Rates::new(limits.rate, limits.burst)),
@@ -49,7 +49,7 @@ impl Gate {
             self.metrics.limited.inc();
             let detail = "You ask more often than is allowed.";
             Failure::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", detail)
-                .retry_after(wait.as_secs_f64().ceil() as u64)
+                .retry_after(wait.as_secs().saturating_add(1))
         })?;
         checked.map_err(|denied| {
             tracing::debug!(reason = %denied, "denied a request");
@@ -77,7 +77,7 @@ fn weak(needed: Role) -> Failure {
 
 /// Lets those in who may, not too often, not too many at once, and not for ever; for
 /// [`axum::middleware::from_fn_with_state`].
-pub async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
+pub(super) async fn gate(State(gate): State<Gate>, mut request: Request, next: Next) -> Response {
     let identity = match gate.identify(&request) {
         Ok(identity) => identity,
         Err(failure) => return failure.into_response(),
@@ -112,7 +112,7 @@ fn caller(parts: &Parts, needed: Role) -> Result<Caller, Failure> {
 macro_rules! callers {
     ($($(#[$doc:meta])* $name:ident => $role:expr;)*) => {$(
         $(#[$doc])*
-        pub struct $name(
+        pub(super) struct $name(
             /// Who it is.
             #[allow(dead_code)]
             pub Caller,

@@ -8,7 +8,11 @@ use axum::{
 };
 use oprc_rest::{Cluster, Health, Page};
 
-use super::{App, caller::Viewer, problem::Answer};
+use super::{
+    App,
+    caller::{Admin, Viewer},
+    problem::Answer,
+};
 use crate::error::Error;
 
 fn find(app: &App, name: &str) -> Answer<Cluster> {
@@ -23,7 +27,7 @@ fn find(app: &App, name: &str) -> Answer<Cluster> {
     tag = "clusters",
     responses((status = 200, description = "All clusters", body = Page<Cluster>)),
 )]
-pub async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster>> {
+pub(super) async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster>> {
     Json(Page { items: app.deployments.clusters(), next: None })
 }
 
@@ -38,12 +42,33 @@ pub async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster>> {
         (status = 404, description = "There is no such cluster"),
     ),
 )]
-pub async fn get(
+pub(super) async fn get(
     _: Viewer,
     State(app): State<App>,
     Path(name): Path<String>,
 ) -> Answer<Json<Cluster>> {
     Ok(Json(find(&app, &name)?))
+}
+
+/// Forgets what was driven on a cluster that isn't configured any more: it stays there as it is.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/clusters/{name}",
+    tag = "clusters",
+    params(("name" = String, Path, description = "The cluster")),
+    responses(
+        (status = 204, description = "Forgotten"),
+        (status = 404, description = "There is nothing to forget"),
+        (status = 409, description = "It is configured"),
+    ),
+)]
+pub(super) async fn forget(
+    Admin(caller): Admin,
+    State(app): State<App>,
+    Path(name): Path<String>,
+) -> Answer<StatusCode> {
+    app.deployments.forget_cluster(&name, &caller).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Whether a cluster can be asked: the status says it, too, for those who only look at that.
@@ -58,7 +83,7 @@ pub async fn get(
         (status = 503, description = "It can't"),
     ),
 )]
-pub async fn health(
+pub(super) async fn health(
     _: Viewer,
     State(app): State<App>,
     Path(name): Path<String>,

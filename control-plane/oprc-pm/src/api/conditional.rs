@@ -11,7 +11,7 @@ use super::problem::Failure;
 
 /// What a request asks of the thing that it is about.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Conditions {
+pub(super) struct Conditions {
     /// It is one of these; empty where any will do.
     pub if_match: Vec<String>,
     /// There is such a thing at all.
@@ -38,7 +38,7 @@ impl Conditions {
     }
 
     /// The one tag that a change is for, where it is for one.
-    pub fn expected(&self) -> Result<Option<&str>, Failure> {
+    pub(super) fn expected(&self) -> Result<Option<&str>, Failure> {
         match self.if_match.as_slice() {
             [] => Ok(None),
             [tag] => Ok(Some(tag)),
@@ -76,7 +76,7 @@ fn tags(headers: &HeaderMap, name: &HeaderName) -> Result<(Vec<String>, bool), F
 }
 
 /// A document with its tag, or 304 where the caller has it.
-pub fn tagged<T: Serialize>(tag: &str, conditions: &Conditions, document: &T) -> Response {
+pub(super) fn tagged<T: Serialize>(tag: &str, conditions: &Conditions, document: &T) -> Response {
     let quoted = HeaderValue::from_str(&format!("\"{tag}\""));
     let mut response = if conditions.has(tag) {
         StatusCode::NOT_MODIFIED.into_response()

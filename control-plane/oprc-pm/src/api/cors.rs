@@ -11,18 +11,18 @@ use axum::{
 
 /// The origins that may.
 #[derive(Clone)]
-pub struct Origins(Arc<[String]>);
+pub(super) struct Origins(Arc<[String]>);
 
 impl Origins {
     /// These and no other.
-    pub fn new(origins: &[String]) -> Self {
+    pub(super) fn new(origins: &[String]) -> Self {
         Self(origins.into())
     }
 }
 
 /// For [`axum::middleware::from_fn_with_state`], outside of the gate: a browser asks whether it may
 /// ask without a token.
-pub async fn cors(State(origins): State<Origins>, request: Request, next: Next) -> Response {
+pub(super) async fn cors(State(origins): State<Origins>, request: Request, next: Next) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
     let allowed = origin.filter(|origin| {
         origin.to_str().is_ok_and(|origin| origins.0.iter().any(|known| known == origin))
@@ -40,10 +40,7 @@ pub async fn cors(State(origins): State<Origins>, request: Request, next: Next) 
     headers.append(header::VARY, HeaderValue::from_static("origin"));
     let text = HeaderValue::from_static;
     if asks {
-        headers.insert(
-            header::ACCESS_CONTROL_ALLOW_METHODS,
-            text("GET, HEAD, POST, PUT, DELETE"),
-        );
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, text("GET, HEAD, POST, PUT, DELETE"));
         headers.insert(
             header::ACCESS_CONTROL_ALLOW_HEADERS,
             text(

@@ -26,7 +26,7 @@ use crate::{deployments::DeploymentFilter, error::Error};
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// How the key begins.
     prefix: Option<String>,
     /// The package.
@@ -45,9 +45,8 @@ pub struct Wanted {
 /// The one deployment of a body, checked for itself.
 fn one(text: &str) -> Answer<OClassDeployment> {
     let mut documents = documents(text)?;
-    let wrong = |detail: &str| {
-        Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
-    };
+    let wrong =
+        |detail: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail);
     let document = documents.pop().ok_or_else(|| wrong("There is no deployment in the body."))?;
     if !documents.is_empty() {
         return Err(wrong("There must be one deployment in the body, and nothing else."));
@@ -89,7 +88,7 @@ fn answer(status: StatusCode, deployment: &Deployment) -> Response {
     params(Wanted),
     responses((status = 200, description = "A page of deployments", body = Page<Deployment>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -123,7 +122,7 @@ pub async fn list(
         (status = 412, description = "There is one already"),
     ),
 )]
-pub async fn create(
+pub(super) async fn create(
     Deployer(caller): Deployer,
     State(app): State<App>,
     Text(text): Text,
@@ -146,7 +145,7 @@ pub async fn create(
         (status = 409, description = "It can't be planned"),
     ),
 )]
-pub async fn plan(
+pub(super) async fn plan(
     _: Viewer,
     State(app): State<App>,
     Text(text): Text,
@@ -165,7 +164,7 @@ pub async fn plan(
         (status = 404, description = "There is no such deployment"),
     ),
 )]
-pub async fn get(
+pub(super) async fn get(
     _: Viewer,
     State(app): State<App>,
     Path(key): Path<String>,
@@ -195,7 +194,7 @@ pub async fn get(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn put(
+pub(super) async fn put(
     Deployer(caller): Deployer,
     State(app): State<App>,
     Path(key): Path<String>,
@@ -229,7 +228,7 @@ pub async fn put(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn delete(
+pub(super) async fn delete(
     Deployer(caller): Deployer,
     State(app): State<App>,
     Path(key): Path<String>,
@@ -250,7 +249,7 @@ pub async fn delete(
         (status = 404, description = "There is no such deployment"),
     ),
 )]
-pub async fn status(
+pub(super) async fn status(
     _: Viewer,
     State(app): State<App>,
     Path(key): Path<String>,
@@ -269,7 +268,7 @@ pub async fn status(
         (status = 404, description = "There is no such deployment"),
     ),
 )]
-pub async fn history(
+pub(super) async fn history(
     _: Viewer,
     State(app): State<App>,
     Path(key): Path<String>,
@@ -294,7 +293,7 @@ pub async fn history(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn rollback(
+pub(super) async fn rollback(
     Deployer(caller): Deployer,
     State(app): State<App>,
     Path(key): Path<String>,

@@ -20,22 +20,23 @@ use super::{
 };
 
 /// The header of correlation ids.
-pub const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
+pub(super) const CORRELATION: HeaderName = HeaderName::from_static("x-correlation-id");
 /// The text of a rejection that becomes the detail of a problem has at most so many bytes.
 const DETAIL: usize = 4096;
 
 /// The id of a request, given by its caller or made here; an extension of every request.
 #[derive(Clone, Debug)]
-pub struct CorrelationId(pub Arc<str>);
+pub(super) struct CorrelationId(pub Arc<str>);
 
 /// For [`axum::middleware::from_fn_with_state`], outside of everything else.
-pub async fn dress(
+pub(super) async fn dress(
     State(metrics): State<Arc<Metrics>>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let given = request.headers().get(&CORRELATION).and_then(|id| id.to_str().ok());
-    let id: Arc<str> = given.and_then(correlation::accept).unwrap_or_else(correlation::new_id).into();
+    let id: Arc<str> =
+        given.and_then(correlation::accept).unwrap_or_else(correlation::new_id).into();
     request.extensions_mut().insert(CorrelationId(Arc::clone(&id)));
     let method = request.method().clone();
     let matched = request.extensions().get::<MatchedPath>();
@@ -62,7 +63,7 @@ async fn explain(response: Response, id: &str) -> Response {
     parts.headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     let problem = match parts.extensions.remove::<Document>() {
         Some(Document(problem)) => *problem,
-        None if refused(&parts.status) => {
+        None if refused(parts.status) => {
             let detail = to_bytes(body, DETAIL).await.unwrap_or_default();
             Problem {
                 kind: "about:blank".to_owned(),
@@ -85,6 +86,6 @@ async fn explain(response: Response, id: &str) -> Response {
     Response::from_parts(parts, Body::from(body))
 }
 
-fn refused(status: &StatusCode) -> bool {
+fn refused(status: StatusCode) -> bool {
     status.is_client_error() || status.is_server_error()
 }

@@ -29,7 +29,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// Only events about this package, deployment, unit or cluster.
     subject: Option<String>,
     /// Only events whose type begins so, such as `deployment.`.
@@ -59,7 +59,7 @@ impl Wanted {
     responses((status = 200, description = "A stream of events", body = oprc_rest::Event,
         content_type = "text/event-stream")),
 )]
-pub async fn stream(
+pub(super) async fn stream(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -89,10 +89,7 @@ pub async fn stream(
 }
 
 /// An event as it is sent; none where it isn't wanted.
-fn written(
-    told: Told,
-    wanted: &Wanted,
-) -> Option<Result<Event, Infallible>> {
+fn written(told: Told, wanted: &Wanted) -> Option<Result<Event, Infallible>> {
     match told {
         Told::Gap => {
             let gap = oprc_rest::Event { kind: "gap".to_owned(), ..Default::default() };

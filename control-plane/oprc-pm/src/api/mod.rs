@@ -96,7 +96,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(runtimes::adopt))
         .routes(routes!(runtimes::delete_orphan))
         .routes(routes!(clusters::list))
-        .routes(routes!(clusters::get))
+        .routes(routes!(clusters::get, clusters::forget))
         .routes(routes!(clusters::health))
         .routes(routes!(events::stream))
 }

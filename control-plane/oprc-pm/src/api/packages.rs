@@ -10,8 +10,8 @@ use axum::{
 };
 use oprc_models::{Body, Document};
 use oprc_rest::{
-    ClassEntry, Deprecation, FunctionEntry, FunctionStatus, PackageSummary, PackageVersion, Page, Published,
-    VersionSummary,
+    ClassEntry, Deprecation, FunctionEntry, FunctionStatus, PackageSummary, PackageVersion, Page,
+    Published, VersionSummary,
 };
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -31,7 +31,7 @@ use crate::registry::{Filter, Paging, labels};
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// How the package's name begins.
     prefix: Option<String>,
     /// The package's name.
@@ -81,7 +81,7 @@ pub(super) fn documents(text: &str) -> Answer<Vec<Document>> {
     params(Wanted),
     responses((status = 200, description = "A page of packages", body = Page<PackageSummary>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -106,7 +106,7 @@ pub async fn list(
         (status = 409, description = "The version is there with other content"),
     ),
 )]
-pub async fn publish(
+pub(super) async fn publish(
     Deployer(caller): Deployer,
     State(app): State<App>,
     Text(text): Text,
@@ -153,7 +153,7 @@ fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) 
         (status = 409, description = "The version is there with other content"),
     ),
 )]
-pub async fn validate(
+pub(super) async fn validate(
     _: Viewer,
     State(app): State<App>,
     Text(text): Text,
@@ -173,7 +173,7 @@ pub async fn validate(
         (status = 404, description = "There is no such package"),
     ),
 )]
-pub async fn get(
+pub(super) async fn get(
     _: Viewer,
     State(app): State<App>,
     Path(name): Path<String>,
@@ -196,7 +196,7 @@ pub async fn get(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn delete(
+pub(super) async fn delete(
     Admin(caller): Admin,
     State(app): State<App>,
     Path(name): Path<String>,
@@ -218,7 +218,7 @@ pub async fn delete(
         (status = 404, description = "There is no such package"),
     ),
 )]
-pub async fn versions(
+pub(super) async fn versions(
     _: Viewer,
     State(app): State<App>,
     Path(name): Path<String>,
@@ -257,7 +257,7 @@ fn expected(conditions: &Conditions) -> Answer<Option<&str>> {
         (status = 404, description = "There is no such version"),
     ),
 )]
-pub async fn get_version(
+pub(super) async fn get_version(
     _: Viewer,
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
@@ -286,7 +286,7 @@ pub async fn get_version(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn delete_version(
+pub(super) async fn delete_version(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
@@ -314,7 +314,7 @@ pub async fn delete_version(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn deprecate(
+pub(super) async fn deprecate(
     Deployer(caller): Deployer,
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
@@ -344,7 +344,7 @@ pub async fn deprecate(
         (status = 412, description = "It isn't any more what If-Match says"),
     ),
 )]
-pub async fn undeprecate(
+pub(super) async fn undeprecate(
     _: Deployer,
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
@@ -365,7 +365,7 @@ pub async fn undeprecate(
         (status = 404, description = "There is no such version"),
     ),
 )]
-pub async fn classes(
+pub(super) async fn classes(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -385,7 +385,7 @@ pub async fn classes(
         (status = 404, description = "There is no such version"),
     ),
 )]
-pub async fn functions(
+pub(super) async fn functions(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,

@@ -11,17 +11,17 @@ use crate::error::Error;
 /// A problem on its way out. Its body is written by [`super::dress`], which knows the request's
 /// correlation id.
 #[derive(Debug)]
-pub struct Failure {
+pub(super) struct Failure {
     problem: Box<Problem>,
     headers: Vec<(header::HeaderName, HeaderValue)>,
 }
 
 /// What a handler answers.
-pub type Answer<T> = Result<T, Failure>;
+pub(super) type Answer<T> = Result<T, Failure>;
 
 impl Failure {
     /// A problem by status, with a word for programs and a sentence for people.
-    pub fn new(status: StatusCode, reason: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn new(status: StatusCode, reason: &str, detail: impl Into<String>) -> Self {
         let problem = Problem {
             kind: "about:blank".to_owned(),
             title: title(status),
@@ -34,26 +34,26 @@ impl Failure {
     }
 
     /// A parameter or a body that makes no sense.
-    pub fn bad(reason: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn bad(reason: &str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason, detail)
     }
 
     /// With a header.
     #[must_use]
-    pub fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
+    pub(super) fn header(mut self, name: header::HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
     /// With how long to wait before the next try.
     #[must_use]
-    pub fn retry_after(self, seconds: u64) -> Self {
+    pub(super) fn retry_after(self, seconds: u64) -> Self {
         self.header(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)))
     }
 
     /// The document.
     #[cfg(test)]
-    pub fn problem(&self) -> &Problem {
+    pub(super) fn problem(&self) -> &Problem {
         &self.problem
     }
 }
@@ -104,8 +104,8 @@ impl From<Error> for Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.problem.status)
-            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
         response.headers_mut().extend(self.headers);
         response.extensions_mut().insert(Document(self.problem));

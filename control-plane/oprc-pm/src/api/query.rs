@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use super::problem::Failure;
 
 /// The parameters behind the path.
-pub struct Query<T>(pub T);
+pub(super) struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Failure;
@@ -27,7 +27,7 @@ const ON_A_PAGE: usize = 100;
 const MOST_ON_A_PAGE: usize = 500;
 
 /// How much is wanted on a page.
-pub fn limit(wanted: Option<usize>) -> Result<usize, Failure> {
+pub(super) fn limit(wanted: Option<usize>) -> Result<usize, Failure> {
     match wanted {
         None => Ok(ON_A_PAGE),
         Some(limit @ 1..=MOST_ON_A_PAGE) => Ok(limit),

@@ -11,7 +11,7 @@ use std::{
 const CALLERS: usize = 10_000;
 
 /// Buckets of all callers.
-pub struct Rates {
+pub(super) struct Rates {
     per_second: f64,
     burst: f64,
     buckets: Mutex<HashMap<String, Bucket>>,
@@ -24,13 +24,13 @@ struct Bucket {
 
 impl Rates {
     /// So many a second in the long run, and so many at once; no limit where the first is 0.
-    pub fn new(per_second: u32, burst: u32) -> Self {
+    pub(super) fn new(per_second: u32, burst: u32) -> Self {
         let buckets = Mutex::default();
         Self { per_second: per_second.into(), burst: burst.max(1).into(), buckets }
     }
 
     /// Takes one request of a caller's, or tells how long there is to wait for the next.
-    pub fn take(&self, caller: &str, now: Instant) -> Result<(), Duration> {
+    pub(super) fn take(&self, caller: &str, now: Instant) -> Result<(), Duration> {
         if self.per_second <= 0.0 {
             return Ok(());
         }

@@ -22,7 +22,7 @@ use crate::{deployments::RuntimeFilter, error::Error};
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub struct Wanted {
+pub(super) struct Wanted {
     /// The cluster.
     cluster: Option<String>,
     /// The package.
@@ -60,7 +60,7 @@ fn page(app: &App, wanted: Wanted) -> Answer<Json<Page<ClassRuntime>>> {
     params(Wanted),
     responses((status = 200, description = "A page of class runtimes", body = Page<ClassRuntime>)),
 )]
-pub async fn list(
+pub(super) async fn list(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -76,7 +76,7 @@ pub async fn list(
     params(Wanted),
     responses((status = 200, description = "A page of class runtimes", body = Page<ClassRuntime>)),
 )]
-pub async fn list_records(
+pub(super) async fn list_records(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -92,7 +92,7 @@ pub async fn list_records(
     params(Wanted),
     responses((status = 200, description = "A page of orphans", body = Page<ClassRuntime>)),
 )]
-pub async fn orphans(
+pub(super) async fn orphans(
     _: Viewer,
     State(app): State<App>,
     Query(wanted): Query<Wanted>,
@@ -116,7 +116,7 @@ pub async fn orphans(
         (status = 409, description = "It isn't one that the deployment could have"),
     ),
 )]
-pub async fn adopt(
+pub(super) async fn adopt(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
@@ -145,7 +145,7 @@ pub async fn adopt(
         (status = 409, description = "It is no orphan"),
     ),
 )]
-pub async fn delete_orphan(
+pub(super) async fn delete_orphan(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,

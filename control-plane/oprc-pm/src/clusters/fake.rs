@@ -198,10 +198,11 @@ impl DeploymentService for Fake {
         drop(state);
         let away = self.away.subscribe();
         let coming = stream::unfold((coming, away), |(mut coming, mut away)| async move {
-            tokio::select! {
-                event = coming.recv() => event.ok().map(|event| (Ok(event), (coming, away))),
+            let event = tokio::select! {
+                event = coming.recv() => event.ok(),
                 _ = away.wait_for(|away| *away) => None,
-            }
+            };
+            event.map(|event| (Ok(event), (coming, away)))
         });
         answer(stream::iter(snapshot).chain(coming).boxed())
     }

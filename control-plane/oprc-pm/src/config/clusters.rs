@@ -117,7 +117,7 @@ fn split(name: &str) -> Option<(String, &'static str)> {
 
 /// Every cluster, by name: of a file's text, of the variable that has the whole, and of variables
 /// for each. `default` is the one that deployments go to which name none.
-pub fn read(
+pub(super) fn read(
     file: Option<&str>,
     variables: &BTreeMap<String, String>,
     default: Option<&str>,
@@ -237,16 +237,18 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
 }
 
 fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig, Wrong> {
-    let wrong = |field: &str, what: &str| {
-        Wrong::Together(format!("the cluster {name:?}: {field} {what}"))
-    };
+    let wrong =
+        |field: &str, what: &str| Wrong::Together(format!("the cluster {name:?}: {field} {what}"));
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     let alphanumeric = |c: char| c.is_ascii_alphanumeric();
     if name.len() > 63
         || !name.chars().all(is_name)
         || !(name.starts_with(alphanumeric) && name.ends_with(alphanumeric))
     {
-        return Err(wrong("name", "must be at most 63 of a-z, 0-9, - and ., and no - or . at an end"));
+        return Err(wrong(
+            "name",
+            "must be at most 63 of a-z, 0-9, - and ., and no - or . at an end",
+        ));
     }
     if written.name.as_ref().is_some_and(|inner| *inner != name) {
         return Err(wrong("name", "is another one inside"));
@@ -273,7 +275,10 @@ fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig
         (true, None) => return Err(wrong("ca", "is missing: an https url needs it")),
         (false, ca) => {
             if ca.is_some() || client.is_some() || written.server_name.is_some() {
-                return Err(wrong("url", "must be https where ca, certificate or serverName is given"));
+                return Err(wrong(
+                    "url",
+                    "must be https where ca, certificate or serverName is given",
+                ));
             }
             None
         }

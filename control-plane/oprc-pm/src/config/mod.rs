@@ -116,8 +116,11 @@ impl Config {
         let certificate: Option<PathBuf> = settings.get("security.tls.certificate")?;
         let key: Option<PathBuf> = settings.get("security.tls.key")?;
         let client_ca: Option<PathBuf> = settings.get("security.tls.client_ca")?;
-        let tls = together("security.tls", certificate, key)?
-            .map(|(certificate, key)| TlsFiles { certificate, key, client_ca });
+        let tls = together("security.tls", certificate, key)?.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_ca,
+        });
         let auth: &str = settings.get("security.auth")?;
         let token_file: Option<PathBuf> = settings.get("security.token_file")?;
         let config = Self {

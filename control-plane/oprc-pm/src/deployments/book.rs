@@ -42,6 +42,11 @@ impl<T> Clone for Kept<T> {
     }
 }
 
+/// A unit with what it is known by.
+pub type KeptUnit = (UnitKey, Kept<UnitRecord>);
+/// A deployment, where there is one, and its units.
+pub type Whole = (Option<Kept<DeploymentRecord>>, Vec<KeptUnit>);
+
 /// Everything that is stored of deployments and units.
 #[derive(Debug, Default)]
 pub struct Book {
@@ -190,10 +195,7 @@ impl Book {
     }
 
     /// A deployment and all of its units, as they are at one time.
-    pub fn whole(
-        &self,
-        key: &str,
-    ) -> (Option<Kept<DeploymentRecord>>, Vec<(UnitKey, Kept<UnitRecord>)>) {
+    pub fn whole(&self, key: &str) -> Whole {
         self.with(|pages| {
             let keys = pages.by_deployment.get(key).into_iter().flatten();
             let units = keys.filter_map(|key| Some((key.clone(), pages.units.get(key)?.clone())));
@@ -207,7 +209,7 @@ impl Book {
     }
 
     /// All units of a cluster.
-    pub fn units_on(&self, cluster: &str) -> Vec<(UnitKey, Kept<UnitRecord>)> {
+    pub fn units_on(&self, cluster: &str) -> Vec<KeptUnit> {
         let begin = (cluster.to_owned(), String::new());
         self.with(|pages| {
             let units = pages.units.range(begin..).take_while(|((on, _), _)| on == cluster);

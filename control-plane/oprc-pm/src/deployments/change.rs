@@ -6,7 +6,7 @@ use oprc_cp_storage::{Check, Error as StoreError, Revision as Version, Transacti
 use oprc_models::{OClassDeployment, check_deployment};
 use oprc_rest::{Deployment, Event, Plan, Revision};
 
-use super::{Caller, Deployments, Kept, UnitKey};
+use super::{Caller, Deployments, Kept, Whole};
 use crate::{
     dispatcher::{Units, units_of},
     error::Error,
@@ -16,8 +16,6 @@ use crate::{
 
 /// How often something is tried again that others came before.
 const ATTEMPTS: usize = 8;
-
-type Whole = (Option<Kept<DeploymentRecord>>, Vec<(UnitKey, Kept<UnitRecord>)>);
 
 impl Deployments {
     /// Makes a deployment; refused where there is one.

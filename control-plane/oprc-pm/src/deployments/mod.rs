@@ -4,6 +4,7 @@
 mod book;
 mod change;
 mod events;
+mod forget;
 mod orphans;
 mod runtimes;
 mod status;
@@ -18,7 +19,7 @@ use oprc_models::OClassDeployment;
 use oprc_rest::{Deployment, DeploymentCondition, DeploymentStatus, Page, Plan, Revision};
 
 pub use self::{
-    book::{Book, Kept, UnitKey},
+    book::{Book, Kept, KeptUnit, UnitKey, Whole},
     events::{Events, Listening},
     runtimes::RuntimeFilter,
     status::status,
@@ -28,7 +29,7 @@ use crate::{
     dispatcher::Troubles,
     error::Error,
     planner::{self, Defaults},
-    records::{self, DeploymentRecord, UnitRecord},
+    records::{self, DeploymentRecord},
     registry::Registry,
 };
 
@@ -104,11 +105,7 @@ impl Deployments {
         Ok(self.document(&kept.record, &units))
     }
 
-    fn document(
-        &self,
-        record: &DeploymentRecord,
-        units: &[(UnitKey, Kept<UnitRecord>)],
-    ) -> Deployment {
+    fn document(&self, record: &DeploymentRecord, units: &[KeptUnit]) -> Deployment {
         Deployment {
             deployment: record.deployment.clone(),
             revision: record.revision.clone(),

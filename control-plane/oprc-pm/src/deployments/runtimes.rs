@@ -100,7 +100,7 @@ impl Deployments {
             package_name: class.package.clone(),
             package_version: class.package_version.clone(),
             environment: class.environment.clone(),
-            status: match status.map(|it| it.state()) {
+            status: match status.map(oprc_grpc::deployment::Status::state) {
                 Some(DeploymentState::Active) => "ACTIVE",
                 Some(DeploymentState::Failed) => "FAILED",
                 Some(DeploymentState::Deleted) => "DELETED",

@@ -3,7 +3,7 @@
 use oprc_grpc::deployment::{ClassRuntime, FunctionState};
 use oprc_rest::{Condition, Contact, DeploymentStatus, FunctionStatus, GridStatus, UnitStatus};
 
-use super::{Kept, UnitKey};
+use super::{KeptUnit, UnitKey};
 use crate::{
     clusters::Clusters,
     dispatcher::{Troubles, condition, is_available, is_current, sight},
@@ -13,7 +13,7 @@ use crate::{
 /// How a deployment is.
 pub fn status(
     record: &DeploymentRecord,
-    units: &[(UnitKey, Kept<UnitRecord>)],
+    units: &[KeptUnit],
     clusters: &Clusters,
     troubles: &Troubles,
 ) -> DeploymentStatus {

@@ -30,8 +30,7 @@ pub use self::{
 };
 use crate::{
     clusters::Clusters,
-    deployments::{Book, Events, UnitKey},
-    records::UnitRecord,
+    deployments::{Book, Events, KeptUnit},
 };
 
 /// How long after a call that wasn't answered a CRM may still do it.
@@ -65,11 +64,8 @@ impl Dispatcher {
     }
 
     /// What is known of units.
-    fn views<'a>(
-        &self,
-        units: &'a [(UnitKey, crate::deployments::Kept<UnitRecord>)],
-    ) -> Vec<UnitView<'a>> {
-        let view = |(key, kept): &'a (UnitKey, crate::deployments::Kept<UnitRecord>)| {
+    fn views<'a>(&self, units: &'a [KeptUnit]) -> Vec<UnitView<'a>> {
+        let view = |(key, kept): &'a KeptUnit| {
             let record = kept.record.as_ref();
             let (seen, away_since) = match self.clusters.link(&key.0) {
                 Some(link) => {

@@ -12,10 +12,10 @@ use tokio::sync::watch;
 
 use super::{Dispatcher, Transition, outlook, perform};
 use crate::{
-    deployments::{self, Kept, UnitKey},
+    deployments::{self, Kept, KeptUnit, UnitKey},
     error::Error,
     planner::parse_unit_id,
-    records::{self, DeploymentRecord, UnitRecord},
+    records::{self, DeploymentRecord},
     stamp,
 };
 
@@ -122,7 +122,7 @@ impl Dispatcher {
         transition: &Transition,
         next: super::Next,
         kept: &Kept<DeploymentRecord>,
-        units: &[(UnitKey, Kept<UnitRecord>)],
+        units: &[KeptUnit],
     ) -> Result<(), Error> {
         let key = &kept.record.deployment.key;
         let name = records::deployment(key);

@@ -4,7 +4,7 @@ mod answer;
 mod events;
 mod tls;
 
-use std::{path::Path, time::Duration};
+use std::{fmt::Write as _, path::Path, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -277,7 +277,7 @@ pub(crate) fn escape(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            escaped.push_str(&format!("%{byte:02X}"));
+            let _ = write!(escaped, "%{byte:02X}");
         }
     }
     escaped

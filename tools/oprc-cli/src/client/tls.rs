@@ -43,9 +43,9 @@ fn roots(ca: Option<&Path>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     let Some(path) = ca else {
         let set = std::env::var("SSL_CERT_FILE").ok();
-        let known = set.iter().map(String::as_str).chain(SYSTEM);
+        let mut known = set.iter().map(String::as_str).chain(SYSTEM);
         // Where there are none, every server with TLS is refused, which says so by itself.
-        if let Some(text) = known.filter_map(|path| fs::read(path).ok()).next() {
+        if let Some(text) = known.find_map(|path| fs::read(path).ok()) {
             let found = CertificateDer::pem_slice_iter(&text).filter_map(Result::ok);
             roots.add_parsable_certificates(found);
         }

@@ -1,6 +1,7 @@
 //! `oprc check`: whether everything is as it should be, and what to do where it isn't.
 
 use std::{
+    fmt::Write as _,
     process::ExitCode,
     time::{Duration, Instant},
 };
@@ -272,7 +273,7 @@ fn tell(checks: &[Check]) -> String {
     for check in checks {
         if check.group != group {
             let blank = if group.is_empty() { "" } else { "\n" };
-            text.push_str(&format!("{blank}{}\n", clean(&check.group)));
+            let _ = writeln!(text, "{blank}{}", clean(&check.group));
             group = &check.group;
         }
         let mark = match check.result {
@@ -280,10 +281,10 @@ fn tell(checks: &[Check]) -> String {
             Outcome::Warning => paint(Tone::Fair, "‼"),
             Outcome::Error => paint(Tone::Bad, "×"),
         };
-        text.push_str(&format!("  {mark} {}\n", clean(&check.description)));
+        let _ = writeln!(text, "  {mark} {}", clean(&check.description));
         for (what, said) in [("", &check.message), ("hint: ", &check.hint)] {
             if !said.is_empty() {
-                text.push_str(&format!("      {what}{}\n", clean(said)));
+                let _ = writeln!(text, "      {what}{}", clean(said));
             }
         }
     }

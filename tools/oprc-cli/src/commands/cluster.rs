@@ -9,7 +9,7 @@ use oprc_rest::{Cluster, Health};
 use crate::{
     client::escape,
     failure::Failure,
-    output::{Show, Table, age},
+    output::{Show, Table, age, say},
     remote::Remote,
     words::word,
 };
@@ -35,6 +35,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         remote: Remote,
     },
+    /// Forget what was driven on a cluster that isn't configured any more; it stays there as it is.
+    #[command(after_help = "Example:\n  oprc cluster forget east")]
+    Forget {
+        /// The cluster.
+        cluster: String,
+        #[command(flatten)]
+        remote: Remote,
+    },
 }
 
 /// Does what a command says.
@@ -43,6 +51,11 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::List { show, remote } => {
             let all: Vec<Cluster> = remote.client().await?.list("/clusters").await?;
             show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
+        }
+        Command::Forget { cluster, remote } => {
+            let path = format!("/clusters/{}", escape(&cluster));
+            remote.client().await?.delete(&path).await?;
+            say(&format!("cluster {cluster} is forgotten"));
         }
         Command::Health { cluster, show, remote } => {
             let client = remote.client().await?;

@@ -1,6 +1,6 @@
 //! `oprc diff`: what would change.
 
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
 
 use anyhow::Result;
 use oprc_rest::{Deployment, PackageVersion};
@@ -112,15 +112,15 @@ fn differ<T: Serialize>(title: &str, old: Option<&T>, new: &T) -> Result<String>
     let title = clean(title);
     let mut text = format!("--- {title} (now)\n+++ {title} (wanted)\n");
     for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        text.push_str(&format!("{}\n", hunk.header()));
+        let _ = writeln!(text, "{}", hunk.header());
         for change in hunk.iter_changes() {
             let line = clean(change.value().trim_end_matches('\n'));
-            text.push_str(&match change.tag() {
+            let line = match change.tag() {
                 ChangeTag::Delete => paint(Tone::Bad, &format!("-{line}")),
                 ChangeTag::Insert => paint(Tone::Good, &format!("+{line}")),
                 ChangeTag::Equal => format!(" {line}"),
-            });
-            text.push('\n');
+            };
+            let _ = writeln!(text, "{line}");
         }
     }
     Ok(text)

@@ -127,7 +127,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Get { package, show, remote } => {
             let found = wanted::published(&remote.client().await?, &package).await?;
-            get(found, &show)?;
+            get(&found, &show)?;
         }
         Command::Delete { package, all, remote } => {
             let client = remote.client().await?;
@@ -218,9 +218,9 @@ async fn apply(files: &[PathBuf], show: &Show, remote: &Remote) -> Result<()> {
     }
 }
 
-fn get(found: PackageVersion, show: &Show) -> Result<()> {
+fn get(found: &PackageVersion, show: &Show) -> Result<()> {
     show.one(
-        &found,
+        found,
         |it| format!("{}@{}", it.package.name, it.package.version),
         |it, _| {
             // The file, as it can be published again.
@@ -238,7 +238,7 @@ async fn validate(files: &[PathBuf], offline: bool, remote: &Remote) -> Result<(
         let mut fault = files::documents(&text, &source).err();
         if fault.is_none() && !offline {
             let answer = remote.client().await?.tell_yaml("/validate", &text).await;
-            fault = match answer.map_err(|error| error.downcast::<Failure>()) {
+            fault = match answer.map_err(anyhow::Error::downcast::<Failure>) {
                 Ok(()) => None,
                 Err(Ok(Failure::Refused(why))) => Some(Failure::Wrong(format!("{source}: {why}"))),
                 Err(Ok(other)) => return Err(other.into()),

@@ -1,6 +1,6 @@
 //! `oprc status`: how deployments are, as a table; how one is, as a tree.
 
-use std::{collections::BTreeMap, process::ExitCode};
+use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 
 use anyhow::Result;
 use oprc_rest::{Contact, Deployment, DeploymentStatus, Revision, UnitStatus};
@@ -128,7 +128,9 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
         });
         let mut cluster =
             Tree::new(format!("cluster {}{}", clean(name), contact.unwrap_or_default()));
-        units.iter().for_each(|it| cluster.push(unit(it, pods.get(&it.id), wide)));
+        for it in units {
+            cluster.push(unit(it, pods.get(&it.id), wide));
+        }
         root.push(cluster);
     }
     root
@@ -175,10 +177,10 @@ fn unit(unit: &UnitStatus, pods: Option<&Vec<String>>, wide: bool) -> Tree {
 fn line(name: &str, condition: &str, message: &str, since: &str) -> String {
     let mut line = format!("{}  {}", clean(name), paint(tone_of(condition), &clean(condition)));
     if !since.is_empty() {
-        line.push_str(&format!(" for {}", age::since(since)));
+        let _ = write!(line, " for {}", age::since(since));
     }
     if !message.is_empty() {
-        line.push_str(&format!(": {}", clean(message)));
+        let _ = write!(line, ": {}", clean(message));
     }
     line
 }

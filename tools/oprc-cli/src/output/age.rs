@@ -50,9 +50,9 @@ pub(crate) fn short(length: Duration) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match () {
         () if seconds < 120 => format!("{seconds}s"),
-        () if minutes < 10 && seconds % 60 > 0 => format!("{minutes}m{}s", seconds % 60),
+        () if minutes < 10 && !seconds.is_multiple_of(60) => format!("{minutes}m{}s", seconds % 60),
         () if minutes < 120 => format!("{minutes}m"),
-        () if hours < 10 && minutes % 60 > 0 => format!("{hours}h{}m", minutes % 60),
+        () if hours < 10 && !minutes.is_multiple_of(60) => format!("{hours}h{}m", minutes % 60),
         () if hours < 48 => format!("{hours}h"),
         () => format!("{days}d"),
     }

@@ -1,5 +1,7 @@
 //! Trees.
 
+use std::fmt::Write as _;
+
 /// A line, and what is below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
@@ -29,7 +31,7 @@ impl Tree {
         for (index, tree) in self.below.iter().enumerate() {
             let last = index + 1 == self.below.len();
             let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            text.push_str(&format!("{before}{branch}{}\n", tree.line));
+            let _ = writeln!(text, "{before}{branch}{}", tree.line);
             tree.branches(text, &format!("{before}{below}"));
         }
     }

@@ -38,7 +38,9 @@ pub(super) async fn package_manager(
         private(&tokens, &line(&secret))?;
     }
     let clusters = folder.join("clusters.yaml");
-    let wanted: String = crms.iter().map(|(name, url)| format!("{name}: {{url: {url}}}\n")).collect();
+    let wanted: Vec<_> =
+        crms.iter().map(|(name, url)| format!("{name}: {{url: {url}}}\n")).collect();
+    let wanted = wanted.concat();
     let changed = fs::read_to_string(&clusters).is_ok_and(|before| before != wanted);
     private(&clusters, &wanted)?;
     let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());

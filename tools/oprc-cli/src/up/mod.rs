@@ -103,7 +103,11 @@ pub(crate) async fn up(command: Up) -> Result<ExitCode> {
     print(&format!(
         "How to go on:\n  oprc status {told}\n  oprc invoke {told} greet --path '/?name=you'\n  \
          oprc check\n  oprc down{}\n",
-        if command.name == DEFAULT_NAME { String::new() } else { format!(" --name {}", command.name) }
+        if command.name == DEFAULT_NAME {
+            String::new()
+        } else {
+            format!(" --name {}", command.name)
+        }
     ))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -158,7 +162,8 @@ async fn sample(context: &str) -> Result<String> {
         vec!["invoke", &key, "greet", "--path", "/?name=you", "--context", context],
     ] {
         say(&format!("$ oprc {}", arguments.join(" ")));
-        let command = Arguments::try_parse_from([&["oprc"], arguments.as_slice()].concat())?.command;
+        let command =
+            Arguments::try_parse_from([&["oprc"], arguments.as_slice()].concat())?.command;
         let code = Box::pin(crate::run(command)).await?;
         if code != ExitCode::SUCCESS {
             return Err(Failure::Failed("the sample doesn't answer".to_owned()).into());

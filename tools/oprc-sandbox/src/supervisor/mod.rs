@@ -277,11 +277,7 @@ async fn answer(
             }
             let (done, finished) = oneshot::channel();
             let _ = renew.send((component, done)).await;
-            if finished.await.unwrap_or_default() {
-                handles.all()
-            } else {
-                Response::DoesNotRun
-            }
+            if finished.await.unwrap_or_default() { handles.all() } else { Response::DoesNotRun }
         }
         Request::Act { component, action } => match handles.get(&component) {
             None => Response::Unknown(handles.names()),

@@ -12,9 +12,10 @@ async fn tokens_that_are_missing_wrong_expired_or_weak_are_refused() {
     assert_eq!(answered.status, StatusCode::UNAUTHORIZED);
     assert_eq!(answered.headers[header::WWW_AUTHENTICATE], "Bearer");
     assert_eq!(answered.problem().reason, "TOKEN_REQUIRED");
-    for (token, reason) in
-        [("nobody-0123456789abcdef", "TOKEN_INVALID"), ("expired-0123456789abcdef", "TOKEN_EXPIRED")]
-    {
+    for (token, reason) in [
+        ("nobody-0123456789abcdef", "TOKEN_INVALID"),
+        ("expired-0123456789abcdef", "TOKEN_EXPIRED"),
+    ] {
         let request = as_(token, "GET", "/api/v1/packages").body(Body::empty()).unwrap();
         let answered = server.send(request).await;
         assert_eq!((answered.status.as_u16(), answered.problem().reason.as_str()), (401, reason));

@@ -47,7 +47,8 @@ async fn probes_figures_and_the_page_need_no_token() {
     server.get("/api/v1/packages/none").await;
     let figures = server.send(open("/metrics")).await;
     let text = String::from_utf8(figures.body).unwrap();
-    let counted = "pm_http_requests_total{method=\"GET\",route=\"/api/v1/packages/{name}\",status=\"404\"} 1";
+    let counted =
+        "pm_http_requests_total{method=\"GET\",route=\"/api/v1/packages/{name}\",status=\"404\"} 1";
     assert!(text.contains(counted), "{text}");
     assert!(text.contains("pm_cluster_reachable{cluster=\"west\"} 0"), "{text}");
     assert!(text.contains("pm_deployments{condition=\"RUNNING\"} 2"), "{text}");

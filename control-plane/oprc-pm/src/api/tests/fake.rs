@@ -106,8 +106,13 @@ impl Deploying for Fake {
     }
 
     fn clusters(&self) -> Vec<Cluster> {
-        let named = |name: &str, health| Cluster { name: name.to_owned(), health, ..Cluster::default() };
+        let named =
+            |name: &str, health| Cluster { name: name.to_owned(), health, ..Cluster::default() };
         vec![named("east", Health::Healthy), named("west", Health::Unreachable)]
+    }
+
+    async fn forget_cluster(&self, name: &str, _: &Caller) -> Result<usize, Error> {
+        Err(Error::not_found("cluster", name))
     }
 
     fn functions(&self, _: &str) -> Vec<FunctionStatus> {

@@ -16,8 +16,7 @@ async fn begin(server: &Server, path: &str, last: Option<&str>) -> Response {
 async fn all(server: &Server, response: Response) -> String {
     let mut body = response.into_body();
     let mut text = String::new();
-    while let Ok(Some(frame)) =
-        tokio::time::timeout(Duration::from_millis(200), body.frame()).await
+    while let Ok(Some(frame)) = tokio::time::timeout(Duration::from_millis(200), body.frame()).await
     {
         text.push_str(&String::from_utf8_lossy(&frame.unwrap().into_data().unwrap()));
     }

@@ -80,7 +80,7 @@ fn because<'a>(unit: &'a UnitPlan, field: &str) -> &'a str {
 /// only deployment.
 fn shop(class: &str, more: &str) -> (ResolvedPackage, OClassDeployment) {
     let (package, mut deployments) = read(&format!(
-        r#"
+        r"
 name: shop
 version: 1.0.0
 functions:
@@ -97,7 +97,7 @@ deployments:
   - key: shop
     class: Cart
 {more}
-"#
+"
     ));
     (package, deployments.remove(0))
 }

@@ -32,6 +32,8 @@ async fn a_deployment_runs_on_both_and_is_gone_from_both() {
         }
         let made = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
         assert_eq!(made["plan"]["units"].as_array().unwrap().len(), 2, "{made}");
+        let again = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
+        assert_eq!(again["revision"], made["revision"], "nothing has changed");
         let status = pm.condition("shop", "RUNNING").await;
         for unit in status["units"].as_array().unwrap() {
             let url = unit["functions"][0]["invocationUrl"].as_str().unwrap();

@@ -100,7 +100,7 @@ impl Link {
         match answer.map(|answer| answer.class_runtime) {
             Ok(Some(class)) => {
                 let took = Outcome::Took { uid: class.uid.clone(), generation: class.generation };
-                self.learn(|observed| observed.put(Arc::new(class)));
+                self.learn(|observed| observed.answered(Arc::new(class)));
                 took
             }
             Ok(None) => Outcome::Failed("the answer tells of no class".to_owned()),

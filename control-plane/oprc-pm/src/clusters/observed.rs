@@ -108,13 +108,21 @@ impl Observed {
         self.heard(now);
     }
 
-    /// Takes in a class, unless more is known: an answer may come before the stream's news of it.
-    pub(crate) fn put(&mut self, class: Arc<ClassRuntime>) {
+    /// Takes in news of a class, unless an answer has told more already.
+    fn put(&mut self, class: Arc<ClassRuntime>) {
+        self.put_unless(class, |known, class| known > class);
+    }
+
+    /// Takes in a class that an answer tells of, if it is new: of one that is known the stream may
+    /// have told a later status by now.
+    pub(crate) fn answered(&mut self, class: Arc<ClassRuntime>) {
+        self.put_unless(class, |known, class| known >= class);
+    }
+
+    fn put_unless(&mut self, class: Arc<ClassRuntime>, older: impl Fn(i64, i64) -> bool) {
         let key = (class.deployment_id.clone(), class.namespace.clone());
-        let older = |known: &Arc<ClassRuntime>| {
-            known.uid == class.uid && known.generation > class.generation
-        };
-        if !self.classes.get(&key).is_some_and(older) {
+        let known = self.classes.get(&key).filter(|known| known.uid == class.uid);
+        if !known.is_some_and(|known| older(known.generation, class.generation)) {
             self.classes.insert(key, class);
         }
     }
@@ -234,11 +242,15 @@ mod tests {
     fn old_news_undo_nothing() {
         let mut observed = told();
         observed.apply(event(Kind::SnapshotEnd, None), 2);
-        observed.put(Arc::new(class("a", "1", 2)));
+        observed.answered(Arc::new(class("a", "1", 2)));
         observed.apply(event(Kind::Changed, Some(class("a", "1", 1))), 3);
         let generation = |observed: &Observed| observed.class("a", "").unwrap().generation;
         assert_eq!(generation(&observed), 2);
-        observed.put(Arc::new(class("a", "2", 1)));
+        let told = ClassRuntime { name: "told".to_owned(), ..class("a", "1", 2) };
+        observed.apply(event(Kind::Changed, Some(told)), 3);
+        observed.answered(Arc::new(class("a", "1", 2)));
+        assert_eq!(observed.class("a", "").unwrap().name, "told");
+        observed.answered(Arc::new(class("a", "2", 1)));
         observed.apply(event(Kind::Deleted, Some(class("a", "1", 2))), 4);
         assert_eq!(generation(&observed), 1);
         observed.apply(event(Kind::Deleted, Some(class("a", "2", 1))), 5);

@@ -94,6 +94,9 @@ impl Deployments {
             }
             let made = before.is_none();
             let plan = self.plan(&deployment).await?;
+            if before.as_ref().is_some_and(|kept| is_same(&kept.record, &deployment, &plan)) {
+                return Ok((self.get(&deployment.key)?, false));
+            }
             let (change, record) =
                 self.change(&deployment, plan, (before, units), cause, caller).await?;
             match self.store.commit(change).await {
@@ -245,6 +248,13 @@ impl Deployments {
             ..Event::default()
         });
     }
+}
+
+/// Whether just this is on its way, or there. What was rolled back is tried again.
+fn is_same(record: &DeploymentRecord, deployment: &OClassDeployment, plan: &Plan) -> bool {
+    matches!(record.stage, Stage::Driving { .. } | Stage::Settled { .. })
+        && record.deployment == *deployment
+        && record.plan == *plan
 }
 
 fn exists(key: &str) -> Error {

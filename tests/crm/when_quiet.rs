@@ -25,8 +25,10 @@ use serde_json::{Value, json};
 
 use crate::{drift::version, fields::owned, idempotence::paused};
 
-/// So many changes may have to be measured twice, or one of a hundred.
+/// So many times may have to be taken again, or one of a hundred.
 const FEW: usize = 6;
+/// How often one is taken again.
+const AGAIN: usize = 2;
 /// How long what was changed may stay so.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long what was deleted may be away: to make it anew has others asked who admit objects.
@@ -214,8 +216,8 @@ mod proof {
         let children = children(place).await;
         let mut before = Vec::new();
         for (kind, object) in &children {
-            hold(place, kind, &object.name_any(), true).await;
             before.push(wanted(place, kind, &object.name_any()).await);
+            hold(place, kind, &object.name_any(), true).await;
         }
         let mut changes = changes_of(&children);
         let proof = proof::begin("fields of children changed by hand", 30, changes.len());
@@ -226,12 +228,14 @@ mod proof {
         for (leaf, way) in &changes {
             let what = format!("{leaf} ({way:?})");
             let mut outcome = heals(place, leaf, *way).await;
-            // Changes of pods have the cluster make new ones, and Knative new revisions, which now
-            // and then keeps the machine busy: such a time is told, and taken a second time.
-            if let Outcome::Healed(time) = outcome
-                && time > AT_ONCE
-            {
-                slow.push(time);
+            // Changes of pods have the cluster make new ones, and Knative, which is asked before each
+            // write of its own kind, new revisions: now and then that keeps the machine busy. Such a
+            // time is told, and taken again.
+            for _ in 0..AGAIN {
+                match outcome {
+                    Outcome::Healed(time) if time > AT_ONCE => slow.push(time),
+                    _ => break,
+                }
                 outcome = heals(place, leaf, *way).await;
             }
             match outcome {
@@ -250,8 +254,8 @@ mod proof {
         let (most, what) = took.last().unwrap();
         slow.sort();
         let seen = format!(
-            "{} changes put back, 99 % within {} ms, all within {} ms; {} of them measured twice \
-             ({} ms at most at first); {} can't be made, {} change nothing",
+            "{} changes put back, 99 % within {} ms, all within {} ms; {} times were taken again \
+             ({} ms at most); {} can't be made, {} change nothing",
             took.len(),
             p99.as_millis(),
             most.as_millis(),
@@ -273,8 +277,10 @@ mod proof {
 
         for ((kind, object), before) in children.iter().zip(before) {
             let name = object.name_any();
-            assert_eq!(wanted(place, kind, &name).await, before, "{kind} {name}");
+            // It may not be the one that was held: without its owner the cluster deletes an object,
+            // and now and then it is sooner than CRM.
             hold(place, kind, &name, false).await;
+            assert_eq!(wanted(place, kind, &name).await, before, "{kind} {name}");
         }
         proof.held(&seen);
     }

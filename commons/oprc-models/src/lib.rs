@@ -9,6 +9,7 @@
 
 mod check;
 mod fault;
+mod injected;
 mod macros;
 mod model;
 mod names;
@@ -18,6 +19,7 @@ mod text;
 
 pub use check::{check, check_against, check_deployment, check_update};
 pub use fault::{Fault, Faults, Place};
+pub use injected::INJECTED;
 pub use model::*;
 pub use resolve::{
     Lookup, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, ResolvedPackage, resolve,

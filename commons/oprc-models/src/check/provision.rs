@@ -5,28 +5,10 @@ use std::collections::BTreeMap;
 use super::{amount, length, many, object_name, range, unique};
 use crate::{
     fault::{Faults, Path},
+    injected::INJECTED,
     model::{Container, EnvFrom, EnvSource, EnvValue, HealthCheck, KeyRef, Volume},
     names::shown,
 };
-
-/// Variables that the platform sets: CRM refuses a user's own of that name, as it would be lost.
-const INJECTED: [&str; 15] = [
-    "DEPLOYMENT_ID",
-    "ENVIRONMENT",
-    "EXPECTED_THROUGHPUT",
-    "FUNCTION_KEY",
-    "MAX_LATENCY_MS",
-    "ODGM_ACCESS_MODE",
-    "ODGM_CACHING_STRATEGY",
-    "ODGM_CLUSTER_ID",
-    "ODGM_COLLECTIONS",
-    "ODGM_ENABLED",
-    "ODGM_ENDPOINT",
-    "ODGM_NODE_ROLE",
-    "ODGM_SERVICE",
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "PORT",
-];
 
 pub(super) fn container(faults: &mut Faults, path: &Path, container: &Container) {
     if let Some(image) = &container.image {

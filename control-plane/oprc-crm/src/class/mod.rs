@@ -11,7 +11,7 @@ pub use self::{
     guard::{guard_data, kept_collections, kept_nodes, with_nodes_kept},
     odgm::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
     quantity::{exceeds, is_quantity, same_quantity},
-    validate::{INJECTED, validate},
+    validate::validate,
 };
 use crate::{
     crd::{

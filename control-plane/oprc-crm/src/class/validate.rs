@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use oprc_models::INJECTED;
+
 use super::{Identity, Passive, Refusal, ValidClass, ValidFunction, Violation, odgm, quantity};
 use crate::{
     crd::{
@@ -15,25 +17,6 @@ use crate::{
 const PORT: i32 = 8080;
 /// The addons that there are.
 const ADDONS: [&str; 1] = ["odgm"];
-
-/// Variables that the platform sets: a user's own of that name would be lost, so it is refused.
-pub const INJECTED: [&str; 15] = [
-    "DEPLOYMENT_ID",
-    "ENVIRONMENT",
-    "EXPECTED_THROUGHPUT",
-    "FUNCTION_KEY",
-    "MAX_LATENCY_MS",
-    "ODGM_ACCESS_MODE",
-    "ODGM_CACHING_STRATEGY",
-    "ODGM_CLUSTER_ID",
-    "ODGM_COLLECTIONS",
-    "ODGM_ENABLED",
-    "ODGM_ENDPOINT",
-    "ODGM_NODE_ROLE",
-    "ODGM_SERVICE",
-    "OTEL_EXPORTER_OTLP_ENDPOINT",
-    "PORT",
-];
 
 /// Collects what is wrong.
 #[derive(Default)]

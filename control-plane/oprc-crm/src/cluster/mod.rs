@@ -1,5 +1,6 @@
 //! What is known of the cluster: caches that watches keep, and whether they can be believed.
 
+mod book;
 mod cache;
 mod contact;
 mod dirty;

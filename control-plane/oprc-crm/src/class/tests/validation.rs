@@ -1,9 +1,10 @@
 //! Each refusal names the field that is to blame.
 
+use oprc_models::INJECTED;
 use serde_json::{Value, json};
 
 use super::{check, plain, with};
-use crate::{class::INJECTED, crd::Access};
+use crate::crd::Access;
 
 fn assert_refused(spec: &Value, field: &str, word: &str) {
     let refusal = check(spec).expect_err(field);

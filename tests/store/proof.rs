@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use oprc_cp_storage::{EtcdOptions, Store};
-use oprc_tests::proof;
+use oprc_tests::{etcd::Etcd, proof};
 
-use crate::{
-    etcd::Etcd,
-    killed::{Acknowledged, round_on_etcd, round_on_redb},
-};
+use crate::killed::{Acknowledged, round_on_etcd, round_on_redb};
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {

@@ -24,6 +24,7 @@ pub struct Etcd {
 }
 
 impl Etcd {
+    /// Starts one.
     pub fn start() -> Self {
         let etcd = Self {
             folder: tempfile::tempdir().unwrap(),
@@ -51,6 +52,7 @@ impl Etcd {
     }
 
     /// The same one started anew with other flags, and with TLS if they say so.
+    #[must_use]
     pub fn with_flags(mut self, scheme: &'static str, flags: Vec<String>) -> Self {
         self.kill();
         (self.scheme, self.flags) = (scheme, flags);
@@ -58,10 +60,12 @@ impl Etcd {
         self
     }
 
+    /// Where it is.
     pub fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
+    /// How a store in it is opened.
     pub fn options(&self, root: &str) -> EtcdOptions {
         EtcdOptions { root: root.to_owned(), ..EtcdOptions::new([self.endpoint()]) }
     }
@@ -71,6 +75,7 @@ impl Etcd {
         Store::etcd(self.options(root)).await.unwrap()
     }
 
+    /// Ends it as a crash would.
     pub fn kill(&self) {
         if let Some(mut process) = self.process.lock().unwrap().take() {
             process.kill().unwrap();
@@ -111,6 +116,7 @@ impl Etcd {
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
     }
 
+    /// Lets it go on.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }

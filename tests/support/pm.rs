@@ -299,7 +299,8 @@ impl Pm {
 
     /// Makes a deployment or changes it.
     pub async fn deploy(&self, deployment: &Value) -> Result<Value, String> {
-        let path = format!("/deployments/{}", deployment["key"].as_str().unwrap());
+        let path =
+            format!("/deployments/{}", deployment.get("key").and_then(Value::as_str).unwrap());
         self.call(Method::PUT, &path, Some(deployment)).await
     }
 
@@ -316,7 +317,10 @@ impl Pm {
 
     /// Waits until a deployment has a condition.
     pub async fn condition(&self, key: &str, condition: &str) -> Value {
-        self.until(key, condition, |status| status["condition"] == condition).await
+        self.until(key, condition, |status| {
+            status.get("condition").is_some_and(|it| it == condition)
+        })
+        .await
     }
 
     /// Waits until a deployment is gone.
@@ -336,7 +340,11 @@ impl Pm {
         let path = format!("/clusters/{name}");
         eventually(&format!("{name} to be {health}"), SETTLED, || async {
             let cluster = self.call(Method::GET, &path, None).await?;
-            if cluster["health"] == health { Ok(()) } else { Err(cluster.to_string()) }
+            if cluster.get("health").is_some_and(|it| it == health) {
+                Ok(())
+            } else {
+                Err(cluster.to_string())
+            }
         })
         .await;
     }

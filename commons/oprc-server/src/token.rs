@@ -172,7 +172,7 @@ mod tests {
         let [bare, eve, adam] = tokens.as_slice() else { panic!("three lines") };
         assert_eq!((bare.name.as_deref(), bare.role, bare.expires), (None, Role::Viewer, None));
         assert_eq!((eve.name.as_deref(), eve.role), (Some("eve"), Role::Deployer));
-        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_896_087_600);
+        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(526_691);
         assert_eq!(eve.expires, Some(end));
         assert_eq!((adam.role, adam.expires), (Role::Admin, None));
     }
@@ -183,7 +183,7 @@ mod tests {
         let line = "eve 0123456789abcdef role=viewer expires=2030-01-31T11:00:00Z";
         std::fs::write(file.path(), line).unwrap();
         let tokens = TokenFile::load(file.path()).unwrap();
-        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_896_087_600);
+        let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(526_691);
         let before = end - std::time::Duration::from_secs(1);
         let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
         assert_eq!(tokens.find(b"0123456789abcdef", before), Ok(eve));

@@ -48,8 +48,9 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     components.schemas.extend(schemas);
     let none: [&str; 0] = [];
     document.security = Some(vec![SecurityRequirement::new("bearer", none)]);
-    for item in document.paths.paths.values_mut() {
-        for operation in operations(item) {
+    for (path, item) in &mut document.paths.paths {
+        for (method, operation) in operations(item) {
+            operation.operation_id = Some(id(method, path));
             let body = operation.request_body.is_some();
             for (status, description) in ANYWAY {
                 if status != "413" || body {
@@ -76,8 +77,27 @@ fn schema() -> RefOr<utoipa::openapi::Schema> {
     <oprc_rest::Problem as utoipa::PartialSchema>::schema()
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete].into_iter().flatten()
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    let PathItem { get, put, post, delete, .. } = item;
+    let all = [("get", get), ("put", put), ("post", post), ("delete", delete)];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// What clients that are made from the document call an operation: `getPackagesByName`. Names of
+/// handlers alone are there several times.
+fn id(method: &str, path: &str) -> String {
+    let mut id = method.to_owned();
+    for part in path.trim_start_matches("/api/v1/").split('/') {
+        if part.starts_with('{') {
+            id.push_str("By");
+        }
+        for word in part.trim_matches(['{', '}']).split('-') {
+            let mut letters = word.chars();
+            id.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+            id.push_str(letters.as_str());
+        }
+    }
+    id
 }
 
 fn add(operation: &mut Operation, status: &str, description: &str) {

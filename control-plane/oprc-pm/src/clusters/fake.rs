@@ -100,6 +100,8 @@ impl Fake {
     }
 }
 
+/// What all of its calls answer with.
+#[allow(clippy::unnecessary_wraps)]
 fn answer<T>(answer: T) -> Result<Response<T>, Status> {
     Ok(Response::new(answer))
 }

@@ -64,7 +64,11 @@ impl Manager {
 
     async fn publish(&self) {
         let text = std::fs::read_to_string("../../examples/packages/hello.yaml").unwrap();
-        self.deployments.registry.publish(&parse(&text, "hello.yaml").unwrap(), None).await.unwrap();
+        self.deployments
+            .registry
+            .publish(&parse(&text, "hello.yaml").unwrap(), None)
+            .await
+            .unwrap();
     }
 
     async fn until(&self, condition: DeploymentCondition) -> Deployment {

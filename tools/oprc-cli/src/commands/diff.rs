@@ -134,11 +134,11 @@ mod tests {
 
     #[test]
     fn what_differs_is_a_patch() {
-        let told = differ("deployment a", Some(&json!({"x": 1, "y": 2})), &json!({"x": 1, "y": 3}));
+        let told = differ("deployment a", Some(&json!({"a": 1, "b": 2})), &json!({"a": 1, "b": 3}));
         let plain = anstream::adapter::strip_str(&told.unwrap()).to_string();
         assert_eq!(
             plain,
-            "--- deployment a (now)\n+++ deployment a (wanted)\n@@ -1,2 +1,2 @@\n x: 1\n-y: 2\n+y: 3\n"
+            "--- deployment a (now)\n+++ deployment a (wanted)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
         );
         assert_eq!(differ("a", Some(&json!({"x": 1})), &json!({"x": 1})).unwrap(), "");
         assert!(differ("a", None, &json!({"x": 1})).unwrap().contains("+x: 1"));

@@ -50,7 +50,7 @@ async fn a_viewer_changes_nothing() {
         let status = server.send(unknown).await.status;
         assert!([401, 405].contains(&status.as_u16()), "{path}: {status}");
     }
-    assert_eq!(writes, 11);
+    assert_eq!(writes, 12);
 }
 
 #[tokio::test]

@@ -11,6 +11,12 @@ use serde_json::{Value, json};
 
 use crate::pair::with_pair;
 
+fn both(key: &str, version: &str) -> Value {
+    let mut both = deployment(key, version);
+    both["targetClusters"] = json!(["east", "west"]);
+    both
+}
+
 /// Names of pods, and how often their containers were started again.
 async fn pods(place: &Place) -> Vec<(String, i32)> {
     let api: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
@@ -34,7 +40,7 @@ async fn everything_is_adopted_and_nothing_is_restarted() {
         let pm = Pm::start(&setup).await;
         pm.publish(&package("1.0.0")).await;
         for key in ["shop", "bank"] {
-            pm.deploy(&deployment(key, "1.0.0")).await.unwrap();
+            pm.deploy(&both(key, "1.0.0")).await.unwrap();
         }
         pm.condition("shop", "RUNNING").await;
         pm.condition("bank", "RUNNING").await;
@@ -66,7 +72,7 @@ async fn everything_is_adopted_and_nothing_is_restarted() {
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
-        pm.deploy(&deployment("shop", "2.0.0")).await.unwrap();
+        pm.deploy(&both("shop", "2.0.0")).await.unwrap();
         pm.condition("shop", "RUNNING").await;
         east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
         for key in ["shop", "bank"] {

@@ -75,6 +75,7 @@ pub(crate) async fn round(
     let refused = matches!(act, Act::CreateRefused | Act::UpdateRefused);
     let wanted = |version: &str| {
         let mut wanted = deployment(&key, version);
+        wanted["targetClusters"] = json!([one, two]);
         wanted["policy"] = if refused { "ALL_OR_NOTHING" } else { "BEST_EFFORT" }.into();
         wanted
     };

@@ -100,6 +100,7 @@ async fn run() -> Result<(), String> {
     let address = if contained { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
     let listener = TcpListener::bind((address, port)).await;
     let listener = listener.map_err(|error| format!("can't listen on port {port}: {error}"))?;
+    println!("hello-fn: listens on {address}:{port}");
     let mut terminate =
         tokio::signal::unix::signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let until_drained = async move {

@@ -18,6 +18,8 @@ use crate::{
 
 /// Things that happen at once are read once.
 const TOGETHER: Duration = Duration::from_millis(100);
+/// How long a deployment may be unwell before that is how it ended.
+const UNWELL: Duration = Duration::from_secs(5);
 /// How soon a stream that broke off is opened again, at first and at most.
 const REOPEN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
@@ -61,7 +63,7 @@ async fn watch(
 ) -> Result<Option<DeploymentStatus>> {
     let path = format!("/deployments/{}/status", escape(key));
     let mut wait = REOPEN.0;
-    let mut answered = false;
+    let (mut answered, mut unwell) = (false, None);
     loop {
         // The stream is opened first: what happens between it and the status isn't missed.
         let mut events = match client.events(None).await {
@@ -81,11 +83,28 @@ async fn watch(
             if let Some(status) = &status {
                 teller.tell(status).iter().for_each(|line| say(line));
             }
-            if let Some(outcome) = verdict(status.as_ref(), key, revision, goal) {
-                return Ok(outcome.map(|()| status)?);
-            }
-            if !something(events, key, status.as_ref()).await {
-                break;
+            let outcome = verdict(status.as_ref(), key, revision, goal);
+            let patience = match &outcome {
+                Some(Err(_)) if status.as_ref().is_some_and(may_recover) => {
+                    *unwell.get_or_insert_with(Instant::now) + UNWELL
+                }
+                _ => {
+                    unwell = None;
+                    Instant::now()
+                }
+            };
+            let patience = patience.saturating_duration_since(Instant::now());
+            match outcome {
+                Some(outcome) if patience.is_zero() => return Ok(outcome.map(|()| status)?),
+                Some(_) => {
+                    let heard = something(events, key, status.as_ref());
+                    // Where nothing happens in time, it is looked at once more.
+                    if tokio::time::timeout(patience, heard).await == Ok(false) {
+                        break;
+                    }
+                }
+                None if something(events, key, status.as_ref()).await => {}
+                None => break,
             }
             wait = REOPEN.0;
         }
@@ -125,6 +144,12 @@ fn concerns(event: &Event, key: &str, status: Option<&DeploymentStatus>) -> bool
     // A unit that isn't known yet may be one of it.
     event.kind.starts_with("unit.")
         && (units.iter().any(|unit| unit.id == event.subject) || event.subject.contains(key))
+}
+
+/// Whether it may still become well by itself: what is left of a former version may be what is
+/// unwell, and a cluster may be away for a moment.
+fn may_recover(status: &DeploymentStatus) -> bool {
+    matches!(status.condition, Is::Down | Is::Partial)
 }
 
 /// How it ended, where it has.

@@ -66,7 +66,9 @@ pub(super) fn view(link: &Link, units: usize) -> oprc_rest::Cluster {
         default: link.config.default,
         health,
         message,
-        last_seen: observed.last_seen().map(stamp::text),
+        // A stream that stands is a sign of life, whatever it tells.
+        last_seen: if observed.is_streaming() { Some(stamp::now()) } else { observed.last_seen() }
+            .map(stamp::text),
         nodes: known.map(|info| count(info.nodes)),
         ready_nodes: known.map(|info| count(info.ready_nodes)),
         availability: known.map(|info| info.availability),

@@ -1,10 +1,8 @@
 //! Changes of what is wanted.
 
-use std::collections::BTreeSet;
-
 use oprc_cp_storage::{Check, Error as StoreError, Revision as Version, Transaction};
 use oprc_models::{OClassDeployment, check_deployment};
-use oprc_rest::{Deployment, Event, Plan, Revision};
+use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
 
 use super::{Caller, Deployments, Kept, Whole};
 use crate::{
@@ -93,7 +91,10 @@ impl Deployments {
                 _ => {}
             }
             let made = before.is_none();
-            let plan = self.plan(&deployment).await?;
+            let mut plan = self.plan(&deployment).await?;
+            if let Some(before) = &before {
+                stay(&mut plan, &before.record.plan)?;
+            }
             if before.as_ref().is_some_and(|kept| is_same(&kept.record, &deployment, &plan)) {
                 return Ok((self.get(&deployment.key)?, false));
             }
@@ -250,11 +251,39 @@ impl Deployments {
     }
 }
 
+/// Has units stay in the namespaces that they are in. A unit is known by its id alone: in another
+/// namespace it would be made anew, and left where it was.
+fn stay(plan: &mut Plan, before: &Plan) -> Result<(), Error> {
+    for unit in &mut plan.units {
+        let known = before.units.iter().find(|it| it.id == unit.id && it.cluster == unit.cluster);
+        match known {
+            Some(known) if unit.namespace.is_empty() => unit.namespace.clone_from(&known.namespace),
+            Some(known) if unit.namespace != known.namespace => {
+                let detail = "the namespace of a deployment can't be changed: delete it, and make \
+                              it anew";
+                return Err(Error::Conflict {
+                    reason: "NAMESPACE_FIXED",
+                    detail: detail.to_owned(),
+                    blockers: vec![known.id.clone()],
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Whether just this is on its way, or there. What was rolled back is tried again.
 fn is_same(record: &DeploymentRecord, deployment: &OClassDeployment, plan: &Plan) -> bool {
+    let wanted = |plan: &Plan| -> Vec<UnitPlan> {
+        // Why it is so may be told in other words by now.
+        let bare = |unit: &UnitPlan| UnitPlan { reasons: Vec::new(), ..unit.clone() };
+        plan.units.iter().map(bare).collect()
+    };
     matches!(record.stage, Stage::Driving { .. } | Stage::Settled { .. })
         && record.deployment == *deployment
-        && record.plan == *plan
+        && record.plan.version == plan.version
+        && wanted(&record.plan) == wanted(plan)
 }
 
 fn exists(key: &str) -> Error {
@@ -274,32 +303,13 @@ fn record(
 ) -> Result<DeploymentRecord, Error> {
     let now = stamp::text(stamp::now());
     let before = before.map(|kept| kept.record.as_ref());
-    if let Some(before) = before {
-        if matches!(before.stage, Stage::Deleting { .. }) {
-            return Err(Error::Conflict {
-                reason: "DELETING",
-                detail: format!(
-                    "{} is being deleted; make it again when it is gone",
-                    deployment.key
-                ),
-                blockers: Vec::new(),
-            });
-        }
-        // A unit is known by its id, whatever its namespace: it would be left in the old one.
-        let namespaces: BTreeSet<_> = before.plan.units.iter().map(|it| &it.namespace).collect();
-        if plan
-            .units
-            .iter()
-            .any(|unit| !namespaces.is_empty() && !namespaces.contains(&unit.namespace))
-        {
-            return Err(Error::Conflict {
-                reason: "NAMESPACE_FIXED",
-                detail:
-                    "the namespace of a deployment can't be changed: delete it, and make it anew"
-                        .to_owned(),
-                blockers: Vec::new(),
-            });
-        }
+    if before.is_some_and(|before| matches!(before.stage, Stage::Deleting { .. })) {
+        let key = &deployment.key;
+        return Err(Error::Conflict {
+            reason: "DELETING",
+            detail: format!("{key} is being deleted; make it again when it is gone"),
+            blockers: Vec::new(),
+        });
     }
     Ok(DeploymentRecord {
         deployment: deployment.clone(),

@@ -137,7 +137,6 @@ impl Deployments {
                     key: key.to_owned(),
                     package: Some(class.package.clone()),
                     version: format!("={}", class.package_version).parse().ok(),
-                    namespace: Some(unit.namespace.clone()),
                     ..OClassDeployment::default()
                 },
                 revision: stamp::id(),

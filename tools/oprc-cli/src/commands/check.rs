@@ -195,8 +195,8 @@ fn crm(checks: &mut Checks, cluster: &Cluster) {
         ("hpa", "functions that scale need it: switch the feature on in CRM"),
     ] {
         let can = cluster.capabilities.get(name).copied().unwrap_or_default();
-        let wrong = (!can).then(|| (Outcome::Warning, "it isn't there".to_owned(), hint));
-        checks.note(&group, &format!("{name} is there"), wrong);
+        let wrong = (!can).then(|| (Outcome::Warning, "it can't".to_owned(), hint));
+        checks.note(&group, &format!("CRM can use {name}"), wrong);
     }
 }
 

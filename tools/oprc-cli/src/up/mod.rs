@@ -101,7 +101,7 @@ pub(crate) async fn up(command: Up) -> Result<ExitCode> {
     }
     let told = sample(&command.name).await?;
     print(&format!(
-        "How to go on:\n  oprc status {told}\n  oprc invoke {told} greet --path '/?name=you'\n  \
+        "\nHow to go on:\n  oprc status {told}\n  oprc invoke {told} greet --path '/?name=you'\n  \
          oprc check\n  oprc down{}\n",
         if command.name == DEFAULT_NAME {
             String::new()

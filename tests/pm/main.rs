@@ -9,6 +9,7 @@
 )]
 
 mod access;
+mod any_cluster;
 mod clusters;
 mod command_line;
 mod killed;

@@ -100,14 +100,16 @@ pub(crate) async fn up(command: Up) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let told = sample(&command.name).await?;
+    let mut down = "oprc down".to_owned();
+    if command.name != DEFAULT_NAME {
+        down = format!("{down} --name {}", command.name);
+    }
+    if let Some(kube) = &command.context {
+        down = format!("{down} --context {kube}");
+    }
     print(&format!(
         "\nHow to go on:\n  oprc status {told}\n  oprc invoke {told} greet --path '/?name=you'\n  \
-         oprc check\n  oprc down{}\n",
-        if command.name == DEFAULT_NAME {
-            String::new()
-        } else {
-            format!(" --name {}", command.name)
-        }
+         oprc check\n  {down}\n"
     ))?;
     Ok(ExitCode::SUCCESS)
 }

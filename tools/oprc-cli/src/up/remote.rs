@@ -1,7 +1,7 @@
 //! A cluster that is there already: CRM and the package manager run in it, and `oprc` reaches the
 //! package manager through the cluster's API server.
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
@@ -10,6 +10,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ObjectMeta, PostParams},
     core::GroupVersionKind,
     discovery::{self, Scope},
+    runtime::wait::await_condition,
 };
 use oprc_sandbox::documents;
 
@@ -27,6 +28,8 @@ use crate::{
 /// The secret with the package manager's tokens, and the one of them that is ours.
 const SECRET: &str = "oprc-pm-tokens";
 const TOKEN: &str = "admin";
+/// How long something may take to be gone.
+const GONE: Duration = Duration::from_mins(2);
 
 /// Brings everything up.
 pub(super) async fn up(command: &Up, kube: &str) -> Result<()> {
@@ -89,16 +92,18 @@ async fn token(client: &Client) -> Result<String> {
 pub(super) async fn down(command: &Down, kube: &str) -> Result<()> {
     let client = cluster::open(command.kubeconfig.as_ref(), Some(kube)).await?;
     if command.classes {
-        // While CRM is there to take away what belongs to them.
+        // First, as the package manager would make them anew, and CRM takes away what is theirs.
+        delete(&client, install::PM).await?;
         delete(&client, install::CRDS).await?;
     }
     for manifest in [install::PM, install::CRM, install::RBAC] {
         delete(&client, manifest).await?;
     }
-    say(&format!("The package manager and CRM are being taken out of {kube}."));
+    say(&format!("The package manager and CRM are out of {kube}."));
     Ok(())
 }
 
+/// Deletes what is in a manifest, and waits until it is gone.
 async fn delete(client: &Client, manifest: &str) -> Result<()> {
     for document in documents(manifest, &[])?.into_iter().rev() {
         let object: DynamicObject = serde_json::from_value(document)?;
@@ -111,8 +116,14 @@ async fn delete(client: &Client, manifest: &str) -> Result<()> {
                 Api::namespaced_with(client.clone(), &namespace, &resource)
             }
         };
-        match within(api.delete(&object.name_any(), &DeleteParams::default())).await {
-            Ok(_) => {}
+        let (name, how) = (object.name_any(), DeleteParams::foreground());
+        match within(api.delete(&name, &how)).await {
+            Ok(_) => {
+                let gone =
+                    await_condition(api, &name, |left: Option<&DynamicObject>| left.is_none());
+                let what = format!("{} {name} to be gone", kind.kind);
+                oprc_sandbox::within(&what, GONE, gone).await?;
+            }
             Err(error) if is_gone(&error) => {}
             Err(error) => return Err(error),
         }

@@ -1,0 +1,53 @@
+//! A cluster that is there already, reached by a kubeconfig file alone.
+
+use std::process::Command;
+
+use k8s_openapi::{
+    api::{apps::v1::Deployment, core::v1::Namespace},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, api::ListParams};
+use oprc_sandbox::{NodeChoice, Options};
+use oprc_tests::{archive, program, with_cluster};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_is_brought_into_a_cluster_and_out_of_it() {
+    let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
+    with_cluster("test-any", &options, async |cluster| {
+        for image in ["oprc-crm", "oprc-pm", "hello-fn", "odgm-stand-in"] {
+            cluster.load_image(&archive(image)).await.unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let oprc = |arguments: &[&str]| {
+            let done = Command::new(program("oprc"))
+                .args(arguments)
+                .env("OPRC_CONFIG", folder.path().join("config.yaml"))
+                .output()
+                .unwrap();
+            let (said, told) = (done.stdout, String::from_utf8_lossy(&done.stderr).into_owned());
+            assert!(done.status.success(), "{arguments:?}: {told}");
+            String::from_utf8(said).unwrap()
+        };
+        let kubeconfig = cluster.kubeconfig();
+        let this = ["--context", "oprc-test-any", "--kubeconfig", kubeconfig.to_str().unwrap()];
+        for _ in 0..2 {
+            let said = oprc(&[&["up", "--name", "far"], this.as_slice()].concat());
+            assert!(said.contains("Hello, you!"), "{said}");
+        }
+        // Through the API server, events included.
+        assert!(oprc(&["status", "hello"]).contains("RUNNING"));
+        oprc(&["check"]);
+        assert!(oprc(&["logs", "hello"]).contains("listens on"));
+        oprc(&[&["down", "--name", "far", "--classes"], this.as_slice()].concat());
+
+        let client = cluster.client().await.unwrap();
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        assert!(definitions.get_opt("classruntimes.oaas.io").await.unwrap().is_none());
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        assert!(namespaces.get_opt("oaas-system").await.unwrap().is_none());
+        let left: Api<Deployment> = Api::namespaced(client, "default");
+        let left = left.list(&ListParams::default()).await.unwrap();
+        assert_eq!(left.items.len(), 0);
+    })
+    .await;
+}

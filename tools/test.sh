@@ -20,8 +20,9 @@ cargo test --quiet --workspace --exclude oprc-tests -- "$@"
 # These look at the whole machine: before any cluster is shared.
 cargo test --quiet -p oprc-tests --test machine -- "$@"
 
-trap '$oprc sandbox down --name test' EXIT
+trap '$oprc sandbox down --name test; $oprc sandbox down --name test-second' EXIT
 trap 'exit 130' INT TERM
+$oprc sandbox up --name test-second --node real --no-fsync
 # Word splitting is meant.
 # shellcheck disable=SC2086
 $oprc $shared

@@ -96,7 +96,7 @@ async fn best_effort_says_partial_and_catches_up() {
 
         // It returns at the address that it had.
         let port = address.rsplit_once(':').unwrap().1;
-        let options = Options::user("crm-other").with("HTTP_PORT", port);
+        let options = Options::default().with("HTTP_PORT", port);
         let west = Half { place, crm: Crm::start(place, &options).await };
         pm.condition("shop", "RUNNING").await;
         west.exactly("shop.", &[("shop.Sample..west", "2.0.0")]).await;
@@ -126,7 +126,7 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
         east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
         // What it is to have no more, or as it was, is only known when it is back.
         let port = address.rsplit_once(':').unwrap().1;
-        let options = Options::user("crm-other").with("HTTP_PORT", port);
+        let options = Options::default().with("HTTP_PORT", port);
         let west = Half { place: west.place, crm: Crm::start(west.place, &options).await };
         for key in ["new", "old"] {
             let status = pm.condition(key, "ROLLED_BACK").await;

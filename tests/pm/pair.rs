@@ -1,12 +1,13 @@
-//! Two clusters, as far as a package manager can tell: two namespaces, each with a CRM of its own.
+//! Two clusters, each with a CRM of its own.
 
 use kube::{ResourceExt as _, api::ListParams};
 use oprc_tests::{
     Place,
     class::classes,
     crm::{Crm, Options},
-    eventually, in_namespace,
+    eventually, in_namespace, in_namespace_of,
     pm::SETTLED,
+    second,
 };
 
 /// One of them.
@@ -50,10 +51,10 @@ impl Half<'_> {
 /// Runs a test with two of them.
 pub(crate) async fn with_pair(test: impl AsyncFnOnce(Half<'_>, Half<'_>)) {
     in_namespace(async |one: &Place| {
-        in_namespace(async |other: &Place| {
-            let (first, second) = (Options::user("crm-one"), Options::user("crm-other"));
-            let east = Half { place: one, crm: Crm::start(one, &first).await };
-            let west = Half { place: other, crm: Crm::start(other, &second).await };
+        in_namespace_of(second().await, async |other: &Place| {
+            let options = Options::default();
+            let east = Half { place: one, crm: Crm::start(one, &options).await };
+            let west = Half { place: other, crm: Crm::start(other, &options).await };
             Box::pin(test(east, west)).await;
         })
         .await;

@@ -38,6 +38,8 @@ use tokio::sync::OnceCell;
 
 /// The name of the cluster that a test run shares.
 pub const SHARED: &str = "test";
+/// The name of the second one.
+const SECOND: &str = "test-second";
 /// How long one answer may take that [`eventually`] asks for.
 const ANSWERED: Duration = Duration::from_secs(10);
 /// The image of the sample function, as it is known on the nodes.
@@ -46,11 +48,6 @@ pub const HELLO: &str = "oprc.local/hello-fn:dev";
 /// The cluster that all tests of a run share: a real node with everything there is.
 pub async fn shared() -> Cluster {
     static READY: OnceCell<Cluster> = OnceCell::const_new();
-    READY.get_or_init(prepare).await.clone()
-}
-
-/// Brings what all tests need into the shared cluster, once in a process.
-async fn prepare() -> Cluster {
     let options = Options {
         node: NodeChoice::Real,
         nodes: None,
@@ -58,7 +55,19 @@ async fn prepare() -> Cluster {
         knative: true,
         no_fsync: true,
     };
-    let cluster = Cluster::up(SHARED, &options).await.expect("the shared cluster");
+    READY.get_or_init(|| prepare(SHARED, options)).await.clone()
+}
+
+/// A second one, for tests about several clusters.
+pub async fn second() -> Cluster {
+    static READY: OnceCell<Cluster> = OnceCell::const_new();
+    let bare = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
+    READY.get_or_init(|| prepare(SECOND, bare)).await.clone()
+}
+
+/// Brings what all tests need into a shared cluster, once in a process.
+async fn prepare(name: &str, options: Options) -> Cluster {
+    let cluster = Cluster::up(name, &options).await.expect("a shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
     cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
     crm::define(&cluster).await;

@@ -85,6 +85,12 @@ pub struct Pm {
 impl Drop for Pm {
     fn drop(&mut self) {
         self.kill();
+        if std::thread::panicking() {
+            let log = self.log();
+            let last: Vec<_> = log.lines().rev().take(30).collect();
+            println!("The last that PM said:");
+            last.iter().rev().for_each(|line| println!("{line}"));
+        }
     }
 }
 
@@ -117,7 +123,7 @@ impl Pm {
                 .env("OPRC_PM_STORE_KIND", "etcd")
                 .env("OPRC_PM_STORE_ETCD_ENDPOINTS", endpoint)
                 .env("OPRC_PM_STORE_ETCD_ROOT", root)
-                .env("OPRC_PM_STORE_ETCD_LEASE", "2s");
+                .env("OPRC_PM_STORE_ETCD_LEASE", "5s");
         }
         // What drives an etcd was killed a moment ago, and its lease isn't over yet.
         let starting = async {

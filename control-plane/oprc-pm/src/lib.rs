@@ -15,3 +15,4 @@ pub mod records;
 pub mod registry;
 pub mod run;
 pub mod stamp;
+mod states;

@@ -126,6 +126,7 @@ async fn by_reflection_only() {
 
         // Who comes back hears what was missed and no more; who makes something up begins anew.
         let mut resumed = api.watch(json!({"resume_token": last["resume_token"]})).await;
+        assert_eq!(resumed.next().await["kind"], "CONTACT", "nothing was missed");
         let mut from_the_end = api.watch(json!({"resume_token": end["resume_token"]})).await;
         assert_eq!(from_the_end.next().await["kind"], "CHANGED");
         let mut bogus = api.watch(json!({"resume_token": "made-up.7"})).await;

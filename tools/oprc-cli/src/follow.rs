@@ -12,7 +12,7 @@ use oprc_rest::{DeploymentCondition as Is, DeploymentStatus, Event};
 use crate::{
     client::{Client, Events, escape},
     failure::{Failure, is_away, is_missing},
-    output::{age, clean, paint, say, tone_of},
+    output::{age, clean, paint, print, say, tone_of},
     words::word,
 };
 
@@ -42,7 +42,8 @@ pub(crate) async fn follow(
     goal: Goal,
     limit: Option<Duration>,
 ) -> Result<Option<DeploymentStatus>> {
-    let mut teller = Teller::new(key);
+    // What happens is the result where nothing else is waited for, and said about one elsewhere.
+    let mut teller = Teller::new(key, goal == Goal::Never);
     let work = watch(client, key, revision, goal, &mut teller);
     let Some(limit) = limit else { return work.await };
     match tokio::time::timeout(limit, work).await {
@@ -81,7 +82,9 @@ async fn watch(
             };
             answered = true;
             if let Some(status) = &status {
-                teller.tell(status).iter().for_each(|line| say(line));
+                for line in teller.tell(status) {
+                    if teller.is_result { print(&format!("{line}\n"))? } else { say(&line) }
+                }
             }
             let outcome = verdict(status.as_ref(), key, revision, goal);
             let patience = match &outcome {
@@ -208,15 +211,17 @@ fn why(status: &DeploymentStatus) -> String {
 #[derive(Debug)]
 struct Teller {
     key: String,
+    /// Whether that is what was asked for.
+    is_result: bool,
     begun: Instant,
     last: String,
     seen: BTreeMap<String, String>,
 }
 
 impl Teller {
-    fn new(key: &str) -> Self {
+    fn new(key: &str, is_result: bool) -> Self {
         let last = "unknown".to_owned();
-        Self { key: key.to_owned(), begun: Instant::now(), last, seen: BTreeMap::new() }
+        Self { key: key.to_owned(), is_result, begun: Instant::now(), last, seen: BTreeMap::new() }
     }
 
     /// A line for each thing that isn't as it was.
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn each_change_is_told_once() {
-        let mut teller = Teller::new("hello");
+        let mut teller = Teller::new("hello", false);
         let first = teller.tell(&status(Is::Deploying, "05"));
         assert_eq!(first.len(), 2);
         assert!(first[0].contains("east Hello") && first[0].contains("no image"), "{first:?}");

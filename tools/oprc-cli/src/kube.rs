@@ -80,7 +80,15 @@ pub(crate) async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Resul
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T, kube::Error>>) -> Result<T> {
     let timed = tokio::time::timeout(ANSWER, work).await;
     let timed = timed.map_err(|_| Failure::Away("the cluster doesn't answer".to_owned()))?;
-    Ok(timed?)
+    timed.map_err(|error| {
+        let told = error.to_string();
+        let failure = match &error {
+            kube::Error::Api(status) if status.code == 404 => Failure::Missing(told),
+            kube::Error::Api(_) => Failure::Refused(told),
+            _ => Failure::Away(told),
+        };
+        failure.into()
+    })
 }
 
 /// A pod of a class.

@@ -1,6 +1,6 @@
 //! Which package manager a command speaks to.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{env, fs, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
@@ -22,17 +22,17 @@ const MAX_TOKEN: u64 = 16 << 10;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Connection")]
 pub(crate) struct Remote {
-    /// The context to use, the current one where left out (see `oprc context`).
-    #[arg(long, value_name = "NAME", env = "OPRC_CONTEXT")]
+    /// The context to use; where left out `OPRC_CONTEXT`, or the current one (see `oprc context`).
+    #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Where the package manager answers, whatever the context says.
-    #[arg(long, value_name = "URL", env = "OPRC_SERVER")]
+    /// Where the package manager answers, whatever the context says (`OPRC_SERVER`).
+    #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// A file with the token to show.
-    #[arg(long, value_name = "FILE", env = "OPRC_TOKEN_FILE")]
+    /// A file with the token to show (`OPRC_TOKEN_FILE`).
+    #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// A file with the certificates that the server's must be signed by.
-    #[arg(long, value_name = "FILE", env = "OPRC_CA")]
+    /// A file with the certificates that the server's must be signed by (`OPRC_CA`).
+    #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// How long one answer may take.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = age::parse)]
@@ -43,17 +43,38 @@ impl Remote {
     /// How it is spoken to, all being said.
     pub(crate) fn settle(&self) -> Result<Context> {
         let contexts = Contexts::load(&Contexts::path()?)?;
-        let mut context = match (&self.context, &self.server) {
-            // The token of one server isn't for another one.
-            (None, Some(server)) => Context { server: server.clone(), ..Context::default() },
+        self.settle_with(&contexts, |name| env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// What is said on the command line counts, not what a variable says of another server: nothing
+    /// goes to one that wasn't meant, and no token of one to another.
+    fn settle_with(
+        &self,
+        contexts: &Contexts,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Context> {
+        let said = self.context.is_some() || self.server.is_some();
+        let unsaid = |name: &str| if said { None } else { variable(name) };
+        let name = self.context.clone().or_else(|| unsaid("OPRC_CONTEXT"));
+        let server = self.server.clone().or_else(|| unsaid("OPRC_SERVER"));
+        let mut context = match (name, server) {
+            (None, Some(server)) => Context { server, ..Context::default() },
             (name, server) => {
                 let mut context = contexts.choose(name.as_deref())?;
-                context.server = server.clone().unwrap_or(context.server);
+                if let Some(server) = server {
+                    context.server = server;
+                    context.tunnel = None;
+                }
                 context
             }
         };
-        context.token_file = self.token_file.clone().or(context.token_file);
-        context.ca = self.ca.clone().or(context.ca);
+        let file = |name: &str| match self.context {
+            Some(_) => None,
+            None => variable(name).map(PathBuf::from),
+        };
+        let token = self.token_file.clone().or_else(|| file("OPRC_TOKEN_FILE"));
+        context.token_file = token.or(context.token_file);
+        context.ca = self.ca.clone().or_else(|| file("OPRC_CA")).or(context.ca);
         Ok(context)
     }
 
@@ -71,7 +92,7 @@ impl Remote {
     /// A client for it.
     pub(crate) async fn client(&self) -> Result<Client> {
         let mut context = self.settle()?;
-        if let (Some(tunnel), None) = (&context.tunnel, &self.server) {
+        if let Some(tunnel) = &context.tunnel {
             context.server = tunnel::open(tunnel).await?;
         }
         let token = context.token_file.as_ref().map(read_token).transpose()?;
@@ -96,6 +117,40 @@ fn read_token(path: &PathBuf) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_said_counts_more_than_variables() {
+        let context = |server: &str| Context {
+            server: server.to_owned(),
+            token_file: Some(server.into()),
+            ..Context::default()
+        };
+        let contexts = Contexts {
+            current: Some("dev".to_owned()),
+            contexts: [("dev", "http://dev"), ("stage", "http://stage")]
+                .map(|(name, server)| (name.to_owned(), context(server)))
+                .into(),
+        };
+        let variable = |name: &str| match name {
+            "OPRC_SERVER" => Some("http://prod".to_owned()),
+            "OPRC_TOKEN_FILE" => Some("prod-token".to_owned()),
+            _ => None,
+        };
+        let settle = |remote: Remote| remote.settle_with(&contexts, variable).unwrap();
+        let said = settle(Remote::of_context("stage"));
+        assert_eq!(
+            (said.server.as_str(), said.token_file),
+            ("http://stage", Some("http://stage".into()))
+        );
+        let said = settle(Remote { context: None, ..Remote::of_context("") });
+        assert_eq!(
+            (said.server.as_str(), said.token_file),
+            ("http://prod", Some("prod-token".into()))
+        );
+        let server = Some("http://other".to_owned());
+        let said = settle(Remote { context: None, server, ..Remote::of_context("") });
+        assert_eq!(said.server, "http://other");
+    }
 
     #[test]
     fn tokens_are_one_word() {

@@ -19,15 +19,16 @@ use crate::{
 pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
     let Tunnel { kube, namespace, service } = tunnel;
     let client = cluster::open(kube.kubeconfig.as_ref(), kube.context.as_deref()).await?;
-    let end = find(&client, namespace, service).await?;
+    // What is wrong is told now, and not with each connection.
+    find(&client, namespace, service).await?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("opening a port")?;
     let address = listener.local_addr()?;
-    let pods: Api<Pod> = Api::namespaced(client, namespace);
+    let (namespace, service) = (namespace.clone(), service.clone());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (pods, end) = (pods.clone(), end.clone());
+            let (client, namespace, service) = (client.clone(), namespace.clone(), service.clone());
             tokio::spawn(async move {
-                if let Err(error) = carry(&pods, &end, stream).await {
+                if let Err(error) = carry(&client, &namespace, &service, stream).await {
                     say(&format!("the way through the cluster broke: {error:#}"));
                 }
             });
@@ -69,7 +70,15 @@ fn port_of(pod: &Pod) -> Option<u16> {
     u16::try_from(port).ok()
 }
 
-async fn carry(pods: &Api<Pod>, end: &End, mut stream: TcpStream) -> Result<()> {
+async fn carry(
+    client: &Client,
+    namespace: &str,
+    service: &str,
+    mut stream: TcpStream,
+) -> Result<()> {
+    // Another pod may have taken the place of the one before.
+    let end = find(client, namespace, service).await?;
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let mut way = within(pods.portforward(&end.pod, &[end.port])).await?;
     let mut far = way.take_stream(end.port).context("there is no stream")?;
     // Either end may close it: that is how connections end.

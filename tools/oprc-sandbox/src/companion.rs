@@ -39,7 +39,10 @@ fn place(folder: &Path) -> PathBuf {
 /// All companions of the cluster in a folder, by name. What can't be read is none.
 pub(crate) fn load(folder: &Path) -> Vec<Companion> {
     let files = fs::read_dir(place(folder)).into_iter().flatten().flatten();
+    // Not what was being written when somebody was killed.
+    let whole = |file: &fs::DirEntry| file.path().extension().is_some_and(|it| it == "json");
     let mut all: Vec<Companion> = files
+        .filter(whole)
         .filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok())
         .collect();
     all.sort_by(|one, other| one.name.cmp(&other.name));
@@ -73,6 +76,8 @@ mod tests {
         pm.args.push("--now".to_owned());
         save(folder.path(), &pm).unwrap();
         fs::write(place(folder.path()).join("broken.json"), "{").unwrap();
+        let draft = serde_json::to_vec(&pm).unwrap();
+        fs::write(place(folder.path()).join("pm.new"), draft).unwrap();
         assert_eq!(load(folder.path()), [pm.clone()]);
         pm.name = "../up".to_owned();
         assert!(save(folder.path(), &pm).is_err());

@@ -94,6 +94,8 @@ impl Watcher {
                         self.change(change, client).await?;
                         told = change.number;
                     }
+                    // So that it is known that this was all.
+                    self.send(client, self.event(Kind::Contact, None, told)).await?;
                     told
                 }
             };

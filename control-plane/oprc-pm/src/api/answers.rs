@@ -14,8 +14,9 @@ use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::asks::{Deploying, Expected, Told};
 use crate::{
-    deployments::{Caller, DeploymentFilter, Deployments, Listening, PAGE, RuntimeFilter},
+    deployments::{Caller, DeploymentFilter, Deployments, Kept, Listening, RuntimeFilter, status},
     error::Error,
+    records::DeploymentRecord,
 };
 
 #[async_trait]
@@ -127,17 +128,11 @@ impl Deploying for Deployments {
     }
 
     fn conditions(&self) -> Vec<String> {
-        let filter = DeploymentFilter::default();
-        let mut conditions = Vec::new();
-        let mut after = None;
-        loop {
-            let page = Self::list(self, &filter, after.as_deref(), PAGE);
-            conditions.extend(page.items.iter().map(|it| word(&it.status)));
-            after = page.next;
-            if after.is_none() {
-                return conditions;
-            }
-        }
+        let word = |kept: &Kept<DeploymentRecord>| {
+            let (_, units) = self.book.whole(&kept.record.deployment.key);
+            word(&status(&kept.record, &units, &self.clusters, &self.troubles))
+        };
+        self.book.deployments().iter().map(word).collect()
     }
 
     fn trouble(&self) -> Option<String> {

@@ -119,7 +119,6 @@ pub(super) async fn list(
         (status = 201, description = "Stored", body = Deployment),
         (status = 404, description = "There is no such package or version"),
         (status = 409, description = "There is one already, or it can't be planned"),
-        (status = 412, description = "There is one already"),
     ),
 )]
 pub(super) async fn create(
@@ -208,7 +207,12 @@ pub(super) async fn put(
         return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
     }
     let expected = expected(&conditions)?;
-    let (deployment, made) = app.deployments.apply(deployment, &expected, &caller).await?;
+    let applied = app.deployments.apply(deployment, &expected, &caller).await;
+    let (deployment, made) = applied.map_err(|error| match error {
+        // It was to be made only if there is none.
+        Error::Conflict { reason: "EXISTS", .. } => Error::Changed("one".to_owned()),
+        error => error,
+    })?;
     Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, &deployment))
 }
 

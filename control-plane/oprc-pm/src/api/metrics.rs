@@ -1,6 +1,9 @@
 //! Figures for Prometheus.
 
-use std::time::Duration;
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::http::{Method, StatusCode};
 use prometheus_client::{
@@ -44,6 +47,7 @@ pub struct Metrics {
     durations: Family<Route, Histogram, fn() -> Histogram>,
     clusters: Family<ByCluster, Gauge>,
     deployments: Family<ByCondition, Gauge>,
+    scraped: Mutex<()>,
     /// Event streams that are open.
     pub streams: Gauge,
     /// Requests that were refused because there were too many, of one caller or of all.
@@ -61,6 +65,7 @@ impl Default for Metrics {
             answers: Family::default(),
             durations: Family::new_with_constructor(seconds),
             clusters: Family::default(),
+            scraped: Mutex::default(),
             deployments: Family::default(),
             streams: Gauge::default(),
             limited: Counter::default(),
@@ -120,8 +125,21 @@ impl Metrics {
         self.answers.get_or_create(&Answered { method, route, status: status.as_u16() }).inc();
     }
 
+    /// How clusters and deployments are now, with everything else, as OpenMetrics has it.
+    pub fn scrape<'a>(
+        &self,
+        clusters: impl Iterator<Item = (&'a str, bool)>,
+        conditions: impl Iterator<Item = String>,
+    ) -> String {
+        // What is now is counted anew each time: one at a time.
+        let _one = self.scraped.lock().unwrap_or_else(PoisonError::into_inner);
+        self.clusters(clusters);
+        self.deployments(conditions);
+        self.text()
+    }
+
     /// How the clusters are now.
-    pub fn clusters<'a>(&self, clusters: impl Iterator<Item = (&'a str, bool)>) {
+    fn clusters<'a>(&self, clusters: impl Iterator<Item = (&'a str, bool)>) {
         self.clusters.clear();
         for (cluster, reachable) in clusters {
             let by = ByCluster { cluster: cluster.to_owned() };
@@ -130,7 +148,7 @@ impl Metrics {
     }
 
     /// How the deployments are now.
-    pub fn deployments(&self, conditions: impl Iterator<Item = String>) {
+    fn deployments(&self, conditions: impl Iterator<Item = String>) {
         self.deployments.clear();
         for condition in conditions {
             self.deployments.get_or_create(&ByCondition { condition }).inc();
@@ -138,7 +156,7 @@ impl Metrics {
     }
 
     /// All of them, as OpenMetrics has it.
-    pub fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut text = String::new();
         // Writing into a String can't fail.
         let _ = encode(&mut text, &self.registry);

@@ -1,6 +1,6 @@
 //! Packages, their versions, and the catalogue of what is in them.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 use axum::{
     Json,
@@ -14,7 +14,6 @@ use oprc_rest::{
     Published, VersionSummary,
 };
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 use utoipa::IntoParams;
 
 use super::{
@@ -25,7 +24,7 @@ use super::{
     problem::{Answer, Failure},
     query::Query,
 };
-use crate::registry::{Filter, Paging, labels};
+use crate::registry::{Filter, Paging, labels, tag};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -226,22 +225,6 @@ pub(super) async fn versions(
     Ok(Json(app.registry.versions(&name)?))
 }
 
-/// A version's tag: its digest, and beside it what can still change.
-fn tag(version: &PackageVersion) -> String {
-    let Some(reason) = &version.deprecated else { return version.digest.clone() };
-    let mut tag = format!("{}.", version.digest);
-    for byte in Sha256::digest(reason).iter().take(4) {
-        // Writing into a String can't fail.
-        let _ = write!(tag, "{byte:02x}");
-    }
-    tag
-}
-
-/// The digest that a change is for, where it is for one.
-fn expected(conditions: &Conditions) -> Answer<Option<&str>> {
-    Ok(conditions.expected()?.map(|tag| tag.split('.').next().unwrap_or(tag)))
-}
-
 /// A version of a package, as it was published.
 #[utoipa::path(
     get,
@@ -292,7 +275,7 @@ pub(super) async fn delete_version(
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
 ) -> Answer<StatusCode> {
-    app.registry.delete_version(&name, &version, expected(&conditions)?).await?;
+    app.registry.delete_version(&name, &version, conditions.expected()?).await?;
     tell(&app, "package.deleted", &name, &version, &caller.correlation_id);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -322,7 +305,7 @@ pub(super) async fn deprecate(
     Text(text): Text,
 ) -> Answer<Response> {
     let Deprecation { reason } = small(&text)?;
-    let expected = expected(&conditions)?;
+    let expected = conditions.expected()?;
     let changed = app.registry.deprecate(&name, &version, Some(&reason), expected).await?;
     tell(&app, "package.deprecated", &name, &version, &caller.correlation_id);
     Ok(tagged(&tag(&changed), &Conditions::default(), &changed))
@@ -350,7 +333,7 @@ pub(super) async fn undeprecate(
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
 ) -> Answer<Response> {
-    let changed = app.registry.deprecate(&name, &version, None, expected(&conditions)?).await?;
+    let changed = app.registry.deprecate(&name, &version, None, conditions.expected()?).await?;
     Ok(tagged(&tag(&changed), &Conditions::default(), &changed))
 }
 

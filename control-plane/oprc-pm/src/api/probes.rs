@@ -58,12 +58,10 @@ async fn health(State(app): State<App>) -> Response {
 
 async fn metrics(State(app): State<App>) -> Response {
     let clusters = app.deployments.clusters();
-    app.metrics.clusters(
-        clusters.iter().map(|cluster| {
-            (cluster.name.as_str(), cluster.health != oprc_rest::Health::Unreachable)
-        }),
-    );
-    app.metrics.deployments(app.deployments.conditions().into_iter());
+    let reachable = clusters
+        .iter()
+        .map(|cluster| (cluster.name.as_str(), cluster.health != oprc_rest::Health::Unreachable));
+    let text = app.metrics.scrape(reachable, app.deployments.conditions().into_iter());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response()
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -22,6 +22,8 @@ pub struct Observed {
     /// Whether a snapshot was ever complete.
     synced: bool,
     streaming: bool,
+    /// Whether the stream hasn't caught up yet with what happened while it was broken.
+    behind: bool,
     /// Whether the CRM is cut off from its API server.
     stale: bool,
     token: String,
@@ -48,6 +50,7 @@ impl Observed {
     /// The stream is open. `stale` is what the CRM says of itself at that time.
     pub(crate) fn opened(&mut self, stale: bool, now: Millis) {
         self.streaming = true;
+        self.behind = true;
         self.stale = stale;
         self.heard(now);
     }
@@ -83,7 +86,10 @@ impl Observed {
         let class = event.class_runtime.map(Arc::new);
         let key = |class: &ClassRuntime| (class.deployment_id.clone(), class.namespace.clone());
         match (kind, class) {
-            (Kind::SnapshotBegin, _) => self.coming = Some(Classes::new()),
+            (Kind::SnapshotBegin, _) => {
+                self.coming = Some(Classes::new());
+                self.behind = true;
+            }
             (Kind::Snapshot, Some(class)) => {
                 if let Some(coming) = &mut self.coming {
                     coming.insert(key(&class), class);
@@ -93,6 +99,7 @@ impl Observed {
                 if let Some(coming) = self.coming.take() {
                     self.classes = coming;
                     self.synced = true;
+                    self.behind = false;
                 }
             }
             (Kind::Changed, Some(class)) => self.put(class),
@@ -103,6 +110,8 @@ impl Observed {
                     self.classes.remove(&key);
                 }
             }
+            // It is the first after what was missed, too.
+            (Kind::Contact, _) => self.behind &= self.coming.is_some(),
             _ => {}
         }
         self.heard(now);
@@ -129,7 +138,7 @@ impl Observed {
 
     /// Whether what is told is complete and up to date.
     pub fn is_known(&self) -> bool {
-        self.synced && self.streaming && !self.stale
+        self.synced && self.streaming && !self.behind && !self.stale
     }
 
     /// Whether it can be believed.
@@ -230,12 +239,25 @@ mod tests {
         observed.apply(event(Kind::SnapshotBegin, None), 3);
         observed.lost("cut".to_owned(), 4);
         assert_eq!(observed.contact(), Contact::Stale);
-        assert_eq!(observed.away_since(), Some(4));
+        assert_eq!(observed.away_since(), Some(3), "since it began to be told anew");
         assert_eq!(observed.classes().count(), 1);
         observed.opened(false, 5);
         observed.apply(event(Kind::SnapshotBegin, None), 5);
         observed.apply(event(Kind::SnapshotEnd, None), 5);
         assert_eq!(observed.seen("a", ""), Seen::Absent);
+    }
+
+    #[test]
+    fn what_was_known_before_a_break_is_old_until_all_that_was_missed_is_told() {
+        let mut observed = told();
+        observed.apply(event(Kind::SnapshotEnd, None), 2);
+        observed.lost("cut".to_owned(), 3);
+        observed.opened(false, 4);
+        assert_eq!(observed.seen("a", ""), Seen::Unknown);
+        observed.apply(event(Kind::Changed, Some(class("a", "1", 2))), 5);
+        assert_eq!(observed.seen("a", ""), Seen::Unknown);
+        observed.apply(event(Kind::Contact, None), 6);
+        assert!(matches!(observed.seen("a", ""), Seen::Present(_)));
     }
 
     #[test]

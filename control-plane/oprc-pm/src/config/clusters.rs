@@ -90,6 +90,28 @@ struct Written {
     node_availability: Option<f64>,
 }
 
+impl Written {
+    /// What this leaves out, by another.
+    fn or(self, other: Self) -> Self {
+        // A token and a file of it exclude each other: the later way counts.
+        let secret = self.token.is_some() || self.token_file.is_some();
+        let (token, token_file) =
+            if secret { (None, None) } else { (other.token, other.token_file) };
+        Self {
+            name: self.name.or(other.name),
+            url: self.url.or(other.url),
+            default: self.default.or(other.default),
+            token: self.token.or(token),
+            token_file: self.token_file.or(token_file),
+            ca: self.ca.or(other.ca),
+            certificate: self.certificate.or(other.certificate),
+            key: self.key.or(other.key),
+            server_name: self.server_name.or(other.server_name),
+            node_availability: self.node_availability.or(other.node_availability),
+        }
+    }
+}
+
 /// Either form of the document: clusters by name, or a list of clusters with names.
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -127,7 +149,12 @@ pub(super) fn read(
         document("crm.clusters_file", text, &mut written)?;
     }
     if let Some(text) = variables.get(DOCUMENT).filter(|text| !text.is_empty()) {
-        document(DOCUMENT, text, &mut written)?;
+        let mut later = BTreeMap::new();
+        document(DOCUMENT, text, &mut later)?;
+        for (name, later) in later {
+            let before: Written = written.remove(&name).unwrap_or_default();
+            written.insert(name, later.or(before));
+        }
     }
     for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
         let Some((name, end)) = split(variable) else { continue };

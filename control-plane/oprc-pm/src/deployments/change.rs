@@ -1,12 +1,14 @@
 //! Changes of what is wanted.
 
+use std::collections::BTreeSet;
+
 use oprc_cp_storage::{Check, Error as StoreError, Revision as Version, Transaction};
 use oprc_models::{OClassDeployment, check_deployment};
 use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
 
-use super::{Caller, Deployments, Kept, Whole};
+use super::{Caller, Deployments, Kept, KeptUnit, UnitKey, Whole};
 use crate::{
-    dispatcher::{Units, units_of},
+    dispatcher::{Units, goes_back, units_of},
     error::Error,
     records::{self, DeploymentRecord, Former, REVISIONS, Stage, UNITS, UnitRecord},
     stamp,
@@ -86,15 +88,13 @@ impl Deployments {
                 (Some(kept), Some(revision)) if kept.record.revision != revision => {
                     return Err(Error::Changed(kept.record.revision.clone()));
                 }
-                (None, Some(_)) => return Err(Error::not_found("deployment", &deployment.key)),
+                (None, Some(_)) => return Err(Error::Changed("nothing".to_owned())),
                 (Some(_), _) if cause == "created" => return Err(exists(&deployment.key)),
                 _ => {}
             }
             let made = before.is_none();
             let mut plan = self.plan(&deployment).await?;
-            if let Some(before) = &before {
-                stay(&mut plan, &before.record.plan)?;
-            }
+            stay(&mut plan, &units)?;
             if before.as_ref().is_some_and(|kept| is_same(&kept.record, &deployment, &plan)) {
                 return Ok((self.get(&deployment.key)?, false));
             }
@@ -145,9 +145,13 @@ impl Deployments {
             &record.correlation_id,
             &existing,
         );
-        if wanted.len() > UNITS {
+        // Going back writes all of them too, and those of before.
+        let former = record.former.iter().flat_map(|former| &former.plan.units);
+        let former = former.map(|unit| (unit.cluster.clone(), unit.id.clone()));
+        let all: BTreeSet<UnitKey> = wanted.keys().cloned().chain(former).collect();
+        if all.len() > UNITS {
             let message =
-                format!("{} units, with those to be removed; {UNITS} are the most", wanted.len());
+                format!("{} units, with those of before; {UNITS} are the most", all.len());
             return Err(Error::Parameter { field: "deployment", message });
         }
         let name = records::deployment(key);
@@ -253,18 +257,19 @@ impl Deployments {
 
 /// Has units stay in the namespaces that they are in. A unit is known by its id alone: in another
 /// namespace it would be made anew, and left where it was.
-fn stay(plan: &mut Plan, before: &Plan) -> Result<(), Error> {
+fn stay(plan: &mut Plan, units: &[KeptUnit]) -> Result<(), Error> {
     for unit in &mut plan.units {
-        let known = before.units.iter().find(|it| it.id == unit.id && it.cluster == unit.cluster);
+        let same = |((cluster, id), _): &&KeptUnit| *id == unit.id && *cluster == unit.cluster;
+        let known = units.iter().find(same).map(|(_, kept)| &kept.record.namespace);
         match known {
-            Some(known) if unit.namespace.is_empty() => unit.namespace.clone_from(&known.namespace),
-            Some(known) if unit.namespace != known.namespace => {
+            Some(known) if unit.namespace.is_empty() => unit.namespace.clone_from(known),
+            Some(known) if unit.namespace != *known => {
                 let detail = "the namespace of a deployment can't be changed: delete it, and make \
                               it anew";
                 return Err(Error::Conflict {
                     reason: "NAMESPACE_FIXED",
                     detail: detail.to_owned(),
-                    blockers: vec![known.id.clone()],
+                    blockers: vec![unit.id.clone()],
                 });
             }
             _ => {}
@@ -322,6 +327,12 @@ fn record(
         stage: Stage::Driving { since: now },
         former: before.and_then(|before| match &before.stage {
             Stage::Settled { .. } => Some(Former {
+                revision: before.revision.clone(),
+                deployment: before.deployment.clone(),
+                plan: before.plan.clone(),
+            }),
+            // It stays as far as it came, whatever becomes of it: that is what runs.
+            Stage::Driving { .. } if !goes_back(before) => Some(Former {
                 revision: before.revision.clone(),
                 deployment: before.deployment.clone(),
                 plan: before.plan.clone(),

@@ -1,12 +1,11 @@
 //! Clusters that won't come back.
 
+use std::collections::BTreeSet;
+
 use oprc_cp_storage::{Check, Transaction};
 
 use super::{Caller, Deployments};
 use crate::{error::Error, records};
-
-/// So many units are forgotten at once: each takes two operations of a transaction.
-const TOGETHER: usize = 40;
 
 impl Deployments {
     /// Forgets the units of a cluster that isn't configured any more. Whatever it has stays there
@@ -24,11 +23,26 @@ impl Deployments {
         if units.is_empty() {
             return Err(Error::not_found("cluster", cluster));
         }
-        for some in units.chunks(TOGETHER) {
+        let deployments: BTreeSet<_> =
+            units.iter().map(|(_, kept)| kept.record.deployment.clone()).collect();
+        for key in deployments {
+            let (kept, units) = self.book.whole(&key);
             let mut change = Transaction::new().fenced(&self.ownership);
-            for ((cluster, id), kept) in some {
-                let name = records::unit(cluster, id);
+            for ((on, id), kept) in units.iter().filter(|((on, _), _)| on == cluster) {
+                let name = records::unit(on, id);
                 change = change.check(name.clone(), Check::Version(kept.version)).delete(name);
+            }
+            if let Some(kept) = kept {
+                // Nothing is to be made there, waited for or gone back to any more.
+                let mut record = kept.record.as_ref().clone();
+                record.plan.units.retain(|unit| unit.cluster != cluster);
+                if let Some(former) = &mut record.former {
+                    former.plan.units.retain(|unit| unit.cluster != cluster);
+                }
+                let name = records::deployment(&key);
+                change = change
+                    .check(name.clone(), Check::Version(kept.version))
+                    .put(name, records::write(&record)?);
             }
             let at = self.store.commit(change).await?;
             self.book.reach(at).await?;

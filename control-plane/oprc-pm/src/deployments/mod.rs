@@ -29,7 +29,7 @@ use crate::{
     dispatcher::Troubles,
     error::Error,
     planner::{self, Defaults},
-    records::{self, DeploymentRecord},
+    records::{self, DeploymentRecord, Stage},
     registry::Registry,
 };
 
@@ -78,6 +78,18 @@ pub struct Deployments {
     pub defaults: Defaults,
 }
 
+/// The plan of what runs: after a rollback that is the one before.
+fn running(record: &DeploymentRecord) -> Option<&Plan> {
+    match &record.stage {
+        Stage::RollingBack { .. } | Stage::RolledBack { .. } => {
+            record.former.as_ref().map(|former| &former.plan)
+        }
+        Stage::Driving { .. } | Stage::Settled { .. } | Stage::Deleting { .. } => {
+            Some(&record.plan)
+        }
+    }
+}
+
 impl Deployments {
     /// What a deployment would come to. Nothing is changed.
     pub async fn plan(&self, deployment: &OClassDeployment) -> Result<Plan, Error> {
@@ -93,7 +105,7 @@ impl Deployments {
             package: &package,
             clusters: &clusters,
             defaults: &self.defaults,
-            former: former.as_ref().map(|kept| &kept.record.plan),
+            former: former.as_ref().and_then(|kept| running(&kept.record)),
         })?;
         Ok(plan)
     }

@@ -30,6 +30,13 @@ impl Deployments {
         let observed = link.observed();
         let class = observed.class(id, "").ok_or_else(|| Error::not_found("class runtime", id))?;
         let document = self.class_document(cluster, class, observed.contact());
+        if class.deleting {
+            return Err(Error::Conflict {
+                reason: "DELETING",
+                detail: format!("{id} on {cluster} is going already"),
+                blockers: Vec::new(),
+            });
+        }
         if document.ownership == "orphan" {
             return Ok(document);
         }
@@ -123,6 +130,7 @@ impl Deployments {
             return Err(Error::Parameter { field: "deployment", message });
         }
         let now = stamp::text(stamp::now());
+        let (revision, before) = (stamp::id(), kept.as_ref().map(|kept| &kept.record.revision));
         let mut record = match &kept {
             Some(kept) if matches!(kept.record.stage, Stage::Deleting { .. }) => {
                 return Err(Error::Conflict {
@@ -131,7 +139,10 @@ impl Deployments {
                     blockers: vec![key.to_owned()],
                 });
             }
-            Some(kept) => kept.record.as_ref().clone(),
+            // Who has seen it without this unit must not change it unseen.
+            Some(kept) => {
+                DeploymentRecord { revision: revision.clone(), ..kept.record.as_ref().clone() }
+            }
             None => DeploymentRecord {
                 deployment: OClassDeployment {
                     key: key.to_owned(),
@@ -139,7 +150,7 @@ impl Deployments {
                     version: format!("={}", class.package_version).parse().ok(),
                     ..OClassDeployment::default()
                 },
-                revision: stamp::id(),
+                revision: revision.clone(),
                 created_at: now.clone(),
                 updated_at: now.clone(),
                 updated_by: caller.name.clone(),
@@ -177,7 +188,7 @@ impl Deployments {
         };
         let name = records::unit(&unit.cluster, &unit.id);
         record.plan.units.push(unit);
-        let revision = Revision {
+        let entry = Revision {
             revision: record.revision.clone(),
             at: record.updated_at.clone(),
             by: caller.name.clone(),
@@ -188,12 +199,28 @@ impl Deployments {
         };
         let at = records::deployment(key);
         let check = kept.as_ref().map_or(Check::Absent, |kept| Check::Version(kept.version));
-        let change = Transaction::new()
+        let mut change = Transaction::new();
+        for ((cluster, id), kept) in &units {
+            let mut unit = kept.record.as_ref().clone();
+            // What was as this revision wanted it, still is.
+            if Some(&unit.revision) == before {
+                unit.revision.clone_from(&revision);
+                let taken = unit.taken.as_mut().filter(|taken| Some(&taken.revision) == before);
+                if let Some(taken) = taken {
+                    taken.revision.clone_from(&revision);
+                }
+                let name = records::unit(cluster, id);
+                change = change
+                    .check(name.clone(), Check::Version(kept.version))
+                    .put(name, records::write(&unit)?);
+            }
+        }
+        let change = change
             .check(at.clone(), check)
             .check(name.clone(), Check::Absent)
             .put(at, records::write(&record)?)
             .put(name, records::write(&adopted)?)
-            .put(records::revision(key, &record.revision), records::write(&revision)?)
+            .put(records::revision(key, &record.revision), records::write(&entry)?)
             .fenced(&self.ownership);
         let at = self.store.commit(change).await?;
         self.book.reach(at).await?;

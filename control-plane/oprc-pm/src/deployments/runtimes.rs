@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use oprc_grpc::deployment::{ClassRuntime, DeploymentState};
+use oprc_grpc::deployment::{ClassRuntime, Status};
 use oprc_rest::{Contact, Page};
 
 use super::{Deployments, PAGE, status};
-use crate::{error::Error, planner::parse_unit_id};
+use crate::{error::Error, planner::parse_unit_id, states};
 
 /// Which classes are listed.
 #[derive(Clone, Debug, Default)]
@@ -35,13 +35,20 @@ impl Deployments {
         let limit = limit.clamp(1, PAGE);
         let is =
             |wanted: &Option<String>, it: &str| wanted.as_ref().is_none_or(|wanted| wanted == it);
+        // By its parts: as a text `a-2/…` would come before `a/…`.
+        let cursor = cursor.map(|cursor| {
+            let mut parts = cursor.splitn(3, '/').map(str::to_owned);
+            let mut part = || parts.next().unwrap_or_default();
+            (part(), part(), part())
+        });
         let mut items: Vec<oprc_rest::ClassRuntime> = Vec::new();
+        let mut last = None;
         for link in self.clusters.links().filter(|link| is(&filter.cluster, link.name())) {
             let observed = link.observed();
             let contact = observed.contact();
             for class in observed.classes() {
                 let at = position(link.name(), class);
-                if cursor.is_some_and(|cursor| at.as_str() <= cursor) {
+                if cursor.as_ref().is_some_and(|cursor| at <= *cursor) {
                     continue;
                 }
                 let document = self.class_document(link.name(), class, contact);
@@ -54,12 +61,13 @@ impl Deployments {
                     continue;
                 }
                 if items.len() == limit {
-                    let next = items
-                        .last()
-                        .map(|it| format!("{}/{}/{}", it.cluster, it.id, it.unit.namespace));
+                    let next = last.map(|(cluster, id, namespace): Position| {
+                        format!("{cluster}/{id}/{namespace}")
+                    });
                     return Page { items, next };
                 }
                 items.push(document);
+                last = Some(at);
             }
         }
         Page { items, next: None }
@@ -90,8 +98,8 @@ impl Deployments {
         };
         let ownership = match (&driven, &parsed) {
             (Some(_), _) => "driven",
-            (None, Some(_)) => "orphan",
-            (None, None) => "foreign",
+            (None, Some(_)) if !class.deleting => "orphan",
+            (None, _) => "foreign",
         };
         let status = class.status.as_ref();
         oprc_rest::ClassRuntime {
@@ -100,13 +108,7 @@ impl Deployments {
             package_name: class.package.clone(),
             package_version: class.package_version.clone(),
             environment: class.environment.clone(),
-            status: match status.map(oprc_grpc::deployment::Status::state) {
-                Some(DeploymentState::Active) => "ACTIVE",
-                Some(DeploymentState::Failed) => "FAILED",
-                Some(DeploymentState::Deleted) => "DELETED",
-                _ => "PENDING",
-            }
-            .to_owned(),
+            status: states::record(status.map(Status::state).unwrap_or_default()).to_owned(),
             ownership: ownership.to_owned(),
             deployment: driven
                 .map(|kept| kept.record.deployment.clone())
@@ -117,9 +119,12 @@ impl Deployments {
     }
 }
 
+/// Cluster, id and namespace.
+type Position = (String, String, String);
+
 /// Where a class is in the list.
-fn position(cluster: &str, class: &ClassRuntime) -> String {
-    format!("{cluster}/{}/{}", class.deployment_id, class.namespace)
+fn position(cluster: &str, class: &ClassRuntime) -> Position {
+    (cluster.to_owned(), class.deployment_id.clone(), class.namespace.clone())
 }
 
 /// What CRM tells beside what has a field.

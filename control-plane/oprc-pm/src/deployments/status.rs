@@ -1,6 +1,6 @@
 //! How units and deployments are, as they are told.
 
-use oprc_grpc::deployment::{ClassRuntime, FunctionState};
+use oprc_grpc::deployment::ClassRuntime;
 use oprc_rest::{Condition, Contact, DeploymentStatus, FunctionStatus, GridStatus, UnitStatus};
 
 use super::{KeptUnit, UnitKey};
@@ -8,6 +8,7 @@ use crate::{
     clusters::Clusters,
     dispatcher::{Troubles, condition, is_available, is_current, sight},
     records::{DeploymentRecord, Stage, UnitRecord},
+    states,
 };
 
 /// How a deployment is.
@@ -97,26 +98,9 @@ pub(super) fn unit(
 /// How a class is, by what its cluster tells alone.
 pub(super) fn of_class(cluster: &str, class: &ClassRuntime, contact: Contact) -> UnitStatus {
     let status = class.status.clone().unwrap_or_default();
-    let behind = status.observed_generation < class.generation;
-    let condition = match status.phase.as_str() {
-        _ if class.deleting => Condition::Deleted,
-        "Applying" | "Progressing" => Condition::Deploying,
-        // About an earlier specification.
-        "Available" | "Degraded" if behind => Condition::Deploying,
-        "Available" => Condition::Running,
-        "Degraded" => Condition::Down,
-        "Deleting" => Condition::Deleted,
-        _ => Condition::Pending,
-    };
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     let functions = status.functions.into_iter().map(|function| FunctionStatus {
-        condition: match function.condition() {
-            FunctionState::FunctionRunning => Condition::Running,
-            FunctionState::FunctionDeploying => Condition::Deploying,
-            FunctionState::FunctionDown => Condition::Down,
-            FunctionState::FunctionDeleted => Condition::Deleted,
-            FunctionState::FunctionPending | FunctionState::Unspecified => Condition::Pending,
-        },
+        condition: states::function(function.condition()),
         unit: class.deployment_id.clone(),
         cluster: cluster.to_owned(),
         invocation_url: text(function.public_url).or(text(function.invocation_url)),
@@ -129,7 +113,7 @@ pub(super) fn of_class(cluster: &str, class: &ClassRuntime, contact: Contact) ->
         environment: class.environment.clone(),
         namespace: class.namespace.clone(),
         class: class.class.clone(),
-        condition,
+        condition: states::unit(class),
         reason: status.reason,
         message: status.message,
         template: status.selection.map(|it| it.template).unwrap_or_default(),

@@ -52,6 +52,10 @@ fn of_units(units: &[UnitStatus]) -> (DeploymentCondition, String) {
         });
         why.collect::<Vec<_>>().join("; ")
     };
+    if units.is_empty() {
+        let message = "nothing of it is known any more: deploy it again".to_owned();
+        return (DeploymentCondition::Down, message);
+    }
     if available == units.len() {
         return (DeploymentCondition::Running, String::new());
     }

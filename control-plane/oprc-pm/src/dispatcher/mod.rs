@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 pub use self::{
     condition::{condition, is_available},
-    stage::{Limits, Outlook, Transition, UnitView, outlook},
+    stage::{Limits, Outlook, Transition, UnitView, goes_back, outlook},
     transition::{Next, Units, perform, units_of},
     troubles::Troubles,
     unit::{Kept, Outcome, Seen, Sight, Step, after, is_current, is_good, sight, step},

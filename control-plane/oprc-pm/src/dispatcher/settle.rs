@@ -37,11 +37,12 @@ struct Told {
 
 impl Dispatcher {
     pub(super) async fn settle(&self, woken: &watch::Sender<()>) {
-        let mut stored = self.book.changes();
+        let (mut stored, mut troubles) = (self.book.changes(), self.troubles.changes());
         let mut links: Vec<_> = self.clusters.links().map(|link| link.changes()).collect();
         let mut told = Told::default();
         loop {
             stored.borrow_and_update();
+            troubles.borrow_and_update();
             for link in &mut links {
                 link.borrow_and_update();
             }
@@ -54,6 +55,7 @@ impl Dispatcher {
             };
             tokio::select! {
                 Ok(()) = stored.changed() => {}
+                Ok(()) = troubles.changed() => {}
                 () = any_link => {}
                 () = tokio::time::sleep(wait) => {}
             }

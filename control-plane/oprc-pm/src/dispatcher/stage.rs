@@ -70,7 +70,7 @@ pub struct Outlook {
 }
 
 /// Whether a deployment is of all or nothing and goes back when it fails.
-fn goes_back(record: &DeploymentRecord) -> bool {
+pub fn goes_back(record: &DeploymentRecord) -> bool {
     record.deployment.policy == Some(Policy::AllOrNothing)
         && record.deployment.rollback_on_failure != Some(false)
 }
@@ -118,7 +118,8 @@ fn driving(
 ) -> Outlook {
     let Some(wanted) = planned(record, units) else { return Outlook::default() };
     let good = wanted.iter().all(|unit| is_good(unit.record, &unit.seen));
-    if good && units.iter().all(|unit| unit.record.spec.is_some()) {
+    if good {
+        // What isn't wanted any more goes by itself, however long that takes.
         return Outlook { transition: Some(Transition::Settle), ..Outlook::default() };
     }
     if !goes_back(record) {
@@ -128,8 +129,9 @@ fn driving(
     for unit in &wanted {
         match failure(record, unit, since, now, limits) {
             Failure::Now(because) => {
+                // Until that is stored nothing more is done for what has failed.
                 let transition = Some(Transition::RollBack { because });
-                return Outlook { transition, ..Outlook::default() };
+                return Outlook { transition, again: None, hold_deploys: true, hold_deletes: true };
             }
             Failure::At(at) => again = Some(again.map_or(at, |before| before.min(at))),
             Failure::Never => {}
@@ -139,7 +141,7 @@ fn driving(
         unit.record.taken.as_ref().is_some_and(|taken| taken.revision == record.revision)
     });
     let away = wanted.iter().any(|unit| unit.seen == Seen::Unknown);
-    Outlook { transition: None, again, hold_deploys: away && !sent, hold_deletes: !good }
+    Outlook { transition: None, again, hold_deploys: away && !sent, hold_deletes: true }
 }
 
 enum Failure {
@@ -174,7 +176,12 @@ fn failure(
             let from = unit.away_since.map_or(since, |away| away.max(since));
             (from + limits.away, format!("the cluster {} is away", unit.cluster))
         }
-        Seen::Present(sight) if is_current(unit.record, sight) && sight.phase == "Degraded" => {
+        // A status may still be about what was before.
+        Seen::Present(sight)
+            if is_current(unit.record, sight)
+                && sight.observed_generation >= sight.generation
+                && sight.phase == "Degraded" =>
+        {
             let why = format!("{name} is Degraded: {}: {}", sight.reason, sight.message);
             // CRM has waited already.
             let waited = sight.reason == "ProgressDeadlineExceeded";
@@ -194,4 +201,93 @@ fn is_back(record: &DeploymentRecord, units: &[UnitView<'_>]) -> bool {
         && planned
             .into_iter()
             .all(|plan| units.iter().any(|it| it.id == plan.id && it.cluster == plan.cluster))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::unit::Sight, *};
+
+    const SINCE: &str = "2026-11-16T00:00:00Z";
+
+    /// A deployment of all or nothing with one class on two clusters.
+    fn record() -> DeploymentRecord {
+        let unit = |cluster: &str| {
+            json!({"id": format!("d.A..{cluster}"), "cluster": cluster, "environment": "",
+                   "namespace": "", "class": "A", "spec": {}, "reasons": []})
+        };
+        serde_json::from_value(json!({
+            "deployment": {"key": "d", "policy": "ALL_OR_NOTHING"},
+            "revision": "r2", "created_at": SINCE, "updated_at": SINCE, "correlation_id": "",
+            "plan": {"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [],
+                     "units": [unit("east"), unit("west")]},
+            "stage": {"stage": "driving", "since": SINCE},
+        }))
+        .unwrap()
+    }
+
+    fn unit(cluster: &str, revision: &str, wanted: bool) -> UnitRecord {
+        serde_json::from_value(json!({
+            "deployment": "d", "revision": revision, "class": "A", "environment": "",
+            "namespace": "", "spec": wanted.then(|| json!({})), "correlation_id": cluster,
+            "taken": {"revision": revision, "uid": "u", "generation": 2},
+        }))
+        .unwrap()
+    }
+
+    fn seen(phase: &str, observed: i64) -> Seen {
+        Seen::Present(Sight {
+            uid: "u".to_owned(),
+            generation: 2,
+            observed_generation: observed,
+            phase: phase.to_owned(),
+            reason: "ProgressDeadlineExceeded".to_owned(),
+            ..Sight::default()
+        })
+    }
+
+    fn look(east: (Seen, Option<&str>), west: Seen, leftover: bool) -> Outlook {
+        let (one, two, old) =
+            (unit("east", "r2", true), unit("west", "r2", true), unit("far", "r1", false));
+        let (seen, refused) = east;
+        let view = |cluster, id, record, seen, refused: Option<&str>| UnitView {
+            cluster,
+            id,
+            record,
+            seen,
+            refused: refused.map(str::to_owned),
+            away_since: None,
+        };
+        let mut units = vec![
+            view("east", "d.A..east", &one, seen, refused),
+            view("west", "d.A..west", &two, west, None),
+        ];
+        if leftover {
+            units.push(view("far", "d.A..far", &old, Seen::Unknown, None));
+        }
+        let now = parse(SINCE).unwrap() + 1000;
+        outlook(&record(), &units, now, Limits::default())
+    }
+
+    #[test]
+    fn what_has_failed_takes_nothing_away_before_it_goes_back() {
+        let failed = look((seen("Progressing", 2), Some("no")), seen("Available", 2), true);
+        assert!(matches!(failed.transition, Some(Transition::RollBack { .. })), "{failed:?}");
+        assert!(failed.hold_deploys && failed.hold_deletes, "{failed:?}");
+    }
+
+    #[test]
+    fn a_status_of_before_fails_nothing() {
+        let fresh = look((seen("Degraded", 1), None), seen("Available", 2), false);
+        assert_eq!(fresh.transition, None);
+        let stale = look((seen("Degraded", 2), None), seen("Available", 2), false);
+        assert!(matches!(stale.transition, Some(Transition::RollBack { .. })), "{stale:?}");
+    }
+
+    #[test]
+    fn what_runs_has_succeeded_whatever_is_left_of_before() {
+        let done = look((seen("Available", 2), None), seen("Available", 2), true);
+        assert_eq!(done.transition, Some(Transition::Settle));
+    }
 }

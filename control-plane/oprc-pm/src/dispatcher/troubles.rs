@@ -8,6 +8,7 @@ use std::{
 };
 
 use backon::ExponentialBackoff;
+use tokio::sync::watch;
 
 use super::unit::{Outcome, Step};
 use crate::{clusters::delays, records::UnitRecord};
@@ -26,6 +27,8 @@ pub struct Troubles {
     /// How long after a call that wasn't answered it may still be done.
     unsure: Duration,
     begun: Instant,
+    /// Is told whenever something goes wrong in a way that wasn't known.
+    changes: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -49,7 +52,13 @@ impl Trouble {
 impl Troubles {
     /// None yet. A process that ran before may have made calls that aren't done yet.
     pub fn new(unsure: Duration) -> Self {
-        Self { all: Mutex::default(), unsure, begun: Instant::now() }
+        let (all, changes) = (Mutex::default(), watch::Sender::new(0));
+        Self { all, unsure, begun: Instant::now(), changes }
+    }
+
+    /// Is told whenever something goes wrong in a way that wasn't known, or doesn't any more.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Trouble>> {
@@ -102,6 +111,7 @@ impl Troubles {
             unsure_until,
         };
         let trouble = all.entry(key).or_insert_with(new);
+        let before = (trouble.refused.clone(), trouble.last.clone());
         let failed = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
         if !trouble.is_about(record) || !failed {
             *trouble = new();
@@ -117,6 +127,9 @@ impl Troubles {
         }
         let wait = if failed { trouble.delays.next().unwrap_or(LONGEST) } else { SHOWS };
         trouble.not_before = now + wait;
+        if before != (trouble.refused.clone(), trouble.last.clone()) {
+            self.changes.send_modify(|count| *count += 1);
+        }
     }
 
     /// Has a unit looked at again later.

@@ -18,7 +18,10 @@ mod unit;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use oprc_models::{Faults, OClassDeployment, ResolvedClass, ResolvedPackage, check_against};
+use oprc_models::{
+    Collection, Faults, FunctionType, OClassDeployment, ResolvedClass, ResolvedPackage,
+    check_against,
+};
 use oprc_rest::{Plan, Reason};
 
 use self::{
@@ -82,6 +85,13 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
     for place in places.iter().filter(|place| !place.facts.reachable) {
         warnings.push(format!("{} doesn't answer: it catches up when it returns", place.cluster));
     }
+    for class in &classes {
+        let macros = class.functions.iter().filter(|it| it.function.kind() == FunctionType::Macro);
+        warnings.extend(macros.map(|it| {
+            let (class, key) = (&class.key, &it.key);
+            format!("{class}: {key} is a macro, and nothing runs the steps of macros yet")
+        }));
+    }
     let mut drafts = Vec::with_capacity(count);
     for place in places {
         for class in &classes {
@@ -144,6 +154,17 @@ fn assign(
             warnings.push(format!("{key}: {missing} of {partitions} parts are assigned to nobody"));
         }
         return;
+    }
+    // What is assigned below is by the parts of the class.
+    let collections = deployment.odgm.iter().flat_map(|grid| &grid.collections);
+    for Collection(it) in collections.filter(|Collection(it)| it.assignments.is_empty()) {
+        if let Some(parts) = it.partition_count.filter(|parts| *parts > partitions) {
+            let (key, name) = (&class.key, &it.name);
+            warnings.push(format!(
+                "{key}: {} of {parts} parts of {name} are assigned to nobody: give it assignments",
+                parts - partitions
+            ));
+        }
     }
     let members: Vec<_> = deployment.members.iter().enumerate().collect();
     let all = shards::assign(&class.key, &members, partitions, copies, faults, warnings);

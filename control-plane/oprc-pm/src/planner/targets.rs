@@ -226,7 +226,7 @@ impl<'a> Search<'a> {
             "none is named, and it is the only one that may be chosen".to_owned()
         } else {
             format!(
-                "none is named; of {}, the one that can run it, answers and has most room",
+                "none is named; of {}, the largest of those that can run it and answer",
                 free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             )
         };

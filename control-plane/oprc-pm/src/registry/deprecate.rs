@@ -3,7 +3,7 @@
 use oprc_cp_storage::{Check, Transaction};
 use oprc_rest::PackageVersion;
 
-use super::{ATTEMPTS, Registry, race};
+use super::{ATTEMPTS, Registry, race, tag};
 use crate::{error::Error, records};
 
 /// How many bytes a reason may have.
@@ -11,7 +11,7 @@ const MOST_BYTES: usize = 1024;
 
 impl Registry {
     /// Deprecates a version, or takes that back where there is no reason given. `expected` is the
-    /// digest that it must have, where that matters.
+    /// tag that it must have, where that matters.
     pub async fn deprecate(
         &self,
         name: &str,
@@ -27,8 +27,8 @@ impl Registry {
         for _ in 0..ATTEMPTS {
             let package = self.known(name)?;
             let found = self.version(name, version)?;
-            if expected.is_some_and(|it| it != found.digest) {
-                return Err(Error::Changed(found.digest.clone()));
+            if expected.is_some_and(|it| it != tag(&found)) {
+                return Err(Error::Changed(tag(&found)));
             }
             if found.deprecated.as_deref() == reason {
                 return Ok(PackageVersion::clone(&found));

@@ -17,6 +17,7 @@ mod prepare;
 mod publish;
 mod remove;
 mod search;
+mod tag;
 
 use std::{
     collections::BTreeMap,
@@ -28,10 +29,13 @@ use oprc_models::{ResolvedPackage, Version, VersionRange};
 use oprc_rest::{PackageSummary, PackageVersion, VersionSummary};
 use tokio::task::AbortHandle;
 
-pub use self::search::{Filter, MOST_ON_A_PAGE, Paging, labels};
 use self::{
     follow::Followed,
     index::{Package, Settled},
+};
+pub use self::{
+    search::{Filter, MOST_ON_A_PAGE, Paging, labels},
+    tag::tag,
 };
 use crate::{error::Error, records};
 
@@ -166,7 +170,9 @@ impl Registry {
 
     fn settle(&self, version: &PackageVersion) -> Result<Arc<ResolvedPackage>, Error> {
         let package = &version.package;
-        let key = [package.name.clone(), package.version.to_string(), version.digest.clone()];
+        // What it was settled with is as much a part of it as its own text.
+        let content = format!("{} {:?}", version.digest, version.resolved);
+        let key = [package.name.clone(), package.version.to_string(), content];
         let settled = || self.inner.settled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = settled().get(&key) {
             return Ok(found.clone());

@@ -8,7 +8,7 @@ use oprc_models::Version;
 use super::{
     ATTEMPTS, Registry,
     index::{Index, Uses},
-    parse_version, race,
+    parse_version, race, tag,
 };
 use crate::{error::Error, records};
 
@@ -46,8 +46,8 @@ impl Registry {
     ) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
             let found = self.version(name, version)?;
-            if expected.is_some_and(|it| it != found.digest) {
-                return Err(Error::Changed(found.digest.clone()));
+            if expected.is_some_and(|it| it != tag(&found)) {
+                return Err(Error::Changed(tag(&found)));
             }
             let wanted = BTreeSet::from([parse_version(version)?]);
             if self.try_delete(name, &wanted).await? {

@@ -129,7 +129,12 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 
 async fn all(command: &Command) -> Result<Checks> {
     let mut checks = Checks::default();
-    let client = command.remote.client().await?;
+    let hint = "see what `oprc context list` says of it";
+    let client = command.remote.client().await;
+    let Some(client) = checks.tried("package manager", "it is known how to reach it", client, hint)
+    else {
+        return Ok(checks);
+    };
     let Some(clusters) = package_manager(&mut checks, &client).await else { return Ok(checks) };
     let context = command.remote.settle()?;
     if clusters.is_empty() {

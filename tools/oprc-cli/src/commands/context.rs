@@ -95,7 +95,8 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             let context = contexts.contexts.entry(name.clone()).or_default();
             if let Some(server) = server {
                 context.server = server;
-            } else if context.server.is_empty() {
+                context.tunnel = None;
+            } else if context.server.is_empty() && context.tunnel.is_none() {
                 DEFAULT_SERVER.clone_into(&mut context.server);
             }
             // From wherever it is used.
@@ -108,7 +109,9 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             }
             // Nothing is kept that couldn't be used.
             let second = std::time::Duration::from_secs(1);
-            Client::new(&context.server, None, context.ca.as_deref(), second)?;
+            if context.tunnel.is_none() {
+                Client::new(&context.server, None, context.ca.as_deref(), second)?;
+            }
             contexts.current.get_or_insert_with(|| name.clone());
             contexts.save(&path)?;
             say(&format!("context {name} is kept in {}", path.display()));

@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::{
     client::{Client, escape},
-    failure::{Failure, is_missing},
+    failure::{Failure, is_closed_pipe, is_missing},
     output::{Tone, clean, paint, print},
     remote::Remote,
     wanted::Wanted,
@@ -38,6 +38,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             Ok(other) => Err(other.into()),
             Err(error) => Err(error),
         },
+        Err(error) if is_closed_pipe(&error) => Err(error),
         Err(error) => Err(Failure::Wrong(format!("{error:#}")).into()),
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     client::Client,
     output::{Show, Tone, Tree, clean, paint},
     remote::Remote,
-    wanted::Wanted,
+    wanted::{Wanted, must_be_published},
 };
 
 /// The command.
@@ -30,6 +30,7 @@ pub(crate) struct Command {
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
+    must_be_published(&client, &settled.packages).await?;
     show(&client, &settled.deployments, &command.show).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,7 @@ use oprc_rest::{Contact, Deployment, DeploymentStatus, Revision, UnitStatus};
 
 use crate::{
     client::escape,
+    failure::Failure,
     kube::{self, Access},
     output::{Show, Table, Tone, Tree, age, clean, paint, tone_of},
     remote::Remote,
@@ -52,6 +53,10 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     }
     let found: Deployment = client.get(&path).await?;
     let mut seen = BTreeMap::new();
+    if pods && show.is_document() {
+        let told = "documents are the package manager's, which knows no pods: leave --pods out";
+        return Err(Failure::Wrong(told.to_owned()).into());
+    }
     if pods {
         let context = remote.settle()?;
         for unit in &found.status.units {

@@ -16,6 +16,9 @@ use super::token::{line, private, secret};
 /// The port of the package manager where nobody else has it.
 const PM_PORT: u16 = 8080;
 
+/// The clusters that a package manager drives, in its folder.
+const CLUSTERS: &str = "clusters.yaml";
+
 /// A package manager that runs.
 pub(super) struct Running {
     /// Where it answers.
@@ -37,7 +40,7 @@ pub(super) async fn package_manager(
         private(&token, &format!("{secret}\n"))?;
         private(&tokens, &line(&secret))?;
     }
-    let clusters = folder.join("clusters.yaml");
+    let clusters = folder.join(CLUSTERS);
     let wanted: Vec<_> =
         crms.iter().map(|(name, url)| format!("{name}: {{url: {url}}}\n")).collect();
     let wanted = wanted.concat();
@@ -64,6 +67,13 @@ pub(super) async fn package_manager(
         supervisor.act("pm", Action::Start).await?;
     }
     Ok(Running { server: format!("http://{}:{port}", Ipv4Addr::LOCALHOST), token })
+}
+
+/// The names of the clusters that the package manager beside the cluster in a folder drives.
+pub(super) fn clusters(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("pm").join(CLUSTERS)).unwrap_or_default();
+    let names = text.lines().filter_map(|line| line.split_once(':'));
+    names.map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Runs a CRM for a cluster whose nodes can't; gives where it is called.

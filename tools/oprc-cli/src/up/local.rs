@@ -75,10 +75,13 @@ async fn crm(cluster: &Cluster, command: &Up) -> Result<String> {
     install::crm_url(&client).await
 }
 
-/// Ends all clusters of that name.
+/// Ends the clusters that `up` made under that name, and no other that is only called like them.
 pub(super) async fn down(name: &str) -> Result<()> {
     let known = Spec::names()?;
-    let ours: Vec<_> = names(name, MOST).filter(|it| known.contains(it)).collect();
+    let made = beside::clusters(&Spec::folder_of(name)?);
+    let ours: Vec<_> = names(name, MOST)
+        .filter(|it| known.contains(it) && (it == name || made.contains(it)))
+        .collect();
     if ours.is_empty() {
         // It says that there is none, and which there are.
         return Ok(Cluster::down(name).await?);

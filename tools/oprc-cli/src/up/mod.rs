@@ -122,7 +122,18 @@ pub(crate) async fn down(command: Down) -> Result<ExitCode> {
     }
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path)?;
-    if contexts.contexts.remove(&command.name).is_some() {
+    // One that leads elsewhere isn't what was taken away.
+    let ours = |it: &Context| match (&command.context, &it.tunnel) {
+        (Some(kube), Some(tunnel)) => tunnel.kube.context.as_ref() == Some(kube),
+        (kube, tunnel) => kube.is_none() && tunnel.is_none(),
+    };
+    if contexts.contexts.get(&command.name).is_some_and(ours)
+        && let Some(gone) = contexts.contexts.remove(&command.name)
+    {
+        if let (Some(_), Some(token)) = (gone.tunnel, gone.token_file) {
+            // It opens nothing any more.
+            let _ = std::fs::remove_file(token);
+        }
         contexts.current = contexts.current.filter(|current| *current != command.name);
         contexts.save(&path)?;
     }

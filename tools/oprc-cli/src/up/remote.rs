@@ -4,10 +4,16 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{
+    ByteString,
+    api::{
+        apps::v1::{Deployment, StatefulSet},
+        core::v1::{Secret, Service},
+    },
+};
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{DeleteParams, DynamicObject, ObjectMeta, PostParams},
+    api::{DeleteParams, DynamicObject, ListParams, ObjectMeta, PostParams},
     core::GroupVersionKind,
     discovery::{self, Scope},
     runtime::wait::await_condition,
@@ -20,6 +26,7 @@ use super::{
 };
 use crate::{
     contexts::{Context, Contexts, Kube, Tunnel},
+    failure::is_missing,
     kube::{self as cluster, within},
     output::say,
     remote::Remote,
@@ -108,6 +115,10 @@ async fn delete(client: &Client, manifest: &str) -> Result<()> {
     for document in documents(manifest, &[])?.into_iter().rev() {
         let object: DynamicObject = serde_json::from_value(document)?;
         let kind = GroupVersionKind::try_from(&object.types.clone().unwrap_or_default())?;
+        if kind.kind == "Namespace" && is_used(client, &object.name_any()).await? {
+            say(&format!("The namespace {} stays: others use it.", object.name_any()));
+            continue;
+        }
         let (resource, capabilities) = within(discovery::pinned_kind(client, &kind)).await?;
         let api: Api<DynamicObject> = match capabilities.scope {
             Scope::Cluster => Api::all_with(client.clone(), &resource),
@@ -124,13 +135,22 @@ async fn delete(client: &Client, manifest: &str) -> Result<()> {
                 let what = format!("{} {name} to be gone", kind.kind);
                 oprc_sandbox::within(&what, GONE, gone).await?;
             }
-            Err(error) if is_gone(&error) => {}
+            Err(error) if is_missing(&error) => {}
             Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-fn is_gone(error: &anyhow::Error) -> bool {
-    matches!(error.downcast_ref(), Some(kube::Error::Api(status)) if status.code == 404)
+/// Whether something is left in a namespace that isn't ours.
+async fn is_used(client: &Client, namespace: &str) -> Result<bool> {
+    let few = ListParams::default().limit(1);
+    let (deployments, sets, services): (Api<Deployment>, Api<StatefulSet>, Api<Service>) = (
+        Api::namespaced(client.clone(), namespace),
+        Api::namespaced(client.clone(), namespace),
+        Api::namespaced(client.clone(), namespace),
+    );
+    Ok(!within(deployments.list(&few)).await?.items.is_empty()
+        || !within(sets.list(&few)).await?.items.is_empty()
+        || !within(services.list(&few)).await?.items.is_empty())
 }

@@ -50,7 +50,8 @@ impl Keeper {
             let started = tokio::select! {
                 started = self.start() => started,
                 // A node that is stopped keeps what runs on it waiting without end.
-                Some(command) = commands.recv() => {
+                command = commands.recv() => {
+                    let Some(command) = command else { return };
                     wanted = self.while_not_running(command, wanted);
                     continue;
                 }
@@ -77,7 +78,10 @@ impl Keeper {
             });
             tokio::select! {
                 () = sleep(pause) => {}
-                Some(command) = commands.recv() => wanted = self.while_not_running(command, wanted),
+                command = commands.recv() => {
+                    let Some(command) = command else { return };
+                    wanted = self.while_not_running(command, wanted);
+                }
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
@@ -130,10 +134,12 @@ impl Keeper {
     async fn watch(&self, mut process: Process, commands: &mut Commands) -> End {
         self.tell(State::Running, process.pid(), |_| ());
         let end = loop {
-            let (action, done) = tokio::select! {
+            let command = tokio::select! {
                 how = process.ended() => break End::Itself(how),
-                Some(command) = commands.recv() => command,
+                command = commands.recv() => command,
             };
+            // Another keeper has taken this one's place: what it kept ends.
+            let (action, done) = command.unwrap_or_else(|| (Action::Stop, oneshot::channel().0));
             match action {
                 Action::Start => {}
                 Action::Kill => {

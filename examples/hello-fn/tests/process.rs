@@ -37,7 +37,7 @@ impl Function {
             command.env("PORT", port.to_string()).envs(variables.iter().copied());
             let mut function = Self { process: command.spawn().unwrap(), port };
             while function.process.try_wait().unwrap().is_none() {
-                if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                if listens(port) {
                     return function;
                 }
                 assert!(begun.elapsed() < PATIENCE, "it doesn't listen");
@@ -56,6 +56,13 @@ impl Function {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     }
+}
+
+/// Whether somebody listens. Where nobody does, a connection can come about with itself: its own
+/// end may be given just that port.
+fn listens(port: u16) -> bool {
+    let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    connected.is_ok_and(|stream| stream.local_addr().ok() != stream.peer_addr().ok())
 }
 
 /// A port that is free, and that no other test was given.

@@ -115,7 +115,7 @@ async fn plain_etcd(store: &Store) -> f64 {
 
 #[tokio::main]
 async fn main() {
-    let setup = Setup::default().with("OPRC_PM_SERVER_RATE_LIMIT", "0").with("RUST_LOG", "warn");
+    let setup = Setup::default().with("OPRC_PM_SERVER_RATE_LIMIT", "0").with("RUST_LOG", "info");
     let pm = Pm::start(&setup).await;
     let begun = Instant::now();
     for first in (0..PACKAGES).step_by(TOGETHER) {

@@ -173,10 +173,3 @@ pub fn write(value: &impl Serialize) -> Result<Bytes, Error> {
         .map(Bytes::from)
         .map_err(|error| Error::Internal(format!("can't be written: {error}")))
 }
-
-/// Now, as documents have it: whole milliseconds in UTC.
-pub fn now() -> String {
-    let now = time::OffsetDateTime::now_utc();
-    let now = now.replace_nanosecond(now.nanosecond() / 1_000_000 * 1_000_000).unwrap_or(now);
-    now.format(&time::format_description::well_known::Rfc3339).unwrap_or_default()
-}

@@ -10,7 +10,7 @@ use super::{
     prepare::{Prepared, packages, prepare},
     race,
 };
-use crate::{error::Error, records};
+use crate::{error::Error, stamp};
 
 impl Registry {
     /// Publishes all packages of a file, or none. Deployments that stand in it are left to the
@@ -56,7 +56,7 @@ impl Registry {
             })
             .collect();
         let known = self.inner.followed.read(|index| index.reach(names));
-        prepare(&known, documents, by, &records::now())
+        prepare(&known, documents, by, &stamp::text(stamp::now()))
     }
 
     /// What a deployment would be of, once its file is published.

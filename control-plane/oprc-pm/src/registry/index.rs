@@ -11,7 +11,7 @@ use oprc_rest::{PackageSummary, PackageVersion, VersionSummary};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use super::catalogue::Catalogue;
+use super::{catalogue::Catalogue, marks::Marks};
 use crate::records::{self, PackageHead};
 
 /// What keys begin with that the index is about, in the order in which they must be read: users of
@@ -101,6 +101,7 @@ impl Lookup for Settled {
 #[derive(Debug, Default)]
 pub(super) struct Index {
     packages: BTreeMap<String, Arc<Package>>,
+    marks: Marks,
     /// By deployment: packages and versions.
     uses: BTreeMap<String, BTreeSet<(String, String)>>,
 }
@@ -108,6 +109,10 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn packages(&self) -> &BTreeMap<String, Arc<Package>> {
         &self.packages
+    }
+
+    pub(super) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     pub(super) fn package(&self, name: &str) -> Option<Arc<Package>> {
@@ -185,7 +190,7 @@ impl Index {
             None => package.versions.remove(&version),
         };
         // What follows from the versions doesn't hold any more.
-        package.summary = PackageSummary::default();
+        self.marks.remove(&std::mem::take(&mut package.summary));
     }
 
     fn deployment(&mut self, key: &str, deployment: &str, value: Option<&[u8]>) {
@@ -213,6 +218,7 @@ impl Index {
         });
         if let Some(package) = self.packages.get_mut(name) {
             Arc::make_mut(package).settle(name, catalogue);
+            self.marks.add(&package.summary);
         }
     }
 }

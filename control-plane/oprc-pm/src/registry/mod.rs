@@ -13,6 +13,7 @@ mod choose;
 mod deprecate;
 mod follow;
 mod index;
+mod marks;
 mod prepare;
 mod publish;
 mod remove;

@@ -1,10 +1,15 @@
 //! Lists: what is looked for, page by page.
 
-use std::{ops::Bound, sync::Arc};
+use std::ops::Bound;
 
 use oprc_rest::{ClassEntry, FunctionEntry, PackageSummary, Page};
 
-use super::{Registry, catalogue::Catalogue, index::Package};
+use super::{
+    Registry,
+    catalogue::Catalogue,
+    index::{Index, Package},
+    marks::Mark,
+};
 use crate::error::Error;
 
 /// How much may be on a page.
@@ -96,6 +101,12 @@ impl Filter {
                 found.is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
             })
     }
+
+    fn marks(&self) -> impl Iterator<Item = Mark> {
+        let tags = self.tags.iter().cloned().map(Mark::Tag);
+        let labels = self.labels.iter().cloned();
+        tags.chain(labels.map(|(key, value)| Mark::Label(key, value)))
+    }
 }
 
 fn holds(text: &str, words: &[String]) -> bool {
@@ -108,7 +119,7 @@ impl Registry {
         let (limit, words) = (paging.limit()?, filter.words()?);
         let start = paging.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut items: Vec<PackageSummary> = self.inner.followed.read(|index| {
-            let found = from(index.packages(), filter, start);
+            let found = from(index, filter, start);
             let found = found.filter(|it| filter.admits(it) && holds(&it.text, &words));
             found.take(limit + 1).map(|it| it.summary.clone()).collect()
         });
@@ -157,7 +168,7 @@ impl Registry {
         } else {
             let start = after.map_or(Bound::Unbounded, |(package, _)| Bound::Included(package));
             self.inner.followed.read(|index| {
-                let found = from(index.packages(), filter, start).filter(|it| filter.admits(it));
+                let found = from(index, filter, start).filter(|it| filter.admits(it));
                 let found = found.flat_map(|it| of(&it.catalogue)).filter(wanted);
                 found.take(limit + 1).map(|(item, _)| item.clone()).collect()
             })
@@ -172,18 +183,26 @@ impl Registry {
     }
 }
 
-/// Packages from a name on, as far as their names begin as wanted.
+/// Packages from a name on, as far as their names begin as wanted: those that have all marks of the
+/// filter, and others.
 fn from<'a>(
-    packages: &'a std::collections::BTreeMap<String, Arc<Package>>,
+    index: &'a Index,
     filter: &'a Filter,
     start: Bound<&'a str>,
-) -> impl Iterator<Item = &'a Package> {
+) -> Box<dyn Iterator<Item = &'a Package> + 'a> {
     let prefix = filter.package.as_deref().or(filter.prefix.as_deref()).unwrap_or_default();
     let before = match start {
         Bound::Included(start) | Bound::Excluded(start) => start < prefix,
         Bound::Unbounded => true,
     };
     let start = if before { Bound::Included(prefix) } else { start };
-    let found = packages.range::<str, _>((start, Bound::Unbounded));
-    found.take_while(move |(name, _)| name.starts_with(prefix)).map(|(_, it)| it.as_ref())
+    let (range, packages) = ((start, Bound::Unbounded), index.packages());
+    let wanted = move |name: &String| name.starts_with(prefix);
+    if let Some(names) = index.marks().narrowest(filter.marks()) {
+        let names = names.range::<str, _>(range).take_while(move |name| wanted(name));
+        Box::new(names.filter_map(|name| packages.get(name).map(AsRef::as_ref)))
+    } else {
+        let found = packages.range::<str, _>(range).take_while(move |(name, _)| wanted(name));
+        Box::new(found.map(|(_, it)| it.as_ref()))
+    }
 }

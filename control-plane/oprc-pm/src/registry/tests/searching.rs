@@ -38,6 +38,25 @@ async fn packages_are_found() {
 }
 
 #[tokio::test]
+async fn packages_are_found_by_what_the_latest_version_says() {
+    let registry = filled().await;
+    let found = |tag: &str, team: &str| -> Vec<String> {
+        let labels = labels(&format!("team={team}")).unwrap();
+        let filter = Filter { tags: vec![tag.into()], labels, ..Filter::default() };
+        let page = registry.list(&filter, &Paging::default()).unwrap();
+        page.items.into_iter().map(|it| it.name).collect()
+    };
+    assert_eq!(found("one", "y"), ["alpine"]);
+    let newer = package("alpine", "2.0.0", "metadata: {tags: [three], labels: {team: z}}");
+    publish(&registry, &newer).await.unwrap();
+    assert_eq!((found("one", "y"), found("three", "z")), (vec![], vec!["alpine".to_owned()]));
+    registry.delete_version("alpine", "2.0.0", None).await.unwrap();
+    assert_eq!((found("one", "y"), found("three", "z")), (vec!["alpine".to_owned()], vec![]));
+    registry.delete_package("alpine", None).await.unwrap();
+    assert_eq!(found("one", "y"), [""; 0]);
+}
+
+#[tokio::test]
 async fn pages_follow_each_other() {
     let registry = filled().await;
     let mut after = None;

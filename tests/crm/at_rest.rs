@@ -12,7 +12,7 @@ mod proof {
         in_namespace, proof,
     };
 
-    use crate::costs::{LEASES, USER, requests, told};
+    use crate::counting::{LEASES, USER, requests, told};
 
     /// A lease is renewed every five seconds; one more may be at either end.
     const RENEWALS: u64 = 13;

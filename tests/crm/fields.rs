@@ -275,7 +275,8 @@ fn is_refusal(status: &kube::core::Status) -> bool {
         || status.code == 500 && status.message.contains("to proper version")
 }
 
-/// Changes a field, and gives the object that it became, and when that was asked for.
+/// Changes a field, and gives the object that it became, and when that was so: what others who are
+/// asked before a change may take is none of our time.
 async fn change(
     api: &Api<DynamicObject>,
     leaf: &Leaf,
@@ -283,22 +284,19 @@ async fn change(
     value: Option<&Value>,
 ) -> Result<(DynamicObject, Instant), kube::Error> {
     loop {
-        let begun;
         let changed = if way == Way::Apply {
             let object = leaf.alone(value.unwrap().clone());
             let params = PatchParams::apply(SOMEBODY).force();
-            begun = Instant::now();
             api.patch(&leaf.name, &params, &Patch::Apply(&object)).await
         } else {
             let mut object = serde_json::to_value(api.get(&leaf.name).await?).unwrap();
             leaf.put(&mut object, value.cloned());
             let object = serde_json::from_value(object).unwrap();
-            begun = Instant::now();
             api.replace(&leaf.name, &by_somebody(), &object).await
         };
         match changed {
             Err(kube::Error::Api(status)) if is_passing(&status) => {}
-            done => return done.map(|changed| (changed, begun)),
+            done => return done.map(|changed| (changed, Instant::now())),
         }
     }
 }
@@ -332,7 +330,7 @@ pub(crate) async fn heals(place: &Place, leaf: &Leaf, way: Way) -> Outcome {
     };
     let mut refused = false;
     for value in values {
-        let (changed, begun) = match change(&api, leaf, way, value.as_ref()).await {
+        let (changed, then) = match change(&api, leaf, way, value.as_ref()).await {
             Ok(changed) => changed,
             Err(kube::Error::Api(status)) if is_refusal(&status) => {
                 refused = true;
@@ -350,7 +348,7 @@ pub(crate) async fn heals(place: &Place, leaf: &Leaf, way: Way) -> Outcome {
         };
         let what = format!("{leaf} ({way:?}, {value:?}) to be {ours}");
         return match follow(&api, &leaf.name, &since, &what, back).await {
-            Ok(then) => Outcome::Healed(then.duration_since(begun)),
+            Ok(back) => Outcome::Healed(back.duration_since(then)),
             Err(error) => {
                 restore(&api, &leaf.name, &before).await;
                 Outcome::Kept(error.to_string())

@@ -9,7 +9,7 @@
 )]
 
 mod at_rest;
-mod costs;
+mod counting;
 mod drift;
 mod fields;
 mod harmless;

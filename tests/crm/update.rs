@@ -67,6 +67,12 @@ fn coloured(colour: &str) -> Value {
     variables
 }
 
+/// The same for a function under load, which takes its time to end: connections that clients keep
+/// are told to close meanwhile.
+fn coloured_under_load(colour: &str) -> Value {
+    json!([{"name": "COLOUR", "value": colour}])
+}
+
 /// Deploys and waits until that generation is Available.
 async fn update(place: &Place, crm: &Crm, name: &str, spec: &Value) -> ClassRuntimeStatus {
     let before = classes(place).get_opt(name).await.unwrap();
@@ -142,6 +148,7 @@ async fn a_rolling_update_under_load_drops_no_request() {
     with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
         let mut spec = of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(2);
+        spec["functions"][0]["provision"]["env"] = coloured_under_load("blue");
         update(place, crm, "busy", &spec).await;
         let url = address(place, "busy--greet").await;
         // Nothing tells when the node's proxy has heard of the pods.
@@ -156,7 +163,7 @@ async fn a_rolling_update_under_load_drops_no_request() {
         assert_eq!(before.len(), 2);
 
         let load = Load::begin(Target::plain(&url));
-        spec["functions"][0]["provision"]["env"] = coloured("green");
+        spec["functions"][0]["provision"]["env"] = coloured_under_load("green");
         update(place, crm, "busy", &spec).await;
         // What matters most is after that: the old pods are still going.
         for pod in &before {
@@ -206,6 +213,7 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
     with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
         let mut spec = of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(1);
+        spec["functions"][0]["provision"]["env"] = coloured_under_load("blue");
         // Knative lets its pods go on for the time of one call.
         spec["functions"][0]["config"] = json!({"timeout_ms": 5000});
         spec["selected_template"] = json!("k8s_deployment");

@@ -1,6 +1,7 @@
-//! What takes its time only if it is disturbed: how soon what was changed or deleted by hand is back,
-//! and a thousand calls at once. These have the cluster for themselves; by their name they come
-//! last.
+//! What is as it should be only if nothing disturbs it: how many requests a class takes, each of
+//! which is made again if it isn't answered in time; how soon what was changed or deleted by hand is
+//! back; and a thousand calls at once. These have the cluster for themselves; by their name they
+//! come last.
 
 use std::{
     collections::BTreeMap,
@@ -13,6 +14,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
 use oprc_crm::kinds::{AUTOSCALER, BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
+use oprc_sandbox::proxy::ApiProxy;
 use oprc_tests::{
     Place,
     class::{all, available, classes, deploy, hello, objects, of, with_odgm},
@@ -23,7 +25,12 @@ use oprc_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::{drift::version, fields::owned, idempotence::paused};
+use crate::{
+    counting::{EVENTS, USER, requests, told},
+    drift::version,
+    fields::owned,
+    idempotence::paused,
+};
 
 /// So many times may have to be taken again, or one of a hundred.
 const FEW: usize = 6;
@@ -33,6 +40,8 @@ const AGAIN: usize = 2;
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long what was deleted may be away: to make it anew has others asked who admit objects.
 const AWAY: Duration = Duration::from_secs(5);
+/// How long one looks for requests that there shouldn't be.
+const AFTERWARDS: Duration = Duration::from_secs(2);
 const CLASSES: [&str; 3] = ["plain", "stored", "lazy"];
 
 fn options() -> Options {
@@ -90,6 +99,46 @@ async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_g
         let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].metadata.generation, Some(1));
+    })
+    .await;
+}
+
+fn is_write(verb: &str) -> bool {
+    matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection")
+}
+
+#[tokio::test]
+async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() {
+    in_namespace(async |place: &Place| {
+        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+        let options = Options::user(USER).through(proxy.url());
+        let crm = Crm::start(place, &options).await;
+        alone(async {
+            for n in 1..=3_u64 {
+                proxy.reset();
+                let functions: Vec<_> = (0..n).map(|at| hello(&format!("f{at}"))).collect();
+                let name = format!("counted-{n}");
+                deploy(&crm.client, &name, &with_odgm(&functions)).await.unwrap();
+                available(place, &name).await;
+                // The last notice comes after the status that was waited for, and what is more than
+                // there should be comes after that.
+                told(&proxy, 3).await;
+                tokio::time::sleep(AFTERWARDS).await;
+                let seen = requests(&proxy);
+                let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
+                    let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));
+                    found.map(|(_, count)| count).sum()
+                };
+                let is_event = |resource: &str| resource == EVENTS;
+                let writes = count(&|verb, resource| is_write(verb) && !is_event(resource));
+                let events = count(&|verb, resource| is_write(verb) && is_event(resource));
+                let reads = count(&|verb, _| matches!(verb, "get" | "list"));
+                assert_eq!(writes, 2 * n + 5, "{seen:#?}");
+                assert!(events <= 3, "{seen:#?}");
+                assert_eq!(reads, 0, "{seen:#?}");
+            }
+        })
+        .await;
     })
     .await;
 }

@@ -21,6 +21,11 @@ pub fn client() -> Client {
     legacy::Client::builder(TokioExecutor::new()).build_http()
 }
 
+/// The same, for as long as they are used that often.
+pub fn client_that_keeps(unused: Duration) -> Client {
+    legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(unused).build_http()
+}
+
 /// Status and body of a GET, with a Host header of its own where one is given, by a connection of
 /// its own.
 pub async fn get(url: &str, host: Option<&str>) -> Result<(StatusCode, String), String> {

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-use crate::http::{client, get_by};
+use crate::http::{client, client_that_keeps, get_by};
 
 /// A request is begun that often.
 const PACE: Duration = Duration::from_millis(20);
@@ -16,6 +16,10 @@ const PACE: Duration = Duration::from_millis(20);
 const AT_ONCE: usize = 64;
 /// How long requests take to be answered, in turn: some outlast what they are answered by.
 const SLEEPS: [u64; 4] = [0, 50, 0, 600];
+/// How long a connection is kept that isn't used: less than the function goes on once it is told to
+/// end, when each of its answers ends a connection. Who keeps one for longer may send a request just
+/// as the other side closes it, whatever a platform does.
+const KEPT: Duration = Duration::from_secs(1);
 
 /// Where requests go: an address within reach of this machine, and the host that is asked for,
 /// where that is another.
@@ -108,7 +112,7 @@ async fn send(
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut requests = JoinSet::new();
     let (mut sent, mut dropped) = (Sent::new(), Vec::new());
-    let kept = client();
+    let kept = client_that_keeps(KEPT);
     // Each connection with each sleep.
     let turns_of =
         SLEEPS.into_iter().flat_map(|sleep| [(sleep, Connection::New), (sleep, Connection::Kept)]);

@@ -1,0 +1,37 @@
+//! Requests of a CRM, counted by a proxy.
+
+use std::collections::BTreeMap;
+
+use oprc_sandbox::{
+    proxy::{ApiProxy, Counts},
+    within,
+};
+use oprc_tests::class::AVAILABLE;
+
+pub(crate) const USER: &str = "counted";
+
+pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
+pub(crate) const EVENTS: &str = "events.events.k8s.io";
+/// Requests of our CRM by verb and resource, without the lease.
+pub(crate) fn requests(proxy: &ApiProxy) -> BTreeMap<(String, String), u64> {
+    let all = proxy.counts().into_iter().filter(|((client, ..), _)| client == USER);
+    all.map(|((_, verb, resource), count)| ((verb, resource), count))
+        .filter(|((_, resource), _)| resource != LEASES)
+        .collect()
+}
+
+/// How many Events of our CRM have arrived.
+fn events(counts: &Counts) -> u64 {
+    let told =
+        counts.iter().filter(|((client, _, resource), _)| client == USER && resource == EVENTS);
+    told.map(|(_, count)| count).sum()
+}
+
+/// Waits until so many Events of our CRM have arrived.
+pub(crate) async fn told(proxy: &ApiProxy, count: u64) {
+    let waiting = async {
+        proxy.wait_for(|counts| events(counts) >= count).await;
+        Ok::<_, String>(())
+    };
+    within(&format!("{count} Events"), AVAILABLE, waiting).await.unwrap();
+}

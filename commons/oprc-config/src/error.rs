@@ -37,6 +37,9 @@ pub enum Error {
         /// The flag, variables and key that would give one.
         ways: String,
     },
+    /// Settings are allowed one by one, and don't go together; or one means nothing here.
+    #[error("{0}")]
+    Together(String),
     /// The program reads a setting that its table lacks, or as a type that does not
     /// hold all that the table allows. No input leads here.
     #[error("the setting {path} cannot be read as {wanted}: the table has {found}")]

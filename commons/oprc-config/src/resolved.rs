@@ -77,6 +77,19 @@ impl Resolved {
         }
     }
 
+    /// The values of two settings that are of use only together, where they are given.
+    pub fn both<'a, A, B>(&'a self, one: &str, other: &str) -> Result<Option<(A, B)>, Error>
+    where
+        Option<A>: FromValue<'a>,
+        Option<B>: FromValue<'a>,
+    {
+        match (self.get(one)?, self.get(other)?) {
+            (Some(a), Some(b)) => Ok(Some((a, b))),
+            (None, None) => Ok(None),
+            _ => Err(Error::Together(format!("{one} and {other} are needed together"))),
+        }
+    }
+
     /// Where the value of a setting came from; `None` if the table has no such setting.
     pub fn source(&self, path: &str) -> Option<&Source> {
         self.entry(path).map(|entry| &entry.source)

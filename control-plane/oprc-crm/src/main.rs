@@ -7,7 +7,7 @@ use oprc_crm::{
     config::{Config, SCHEMA},
     run::{Crm, wall_clock},
 };
-use tokio::signal::unix::{SignalKind, signal};
+use oprc_server::told_to_stop;
 
 fn main() -> anyhow::Result<()> {
     let command = SCHEMA
@@ -42,15 +42,6 @@ fn main() -> anyhow::Result<()> {
         let client = client(kube, &contact)?;
         let crm = Crm::bind(config, client, contact, wall_clock(), Some(level)).await?;
         tracing::info!(address = %crm.address(), version = env!("CARGO_PKG_VERSION"), "listens");
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        crm.run(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::info!("stops");
-        })
-        .await
+        crm.run(told_to_stop()?).await
     })
 }

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Client, runtime::events::Reporter};
-use oprc_observability::{LevelHandle, correlation};
-use oprc_server::{Access, Options, Server, TokenFile};
+use oprc_observability::LevelHandle;
+use oprc_server::{Access, Server, identity, stopped};
 use tokio::sync::watch;
 use tonic_health::ServingStatus;
 
@@ -22,7 +22,6 @@ use crate::{
 
 /// What gRPC's health protocol knows us by.
 const NAMES: [&str; 2] = ["", "deployment.DeploymentService"];
-const MAX_CONNECTIONS: usize = 4096;
 /// How often it is looked whether something has been broken for too long.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long those who follow our health have to take the last word.
@@ -53,26 +52,7 @@ impl Crm {
         clock: Clock,
         level: Option<LevelHandle>,
     ) -> anyhow::Result<Self> {
-        let tokens = config.token_file.as_ref().map(TokenFile::load).transpose()?;
-        if tokens.is_some() && config.tls.is_none() && !config.address.ip().is_loopback() {
-            tracing::warn!("tokens travel in the open: there is no security.tls.certificate");
-        }
-        let access = if config.guarded() {
-            Access::new(config.mtls, tokens)
-        } else {
-            tracing::warn!(address = %config.address, "nobody is asked who they are");
-            Access::open()
-        };
-        let server = oprc_server::bind(Options {
-            address: config.address,
-            tls: config.tls.clone(),
-            max_connections: MAX_CONNECTIONS,
-            handshake_timeout: Duration::from_secs(10),
-            header_timeout: Duration::from_secs(30),
-            max_streams: 128,
-            drain: config.drain,
-        })
-        .await?;
+        let (server, access) = config.server.bind().await?;
         Ok(Self { config, client, contact, clock, level, server, access })
     }
 
@@ -101,7 +81,7 @@ impl Crm {
         );
         let environment = environment_now(config, &watches);
         let (stop, stopping) = watch::channel(false);
-        let identity = identity();
+        let identity = identity("oprc-crm");
         let (candidate, leadership) = if config.leader_election {
             let own = self.client.default_namespace();
             let (candidate, leadership) =
@@ -188,11 +168,6 @@ impl Crm {
     }
 }
 
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // A sender that is gone can't say it any more.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
 async fn filled(service: &Service) {
     let mut filling = service.cache.filling();
     while !service.missing().is_empty() {
@@ -200,12 +175,6 @@ async fn filled(service: &Service) {
             return;
         }
     }
-}
-
-/// Who this process is among others like it.
-fn identity() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "oprc-crm".to_owned());
-    format!("{host}-{}", correlation::new_id().get(..8).unwrap_or_default())
 }
 
 fn environment_now(config: &Config, watches: &Arc<Watches>) -> EnvironmentNow {

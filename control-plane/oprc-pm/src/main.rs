@@ -5,7 +5,7 @@ use oprc_pm::{
     config::{Config, SCHEMA, describe_clusters, take_variables},
     run::Pm,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use oprc_server::told_to_stop;
 
 fn main() -> anyhow::Result<()> {
     let command = SCHEMA
@@ -44,15 +44,6 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(async {
         let pm = Pm::bind(config).await?;
         tracing::info!(address = %pm.address(), version = env!("CARGO_PKG_VERSION"), "listens");
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        pm.run(async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            tracing::info!("stops");
-        })
-        .await
+        pm.run(told_to_stop()?).await
     })
 }

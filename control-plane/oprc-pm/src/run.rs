@@ -4,8 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use oprc_cp_storage::{Error as StoreError, Ownership, RedbOptions, Store};
-use oprc_observability::correlation;
-use oprc_server::{Access, Server, TokenFile};
+use oprc_server::{Access, Server, identity, stopped};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{
@@ -20,7 +19,6 @@ use crate::{
 
 /// What is owned by the one process that drives a store.
 const DRIVES: &str = "pm";
-const MAX_CONNECTIONS: usize = 4096;
 
 /// A package manager that listens, drives its store, and hasn't begun to serve.
 pub struct Pm {
@@ -35,28 +33,11 @@ impl Pm {
     /// Takes its port, reads its certificates and tokens, opens its store, and makes sure that
     /// nobody else drives that: what is wrong with any of these is known now.
     pub async fn bind(config: Config) -> anyhow::Result<Self> {
-        let tokens = config.token_file.as_ref().map(TokenFile::load).transpose()?;
-        if tokens.is_some() && config.tls.is_none() && !config.address.ip().is_loopback() {
-            tracing::warn!("tokens travel in the open: there is no security.tls.certificate");
-        }
-        if tokens.is_none() {
-            tracing::warn!(address = %config.address, "nobody is asked for a token");
-        }
         if config.clusters.is_empty() {
             tracing::warn!("no cluster is configured: packages can be published, not deployed");
         }
-        let access = Access::new(config.mtls, tokens);
-        let server = oprc_server::bind(oprc_server::Options {
-            address: config.address,
-            tls: config.tls.clone(),
-            max_connections: MAX_CONNECTIONS,
-            handshake_timeout: Duration::from_secs(10),
-            header_timeout: Duration::from_secs(30),
-            max_streams: 128,
-            drain: config.drain,
-        })
-        .await?;
-        let identity = identity();
+        let (server, access) = config.server.bind().await?;
+        let identity = format!("{} (process {})", identity("oprc-pm"), std::process::id());
         let store = open(&config.store, &identity).await?;
         let ownership = match store.own(DRIVES, &identity).await {
             Ok(ownership) => Arc::new(ownership),
@@ -165,18 +146,6 @@ async fn open(config: &StoreConfig, identity: &str) -> anyhow::Result<Store> {
             Store::etcd(options.clone()).await.context("the store in etcd")
         }
     }
-}
-
-async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // A sender that is gone can't say it any more.
-    let _ = stopping.wait_for(|stop| *stop).await;
-}
-
-/// Who this process is among others like it.
-fn identity() -> String {
-    let host = std::env::var("HOSTNAME").unwrap_or_else(|_| "oprc-pm".to_owned());
-    let short = correlation::new_id();
-    format!("{host}-{} (process {})", short.get(..8).unwrap_or_default(), std::process::id())
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -2,15 +2,8 @@
 
 mod settings;
 
-use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
-
 use oprc_config::{Error, Resolved};
 use oprc_observability::Format;
-use oprc_server::TlsFiles;
 
 pub use self::settings::SCHEMA;
 use crate::{
@@ -18,24 +11,11 @@ use crate::{
     reconcile::select::Template,
 };
 
-/// Why the configuration can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Wrong {
-    /// A value is.
-    #[error(transparent)]
-    Value(#[from] Error),
-    /// Values don't go together.
-    #[error("{0}")]
-    Together(String),
-}
-
 /// Everything that CRM was told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// How long open calls may take to finish when it stops.
-    pub drain: Duration,
+    /// Where it listens and whom it lets in.
+    pub server: oprc_server::Settings,
     /// Where classes go that don't say; the pod's own namespace where left out.
     pub namespace: Option<String>,
     /// Whether it sees that namespace only.
@@ -50,12 +30,6 @@ pub struct Config {
     pub concurrency: usize,
     /// How many calls are worked on at once.
     pub calls: usize,
-    /// Certificates.
-    pub tls: Option<TlsFiles>,
-    /// Whether clients need a certificate.
-    pub mtls: bool,
-    /// A file of tokens, one of which clients need.
-    pub token_file: Option<PathBuf>,
     /// How logs are written.
     pub log_format: Format,
     /// What is logged.
@@ -64,7 +38,7 @@ pub struct Config {
 
 impl Config {
     /// Makes a configuration of settings.
-    pub fn of(settings: &Resolved) -> Result<Self, Wrong> {
+    pub fn of(settings: &Resolved) -> Result<Self, Error> {
         let profile = Profile::parse(settings.profile()).unwrap_or_default();
         let mut environment = Environment::of(profile);
         environment.features.odgm = settings.get("features.odgm")?;
@@ -113,34 +87,14 @@ impl Config {
         ] {
             let amount: String = settings.get(path)?;
             if !crate::class::is_quantity(&amount) {
-                return Err(Wrong::Together(format!(
+                return Err(Error::Together(format!(
                     "{path}: {amount:?} is no amount, such as 250m or 256Mi"
                 )));
             }
             *place = Some(amount);
         }
-        let host: Option<String> = settings.get("server.host")?;
-        let host = host
-            .as_deref()
-            .map(str::parse::<IpAddr>)
-            .transpose()
-            .map_err(|_| Wrong::Together("server.host isn't an IP address".to_owned()))?;
-        let host = host.unwrap_or_else(default_host);
-        let certificate: Option<PathBuf> = settings.get("security.tls.certificate")?;
-        let key: Option<PathBuf> = settings.get("security.tls.key")?;
-        let client_ca: Option<PathBuf> = settings.get("security.tls.client_ca")?;
-        let tls = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key, client_ca }),
-            (None, None) => None,
-            _ => {
-                return Err(Wrong::Together(
-                    "security.tls.certificate and security.tls.key are needed together".to_owned(),
-                ));
-            }
-        };
         let config = Self {
-            address: SocketAddr::new(host, settings.get("server.port")?),
-            drain: settings.get("server.shutdown_timeout")?,
+            server: oprc_server::Settings::of(settings)?,
             namespace: settings.get("kubernetes.namespace")?,
             namespaced: settings.get::<&str>("kubernetes.scope")? == "namespace",
             environment,
@@ -148,28 +102,22 @@ impl Config {
             lease: settings.get("kubernetes.lease")?,
             concurrency: settings.get("performance.max_concurrent_deployments")?,
             calls: settings.get("server.max_concurrent_calls")?,
-            tls,
-            mtls: settings.get("security.mtls")?,
-            token_file: settings.get("security.token_file")?,
             log_format: settings
                 .get::<&str>("logging.format")?
                 .parse()
-                .map_err(|error: oprc_observability::Error| Wrong::Together(error.to_string()))?,
+                .map_err(|error: oprc_observability::Error| Error::Together(error.to_string()))?,
             log_filter: settings.get("logging.level")?,
         };
         config.check(profile)?;
         Ok(config)
     }
 
-    fn check(&self, profile: Profile) -> Result<(), Wrong> {
-        let together = |message: &str| Err(Wrong::Together(message.to_owned()));
-        if self.mtls && self.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
-            return together(
-                "security.mtls is on (as it is by default in the profile full), and needs \
-                 security.tls.certificate, security.tls.key and security.tls.client_ca",
-            );
-        }
-        if !self.guarded() && !self.address.ip().is_loopback() && profile != Profile::Dev {
+    fn check(&self, profile: Profile) -> Result<(), Error> {
+        let together = |message: &str| Err(Error::Together(message.to_owned()));
+        if !self.server.guarded()
+            && !self.server.address.ip().is_loopback()
+            && profile != Profile::Dev
+        {
             return together(
                 "neither security.mtls nor security.token_file is set: that goes with a loopback \
                  address (server.host) or the profile dev only",
@@ -178,37 +126,22 @@ impl Config {
         let template = self.environment.default_template.as_deref();
         if let Some(name) = template.filter(|name| !Template::can_be_default(name)) {
             let message = "must be one of k8s_deployment, knative, unified";
-            return Err(Wrong::Together(format!("templates.default_template: {name:?} {message}")));
+            return Err(Error::Together(format!("templates.default_template: {name:?} {message}")));
         }
         if !crate::class::is_quantity(&self.environment.odgm_disk) {
             let disk = &self.environment.odgm_disk;
-            return Err(Wrong::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
+            return Err(Error::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
         }
         if let Some(namespace) = &self.namespace
             && !crate::names::is_namespace(namespace)
         {
             let message = format!("kubernetes.namespace: {namespace:?} is no name");
-            return Err(Wrong::Together(message));
+            return Err(Error::Together(message));
         }
         if crate::names::label(&self.lease) != self.lease {
             let lease = &self.lease;
-            return Err(Wrong::Together(format!("kubernetes.lease: {lease:?} is no name")));
+            return Err(Error::Together(format!("kubernetes.lease: {lease:?} is no name")));
         }
         Ok(())
-    }
-
-    /// Whether anybody is asked who they are.
-    pub fn guarded(&self) -> bool {
-        self.mtls || self.token_file.is_some()
-    }
-}
-
-/// In a container the network is its own; elsewhere it is everybody's.
-fn default_host() -> IpAddr {
-    let contained = ["container", "KUBERNETES_SERVICE_HOST"];
-    if contained.iter().any(|name| std::env::var_os(name).is_some()) {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv4Addr::LOCALHOST.into()
     }
 }

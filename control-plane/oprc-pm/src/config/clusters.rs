@@ -3,9 +3,8 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
+use oprc_config::Error;
 use serde::Deserialize;
-
-use super::Wrong;
 
 /// The document, in a variable.
 const DOCUMENT: &str = "OPRC_PM_CRM_CLUSTERS";
@@ -143,7 +142,7 @@ pub(super) fn read(
     file: Option<&str>,
     variables: &BTreeMap<String, String>,
     default: Option<&str>,
-) -> Result<Vec<ClusterConfig>, Wrong> {
+) -> Result<Vec<ClusterConfig>, Error> {
     let mut written = BTreeMap::new();
     if let Some(text) = file {
         document("crm.clusters_file", text, &mut written)?;
@@ -159,7 +158,7 @@ pub(super) fn read(
     for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
         let Some((name, end)) = split(variable) else { continue };
         let cluster: &mut Written = written.entry(name).or_default();
-        let wrong = |what: &str| Wrong::Together(format!("{variable}: {what}"));
+        let wrong = |what: &str| Error::Together(format!("{variable}: {what}"));
         match end {
             "_URL" => cluster.url = Some(value.clone()),
             "_TOKEN" => cluster.token = Some(value.clone()),
@@ -180,13 +179,13 @@ pub(super) fn read(
     }
     if written.len() > MOST {
         let message = format!("{} clusters are configured, {MOST} are the most", written.len());
-        return Err(Wrong::Together(message));
+        return Err(Error::Together(message));
     }
     if let Some(name) = default.filter(|name| !written.contains_key(*name)) {
         let known: Vec<&str> = written.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let message = format!("crm.default_cluster: there is no cluster {name:?}; known: {known}");
-        return Err(Wrong::Together(message));
+        return Err(Error::Together(message));
     }
     let any_marked = written.values().any(|cluster| cluster.default == Some(true));
     let mut clusters = Vec::new();
@@ -205,8 +204,8 @@ fn document(
     source: &str,
     text: &str,
     written: &mut BTreeMap<String, Written>,
-) -> Result<(), Wrong> {
-    let wrong = |what: String| Wrong::Together(format!("{source}: {what}"));
+) -> Result<(), Error> {
+    let wrong = |what: String| Error::Together(format!("{source}: {what}"));
     let form: Form = serde_saphyr::from_str(text)
         .map_err(|_| wrong("must be clusters by name, or a list of clusters".to_owned()))?;
     let clusters: Vec<(Option<String>, serde_json::Value)> = match form {
@@ -263,9 +262,9 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
     serde_json::from_value(raw.clone()).map_err(|_| "has a field twice".to_owned())
 }
 
-fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig, Wrong> {
+fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig, Error> {
     let wrong =
-        |field: &str, what: &str| Wrong::Together(format!("the cluster {name:?}: {field} {what}"));
+        |field: &str, what: &str| Error::Together(format!("the cluster {name:?}: {field} {what}"));
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     let alphanumeric = |c: char| c.is_ascii_alphanumeric();
     if name.len() > 63

@@ -5,42 +5,22 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use oprc_config::{Error, Resolved};
 use oprc_cp_storage::{EtcdOptions, EtcdTls, Login, Password};
 use oprc_observability::Format;
-use oprc_server::TlsFiles;
 
 pub use self::{
     clusters::{ClusterConfig, ClusterTls, Secret, take_variables},
     settings::SCHEMA,
 };
 
-/// Why the configuration can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum Wrong {
-    /// A value is.
-    #[error(transparent)]
-    Value(#[from] Error),
-    /// Values don't go together.
-    #[error("{0}")]
-    Together(String),
-}
-
 /// Everything that PM was told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// How long open requests may take to finish when it stops.
-    pub drain: Duration,
+    /// Where it listens and whom it lets in: without a file of tokens nobody is asked.
+    pub server: oprc_server::Settings,
     /// What requests are bounded by.
     pub limits: Limits,
     /// Origins whose pages may use the API.
@@ -57,12 +37,6 @@ pub struct Config {
     pub progress_deadline: Duration,
     /// How long a cluster may be away before such a deployment is rolled back.
     pub unreachable_deadline: Duration,
-    /// Certificates.
-    pub tls: Option<TlsFiles>,
-    /// Whether callers need a certificate.
-    pub mtls: bool,
-    /// A file of tokens, one of which callers need; none where nobody is asked.
-    pub token_file: Option<PathBuf>,
     /// How logs are written.
     pub log_format: Format,
     /// What is logged.
@@ -106,29 +80,10 @@ pub enum StoreConfig {
 
 impl Config {
     /// Makes a configuration of settings and of the variables that are about clusters.
-    pub fn of(settings: &Resolved, variables: &BTreeMap<String, String>) -> Result<Self, Wrong> {
-        let host: Option<String> = settings.get("server.host")?;
-        let host = host
-            .as_deref()
-            .map(str::parse::<IpAddr>)
-            .transpose()
-            .map_err(|_| Wrong::Together("server.host isn't an IP address".to_owned()))?;
-        let certificate: Option<PathBuf> = settings.get("security.tls.certificate")?;
-        let key: Option<PathBuf> = settings.get("security.tls.key")?;
-        let client_ca: Option<PathBuf> = settings.get("security.tls.client_ca")?;
-        let tls = together("security.tls", certificate, key)?.map(|(certificate, key)| TlsFiles {
-            certificate,
-            key,
-            client_ca,
-        });
+    pub fn of(settings: &Resolved, variables: &BTreeMap<String, String>) -> Result<Self, Error> {
         let auth: &str = settings.get("security.auth")?;
-        let token_file: Option<PathBuf> = settings.get("security.token_file")?;
         let config = Self {
-            address: SocketAddr::new(
-                host.unwrap_or_else(default_host),
-                settings.get("server.port")?,
-            ),
-            drain: settings.get("server.shutdown_timeout")?,
+            server: oprc_server::Settings::of(settings)?,
             limits: Limits {
                 body_bytes: settings.get("server.max_body_bytes")?,
                 requests: settings.get("server.max_concurrent_requests")?,
@@ -146,39 +101,30 @@ impl Config {
             crm_deadline: settings.get("crm.deadline")?,
             progress_deadline: settings.get("deployments.progress_deadline")?,
             unreachable_deadline: settings.get("deployments.unreachable_deadline")?,
-            tls,
-            mtls: settings.get("security.mtls")?,
-            token_file,
             log_format: settings
                 .get::<&str>("logging.format")?
                 .parse()
-                .map_err(|error: oprc_observability::Error| Wrong::Together(error.to_string()))?,
+                .map_err(|error: oprc_observability::Error| Error::Together(error.to_string()))?,
             log_filter: settings.get("logging.level")?,
         };
         config.check(auth == "off")?;
         Ok(config)
     }
 
-    fn check(&self, auth_off: bool) -> Result<(), Wrong> {
-        let wrong = |message: &str| Err(Wrong::Together(message.to_owned()));
-        if auth_off && self.token_file.is_some() {
+    fn check(&self, auth_off: bool) -> Result<(), Error> {
+        let wrong = |message: &str| Err(Error::Together(message.to_owned()));
+        if auth_off && self.server.token_file.is_some() {
             return wrong("security.auth is off, and security.token_file is set: choose one");
         }
-        if auth_off && !self.address.ip().is_loopback() {
+        if auth_off && !self.server.address.ip().is_loopback() {
             return wrong(
                 "security.auth is off: that goes with a loopback address (server.host) only",
             );
         }
-        if !auth_off && self.token_file.is_none() {
+        if !auth_off && self.server.token_file.is_none() {
             return wrong(
                 "security.token_file is missing; security.auth=off does without, on a loopback \
                  address",
-            );
-        }
-        if self.mtls && self.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
-            return wrong(
-                "security.mtls is on, and needs security.tls.certificate, security.tls.key and \
-                 security.tls.client_ca",
             );
         }
         for (name, duration) in [
@@ -188,12 +134,12 @@ impl Config {
             ("deployments.unreachable_deadline", self.unreachable_deadline),
         ] {
             if duration.is_zero() {
-                return Err(Wrong::Together(format!("{name} must be above 0")));
+                return Err(Error::Together(format!("{name} must be above 0")));
             }
         }
         for origin in &self.cors_origins {
             if !is_origin(origin) {
-                return Err(Wrong::Together(format!(
+                return Err(Error::Together(format!(
                     "server.cors_origins: {origin:?} is no origin such as https://example.org"
                 )));
             }
@@ -229,24 +175,10 @@ fn is_origin(origin: &str) -> bool {
         && !origin.ends_with('/')
 }
 
-fn together(
-    section: &str,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-) -> Result<Option<(PathBuf, PathBuf)>, Wrong> {
-    match (certificate, key) {
-        (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
-        (None, None) => Ok(None),
-        _ => Err(Wrong::Together(format!(
-            "{section}.certificate and {section}.key are needed together"
-        ))),
-    }
-}
-
-fn store(settings: &Resolved) -> Result<StoreConfig, Wrong> {
+fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
     let deadline: Duration = settings.get("store.deadline")?;
     if deadline.is_zero() {
-        return Err(Wrong::Together("store.deadline must be above 0".to_owned()));
+        return Err(Error::Together("store.deadline must be above 0".to_owned()));
     }
     match settings.get::<&str>("store.kind")? {
         "memory" => Ok(StoreConfig::Memory),
@@ -258,32 +190,19 @@ fn store(settings: &Resolved) -> Result<StoreConfig, Wrong> {
         _ => {
             let endpoints: Option<Vec<String>> = settings.get("store.etcd.endpoints")?;
             let endpoints = endpoints.filter(|all| !all.is_empty()).ok_or_else(|| {
-                Wrong::Together("store.kind is etcd, and needs store.etcd.endpoints".to_owned())
+                Error::Together("store.kind is etcd, and needs store.etcd.endpoints".to_owned())
             })?;
-            let client = together(
-                "store.etcd",
-                settings.get("store.etcd.certificate")?,
-                settings.get("store.etcd.key")?,
-            )?;
+            let client = settings.both("store.etcd.certificate", "store.etcd.key")?;
             let ca: Option<PathBuf> = settings.get("store.etcd.ca")?;
             if ca.is_none() && client.is_some() {
-                return Err(Wrong::Together(
+                return Err(Error::Together(
                     "store.etcd.certificate needs store.etcd.ca".to_owned(),
                 ));
             }
             let server_name = settings.get("store.etcd.server_name")?;
-            let user: Option<String> = settings.get("store.etcd.user")?;
-            let password: Option<PathBuf> = settings.get("store.etcd.password_file")?;
-            let login = match (user, password) {
-                (Some(user), Some(file)) => Some(Login { user, password: Password::File(file) }),
-                (None, None) => None,
-                _ => {
-                    return Err(Wrong::Together(
-                        "store.etcd.user and store.etcd.password_file are needed together"
-                            .to_owned(),
-                    ));
-                }
-            };
+            let login = settings
+                .both("store.etcd.user", "store.etcd.password_file")?
+                .map(|(user, file)| Login { user, password: Password::File(file) });
             let options = EtcdOptions::new(endpoints);
             Ok(StoreConfig::Etcd(EtcdOptions {
                 root: settings.get("store.etcd.root")?,
@@ -300,24 +219,14 @@ fn store(settings: &Resolved) -> Result<StoreConfig, Wrong> {
 fn read_clusters(
     settings: &Resolved,
     variables: &BTreeMap<String, String>,
-) -> Result<Vec<ClusterConfig>, Wrong> {
+) -> Result<Vec<ClusterConfig>, Error> {
     let file: Option<PathBuf> = settings.get("crm.clusters_file")?;
     let text = file
         .map(|file| {
             fs::read_to_string(&file).map_err(|error| {
-                Wrong::Together(format!("crm.clusters_file: {}: {error}", file.display()))
+                Error::Together(format!("crm.clusters_file: {}: {error}", file.display()))
             })
         })
         .transpose()?;
     clusters::read(text.as_deref(), variables, settings.get("crm.default_cluster")?)
-}
-
-/// In a container the network is its own; elsewhere it is everybody's.
-fn default_host() -> IpAddr {
-    let contained = ["container", "KUBERNETES_SERVICE_HOST"];
-    if contained.iter().any(|name| std::env::var_os(name).is_some()) {
-        Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        Ipv4Addr::LOCALHOST.into()
-    }
 }

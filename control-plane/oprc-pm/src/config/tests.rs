@@ -29,7 +29,7 @@ fn nobody_is_asked_only_where_that_is_said_and_on_loopback() {
     let error = resolve(&[]).unwrap_err();
     assert!(error.starts_with("security.token_file is missing"), "{error}");
     let config = resolve(&[OFF]).unwrap();
-    assert!(config.address.ip().is_loopback() && config.token_file.is_none());
+    assert!(config.server.address.ip().is_loopback() && config.server.token_file.is_none());
     let error = resolve(&[OFF, ("OPRC_PM_SERVER_HOST", "0.0.0.0")]).unwrap_err();
     assert!(error.contains("loopback"), "{error}");
     let error = resolve(&[OFF, ("OPRC_PM_SECURITY_TOKEN_FILE", "/t")]).unwrap_err();

@@ -147,23 +147,6 @@ pub(crate) async fn publish(client: &Client, packages: Vec<OPackage>) -> Result<
     Ok(published)
 }
 
-/// A plan is made of what is published: what a file says instead would be passed over in silence.
-pub(crate) async fn must_be_published(client: &Client, packages: &[OPackage]) -> Result<()> {
-    for package in packages {
-        let body = to_yaml([&Body::Package(Box::new(package.clone()))])?;
-        let told: Vec<Published> = client.send_yaml("/validate", &body).await?;
-        if told.iter().any(|one| !one.unchanged) {
-            let (name, version) = (&package.name, &package.version);
-            let told = format!(
-                "{name} {version} isn't published, and only what is can be planned: `oprc package \
-                 apply` publishes it"
-            );
-            return Err(Failure::Wrong(told).into());
-        }
-    }
-    Ok(())
-}
-
 /// The newest version of a package that will do, as `NAME` or `NAME@VERSIONS` says.
 pub(crate) async fn published(client: &Client, what: &str) -> Result<PackageVersion> {
     let (name, range) = what.split_once('@').unwrap_or((what, ""));

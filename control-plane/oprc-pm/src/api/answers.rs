@@ -5,7 +5,7 @@ use futures::{
     StreamExt as _,
     stream::{self, BoxStream},
 };
-use oprc_models::OClassDeployment;
+use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{
     ClassRuntime, Cluster, Deployment, DeploymentStatus, Event, FunctionStatus, Page, Plan,
     Revision,
@@ -39,8 +39,12 @@ impl Deploying for Deployments {
         self.put(deployment, revision.as_deref(), caller).await
     }
 
-    async fn plan(&self, deployment: &OClassDeployment) -> Result<Plan, Error> {
-        Self::plan(self, deployment).await
+    async fn plan(
+        &self,
+        deployment: &OClassDeployment,
+        packages: &[Document],
+    ) -> Result<Plan, Error> {
+        Self::plan(self, deployment, packages).await
     }
 
     async fn delete(

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
-use oprc_models::OClassDeployment;
+use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{
     ClassRuntime, Cluster, Deployment, DeploymentStatus, Event, FunctionStatus, Page, Plan,
     Revision,
@@ -43,8 +43,12 @@ pub trait Deploying: Send + Sync + 'static {
         expected: &Expected,
         caller: &Caller,
     ) -> Result<(Deployment, bool), Error>;
-    /// What a deployment would come to.
-    async fn plan(&self, deployment: &OClassDeployment) -> Result<Plan, Error>;
+    /// What a deployment would come to if these packages were published.
+    async fn plan(
+        &self,
+        deployment: &OClassDeployment,
+        packages: &[Document],
+    ) -> Result<Plan, Error>;
     /// Has a deployment be taken away.
     async fn delete(
         &self,

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
-use oprc_models::{Body, OClassDeployment};
+use oprc_models::{Body, Document, OClassDeployment};
 use oprc_rest::{Deployment, DeploymentStatus, Page, Plan, Revision, Rollback};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -44,20 +44,35 @@ pub(super) struct Wanted {
 
 /// The one deployment of a body, checked for itself.
 fn one(text: &str) -> Answer<OClassDeployment> {
-    let mut documents = documents(text)?;
-    let wrong =
-        |detail: &str| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail);
-    let document = documents.pop().ok_or_else(|| wrong("There is no deployment in the body."))?;
-    if !documents.is_empty() {
-        return Err(wrong("There must be one deployment in the body, and nothing else."));
+    match one_of(text)? {
+        (deployment, packages) if packages.is_empty() => Ok(deployment),
+        _ => Err(wrong("There is a package in the body: those go to /api/v1/packages.")),
     }
-    document.check().map_err(Error::from)?;
-    match document.body {
-        Body::Deployment(deployment) => Ok(*deployment),
-        Body::Package(_) => {
-            Err(wrong("There is a package in the body: those go to /api/v1/packages."))
+}
+
+/// The one deployment of a body, checked for itself, and the packages beside it.
+fn one_of(text: &str) -> Answer<(OClassDeployment, Vec<Document>)> {
+    let is_package = |document: &Document| matches!(document.body, Body::Package(_));
+    let (packages, mut others): (Vec<_>, Vec<_>) =
+        documents(text)?.into_iter().partition(is_package);
+    match (others.pop(), others.is_empty()) {
+        (Some(document), true) => {
+            document.check().map_err(Error::from)?;
+            match document.body {
+                Body::Deployment(deployment) => Ok((*deployment, packages)),
+                Body::Package(_) => Err(wrong("There is no deployment in the body.")),
+            }
         }
+        (Some(_), false) => Err(wrong("There must be one deployment in the body, and no more.")),
+        (None, _) if packages.is_empty() => Err(wrong("There is no deployment in the body.")),
+        (None, _) => Err(wrong(
+            "There is no deployment in the body, only a package: those go to /api/v1/packages.",
+        )),
     }
+}
+
+fn wrong(detail: &str) -> Failure {
+    Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
 }
 
 fn expected(conditions: &Conditions) -> Answer<Expected> {
@@ -132,7 +147,8 @@ pub(super) async fn create(
     Ok(answer(StatusCode::CREATED, &deployment))
 }
 
-/// What a deployment would come to, and why; nothing is changed.
+/// What a deployment would come to, and why; nothing is changed. Packages may stand beside it, in
+/// YAML of several documents: they count as if they were published.
 #[utoipa::path(
     post,
     path = "/api/v1/plan",
@@ -149,7 +165,8 @@ pub(super) async fn plan(
     State(app): State<App>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
-    Ok(Json(app.deployments.plan(&one(&text)?).await?))
+    let (deployment, packages) = one_of(&text)?;
+    Ok(Json(app.deployments.plan(&deployment, &packages).await?))
 }
 
 /// A deployment.

@@ -4,19 +4,21 @@ use oprc_grpc::deployment::unit::ClassSpec;
 use oprc_rest::{Contact, Health};
 use tonic::Code;
 
-use super::{Clusters, Link, fake::Fake};
+use super::{Clusters, Link, Observed, fake::Fake};
 use crate::{config::Secret, dispatcher::Outcome};
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..500 {
-        if holds() {
-            return;
+/// Waits until what is known of a cluster is such.
+async fn until(what: &str, link: &Link, such: impl Fn(&Observed) -> bool) {
+    let mut changes = link.changes();
+    let waiting = async {
+        while !such(&link.observed()) {
+            changes.changed().await.unwrap();
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("never: {what}");
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(20), waiting).await;
+    assert!(waited.is_ok(), "never: {what}");
 }
 
 #[tokio::test]
@@ -57,20 +59,20 @@ async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
         async move { clusters.run().await }
     });
     let link = Arc::clone(clusters.link("one").unwrap());
-    until("known", || link.observed().is_known()).await;
+    until("known", &link, Observed::is_known).await;
     let facts = clusters.facts().await.remove("one").unwrap();
     assert!(facts.reachable && facts.capabilities.unwrap().odgm);
     assert_eq!(facts.capacity.unwrap().cpu_millis, 8000);
     assert_eq!(health(&clusters), Some(Health::Healthy));
     link.deploy("unit", "", ClassSpec::default(), "call").await;
     fake.stop();
-    until("lost", || link.observed().contact() == Contact::Stale).await;
+    until("lost", &link, |it| it.contact() == Contact::Stale).await;
     assert_eq!(health(&clusters), Some(Health::Unreachable));
     // What it told is still told, as out of date.
     assert_eq!(link.observed().classes().count(), 1);
     fake.state.lock().unwrap().classes.clear();
     fake.resume();
-    until("back", || link.observed().is_known()).await;
-    until("told anew", || link.observed().classes().count() == 0).await;
+    until("back", &link, Observed::is_known).await;
+    until("told anew", &link, |it| it.classes().count() == 0).await;
     running.abort();
 }

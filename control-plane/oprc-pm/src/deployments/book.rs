@@ -18,11 +18,11 @@ use crate::{
 };
 
 /// What the keys of deployments and units begin with.
-const PREFIX: &str = "deployment";
+pub(super) const PREFIX: &str = "deployment";
 const DEPLOYMENT: &str = "deployment/";
 const UNIT: &str = "deployment-unit/";
 /// How long a write may take to be seen here.
-const SEEN: Duration = Duration::from_secs(10);
+pub(super) const SEEN: Duration = Duration::from_secs(10);
 
 /// By cluster and id.
 pub type UnitKey = (String, String);

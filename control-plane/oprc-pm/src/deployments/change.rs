@@ -5,8 +5,12 @@ use std::collections::BTreeSet;
 use oprc_cp_storage::{Check, Error as StoreError, Revision as Version, Transaction};
 use oprc_models::{OClassDeployment, check_deployment};
 use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
+use tokio::{sync::watch, time::timeout};
 
-use super::{Caller, Deployments, Kept, KeptUnit, UnitKey, Whole};
+use super::{
+    Caller, Deployments, Kept, KeptUnit, UnitKey, Whole,
+    book::{PREFIX, SEEN},
+};
 use crate::{
     dispatcher::{Units, goes_back, units_of},
     error::Error,
@@ -83,6 +87,7 @@ impl Deployments {
     ) -> Result<(Deployment, bool), Error> {
         check_deployment(&deployment)?;
         for _ in 0..ATTEMPTS {
+            let mut changes = self.book.changes();
             let (before, units) = self.book.whole(&deployment.key);
             match (&before, revision) {
                 (Some(kept), Some(revision)) if kept.record.revision != revision => {
@@ -93,7 +98,7 @@ impl Deployments {
                 _ => {}
             }
             let made = before.is_none();
-            let mut plan = self.plan(&deployment).await?;
+            let mut plan = self.plan(&deployment, &[]).await?;
             stay(&mut plan, &units)?;
             if before.as_ref().is_some_and(|kept| is_same(&kept.record, &deployment, &plan)) {
                 return Ok((self.get(&deployment.key)?, false));
@@ -108,21 +113,29 @@ impl Deployments {
                     return Ok((self.get(&deployment.key)?, made));
                 }
                 // The deployment, its package or a unit was changed meanwhile: look again.
-                Err(StoreError::Conflict { version, .. }) => self.catch_up(version).await?,
+                Err(StoreError::Conflict { key, version }) => {
+                    self.catch_up(&mut changes, &key, version).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }
         Err(Error::Unavailable("others change it all the time; try again".to_owned()))
     }
 
-    async fn catch_up(&self, version: Option<Version>) -> Result<(), Error> {
-        match version {
-            // Packages are in the store too: what they have reached isn't reached here.
-            Some(version) if *self.book.changes().borrow() < version => {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-                Ok(())
+    /// Waits until what came between is read here too. `changes` are those of the book since what
+    /// was decided by was read.
+    async fn catch_up(
+        &self,
+        changes: &mut watch::Receiver<Version>,
+        key: &str,
+        version: Option<Version>,
+    ) {
+        if !key.starts_with(PREFIX) {
+            if let Some(version) = version {
+                self.registry.wait(version).await;
             }
-            _ => Ok(()),
+        } else if timeout(SEEN, changes.changed()).await.is_err() {
+            tracing::warn!(key, "what others have changed isn't read yet");
         }
     }
 
@@ -198,6 +211,7 @@ impl Deployments {
         caller: &Caller,
     ) -> Result<Deployment, Error> {
         for _ in 0..ATTEMPTS {
+            let mut changes = self.book.changes();
             let (kept, units) = self.book.whole(key);
             let kept = kept.ok_or_else(|| Error::not_found("deployment", key))?;
             if revision.is_some_and(|revision| revision != kept.record.revision) {
@@ -237,7 +251,9 @@ impl Deployments {
                     // It may be gone already.
                     return Ok(self.get(key).unwrap_or_else(|_| self.document(&whole.0, &whole.1)));
                 }
-                Err(StoreError::Conflict { version, .. }) => self.catch_up(version).await?,
+                Err(StoreError::Conflict { key, version }) => {
+                    self.catch_up(&mut changes, &key, version).await;
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 
 use oprc_cp_storage::{Ownership, Store};
-use oprc_models::OClassDeployment;
+use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{Deployment, DeploymentCondition, DeploymentStatus, Page, Plan, Revision};
 
 pub use self::{
@@ -91,13 +91,16 @@ fn running(record: &DeploymentRecord) -> Option<&Plan> {
 }
 
 impl Deployments {
-    /// What a deployment would come to. Nothing is changed.
-    pub async fn plan(&self, deployment: &OClassDeployment) -> Result<Plan, Error> {
-        let name = deployment
-            .package
-            .as_deref()
-            .ok_or(Error::Parameter { field: "package", message: "is missing".to_owned() })?;
-        let (_, package) = self.registry.resolved(name, deployment.version.as_ref())?;
+    /// What a deployment would come to if these packages were published. Nothing is changed.
+    pub async fn plan(
+        &self,
+        deployment: &OClassDeployment,
+        packages: &[Document],
+    ) -> Result<Plan, Error> {
+        if deployment.package.is_none() {
+            return Err(Error::Parameter { field: "package", message: "is missing".to_owned() });
+        }
+        let package = self.registry.package_of(deployment, packages)?;
         let clusters = self.clusters.facts().await;
         let former = self.book.deployment(&deployment.key);
         let plan = planner::plan(&planner::Request {

@@ -103,7 +103,8 @@ pub(super) fn of_class(cluster: &str, class: &ClassRuntime, contact: Contact) ->
         condition: states::function(function.condition()),
         unit: class.deployment_id.clone(),
         cluster: cluster.to_owned(),
-        invocation_url: text(function.public_url).or(text(function.invocation_url)),
+        invocation_url: text(function.public_url).or(text(function.invocation_url.clone())),
+        cluster_url: text(function.invocation_url),
         error_msg: text(function.error_msg),
         key: function.key,
     });

@@ -1,9 +1,11 @@
 use std::{sync::Arc, time::Duration};
 
+use futures::{FutureExt as _, future::select_all};
 use oprc_cp_storage::Store;
+use oprc_grpc::deployment::ClassRuntime;
 use oprc_models::{OClassDeployment, Policy, parse};
 use oprc_rest::{Contact, Deployment, DeploymentCondition};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::timeout};
 use tonic::Code;
 
 use super::{Book, Caller, Deployments, Events};
@@ -14,6 +16,9 @@ use crate::{
     planner::Defaults,
     registry::Registry,
 };
+
+/// How long what is to come about may take until it is given up.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A package manager without its API.
 struct Manager {
@@ -71,27 +76,50 @@ impl Manager {
             .unwrap();
     }
 
-    async fn until(&self, condition: DeploymentCondition) -> Deployment {
-        let mut last = None;
-        for _ in 0..500 {
-            let found = self.deployments.get("greeting").ok();
-            if let Some(found) = found.clone().filter(|it| it.status.condition == condition) {
-                return found;
+    /// Looks whenever something is stored or told, until there is something to be seen.
+    async fn seen<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
+        let mut stored = self.deployments.book.changes();
+        let mut told: Vec<_> = self.deployments.clusters.links().map(|it| it.changes()).collect();
+        let seen = async {
+            loop {
+                if let Some(seen) = look() {
+                    return seen;
+                }
+                tokio::select! {
+                    _ = stored.changed() => {}
+                    _ = select_all(told.iter_mut().map(|link| link.changed().boxed())) => {}
+                }
             }
-            last = found;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("never {condition:?}: {:?}", last.map(|it| it.status));
+        };
+        let Ok(seen) = timeout(PATIENCE, seen).await else {
+            panic!("never {what}: {:?}", self.deployments.get("greeting"));
+        };
+        seen
+    }
+
+    async fn until(&self, condition: DeploymentCondition) -> Deployment {
+        let such = || {
+            let found = self.deployments.get("greeting").ok();
+            found.filter(|it| it.status.condition == condition)
+        };
+        self.seen(&format!("{condition:?}"), such).await
     }
 
     async fn until_gone(&self) {
-        for _ in 0..500 {
-            if self.deployments.get("greeting").is_err() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        panic!("never gone: {:?}", self.deployments.get("greeting"));
+        self.seen("gone", || self.deployments.get("greeting").is_err().then_some(())).await;
+    }
+
+    async fn until_reached(&self, cluster: &str) {
+        let link = self.deployments.clusters.link(cluster).unwrap();
+        let reached = || (link.observed().contact() == Contact::Fresh).then_some(());
+        self.seen(&format!("{cluster} reached"), reached).await;
+    }
+
+    /// Waits until the only class of a cluster, or none, is such.
+    async fn until_class(&self, cluster: &str, such: impl Fn(Option<&ClassRuntime>) -> bool) {
+        let link = self.deployments.clusters.link(cluster).unwrap();
+        let such = || such(link.observed().classes().next().map(AsRef::as_ref)).then_some(());
+        self.seen(&format!("such on {cluster}"), such).await;
     }
 }
 
@@ -132,12 +160,7 @@ async fn a_deployment_comes_changes_and_goes() {
     let stale = manager.deployments.put(less.clone(), Some("0"), &caller()).await.unwrap_err();
     assert!(matches!(stale, Error::Changed(revision) if revision == made.revision));
     manager.deployments.put(less, Some(&made.revision), &caller()).await.unwrap();
-    for _ in 0..200 {
-        if count(&one) == 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    manager.until_class("one", |class| class.is_none()).await;
     assert_eq!((count(&one), count(&two)), (0, 1));
     manager.until(DeploymentCondition::Running).await;
     manager.deployments.rollback("greeting", None, None, &caller()).await.unwrap();
@@ -205,14 +228,7 @@ async fn a_lost_answer_and_a_meddler_change_nothing() {
     let link = manager.deployments.clusters.link("one").unwrap();
     let id = link.observed().classes().next().unwrap().deployment_id.clone();
     link.deploy(&id, "", oprc_grpc::deployment::unit::ClassSpec::default(), "meddler").await;
-    for _ in 0..200 {
-        let healed = one.state.lock().unwrap().classes.values().next().unwrap().generation == 2;
-        if healed {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("never healed");
+    manager.until_class("one", |class| class.is_some_and(|it| it.generation == 2)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,13 +243,7 @@ async fn a_lost_store_is_rebuilt_from_what_runs() {
     let sent = one.state.lock().unwrap().deploys;
 
     let manager = Manager::start(&Store::memory(), &[("one", &one)]).await;
-    let link = Arc::clone(manager.deployments.clusters.link("one").unwrap());
-    for _ in 0..200 {
-        if link.observed().contact() == Contact::Fresh {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    manager.until_reached("one").await;
     let orphans = manager.deployments.orphans();
     assert_eq!(orphans.len(), 1);
     let (id, caller) = (orphans[0].id.clone(), caller());
@@ -251,4 +261,22 @@ async fn only_one_drives_a_store() {
     let _first = store.own("pm", "the first").await.unwrap();
     let second = store.own("pm", "the second").await.unwrap_err();
     assert!(second.to_string().contains("the first"), "{second}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_isnt_published_can_be_planned() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    let wanted = greeting(&["one"], Policy::BestEffort);
+    let text = std::fs::read_to_string("../../examples/packages/hello.yaml").unwrap();
+    let documents = parse(&text, "hello.yaml").unwrap();
+    manager.until_reached("one").await;
+    let unknown = manager.deployments.plan(&wanted, &[]).await.unwrap_err();
+    assert!(matches!(unknown, Error::NotFound { .. }), "{unknown:?}");
+    let plan = manager.deployments.plan(&wanted, &documents).await.unwrap();
+    assert_eq!((plan.package.as_str(), plan.units.len()), ("hello", 1));
+    // Nothing has changed: neither what is published nor what runs.
+    assert_eq!((manager.deployments.registry.count(), count(&one)), ((0, 0), 0));
+    manager.publish().await;
+    assert_eq!(manager.deployments.plan(&wanted, &[]).await.unwrap(), plan);
 }

@@ -41,7 +41,7 @@ impl Registry {
         for document in documents {
             if let Body::Deployment(deployment) = &document.body {
                 document.check()?;
-                let package = self.package_of(deployment, &prepared)?;
+                let package = self.package_with(deployment, &prepared)?;
                 check_against(deployment, &package).map_err(|it| document.locate(it))?;
             }
         }
@@ -59,8 +59,16 @@ impl Registry {
         prepare(&known, documents, by, &stamp::text(stamp::now()))
     }
 
-    /// What a deployment would be of, once its file is published.
-    fn package_of(
+    /// What a deployment would be of if the packages of a file were published.
+    pub fn package_of(
+        &self,
+        deployment: &OClassDeployment,
+        documents: &[Document],
+    ) -> Result<Arc<ResolvedPackage>, Error> {
+        self.package_with(deployment, &self.prepare(documents, None)?)
+    }
+
+    fn package_with(
         &self,
         deployment: &OClassDeployment,
         prepared: &Prepared,

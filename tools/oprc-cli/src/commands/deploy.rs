@@ -59,8 +59,7 @@ pub(crate) async fn run(command: Deploy) -> Result<ExitCode> {
     let client = remote.client().await?;
     let settled = wanted.settle(&client).await?;
     if dry_run {
-        wanted::must_be_published(&client, &settled.packages).await?;
-        super::plan::show(&client, &settled.deployments, &show).await?;
+        super::plan::show(&client, &settled, &show).await?;
         return Ok(ExitCode::SUCCESS);
     }
     wanted::publish(&client, settled.packages).await?;

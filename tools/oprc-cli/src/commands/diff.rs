@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use anyhow::Result;
+use oprc_models::{OClassDeployment, OPackage};
 use oprc_rest::{Deployment, PackageVersion};
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
@@ -47,12 +48,10 @@ async fn compare(command: Command) -> Result<bool> {
     let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
     let mut text = String::new();
-    let mut published = true;
     for package in &settled.packages {
         let (name, version) = (escape(&package.name), escape(&package.version.to_string()));
         let path = format!("/packages/{name}/versions/{version}");
         let old = optional::<PackageVersion>(client.get(&path).await)?;
-        published &= old.is_some();
         let title = format!("package {} {}", package.name, package.version);
         text.push_str(&differ(&title, old.map(|it| it.package).as_ref(), package)?);
     }
@@ -61,10 +60,7 @@ async fn compare(command: Command) -> Result<bool> {
         let old = optional::<Deployment>(client.get(&path).await)?;
         let title = format!("deployment {}", wanted.key);
         text.push_str(&differ(&title, old.as_ref().map(|it| &it.deployment), wanted)?);
-        // What isn't published can't be planned.
-        if published {
-            text.push_str(&units(&client, old.as_ref(), wanted).await?);
-        }
+        text.push_str(&units(&client, old.as_ref(), wanted, &settled.packages).await?);
     }
     print(&text)?;
     Ok(!text.is_empty())
@@ -74,9 +70,10 @@ async fn compare(command: Command) -> Result<bool> {
 async fn units(
     client: &Client,
     old: Option<&Deployment>,
-    wanted: &oprc_models::OClassDeployment,
+    wanted: &OClassDeployment,
+    packages: &[OPackage],
 ) -> Result<String> {
-    let plan = super::plan::ask(client, wanted).await?;
+    let plan = super::plan::ask(client, wanted, packages).await?;
     let had = old.map(|it| it.plan.units.as_slice()).unwrap_or_default();
     let mut text = String::new();
     for unit in &plan.units {

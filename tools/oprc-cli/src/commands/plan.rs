@@ -3,20 +3,21 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use hyper::Method;
-use oprc_models::OClassDeployment;
+use oprc_models::{Body, OClassDeployment, OPackage, to_yaml};
 use oprc_rest::{Plan, Reason};
 
 use crate::{
     client::Client,
     output::{Show, Tone, Tree, clean, paint},
     remote::Remote,
-    wanted::{Wanted, must_be_published},
+    wanted::{Settled, Wanted},
 };
 
 /// The command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  oprc plan hello\n  oprc plan counter --cluster east -o json")]
+#[command(
+    after_help = "Examples:\n  oprc plan hello\n  oprc plan examples/packages/hello.yaml\n  oprc plan counter --cluster east -o json"
+)]
 pub(crate) struct Command {
     #[command(flatten)]
     wanted: Wanted,
@@ -30,20 +31,15 @@ pub(crate) struct Command {
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
-    must_be_published(&client, &settled.packages).await?;
-    show(&client, &settled.deployments, &command.show).await?;
+    show(&client, &settled, &command.show).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Asks for the plans of deployments and prints them.
-pub(super) async fn show(
-    client: &Client,
-    deployments: &[OClassDeployment],
-    show: &Show,
-) -> Result<()> {
+pub(super) async fn show(client: &Client, settled: &Settled, show: &Show) -> Result<()> {
     let mut plans = Vec::new();
-    for deployment in deployments {
-        plans.push(ask(client, deployment).await?);
+    for deployment in &settled.deployments {
+        plans.push(ask(client, deployment, &settled.packages).await?);
     }
     let text = |plans: &Vec<Plan>, _| plans.iter().map(|plan| tree(plan).render()).collect();
     let names = |plans: &Vec<Plan>| {
@@ -53,9 +49,16 @@ pub(super) async fn show(
     show.one(&plans, names, text)
 }
 
-/// The plan of a deployment.
-pub(super) async fn ask(client: &Client, deployment: &OClassDeployment) -> Result<Plan> {
-    client.send(Method::POST, "/plan", deployment, None).await
+/// The plan of a deployment, as if these packages were published.
+pub(super) async fn ask(
+    client: &Client,
+    deployment: &OClassDeployment,
+    packages: &[OPackage],
+) -> Result<Plan> {
+    let packages = packages.iter().map(|it| Body::Package(Box::new(it.clone())));
+    let deployment = Body::Deployment(Box::new(deployment.clone()));
+    let all: Vec<_> = packages.chain([deployment]).collect();
+    client.send_yaml("/plan", &to_yaml(&all)?).await
 }
 
 fn tree(plan: &Plan) -> Tree {

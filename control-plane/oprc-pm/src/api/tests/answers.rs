@@ -66,6 +66,11 @@ async fn deployments_are_changed_by_revision() {
     assert_eq!(*server.fake.asked.lock().unwrap(), ["rollback hello None"]);
     let answered = server.yaml(VIEWER, "POST", "/api/v1/plan", text).await;
     assert_eq!(answered.json()["deployment"], "hello");
+    let both = format!("name: hello\nversion: 1.0.0\n---\n{text}");
+    let answered = server.yaml(VIEWER, "POST", "/api/v1/plan", &both).await;
+    assert_eq!(answered.json()["package"], "1", "{text}");
+    let answered = server.yaml(DEPLOYER, "POST", "/api/v1/deployments", &both).await;
+    assert_eq!(answered.problem().status, 422);
     let bad = server.yaml(VIEWER, "POST", "/api/v1/plan", "key: hello\nclases: []\n").await;
     let problem = bad.problem();
     assert_eq!((problem.status, problem.reason.as_str()), (422, "INVALID_DOCUMENT"));

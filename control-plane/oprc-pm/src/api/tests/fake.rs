@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use futures::{StreamExt as _, stream, stream::BoxStream};
-use oprc_models::OClassDeployment;
+use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{
     ClassRuntime, Cluster, Deployment, DeploymentStatus, Event, FunctionStatus, Health, Page, Plan,
     Revision,
@@ -57,8 +57,13 @@ impl Deploying for Fake {
         Ok((made, former.is_none()))
     }
 
-    async fn plan(&self, deployment: &OClassDeployment) -> Result<Plan, Error> {
-        Ok(Plan { deployment: deployment.key.clone(), ..Plan::default() })
+    async fn plan(
+        &self,
+        deployment: &OClassDeployment,
+        packages: &[Document],
+    ) -> Result<Plan, Error> {
+        let package = packages.len().to_string();
+        Ok(Plan { deployment: deployment.key.clone(), package, ..Plan::default() })
     }
 
     async fn delete(&self, key: &str, _: &Expected, _: &Caller) -> Result<Deployment, Error> {

@@ -111,7 +111,7 @@ async fn a_store_that_was_away_is_read_anew() {
     assert_eq!(registry.count(), (1, 2));
     tokio::time::timeout(Duration::from_secs(5), async {
         while registry.stale().is_some() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            registry.inner.followed.changed().await;
         }
     })
     .await

@@ -102,6 +102,9 @@ async fn a_package_goes_all_the_way() {
         let bad = oprc.write("bad.yaml", &package("3.0.0", "oprc.local/none:1"));
 
         oprc.ok(&["package", "validate", &one]);
+        assert_eq!(oprc.json(&["plan", &one])[0]["version"], "1.0.0");
+        assert!(oprc.ok(&["deploy", &one, "--dry-run"]).contains("east: Sample"));
+        assert_eq!(oprc.json(&["package", "list"]), serde_json::json!([]));
         oprc.ok(&["package", "apply", &one]);
         assert!(oprc.ok(&["package", "list"]).contains("sample"));
         assert_eq!(oprc.json(&["package", "list"])[0]["latest"], "1.0.0");
@@ -133,7 +136,8 @@ async fn a_package_goes_all_the_way() {
         oprc.ok(&["diff", "sample@1.0.0"]);
         let differs = oprc.run(&["diff", &two]);
         assert_eq!(differs.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&differs.stdout).contains("2.0.0"));
+        let differs = String::from_utf8_lossy(&differs.stdout).into_owned();
+        assert!(differs.contains("+++ unit shop.Sample") && differs.contains("2.0.0"), "{differs}");
         oprc.ok(&["deploy", &two]);
         assert_eq!(oprc.json(&["status", "shop"])["plan"]["version"], "2.0.0");
         oprc.ok(&["rollback", "shop"]);
@@ -173,6 +177,36 @@ async fn a_package_goes_all_the_way() {
         assert_eq!(oprc.json(&["status"]), serde_json::json!([]));
         oprc.ok(&["package", "delete", "sample", "--all"]);
         assert_eq!(oprc.json(&["package", "list"]), serde_json::json!([]));
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_function_that_runs_on_knative_is_called_from_here() {
+    in_namespace(async |place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
+        pm.cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, place);
+        let text = format!(
+            "name: lazy\nversion: 1.0.0\n\
+             functions:\n- key: greet\n  provision:\n    knative:\n      image: {HELLO}\n      \
+             pullPolicy: Never\n      env: {{DRAIN_MS: '0'}}\n\
+             classes:\n- key: Lazy\n  functions:\n  \
+             - {{name: inner, function: greet}}\n  \
+             - {{name: outer, function: greet, access: PUBLIC}}\n\
+             deployments:\n- {{key: lazy, class: Lazy}}\n"
+        );
+        oprc.ok(&["deploy", &oprc.write("lazy.yaml", &text)]);
+        let status = oprc.json(&["status", "lazy"]);
+        let function = &status["status"]["units"][0]["functions"][0];
+        assert_ne!(function["invocationUrl"], function["clusterUrl"], "{function}");
+        // No name server knows the public address here.
+        for name in ["inner", "outer"] {
+            let greeted = oprc.ok(&["invoke", "lazy", name, "--path", "/?name=you"]);
+            assert!(greeted.contains("Hello, you!"), "{greeted}");
+        }
+        oprc.ok(&["delete", "lazy"]);
     })
     .await;
 }

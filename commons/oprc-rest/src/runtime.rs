@@ -84,9 +84,12 @@ document! {
         pub cluster: String,
         /// In a word.
         pub condition: Condition,
-        /// Where it is called.
+        /// Where it is called: by everybody, or else within its cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub invocation_url: Option<String>,
+        /// Where it is called within its cluster.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub cluster_url: Option<String>,
         /// What is wrong with it.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error_msg: Option<String>,

@@ -114,7 +114,6 @@ macro_rules! callers {
         $(#[$doc])*
         pub(super) struct $name(
             /// Who it is.
-            #[allow(dead_code)]
             pub Caller,
         );
 
@@ -128,9 +127,18 @@ macro_rules! callers {
     )*};
 }
 
+/// Somebody who may look.
+pub(super) struct Viewer;
+
+impl<S: Sync> FromRequestParts<S> for Viewer {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        caller(parts, Role::Viewer).map(|_| Self)
+    }
+}
+
 callers! {
-    /// Somebody who may look.
-    Viewer => Role::Viewer;
     /// Somebody who may publish and deploy.
     Deployer => Role::Deployer;
     /// Somebody who may do everything.

@@ -5,7 +5,9 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri, header::HOST};
+use k8s_openapi::api::core::v1;
+use kube::Api;
 use oprc_rest::{BindingEntry, ClassEntry, Deployment, FunctionStatus, UnitStatus};
 
 use super::package::filtered;
@@ -14,7 +16,7 @@ use crate::{
     contexts::Context,
     failure::Failure,
     files,
-    kube::{Access, connect},
+    kube::{Access, connect, within},
     output::{age, say},
     remote::Remote,
 };
@@ -67,12 +69,12 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let unit = choose_unit(&command, &found)?;
     let bindings = bindings(&client, &found, &unit.class).await?;
     let function = choose_function(unit, &bindings, command.function.as_deref())?;
-    let Some(url) = &function.invocation_url else {
+    if function.invocation_url.is_none() {
         let why = function.error_msg.clone().unwrap_or_else(|| "it has no address".to_owned());
         return Err(Failure::Failed(format!("{} can't be called: {why}", function.key)).into());
-    };
+    }
     let context = command.remote.settle()?;
-    let call = call(&command, &context, unit, url, &client);
+    let call = call(&command, &context, function, &client);
     let late = |_| Failure::Away(format!("no answer within {}", age::short(command.timeout)));
     let (status, body) = tokio::time::timeout(command.timeout, call).await.map_err(late)??;
     // Just what the function said, whatever it is.
@@ -152,8 +154,7 @@ fn choose_function<'a>(
 async fn call(
     command: &Command,
     context: &Context,
-    unit: &UnitStatus,
-    url: &str,
+    function: &FunctionStatus,
     client: &Client,
 ) -> Result<(StatusCode, Bytes)> {
     let data = match command.data.as_deref().map(|data| (data, data.strip_prefix('@'))) {
@@ -162,10 +163,14 @@ async fn call(
         None => None,
     };
     let usual = if data.is_some() { Method::POST } else { Method::GET };
-    let through = through_cluster(url, &command.path);
-    let uri = through.clone().unwrap_or_else(|| joined(url, &command.path));
+    let url = function.invocation_url.as_deref().unwrap_or_default();
+    let through = through_cluster(command, context, function).await?;
+    let uri = through.as_ref().map_or_else(|| joined(url, &command.path), |it| it.path.clone());
     let method = command.method.clone().unwrap_or(usual);
     let mut request = Request::builder().method(method).uri(&uri);
+    if let Some(host) = through.as_ref().and_then(|it| it.host.as_ref()) {
+        request = request.header(HOST, host);
+    }
     let mut typed = data.is_none();
     for header in &command.headers {
         let wrong = || Failure::Wrong(format!("{header:?} is no header such as 'Name: value'"));
@@ -181,10 +186,9 @@ async fn call(
     }
     let body = Bytes::from(data.unwrap_or_default());
     let wrong = |error: hyper::http::Error| Failure::Wrong(format!("no such call: {error}"));
-    if through.is_some() {
-        let cluster = connect(&command.access, context, &unit.cluster).await?;
+    if let Some(through) = through {
         let request = request.body(kube::client::Body::from(body.to_vec())).map_err(wrong)?;
-        let answer = cluster.send(request).await.context("calling through the cluster")?;
+        let answer = through.cluster.send(request).await.context("calling through the cluster")?;
         let status = answer.status();
         return Ok((status, whole(answer.into_body()).await?));
     }
@@ -207,16 +211,70 @@ fn joined(url: &str, path: &str) -> String {
     format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/'))
 }
 
-/// The path by which a cluster's API server calls a service of it; nothing for other addresses.
-fn through_cluster(url: &str, path: &str) -> Option<String> {
-    let uri: Uri = url.parse().ok()?;
-    let host = uri.host()?;
-    let host = host.strip_suffix(".cluster.local").unwrap_or(host).strip_suffix(".svc")?;
-    let (service, namespace) = host.split_once('.')?;
-    let port = uri.port_u16().unwrap_or(80);
-    let path = joined(uri.path(), path);
-    let path = path.trim_start_matches('/');
-    Some(format!("/api/v1/namespaces/{namespace}/services/{service}:{port}/proxy/{path}"))
+/// A call by way of a cluster's API server.
+struct Through {
+    cluster: kube::Client,
+    path: String,
+    /// What is asked for, where the service that is called serves several.
+    host: Option<String>,
+}
+
+/// The way through a function's cluster: none where it is called elsewhere, and it isn't known how
+/// the cluster is reached.
+async fn through_cluster(
+    command: &Command,
+    context: &Context,
+    function: &FunctionStatus,
+) -> Result<Option<Through>> {
+    let inside = function.cluster_url.as_deref().and_then(Service::at);
+    let Some(service) = inside else { return Ok(None) };
+    let cluster = match connect(&command.access, context, &function.cluster).await {
+        Ok(cluster) => cluster,
+        Err(error) if function.invocation_url == function.cluster_url => return Err(error),
+        Err(_) => return Ok(None),
+    };
+    // One that stands for another, as Knative's do for its gateway, has no pods to be called.
+    let services: Api<v1::Service> = Api::namespaced(cluster.clone(), &service.namespace);
+    let named =
+        within(services.get(&service.name)).await.ok().and_then(|it| it.spec?.external_name);
+    let other = named.and_then(|name| Service::at(&format!("http://{name}:{}", service.port)));
+    let host = other.as_ref().map(|_| service.host.clone());
+    let path = other.as_ref().unwrap_or(&service).path(&joined(&service.base, &command.path));
+    Ok(Some(Through { cluster, path, host }))
+}
+
+/// A service of a cluster, by its address there.
+#[derive(Debug)]
+struct Service {
+    name: String,
+    namespace: String,
+    port: u16,
+    host: String,
+    base: String,
+}
+
+impl Service {
+    /// Nothing for other addresses.
+    fn at(url: &str) -> Option<Self> {
+        let uri: Uri = url.parse().ok()?;
+        let host = uri.host()?;
+        let bare = host.strip_suffix(".cluster.local").unwrap_or(host).strip_suffix(".svc")?;
+        let (name, namespace) = bare.split_once('.')?;
+        Some(Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            port: uri.port_u16().unwrap_or(80),
+            host: host.to_owned(),
+            base: uri.path().to_owned(),
+        })
+    }
+
+    /// The path by which its cluster's API server calls it.
+    fn path(&self, path: &str) -> String {
+        let Self { name, namespace, port, .. } = self;
+        let path = path.trim_start_matches('/');
+        format!("/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy/{path}")
+    }
 }
 
 #[cfg(test)]
@@ -225,15 +283,18 @@ mod tests {
 
     #[test]
     fn services_are_called_through_their_cluster() {
+        let path = |url: &str, path: &str| {
+            Service::at(url).map(|service| service.path(&joined(&service.base, path)))
+        };
         assert_eq!(
-            through_cluster("http://hello--greet.default.svc", "/?name=you").unwrap(),
+            path("http://hello--greet.default.svc", "/?name=you").unwrap(),
             "/api/v1/namespaces/default/services/hello--greet:80/proxy/?name=you"
         );
         assert_eq!(
-            through_cluster("http://a.b.svc.cluster.local:8080/base", "x").unwrap(),
+            path("http://a.b.svc.cluster.local:8080/base", "x").unwrap(),
             "/api/v1/namespaces/b/services/a:8080/proxy/base/x"
         );
-        assert_eq!(through_cluster("https://greet.example.org", "/"), None);
+        assert_eq!(path("https://greet.example.org", "/"), None);
     }
 
     fn unit(keys: &[&str]) -> UnitStatus {

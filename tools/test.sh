@@ -14,16 +14,20 @@ if [ "$(id -u)" != 0 ]; then
     echo "The tests run containers on a real node, and that takes root: try: sudo env \"PATH=\$PATH\" make test" >&2
     exit 1
 fi
-cargo test --quiet --workspace --exclude oprc-tests --no-run
+# What is tested beside the code. Documentation has no examples to run.
+units="cargo test --quiet --workspace --exclude oprc-tests --lib --bins --tests"
+# Word splitting is meant.
+# shellcheck disable=SC2086
+$units --no-run
 cargo test --quiet -p oprc-tests --no-run
-cargo test --quiet --workspace --exclude oprc-tests -- "$@"
+# shellcheck disable=SC2086
+$units -- "$@"
 # These look at the whole machine: before any cluster is shared.
 cargo test --quiet -p oprc-tests --test machine -- "$@"
 
 trap '$oprc sandbox down --name test; $oprc sandbox down --name test-second' EXIT
 trap 'exit 130' INT TERM
 $oprc sandbox up --name test-second --node real --no-fsync
-# Word splitting is meant.
 # shellcheck disable=SC2086
 $oprc $shared
 cargo test --quiet -p oprc-tests --test store -- --test-threads $threads "$@"

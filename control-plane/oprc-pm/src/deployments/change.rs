@@ -134,7 +134,10 @@ impl Deployments {
             if let Some(version) = version {
                 self.registry.wait(version).await;
             }
-        } else if timeout(SEEN, changes.changed()).await.is_err() {
+            return;
+        }
+        let read = version.is_some_and(|version| *changes.borrow() >= version);
+        if !read && timeout(SEEN, changes.changed()).await.is_err() {
             tracing::warn!(key, "what others have changed isn't read yet");
         }
     }

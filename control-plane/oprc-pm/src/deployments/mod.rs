@@ -101,7 +101,13 @@ impl Deployments {
             return Err(Error::Parameter { field: "package", message: "is missing".to_owned() });
         }
         let package = self.registry.package_of(deployment, packages)?;
-        let clusters = self.clusters.facts().await;
+        let mut clusters = self.clusters.facts().await;
+        for (name, facts) in &mut clusters {
+            let mut units = self.book.units_on(name);
+            units.retain(|(_, kept)| kept.record.deployment != deployment.key);
+            let specs = units.iter().filter_map(|(_, kept)| kept.record.spec.as_ref());
+            facts.taken = planner::taken(specs, facts);
+        }
         let former = self.book.deployment(&deployment.key);
         let plan = planner::plan(&planner::Request {
             deployment,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use oprc_grpc::deployment::unit::{ClassSpec, Resources};
 use oprc_models::Amount;
+use serde::Deserialize as _;
 
 use super::{Capacity, ClusterFacts, targets::Place};
 
@@ -27,19 +28,23 @@ impl<'a> Load<'a> {
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (cluster, (facts, asked)) in &self.clusters {
-            let Some(room) = facts.capacity else { continue };
+            let (Some(all), room, taken) = (facts.capacity, facts.room(), facts.taken) else {
+                continue;
+            };
             if asked.cpu_millis > room.cpu_millis {
-                let (asked, room) = (asked.cpu_millis, room.cpu_millis);
+                let (asked, taken, all) = (asked.cpu_millis, taken.cpu_millis, all.cpu_millis);
                 warnings.push(format!(
-                    "{cluster}: what is planned asks for {asked}m of processor time, and its ready \
-                     nodes have {room}m"
+                    "{cluster}: what is planned asks for {asked}m of processor time and other \
+                     deployments for {taken}m, and its ready nodes have {all}m"
                 ));
             }
             if asked.memory_bytes > room.memory_bytes {
-                let (asked, room) = (asked.memory_bytes >> 20, room.memory_bytes >> 20);
+                let mebi = |bytes: u64| bytes >> 20;
+                let (asked, taken) = (mebi(asked.memory_bytes), mebi(taken.memory_bytes));
+                let all = mebi(all.memory_bytes);
                 warnings.push(format!(
-                    "{cluster}: what is planned asks for {asked}Mi of memory, and its ready nodes \
-                     have {room}Mi"
+                    "{cluster}: what is planned asks for {asked}Mi of memory and other deployments \
+                     for {taken}Mi, and its ready nodes have {all}Mi"
                 ));
             }
         }
@@ -56,6 +61,15 @@ impl Capacity {
             memory_bytes: sum(self.memory_bytes, other.memory_bytes),
         }
     }
+}
+
+/// What units that a cluster has been sent ask of it.
+pub fn taken<'a>(
+    specs: impl IntoIterator<Item = &'a serde_json::Value>,
+    facts: &ClusterFacts,
+) -> Capacity {
+    let specs = specs.into_iter().filter_map(|spec| ClassSpec::deserialize(spec).ok());
+    specs.fold(Capacity::default(), |sum, spec| sum.plus(of(&spec, facts), 1))
 }
 
 /// What a unit asks for at the least: as many instances as there always are, with what each of

@@ -18,6 +18,8 @@ pub struct ClusterFacts {
     pub capabilities: Option<Capabilities>,
     /// What pods can have of its ready nodes; none where that isn't known.
     pub capacity: Option<Capacity>,
+    /// What other deployments ask of it.
+    pub taken: Capacity,
     /// The templates that it has; empty where it was never heard of.
     pub templates: Vec<String>,
     /// The profile of its CRM; empty where it was never heard of.
@@ -47,6 +49,15 @@ pub struct Capacity {
 }
 
 impl ClusterFacts {
+    /// What others leave of it; nothing where it isn't known what it has.
+    pub(super) fn room(&self) -> Capacity {
+        let all = self.capacity.unwrap_or_default();
+        Capacity {
+            cpu_millis: all.cpu_millis.saturating_sub(self.taken.cpu_millis),
+            memory_bytes: all.memory_bytes.saturating_sub(self.taken.memory_bytes),
+        }
+    }
+
     /// How many instances a function has there that doesn't say: what CRM's profiles have it.
     pub(super) fn usual_instances(&self) -> i32 {
         match self.profile.as_str() {

@@ -32,6 +32,7 @@ use self::{
 use crate::records;
 
 pub use self::{
+    capacity::taken,
     facts::{Capabilities, Capacity, ClusterFacts},
     id::{UnitId, parse_unit_id, unit_id},
 };

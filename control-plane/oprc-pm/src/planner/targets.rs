@@ -202,9 +202,8 @@ impl<'a> Search<'a> {
             let ungridded = |facts: &ClusterFacts| {
                 self.wants_grid && facts.capabilities.is_some_and(|it| !it.odgm)
             };
-            let room = |facts: &ClusterFacts| facts.capacity.unwrap_or_default();
             free.iter().copied().min_by_key(|(name, facts)| {
-                let room = room(facts);
+                let room = facts.room();
                 let least_first = (u64::MAX - room.memory_bytes, u64::MAX - room.cpu_millis);
                 (ungridded(facts), !facts.reachable, least_first, *name)
             })
@@ -226,7 +225,7 @@ impl<'a> Search<'a> {
             "none is named, and it is the only one that may be chosen".to_owned()
         } else {
             format!(
-                "none is named; of {}, the largest of those that can run it and answer",
+                "none is named; of {}, the one with most memory left of those that can run it and answer",
                 free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             )
         };

@@ -1,7 +1,7 @@
 //! What is decided, case by case.
 
 use super::{because, cluster, clusters, planned, read, shop, spec};
-use crate::planner::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
+use crate::planner::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan, taken};
 
 const GRID: &str = "    stateSpec: {}";
 
@@ -79,7 +79,8 @@ fn who_names_no_cluster_gets_the_best_and_stays_there() {
     let small =
         ClusterFacts { capacity: Some(Capacity { cpu_millis: 1, memory_bytes: 1 }), ..cluster() };
     let other = ClusterFacts { default: false, ..cluster() };
-    let all = clusters([("a", away), ("b", small), ("c", cluster()), ("d", other)]);
+    let full = ClusterFacts { taken: cluster().capacity.unwrap(), ..cluster() };
+    let all = clusters([("a", away), ("b", small), ("b2", full), ("c", cluster()), ("d", other)]);
     let first = planned(&package, &deployment, &all).unwrap();
     assert_eq!(first.units[0].cluster, "c");
     let gone = ClusterFacts { reachable: false, ..cluster() };
@@ -199,4 +200,16 @@ fn what_exceeds_a_cluster_is_told() {
     // One instance at 100m, two at 50m.
     assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
     assert!(plan.warnings[0].contains("200m of processor time"), "{:?}", plan.warnings);
+
+    // What others have is no room.
+    let half = Capacity { cpu_millis: 150, memory_bytes: 0 };
+    let shared = ClusterFacts {
+        capacity: Some(Capacity { cpu_millis: 300, memory_bytes: 1 << 30 }),
+        taken: half,
+        ..cluster()
+    };
+    let plan = planned(&package, &deployment, &clusters([("a", shared)])).unwrap();
+    assert!(plan.warnings[0].contains("other deployments for 150m"), "{:?}", plan.warnings);
+    let specs: Vec<_> = plan.units.iter().map(|unit| unit.spec.clone()).collect();
+    assert_eq!(taken(&specs, &cluster()).cpu_millis, 200);
 }

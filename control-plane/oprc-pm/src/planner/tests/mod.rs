@@ -25,6 +25,7 @@ fn cluster() -> ClusterFacts {
         node_availability: None,
         capabilities: Some(Capabilities { knative: true, odgm: true, hpa: true }),
         capacity: Some(Capacity { cpu_millis: 16_000, memory_bytes: 32 << 30 }),
+        taken: Capacity::default(),
         templates: ["job", "k8s_deployment", "knative", "unified"].map(str::to_owned).to_vec(),
         profile: "dev".to_owned(),
         environments: Vec::new(),

@@ -15,7 +15,7 @@ if [ "$(id -u)" != 0 ]; then
     exit 1
 fi
 # What is tested beside the code. Documentation has no examples to run.
-units="cargo test --quiet --workspace --exclude oprc-tests --lib --bins --tests"
+units="cargo test --quiet --workspace --exclude oprc-tests --tests"
 # Word splitting is meant.
 # shellcheck disable=SC2086
 $units --no-run
@@ -27,11 +27,13 @@ cargo test --quiet -p oprc-tests --test machine -- "$@"
 
 trap '$oprc sandbox down --name test; $oprc sandbox down --name test-second' EXIT
 trap 'exit 130' INT TERM
-$oprc sandbox up --name test-second --node real --no-fsync
+$oprc sandbox up --name test-second --node real --no-fsync &
+second=$!
 # shellcheck disable=SC2086
 $oprc $shared
+wait $second
 cargo test --quiet -p oprc-tests --test store -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test sandbox -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test crm -- --test-threads $threads "$@"
 cargo test --quiet -p oprc-tests --test pm -- --test-threads $threads "$@"
-cargo test --quiet -p oprc-tests --test faults -- "$@"
+cargo test --quiet -p oprc-tests --test faults -- --test-threads 4 "$@"

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use oprc_sandbox::proxy::{ApiProxy, Fault, Match};
 use oprc_tests::{
     Place,
-    class::{available, deploy, everything, hello, of},
+    class::{available, deploy, everything, hello, of, told},
     crm::{Crm, Options},
 };
 
@@ -52,6 +52,8 @@ async fn conflicts_refusals_and_errors_pass() {
             let status = available(place, &name).await;
             assert_eq!(status.ready.as_deref(), Some("1/1"), "{what}");
             drop((injected, also));
+            // The last of its requests.
+            told(place, &name, "Available").await;
             let counts = proxy.counts();
             // Each refusal costs one request more, and nothing is asked for besides.
             let deployments = count(&counts, "tried", "patch", DEPLOYMENTS);

@@ -138,6 +138,11 @@ async fn a_package_goes_all_the_way() {
         assert_eq!(differs.status.code(), Some(1));
         let differs = String::from_utf8_lossy(&differs.stdout).into_owned();
         assert!(differs.contains("+++ unit shop.Sample") && differs.contains("2.0.0"), "{differs}");
+        // Without a version of its own it still tells what differs.
+        let same = oprc.write("same.yaml", &package("1.0.0", "oprc.local/other:1"));
+        let differs = oprc.run(&["diff", &same]);
+        assert_eq!(differs.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&differs.stdout).contains("oprc.local/other:1"));
         oprc.ok(&["deploy", &two]);
         assert_eq!(oprc.json(&["status", "shop"])["plan"]["version"], "2.0.0");
         oprc.ok(&["rollback", "shop"]);

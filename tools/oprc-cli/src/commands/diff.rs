@@ -11,7 +11,7 @@ use similar::{ChangeTag, TextDiff};
 use crate::{
     client::{Client, escape},
     failure::{Failure, is_closed_pipe, is_missing},
-    output::{Tone, clean, paint, print},
+    output::{Tone, clean, paint, print, say},
     remote::Remote,
     wanted::Wanted,
 };
@@ -47,11 +47,14 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 async fn compare(command: Command) -> Result<bool> {
     let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
-    let mut text = String::new();
+    let (mut text, mut taken) = (String::new(), Vec::new());
     for package in &settled.packages {
         let (name, version) = (escape(&package.name), escape(&package.version.to_string()));
         let path = format!("/packages/{name}/versions/{version}");
         let old = optional::<PackageVersion>(client.get(&path).await)?;
+        if old.as_ref().is_some_and(|old| old.package != *package) {
+            taken.push(format!("{} {}", package.name, package.version));
+        }
         let title = format!("package {} {}", package.name, package.version);
         text.push_str(&differ(&title, old.map(|it| it.package).as_ref(), package)?);
     }
@@ -60,7 +63,19 @@ async fn compare(command: Command) -> Result<bool> {
         let old = optional::<Deployment>(client.get(&path).await)?;
         let title = format!("deployment {}", wanted.key);
         text.push_str(&differ(&title, old.as_ref().map(|it| &it.deployment), wanted)?);
-        text.push_str(&units(&client, old.as_ref(), wanted, &settled.packages).await?);
+        // It can't be published, and so not be planned.
+        if taken.is_empty() {
+            match units(&client, old.as_ref(), wanted, &settled.packages).await {
+                Ok(more) => text.push_str(&more),
+                Err(error) => {
+                    print(&text)?;
+                    return Err(error);
+                }
+            }
+        }
+    }
+    for one in taken {
+        say(&format!("{one} is published with other content: this takes a version of its own"));
     }
     print(&text)?;
     Ok(!text.is_empty())

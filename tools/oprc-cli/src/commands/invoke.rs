@@ -9,6 +9,7 @@ use hyper::{Method, Request, StatusCode, Uri, header::HOST};
 use k8s_openapi::api::core::v1;
 use kube::Api;
 use oprc_rest::{BindingEntry, ClassEntry, Deployment, FunctionStatus, UnitStatus};
+use tokio::{net::TcpStream, time::timeout};
 
 use super::package::filtered;
 use crate::{
@@ -23,11 +24,13 @@ use crate::{
 
 /// No answer is read beyond this.
 const MAX_ANSWER: usize = 64 << 20;
+/// How long a public address may take to be reached.
+const REACHED: Duration = Duration::from_secs(3);
 
 /// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Addresses that only the cluster reaches are called through its API server.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-"
+    after_help = "Addresses that can't be reached from here are called through the cluster's API server, and all are where --kubeconfig or --kube-context says how.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-"
 )]
 pub(crate) struct Command {
     /// The deployment.
@@ -76,7 +79,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let context = command.remote.settle()?;
     let call = call(&command, &context, function, &client);
     let late = |_| Failure::Away(format!("no answer within {}", age::short(command.timeout)));
-    let (status, body) = tokio::time::timeout(command.timeout, call).await.map_err(late)??;
+    let (status, body) = timeout(command.timeout, call).await.map_err(late)??;
     // Just what the function said, whatever it is.
     std::io::Write::write_all(&mut std::io::stdout().lock(), &body)?;
     if body.last().is_some_and(|last| *last != b'\n') {
@@ -168,15 +171,22 @@ async fn call(
     let uri = through.as_ref().map_or_else(|| joined(url, &command.path), |it| it.path.clone());
     let method = command.method.clone().unwrap_or(usual);
     let mut request = Request::builder().method(method).uri(&uri);
-    if let Some(host) = through.as_ref().and_then(|it| it.host.as_ref()) {
-        request = request.header(HOST, host);
-    }
+    let mut host = through.as_ref().and_then(|it| it.host.as_deref());
     let mut typed = data.is_none();
     for header in &command.headers {
         let wrong = || Failure::Wrong(format!("{header:?} is no header such as 'Name: value'"));
         let (name, value) = header.split_once(':').ok_or_else(wrong)?;
         typed |= name.trim().eq_ignore_ascii_case("content-type");
+        host = host.filter(|_| !name.trim().eq_ignore_ascii_case("host"));
+        if through.is_some() && name.trim().eq_ignore_ascii_case("authorization") {
+            // The API server would take it as meant for itself.
+            let told = "Authorization can't be sent through a cluster's API server";
+            return Err(Failure::Wrong(told.to_owned()).into());
+        }
         request = request.header(name.trim(), value.trim());
+    }
+    if let Some(host) = host {
+        request = request.header(HOST, host);
     }
     if !typed {
         let json =
@@ -219,8 +229,8 @@ struct Through {
     host: Option<String>,
 }
 
-/// The way through a function's cluster: none where it is called elsewhere, and it isn't known how
-/// the cluster is reached.
+/// The way through a function's cluster, where there is no other, or it was said how the cluster is
+/// reached.
 async fn through_cluster(
     command: &Command,
     context: &Context,
@@ -228,19 +238,35 @@ async fn through_cluster(
 ) -> Result<Option<Through>> {
     let inside = function.cluster_url.as_deref().and_then(Service::at);
     let Some(service) = inside else { return Ok(None) };
-    let cluster = match connect(&command.access, context, &function.cluster).await {
-        Ok(cluster) => cluster,
-        Err(error) if function.invocation_url == function.cluster_url => return Err(error),
-        Err(_) => return Ok(None),
-    };
+    let public = function.invocation_url.as_ref();
+    let public = public.filter(|_| function.invocation_url != function.cluster_url);
+    let said = command.access.kubeconfig.is_some() || command.access.kube_context.is_some();
+    if let Some(public) = public.filter(|_| !said)
+        && somebody_listens(public).await
+    {
+        return Ok(None);
+    }
+    let cluster = connect(&command.access, context, &function.cluster).await?;
     // One that stands for another, as Knative's do for its gateway, has no pods to be called.
     let services: Api<v1::Service> = Api::namespaced(cluster.clone(), &service.namespace);
-    let named =
-        within(services.get(&service.name)).await.ok().and_then(|it| it.spec?.external_name);
+    let named = match within(services.get(&service.name)).await {
+        Ok(found) => found.spec.and_then(|spec| spec.external_name),
+        // Who may call services may not be allowed to look at them: most stand for themselves.
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::Refused(_))) => None,
+        Err(error) => return Err(error),
+    };
     let other = named.and_then(|name| Service::at(&format!("http://{name}:{}", service.port)));
     let host = other.as_ref().map(|_| service.host.clone());
     let path = other.as_ref().unwrap_or(&service).path(&joined(&service.base, &command.path));
     Ok(Some(Through { cluster, path, host }))
+}
+
+/// Whether an address can be reached from here. Not every cluster's name is known to name servers.
+async fn somebody_listens(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+    let connecting = TcpStream::connect((uri.host().unwrap_or_default(), port));
+    matches!(timeout(REACHED, connecting).await, Ok(Ok(_)))
 }
 
 /// A service of a cluster, by its address there.

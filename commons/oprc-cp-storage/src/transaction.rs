@@ -24,7 +24,7 @@ pub enum Check {
 
 impl Check {
     /// Whether it holds for an entry with this version.
-    pub(crate) fn holds(self, version: Option<Revision>) -> bool {
+    pub fn holds(self, version: Option<Revision>) -> bool {
         match self {
             Self::Absent => version.is_none(),
             Self::Exists => version.is_some(),

@@ -44,7 +44,8 @@ pub enum Denied {
 
 impl Access {
     /// For everybody: nobody is asked for anything.
-    pub fn open() -> Self {
+    #[cfg(test)]
+    pub(crate) fn open() -> Self {
         Self::new(false, None)
     }
 

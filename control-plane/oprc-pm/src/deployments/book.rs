@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::{
     clusters::delays,
     error::Error,
+    planner::Asks,
     records::{self, DeploymentRecord, UnitRecord},
 };
 
@@ -59,6 +60,8 @@ struct Pages {
     deployments: BTreeMap<String, Kept<DeploymentRecord>>,
     units: BTreeMap<UnitKey, Kept<UnitRecord>>,
     by_deployment: BTreeMap<String, BTreeSet<UnitKey>>,
+    /// What units ask of their clusters, where they are to be there.
+    asks: BTreeMap<UnitKey, Asks>,
 }
 
 fn parsed<T: DeserializeOwned>(key: &str, value: &[u8], version: Revision) -> Option<Kept<T>> {
@@ -83,6 +86,9 @@ impl Pages {
             self.remove(key);
             let of = kept.record.deployment.clone();
             self.by_deployment.entry(of).or_default().insert(unit.clone());
+            if let Some(spec) = &kept.record.spec {
+                self.asks.insert(unit.clone(), Asks::read(spec));
+            }
             self.units.insert(unit, kept);
         }
     }
@@ -98,6 +104,14 @@ impl Pages {
             if of.is_empty() {
                 self.by_deployment.remove(&kept.record.deployment);
             }
+            self.asks.remove(&unit);
+        }
+    }
+
+    fn version(&self, key: &str) -> Option<Revision> {
+        match key.strip_prefix(DEPLOYMENT) {
+            Some(name) => self.deployments.get(name).map(|kept| kept.version),
+            None => self.units.get(&unit_key(key)?).map(|kept| kept.version),
         }
     }
 }
@@ -215,6 +229,22 @@ impl Book {
             let units = pages.units.range(begin..).take_while(|((on, _), _)| on == cluster);
             units.map(|(key, kept)| (key.clone(), kept.clone())).collect()
         })
+    }
+
+    /// What is asked of a cluster by all deployments but one.
+    pub fn asks(&self, cluster: &str, but: &str) -> Asks {
+        self.with(|pages| {
+            let begin = (cluster.to_owned(), String::new());
+            let asks = pages.asks.range(begin..).take_while(|((on, _), _)| on == cluster);
+            let own = pages.by_deployment.get(but);
+            let others = asks.filter(|(key, _)| own.is_none_or(|own| !own.contains(*key)));
+            others.fold(Asks::default(), |sum, (_, asks)| sum.and(*asks))
+        })
+    }
+
+    /// The version of an entry in the store, where there is one.
+    pub fn version(&self, key: &str) -> Option<Revision> {
+        self.with(|pages| pages.version(key))
     }
 
     /// How many units there are on each cluster, configured or not.

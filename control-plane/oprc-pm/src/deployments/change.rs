@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use oprc_cp_storage::{Check, Error as StoreError, Revision as Version, Transaction};
+use oprc_cp_storage::{Check, Error as StoreError, Transaction};
 use oprc_models::{OClassDeployment, check_deployment};
 use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
-use tokio::{sync::watch, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     Caller, Deployments, Kept, KeptUnit, UnitKey, Whole,
@@ -87,7 +87,6 @@ impl Deployments {
     ) -> Result<(Deployment, bool), Error> {
         check_deployment(&deployment)?;
         for _ in 0..ATTEMPTS {
-            let mut changes = self.book.changes();
             let (before, units) = self.book.whole(&deployment.key);
             match (&before, revision) {
                 (Some(kept), Some(revision)) if kept.record.revision != revision => {
@@ -105,6 +104,7 @@ impl Deployments {
             }
             let (change, record) =
                 self.change(&deployment, plan, (before, units), cause, caller).await?;
+            let checks = change.checks.clone();
             match self.store.commit(change).await {
                 Ok(at) => {
                     self.book.reach(at).await?;
@@ -113,31 +113,23 @@ impl Deployments {
                     return Ok((self.get(&deployment.key)?, made));
                 }
                 // The deployment, its package or a unit was changed meanwhile: look again.
-                Err(StoreError::Conflict { key, version }) => {
-                    self.catch_up(&mut changes, &key, version).await;
-                }
+                Err(StoreError::Conflict { key, .. }) => self.catch_up(&checks, &key).await,
                 Err(error) => return Err(error.into()),
             }
         }
         Err(Error::Unavailable("others change it all the time; try again".to_owned()))
     }
 
-    /// Waits until what came between is read here too. `changes` are those of the book since what
-    /// was decided by was read.
-    async fn catch_up(
-        &self,
-        changes: &mut watch::Receiver<Version>,
-        key: &str,
-        version: Option<Version>,
-    ) {
+    /// Waits until an entry isn't any more as it was checked to be: what came between is read then.
+    async fn catch_up(&self, checks: &[(String, Check)], key: &str) {
+        let check = checks.iter().find(|(checked, _)| checked == key).map(|(_, check)| *check);
         if !key.starts_with(PREFIX) {
-            if let Some(version) = version {
-                self.registry.wait(version).await;
-            }
-            return;
+            return self.registry.passed(key, check).await;
         }
-        let read = version.is_some_and(|version| *changes.borrow() >= version);
-        if !read && timeout(SEEN, changes.changed()).await.is_err() {
+        let mut changes = self.book.changes();
+        let same = || check.is_some_and(|check| check.holds(self.book.version(key)));
+        let passed = async { while same() && changes.changed().await.is_ok() {} };
+        if timeout(SEEN, passed).await.is_err() {
             tracing::warn!(key, "what others have changed isn't read yet");
         }
     }
@@ -214,7 +206,6 @@ impl Deployments {
         caller: &Caller,
     ) -> Result<Deployment, Error> {
         for _ in 0..ATTEMPTS {
-            let mut changes = self.book.changes();
             let (kept, units) = self.book.whole(key);
             let kept = kept.ok_or_else(|| Error::not_found("deployment", key))?;
             if revision.is_some_and(|revision| revision != kept.record.revision) {
@@ -246,6 +237,7 @@ impl Deployments {
                     .check(name.clone(), Check::Version(kept.version))
                     .put(name, records::write(&gone)?);
             }
+            let checks = change.checks.clone();
             match self.store.commit(change).await {
                 Ok(at) => {
                     self.book.reach(at).await?;
@@ -254,9 +246,7 @@ impl Deployments {
                     // It may be gone already.
                     return Ok(self.get(key).unwrap_or_else(|_| self.document(&whole.0, &whole.1)));
                 }
-                Err(StoreError::Conflict { key, version }) => {
-                    self.catch_up(&mut changes, &key, version).await;
-                }
+                Err(StoreError::Conflict { key, .. }) => self.catch_up(&checks, &key).await,
                 Err(error) => return Err(error.into()),
             }
         }

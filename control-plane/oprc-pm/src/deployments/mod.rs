@@ -103,10 +103,7 @@ impl Deployments {
         let package = self.registry.package_of(deployment, packages)?;
         let mut clusters = self.clusters.facts().await;
         for (name, facts) in &mut clusters {
-            let mut units = self.book.units_on(name);
-            units.retain(|(_, kept)| kept.record.deployment != deployment.key);
-            let specs = units.iter().filter_map(|(_, kept)| kept.record.spec.as_ref());
-            facts.taken = planner::taken(specs, facts);
+            facts.taken = self.book.asks(name, &deployment.key).on(facts);
         }
         let former = self.book.deployment(&deployment.key);
         let plan = planner::plan(&planner::Request {

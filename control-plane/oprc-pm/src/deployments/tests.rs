@@ -280,3 +280,30 @@ async fn what_isnt_published_can_be_planned() {
     manager.publish().await;
     assert_eq!(manager.deployments.plan(&wanted, &[]).await.unwrap(), plan);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_others_ask_of_a_cluster_is_no_room() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.until_reached("one").await;
+    // The cluster has 8000m.
+    let text = "name: hello\nversion: 1.0.0\n\
+                functions: [{key: f, provision: {deployment: {image: f, requestsCpu: 5000m}}}]\n\
+                classes: [{key: Hello, functions: [{name: f, function: f}]}]";
+    let documents = parse(text, "hello.yaml").unwrap();
+    manager.deployments.registry.publish(&documents, None).await.unwrap();
+    let first = greeting(&["one"], Policy::BestEffort);
+    let second = OClassDeployment { key: "other".to_owned(), ..first.clone() };
+    let warnings =
+        async |it: &OClassDeployment| manager.deployments.plan(it, &[]).await.unwrap().warnings;
+    assert_eq!(warnings(&second).await, [""; 0]);
+    manager.deployments.create(first.clone(), &caller()).await.unwrap();
+    let told = warnings(&second).await;
+    assert!(
+        told[0].contains("5000m of processor time and other deployments for 5000m"),
+        "{told:?}"
+    );
+    assert_eq!(warnings(&first).await, [""; 0], "its own is no other's");
+    manager.deployments.delete("greeting", None, &caller()).await.unwrap();
+    assert_eq!(warnings(&second).await, [""; 0]);
+}

@@ -17,7 +17,7 @@ pub(super) struct Load<'a> {
 impl<'a> Load<'a> {
     /// Adds a unit; tells what it asks for.
     pub(super) fn add(&mut self, place: &Place<'a>, spec: &ClassSpec) -> Capacity {
-        let asked = of(spec, place.facts);
+        let asked = Asks::of(spec).on(place.facts);
         let (_, sum) =
             self.clusters.entry(place.cluster).or_insert((place.facts, Capacity::default()));
         *sum = sum.plus(asked, 1);
@@ -63,34 +63,54 @@ impl Capacity {
     }
 }
 
-/// What units that a cluster has been sent ask of it.
-pub fn taken<'a>(
-    specs: impl IntoIterator<Item = &'a serde_json::Value>,
-    facts: &ClusterFacts,
-) -> Capacity {
-    let specs = specs.into_iter().filter_map(|spec| ClassSpec::deserialize(spec).ok());
-    specs.fold(Capacity::default(), |sum, spec| sum.plus(of(&spec, facts), 1))
-}
-
 /// What a unit asks for at the least: as many instances as there always are, with what each of
 /// them says that it needs. What says nothing counts nothing.
-pub(super) fn of(spec: &ClassSpec, facts: &ClusterFacts) -> Capacity {
-    let mut sum = Capacity::default();
-    for function in &spec.functions {
-        if function.image.is_none() || spec.disabled_functions.contains(&function.key) {
-            continue;
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asks {
+    /// By those whose number is said.
+    said: Capacity,
+    /// By one each of those whose number the cluster decides on.
+    usual: Capacity,
+}
+
+impl Asks {
+    /// What a unit asks for.
+    pub(super) fn of(spec: &ClassSpec) -> Self {
+        let mut asks = Self::default();
+        for function in &spec.functions {
+            if function.image.is_none() || spec.disabled_functions.contains(&function.key) {
+                continue;
+            }
+            let provision = function.provision.clone().unwrap_or_default();
+            let one = each(provision.requests.as_ref(), provision.limits.as_ref());
+            match provision.min_scale {
+                Some(instances) => asks.said = asks.said.plus(one, instances),
+                None => asks.usual = asks.usual.plus(one, 1),
+            }
         }
-        let provision = function.provision.clone().unwrap_or_default();
-        let instances = provision.min_scale.unwrap_or_else(|| facts.usual_instances());
-        let one = each(provision.requests.as_ref(), provision.limits.as_ref());
-        sum = sum.plus(one, instances);
+        if let Some(grid) = &spec.odgm_config {
+            let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+            let nodes = grid.replicas.unwrap_or(1).max(factor.unwrap_or(1));
+            asks.said = asks.said.plus(each(grid.requests.as_ref(), grid.limits.as_ref()), nodes);
+        }
+        asks
     }
-    if let Some(grid) = &spec.odgm_config {
-        let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
-        let nodes = grid.replicas.unwrap_or(1).max(factor.unwrap_or(1));
-        sum = sum.plus(each(grid.requests.as_ref(), grid.limits.as_ref()), nodes);
+
+    /// What a unit asks for that a cluster has been sent; nothing where that can't be read.
+    pub fn read(spec: &serde_json::Value) -> Self {
+        ClassSpec::deserialize(spec).map(|spec| Self::of(&spec)).unwrap_or_default()
     }
-    sum
+
+    /// What two ask for together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { said: self.said.plus(other.said, 1), usual: self.usual.plus(other.usual, 1) }
+    }
+
+    /// What that is on a cluster.
+    pub fn on(self, facts: &ClusterFacts) -> Capacity {
+        self.said.plus(self.usual, facts.usual_instances())
+    }
 }
 
 /// What one instance asks for; Kubernetes takes the limit where no request is said.

@@ -32,7 +32,7 @@ use self::{
 use crate::records;
 
 pub use self::{
-    capacity::taken,
+    capacity::Asks,
     facts::{Capabilities, Capacity, ClusterFacts},
     id::{UnitId, parse_unit_id, unit_id},
 };

@@ -54,11 +54,7 @@ impl Followed {
         let Some(name) = key.strip_prefix("package/") else { return };
         let mut seen = self.seen.subscribe();
         let version = || self.read(|index| Some(index.packages().get(name)?.head.as_ref()?.0));
-        let same = || match (check, version()) {
-            (Some(Check::Version(checked)), Some(version)) => checked == version,
-            (Some(Check::Absent), None) => true,
-            _ => false,
-        };
+        let same = || check.is_some_and(|check| check.holds(version()));
         let passed = async { while same() && seen.changed().await.is_ok() {} };
         let _ = timeout(PATIENCE, passed).await;
     }

@@ -18,6 +18,12 @@ use crate::records::{self, PackageHead};
 /// versions after the heads that they have written.
 pub(super) const PREFIXES: [&str; 3] = ["package/", "version/", "deployment/"];
 
+/// Of two versions that will do, the one with the higher rank is taken: one that isn't deprecated,
+/// a release where no range is said, the newer one.
+pub(super) fn rank(version: &Version, deprecated: bool, ranged: bool) -> (bool, bool, &Version) {
+    (!deprecated, ranged || version.0.pre.is_empty(), version)
+}
+
 /// A package in all of its versions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Package {
@@ -34,10 +40,9 @@ pub(super) struct Package {
 impl Package {
     /// The newest release that isn't deprecated, or what comes nearest to that.
     pub(super) fn latest(&self) -> Option<&Arc<PackageVersion>> {
-        self.versions.values().max_by_key(|it| {
-            let version = &it.package.version;
-            (it.deprecated.is_none(), version.0.pre.is_empty(), version)
-        })
+        self.versions
+            .values()
+            .max_by_key(|it| rank(&it.package.version, it.deprecated.is_some(), false))
     }
 
     /// Those that will do: newest first, deprecated ones last.

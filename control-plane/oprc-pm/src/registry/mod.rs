@@ -25,7 +25,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use oprc_cp_storage::{Check, Revision, Store, Transaction};
+use oprc_cp_storage::{Check, Store, Transaction};
 use oprc_models::{ResolvedPackage, Version, VersionRange};
 use oprc_rest::{PackageSummary, PackageVersion, VersionSummary};
 use tokio::task::AbortHandle;
@@ -127,17 +127,6 @@ impl Registry {
         found.cloned().ok_or_else(|| Error::not_found("version", wanted()))
     }
 
-    /// The version that [`Registry::find`] gives, its classes with what they inherit.
-    pub fn resolved(
-        &self,
-        name: &str,
-        range: Option<&VersionRange>,
-    ) -> Result<(Version, Arc<ResolvedPackage>), Error> {
-        let version = self.find(name, range)?;
-        let resolved = self.settle(&version)?;
-        Ok((version.package.version.clone(), resolved))
-    }
-
     /// Makes a transaction one that comes to use a version: it fails if the package changes before
     /// it is made, with the key of the package's head as what is in conflict. The caller may then
     /// begin anew; whoever deletes the version meanwhile is refused.
@@ -159,9 +148,10 @@ impl Registry {
         }
     }
 
-    /// Waits until what is read here has what a transaction has written.
-    pub async fn wait(&self, revision: Revision) {
-        self.inner.followed.wait(revision).await;
+    /// Waits until a package's head isn't any more as it was checked to be, as a transaction that
+    /// was refused for it has said.
+    pub async fn passed(&self, key: &str, check: Option<Check>) {
+        self.inner.followed.passed(key, check).await;
     }
 
     fn known(&self, name: &str) -> Result<Arc<Package>, Error> {
@@ -200,11 +190,11 @@ impl Registry {
         let checked: BTreeMap<String, Check> = transaction.checks.iter().cloned().collect();
         match self.inner.store.commit(transaction).await {
             Ok(revision) => {
-                self.wait(revision).await;
+                self.inner.followed.wait(revision).await;
                 Ok(true)
             }
             Err(Trouble::Conflict { key, .. }) => {
-                self.inner.followed.passed(&key, checked.get(&key).copied()).await;
+                self.passed(&key, checked.get(&key).copied()).await;
                 Ok(false)
             }
             Err(error) => Err(error.into()),

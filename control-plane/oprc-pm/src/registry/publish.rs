@@ -7,6 +7,7 @@ use oprc_rest::Published;
 
 use super::{
     ATTEMPTS, Registry,
+    index::rank,
     prepare::{Prepared, packages, prepare},
     race,
 };
@@ -79,10 +80,12 @@ impl Registry {
             .resolved
             .iter()
             .filter(|it| it.name == name && range.is_none_or(|range| range.matches(&it.version)));
-        let here = here.max_by_key(|it| (it.version.0.pre.is_empty(), &it.version));
+        let rank = |version, deprecated| rank(version, deprecated, range.is_some());
+        let here = here.max_by_key(|it| rank(&it.version, false));
         match (here, self.find(name, range)) {
             (Some(here), Ok(there))
-                if there.deprecated.is_none() && there.package.version > here.version =>
+                if rank(&there.package.version, there.deprecated.is_some())
+                    > rank(&here.version, false) =>
             {
                 self.settle(&there)
             }

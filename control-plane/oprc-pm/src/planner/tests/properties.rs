@@ -6,7 +6,7 @@ use oprc_models::{Member, OClassDeployment, Requirements, ResolvedPackage, State
 use proptest::prelude::*;
 
 use super::{cluster, planned, shop, spec};
-use crate::planner::{Capacity, ClusterFacts, availability, capacity};
+use crate::planner::{Asks, Capacity, ClusterFacts, availability};
 
 fn facts() -> impl Strategy<Value = ClusterFacts> {
     let availability = proptest::option::of(0.6..1.0f64);
@@ -178,7 +178,7 @@ proptest! {
             let own = plan.units.iter().filter(|it| it.cluster == *name);
             let (mut cpu, mut memory) = (facts.taken.cpu_millis, facts.taken.memory_bytes);
             for unit in own {
-                let asked = capacity::of(&spec(unit), facts);
+                let asked = Asks::read(&unit.spec).on(facts);
                 cpu += asked.cpu_millis;
                 memory += asked.memory_bytes;
             }

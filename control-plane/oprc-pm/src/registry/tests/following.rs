@@ -19,7 +19,7 @@ async fn another_process_is_seen() {
     let (one, other) =
         (Registry::new(store.clone()).await.unwrap(), Registry::new(store.clone()).await.unwrap());
     publish(&one, &package("a", "1.0.0", "")).await.unwrap();
-    other.wait(store.list("").await.unwrap().revision).await;
+    other.inner.followed.wait(store.list("").await.unwrap().revision).await;
     assert_eq!(other.version("a", "1.0.0").unwrap(), one.version("a", "1.0.0").unwrap());
     // What was there before is read at the start, dependents before what they depend on too.
     publish(&one, &package("z", "1.0.0", "")).await.unwrap();
@@ -43,7 +43,7 @@ async fn what_cannot_be_read_is_left_out() {
         .put("version/b/x", "{}")
         .put("package/b", "[]")
         .put("deployment/d", "7");
-    registry.wait(store.commit(bad).await.unwrap()).await;
+    registry.inner.followed.wait(store.commit(bad).await.unwrap()).await;
     assert_eq!(registry.count().1, 1);
     assert_eq!(reason(&registry.package("b").unwrap_err()), "NOT_FOUND");
     let page = registry.list(&Filter::default(), &Paging::default()).unwrap();

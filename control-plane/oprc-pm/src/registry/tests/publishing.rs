@@ -1,6 +1,6 @@
 //! What can be published, and what it is settled with.
 
-use oprc_models::VersionRange;
+use oprc_models::{OClassDeployment, VersionRange};
 
 use super::*;
 
@@ -97,11 +97,13 @@ async fn classes_of_other_packages_are_inherited_from() {
     let text = "name: c\nversion: 1.0.0\ndependencies: [{name: b}, {name: a, version: ^1}]\n\
                 classes: [{key: Child, parents: [a.Greeter]}]";
     publish(&registry, text).await.unwrap();
-    let (version, resolved) = registry.resolved("c", None).unwrap();
-    assert_eq!(version.to_string(), "1.0.0");
+    let deployment = OClassDeployment { package: Some("c".into()), ..OClassDeployment::default() };
+    let resolved = registry.package_of(&deployment, &[]).unwrap();
+    assert_eq!(resolved.version.to_string(), "1.0.0");
     let class = resolved.class("Child").unwrap();
     assert_eq!(class.bindings[0].function, "a.greet");
-    assert!(std::sync::Arc::ptr_eq(&resolved, &registry.resolved("c", None).unwrap().1));
+    let again = registry.package_of(&deployment, &[]).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&resolved, &again));
 }
 
 #[tokio::test]
@@ -168,5 +170,31 @@ async fn the_examples_can_be_published() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
         assert!(publish(&registry, &text).await.unwrap());
         assert!(!publish(&registry, &text).await.unwrap());
+    }
+}
+
+/// What is planned before it is published is what is deployed after.
+#[tokio::test]
+async fn a_file_counts_as_it_will_once_it_is_published() {
+    let deployment = |range: Option<&str>| OClassDeployment {
+        package: Some("a".into()),
+        version: range.map(|range| range.parse().unwrap()),
+        ..OClassDeployment::default()
+    };
+    for (there, here) in
+        [("1.0.0", "2.0.0-rc.1"), ("2.0.0-rc.1", "1.0.0"), ("1.0.0", "1.1.0"), ("1.1.0", "1.0.0")]
+    {
+        let registry = registry().await;
+        publish(&registry, &package("a", there, "")).await.unwrap();
+        let text = package("a", here, "");
+        let documents = oprc_models::parse(&text, "a.yaml").unwrap();
+        let wanted = [deployment(None), deployment(Some(">=1.0.0-a, <3"))];
+        let of = |documents: &[oprc_models::Document]| -> Vec<String> {
+            let of = wanted.iter().map(|it| registry.package_of(it, documents).unwrap());
+            of.map(|it| it.version.to_string()).collect()
+        };
+        let before = of(&documents);
+        publish(&registry, &text).await.unwrap();
+        assert_eq!(before, of(&[]), "{there}, then {here}");
     }
 }

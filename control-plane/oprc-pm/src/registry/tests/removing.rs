@@ -45,7 +45,7 @@ async fn what_a_deployment_uses_stays_until_it_is_gone() {
         publish(&registry, &package("a", version, "")).await.unwrap();
     }
     let revision = store.commit(deployment(&registry, "prod", "1.0.0")).await.unwrap();
-    registry.wait(revision).await;
+    registry.inner.followed.wait(revision).await;
     let error = registry.delete_version("a", "1.0.0", None).await.unwrap_err();
     assert!(error.to_string().contains("deployment prod (uses 1.0.0)"), "{error}");
     registry.delete_version("a", "1.1.0", None).await.unwrap();

@@ -1,14 +1,13 @@
 //! Classes that tests deploy, and ways to see what became of them.
 
-use std::{collections::BTreeMap, pin::pin, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::TryStreamExt as _;
-use k8s_openapi::api::core::{self, v1::Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{DynamicObject, ListParams},
     runtime::{
-        WatchStreamExt as _,
         wait::await_condition,
         watcher::{self, Event},
     },
@@ -125,15 +124,6 @@ pub async fn degraded(place: &Place, name: &str, reason: &str) -> ClassRuntimeSt
         status.phase == Phase::Degraded && status.reason.as_deref() == Some(reason)
     };
     until(place, name, &what, AVAILABLE, is).await
-}
-
-/// Waits until a class's Event with that reason is there, which follows the status that it is about.
-pub async fn told(place: &Place, name: &str, reason: &str) {
-    let events: Api<core::v1::Event> = Api::namespaced(place.client.clone(), &place.namespace);
-    let such = format!("involvedObject.name={name},reason={reason}");
-    let seen = watcher::watcher(events, watcher::Config::default().fields(&such)).applied_objects();
-    let waiting = async { pin!(seen).try_next().await.map_err(|error| error.to_string()) };
-    within(&format!("{name} to be told {reason}"), AVAILABLE, waiting).await.unwrap();
 }
 
 /// Waits until a class is gone.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, stream};
 use hyper::Method;
-use oprc_cp_storage::{Store, Transaction};
+use oprc_cp_storage::{Check, Store, Transaction};
 use oprc_tests::{
     etcd::Etcd,
     pm::{ADMIN, Pm, Setup},
@@ -83,7 +83,14 @@ async fn publishes(pm: &Pm, from: usize) -> f64 {
     WRITES as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// The same bytes, written to a plain redb one durable transaction at a time.
+/// What publishing a package stores: what there is of it, and the version itself.
+fn entries(number: usize) -> [(String, String); 2] {
+    let name = format!("package-{number}");
+    let head = json!({"versions": {"1.0.0": null}}).to_string();
+    [(format!("package/{name}"), head), (format!("version/{name}/1.0.0"), package(number))]
+}
+
+/// The same entries, written to a plain redb one durable transaction at a time.
 fn plain_redb(folder: &std::path::Path) -> f64 {
     let database = Database::create(folder.join("plain.redb")).unwrap();
     let begun = Instant::now();
@@ -91,8 +98,9 @@ fn plain_redb(folder: &std::path::Path) -> f64 {
         let write = database.begin_write().unwrap();
         {
             let mut table = write.open_table(TABLE).unwrap();
-            let (key, value) = (format!("package-{number}"), package(number));
-            table.insert(key.as_str(), value.as_bytes()).unwrap();
+            for (key, value) in entries(number) {
+                table.insert(key.as_str(), value.as_bytes()).unwrap();
+            }
         }
         write.commit().unwrap();
     }
@@ -101,13 +109,16 @@ fn plain_redb(folder: &std::path::Path) -> f64 {
     rate
 }
 
-/// The same bytes, put into a plain etcd, so many at once.
+/// The same entries, put into a plain etcd where there are none, so many packages at once.
 async fn plain_etcd(store: &Store) -> f64 {
     let begun = Instant::now();
     stream::iter(0..WRITES)
         .for_each_concurrent(AT_ONCE, |number| async move {
-            let put = Transaction::new().put(format!("package-{number}"), package(number));
-            store.commit(put).await.unwrap();
+            let mut change = Transaction::new();
+            for (key, value) in entries(number) {
+                change = change.check(key.clone(), Check::Absent).put(key, value);
+            }
+            store.commit(change).await.unwrap();
         })
         .await;
     WRITES as f64 / begun.elapsed().as_secs_f64()
@@ -155,7 +166,7 @@ async fn main() {
     let plain = plain_etcd(&etcd.store("plain").await).await;
     let ours = publishes(&pm, 0).await;
     println!(
-        "durable writes in etcd: {ours:.0}/s, {:.2} times those of plain puts ({plain:.0}/s)",
+        "durable writes in etcd: {ours:.0}/s, {:.2} times those of plain transactions ({plain:.0}/s)",
         ours / plain
     );
 }

@@ -12,12 +12,21 @@ pub(crate) const USER: &str = "counted";
 
 pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
 pub(crate) const EVENTS: &str = "events.events.k8s.io";
+
 /// Requests of our CRM by verb and resource, without the lease.
 pub(crate) fn requests(proxy: &ApiProxy) -> BTreeMap<(String, String), u64> {
     let all = proxy.counts().into_iter().filter(|((client, ..), _)| client == USER);
     all.map(|((_, verb, resource), count)| ((verb, resource), count))
         .filter(|((_, resource), _)| resource != LEASES)
         .collect()
+}
+
+/// How many requests of our CRM there were, but for the lease and watches.
+pub(crate) fn asked(counts: &Counts) -> u64 {
+    let such = counts.iter().filter(|((client, verb, resource), _)| {
+        client == USER && verb != "watch" && resource != LEASES
+    });
+    such.map(|(_, count)| count).sum()
 }
 
 /// How many Events of our CRM have arrived.

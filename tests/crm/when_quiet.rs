@@ -26,7 +26,7 @@ use oprc_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    counting::{EVENTS, USER, requests, told},
+    counting::{EVENTS, USER, asked, requests, told},
     drift::version,
     fields::owned,
     idempotence::paused,
@@ -123,7 +123,8 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
                 // The last notice comes after the status that was waited for, and what is more than
                 // there should be comes after that.
                 told(&proxy, 3).await;
-                tokio::time::sleep(AFTERWARDS).await;
+                let more = proxy.wait_for(|counts| asked(counts) > 2 * n + 5 + 3);
+                let _ = tokio::time::timeout(AFTERWARDS, more).await;
                 let seen = requests(&proxy);
                 let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
                     let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));

@@ -52,22 +52,22 @@ fn one(text: &str) -> Answer<OClassDeployment> {
 
 /// The one deployment of a body, checked for itself, and the packages beside it.
 fn one_of(text: &str) -> Answer<(OClassDeployment, Vec<Document>)> {
-    let is_package = |document: &Document| matches!(document.body, Body::Package(_));
-    let (packages, mut others): (Vec<_>, Vec<_>) =
-        documents(text)?.into_iter().partition(is_package);
-    match (others.pop(), others.is_empty()) {
-        (Some(document), true) => {
-            document.check().map_err(Error::from)?;
-            match document.body {
-                Body::Deployment(deployment) => Ok((*deployment, packages)),
-                Body::Package(_) => Err(wrong("There is no deployment in the body.")),
-            }
+    let (mut found, mut packages) = (None, Vec::new());
+    for document in documents(text)? {
+        if matches!(document.body, Body::Package(_)) {
+            packages.push(document);
+            continue;
         }
-        (Some(_), false) => Err(wrong("There must be one deployment in the body, and no more.")),
-        (None, _) if packages.is_empty() => Err(wrong("There is no deployment in the body.")),
-        (None, _) => Err(wrong(
-            "There is no deployment in the body, only a package: those go to /api/v1/packages.",
-        )),
+        document.check().map_err(Error::from)?;
+        if let Body::Deployment(deployment) = document.body
+            && found.replace(*deployment).is_some()
+        {
+            return Err(wrong("There must be one deployment in the body, and no more."));
+        }
+    }
+    match found {
+        Some(deployment) => Ok((deployment, packages)),
+        None => Err(wrong("There is no deployment in the body. Packages go to /api/v1/packages.")),
     }
 }
 

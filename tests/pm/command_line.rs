@@ -80,13 +80,18 @@ fn path(path: &std::path::Path) -> &str {
 }
 
 fn package(version: &str, image: &str) -> String {
+    package_within(version, image, 120)
+}
+
+/// The same, where a class has that many seconds to become Available.
+fn package_within(version: &str, image: &str, seconds: u32) -> String {
     format!(
         "name: sample\nversion: {version}\n\
          functions:\n- key: greet\n  provision:\n    deployment:\n      image: {image}\n      \
          pullPolicy: Never\n      env: {{DRAIN_MS: '0', MARK: '{version}'}}\n      \
          healthCheck: {{path: /healthz, periodSeconds: 1}}\n\
          classes:\n- key: Sample\n  functions:\n  - {{name: hello, function: greet, defaultRoute: true}}\n\
-         deployments:\n- {{key: shop, class: Sample, options: {{progressDeadlineSeconds: 10}}}}\n"
+         deployments:\n- {{key: shop, class: Sample, options: {{progressDeadlineSeconds: {seconds}}}}}\n"
     )
 }
 
@@ -99,7 +104,7 @@ async fn a_package_goes_all_the_way() {
         let oprc = Oprc::new(&pm, place);
         let one = oprc.write("one.yaml", &package("1.0.0", HELLO));
         let two = oprc.write("two.yaml", &package("2.0.0", HELLO));
-        let bad = oprc.write("bad.yaml", &package("3.0.0", "oprc.local/none:1"));
+        let bad = oprc.write("bad.yaml", &package_within("3.0.0", "oprc.local/none:1", 3));
 
         oprc.ok(&["package", "validate", &one]);
         assert_eq!(oprc.json(&["plan", &one])[0]["version"], "1.0.0");

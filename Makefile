@@ -10,6 +10,8 @@ export CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUSTFLAGS := -C t
 BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 OPRC := $(BUILT)/oprc
 IMAGES := hello-fn odgm-stand-in oprc-crm oprc-pm
+# Programs for tests share what they depend on with the tests, features and all: it is built once.
+PROGRAMS := $(if $(filter dev,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
 # The cluster's name, for a second one beside the first.
 NAME ?= oprc
 # How many clusters `make up` makes.
@@ -27,7 +29,7 @@ tools:
 
 .PHONY: build
 build: tools
-	@cargo build --quiet --profile $(PROFILE) -p oprc-cli $(addprefix -p ,$(IMAGES))
+	@cargo build --quiet --profile $(PROFILE) $(PROGRAMS)
 
 .PHONY: image
 image: build ## Make the images of PM, CRM and the samples, target/*.oci.tar

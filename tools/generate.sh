@@ -6,7 +6,7 @@ to=${1:-.}
 . tools/static.sh
 
 mkdir -p "$to/k8s/crds" "$to/docs"
-cargo build --quiet -p oprc-crm -p oprc-pm
+cargo build --quiet --workspace --bins
 "$built/crdgen" >"$to/k8s/crds/classruntimes.gen.yaml"
 settings() { # settings PROGRAM PAGE
     "$built/$1" settings >"$to/settings.md"

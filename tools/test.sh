@@ -5,9 +5,14 @@ set -eu
 . tools/static.sh
 
 oprc=$built/oprc
+# With the whole workspace each time: what is built depends on what is asked for, and so it is
+# built once.
+test="cargo test --quiet --workspace"
 # What is tested beside the code. Documentation has no examples to run.
-units="cargo test --quiet --workspace --exclude oprc-tests --tests"
-suites="cargo test --quiet -p oprc-tests"
+units="--lib --bins"
+for file in */*/tests/*.rs; do
+    units="$units --test $(basename "$file" .rs)"
+done
 # Most tests on a cluster wait for it: more of them run at once than there are processors. Those
 # that measure time see to it themselves that they are alone.
 threads=8
@@ -17,7 +22,7 @@ if [ "$(id -u)" != 0 ]; then
     exit 1
 fi
 # These look at the whole machine: before any cluster is shared.
-$suites --test machine -- "$@"
+$test --test machine -- "$@"
 
 # Clusters start while tests are built.
 end() {
@@ -31,11 +36,12 @@ $oprc sandbox up --name test-second --node real --no-fsync &
 second=$!
 $oprc sandbox up --name test --node real --prometheus --knative --no-fsync &
 first=$!
-$units --no-run
-$suites --no-run
-$units -- "$@"
+$test --tests --no-run
+# Each word is an option.
+# shellcheck disable=SC2086
+$test $units -- "$@"
 wait $first
 wait $second
-$suites --test store --test sandbox --test crm --test pm -- --test-threads $threads "$@"
+$test --test store --test sandbox --test crm --test pm -- --test-threads $threads "$@"
 # Faults last a while, and how much is asked for meanwhile is counted.
-$suites --test faults -- --test-threads 4 "$@"
+$test --test faults -- --test-threads 4 "$@"

@@ -10,12 +10,12 @@
 )]
 
 mod autoscaling;
+mod components;
 mod isolation;
 mod knative;
 mod misuse;
 mod proof;
 mod proxy;
-mod recovery;
 mod simulated;
 mod volume;
 mod workload;

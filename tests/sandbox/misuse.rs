@@ -11,7 +11,7 @@ use std::{
 use oprc_sandbox::Cluster;
 use oprc_tests::{kill_supervisor, oprc, oprc_program, with_simulated};
 
-use crate::recovery::etcd_arguments;
+use crate::components::etcd_arguments;
 
 /// Runs `oprc sandbox`, which must fail, and gives what it said.
 fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {

@@ -5,7 +5,7 @@ use kube::{Api, api::ListParams};
 use oprc_sandbox::{NodeChoice, Options};
 use oprc_tests::{Place, eventually, in_namespace_of, objects::READY, proof, with_cluster};
 
-use crate::recovery::{Acknowledged, etcd_arguments, write};
+use crate::components::{Acknowledged, etcd_arguments, write};
 
 const WRITERS: usize = 4;
 const WRITES: usize = 100;

@@ -122,8 +122,7 @@ impl Pm {
             command
                 .env("OPRC_PM_STORE_KIND", "etcd")
                 .env("OPRC_PM_STORE_ETCD_ENDPOINTS", endpoint)
-                .env("OPRC_PM_STORE_ETCD_ROOT", root)
-                .env("OPRC_PM_STORE_ETCD_LEASE", "5s");
+                .env("OPRC_PM_STORE_ETCD_ROOT", root);
         }
         // What drives an etcd was killed a moment ago, and its lease isn't over yet.
         let starting = async {

@@ -110,7 +110,10 @@ impl Pm {
         let ended = tokio::select! {
             _ = async { tokio::join!(stop_when_told, serve) } => Ok(()),
             () = ownership.lost() => {
-                Err(anyhow::anyhow!("another process drives the store now: this one ends"))
+                Err(anyhow::anyhow!(
+                    "the lease on the store wasn't renewed in time, and another process may drive \
+                     it now: this one ends"
+                ))
             }
             () = async { tokio::join!(book.follow(&store), clusters.run(), dispatcher.run()); } => {
                 Err(anyhow::anyhow!("what drives the clusters has ended"))

@@ -2,7 +2,7 @@
 //! at all while the breaker is open.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
@@ -41,7 +41,7 @@ pub struct Link {
     deadline: Duration,
     channel: Mutex<Option<Channel>>,
     breaker: Breaker,
-    observed: RwLock<Observed>,
+    observed: RwLock<Arc<Observed>>,
     info: RwLock<Option<(Instant, GetClusterInfoResponse)>>,
     changes: watch::Sender<u64>,
 }
@@ -54,7 +54,7 @@ impl Link {
             deadline,
             channel: Mutex::new(None),
             breaker: Breaker::default(),
-            observed: RwLock::new(Observed::new(stamp::now())),
+            observed: RwLock::new(Arc::new(Observed::new(stamp::now()))),
             info: RwLock::new(None),
             changes: watch::Sender::new(0),
         }
@@ -65,14 +65,16 @@ impl Link {
         &self.config.name
     }
 
-    /// What it has told.
-    pub fn observed(&self) -> RwLockReadGuard<'_, Observed> {
-        self.observed.read().unwrap_or_else(PoisonError::into_inner)
+    /// What it has told up to now. No lock is held for as long as it is looked at: whoever looks
+    /// may come to look a second time, and would wait for somebody who waits for the first.
+    pub fn observed(&self) -> Arc<Observed> {
+        Arc::clone(&self.observed.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Changes what is known, and tells whoever waits for that.
     pub(super) fn learn(&self, change: impl FnOnce(&mut Observed)) {
-        change(&mut self.observed.write().unwrap_or_else(PoisonError::into_inner));
+        // What somebody looks at stays as it is, and a copy is changed.
+        change(Arc::make_mut(&mut self.observed.write().unwrap_or_else(PoisonError::into_inner)));
         self.changes.send_modify(|count| *count += 1);
     }
 

@@ -14,7 +14,7 @@ use crate::{
 type Classes = BTreeMap<(String, String), Arc<ClassRuntime>>;
 
 /// What a cluster has told.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Observed {
     classes: Classes,
     /// A snapshot that isn't complete yet.

@@ -76,3 +76,13 @@ async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
     until("told anew", &link, |it| it.classes().count() == 0).await;
     running.abort();
 }
+
+#[tokio::test]
+async fn who_looks_at_what_is_known_holds_nobody_up() {
+    let fake = Fake::start().await;
+    let link = Link::new(fake.config("one"), Duration::from_secs(2));
+    let before = link.observed();
+    link.learn(|observed| observed.lost("cut".to_owned(), 1));
+    assert_eq!(link.observed().trouble(), "cut");
+    assert_ne!(before.trouble(), "cut");
+}

@@ -39,7 +39,7 @@ async fn every_call_ends_by_its_deadline() {
     let (watch, owned) = tokio::join!(store.watch("", Some(before)), store.own("a", "we"));
     assert!(matches!(watch.err(), Some(Error::Unavailable { .. })));
     assert!(owned.unwrap_err().is_retryable());
-    assert!(begun.elapsed() < 2 * deadline + Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < 2 * deadline + Duration::from_secs(3), "{:?}", begun.elapsed());
     etcd.thaw();
     // What was written, or wasn't, is settled by now or soon.
     let entry = store.get("a").await.unwrap().unwrap();
@@ -54,7 +54,7 @@ async fn every_call_ends_by_its_deadline() {
     for _ in 0..5 {
         let begun = Instant::now();
         let error = store.commit(Transaction::new().put("a", "3")).await.unwrap_err();
-        assert!(begun.elapsed() < deadline + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < deadline + Duration::from_secs(3), "{:?}", begun.elapsed());
         assert!(matches!(error, Error::Unavailable { .. } | Error::Unknown { .. }), "{error}");
         known |= error.is_retryable();
     }

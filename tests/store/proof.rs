@@ -45,5 +45,6 @@ async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
         round_on_etcd(&etcd, &stores, &mut acknowledged).await;
     }
     let total: u64 = acknowledged.values().sum();
+    assert!(total > 0, "nothing was written");
     proof.held(&format!("{total} transactions of four writers, all stored, none half"));
 }

@@ -1,6 +1,9 @@
 //! That only one process drives.
 
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
 
 use crate::owners::Held;
 
@@ -24,8 +27,8 @@ enum Keeper {
     /// Nobody can take it away.
     Process { _held: Held },
     /// A task renews a lease. It lets go when the sender is gone, and drops its own when all is
-    /// done; it says there whether the lease is held.
-    Lease { stop: Option<oneshot::Sender<()>>, held: watch::Receiver<bool> },
+    /// done; it says there until when the lease is held for sure, and nothing once it isn't.
+    Lease { stop: Option<oneshot::Sender<()>>, held: watch::Receiver<Option<Instant>> },
 }
 
 impl Ownership {
@@ -36,7 +39,7 @@ impl Ownership {
     pub(crate) fn by_lease(
         fence: Fence,
         stop: oneshot::Sender<()>,
-        held: watch::Receiver<bool>,
+        held: watch::Receiver<Option<Instant>>,
     ) -> Self {
         Self { fence, keeper: Keeper::Lease { stop: Some(stop), held } }
     }
@@ -46,12 +49,13 @@ impl Ownership {
         &self.fence.name
     }
 
-    /// Whether it is still held, as far as is known here: a transaction that must not be made
-    /// otherwise is [`crate::Transaction::fenced`].
+    /// Whether it is still held, by the clock: also where this process was held up for longer than
+    /// its lease, and has noticed nothing yet. A transaction that must not be made otherwise is
+    /// [`crate::Transaction::fenced`].
     pub fn is_held(&self) -> bool {
         match &self.keeper {
             Keeper::Process { .. } => true,
-            Keeper::Lease { held, .. } => *held.borrow(),
+            Keeper::Lease { held, .. } => held.borrow().is_some_and(|until| Instant::now() < until),
         }
     }
 
@@ -61,7 +65,7 @@ impl Ownership {
             Keeper::Process { .. } => std::future::pending().await,
             Keeper::Lease { held, .. } => {
                 // An error: the task is gone, and so is what it kept.
-                let _ = held.clone().wait_for(|held| !held).await;
+                let _ = held.clone().wait_for(Option::is_none).await;
             }
         }
     }

@@ -30,8 +30,9 @@ pub(super) async fn own(client: Arc<Client>, name: &str, identity: &str) -> Resu
         Ok(term) => {
             let fence = Fence { name: name.to_owned(), term };
             let (stop, stopped) = oneshot::channel();
-            let (held, holds) = watch::channel(true);
-            let keeper = Keeper { client, lease, until: asked + lease.lasts, held };
+            let until = asked + lease.lasts;
+            let (held, holds) = watch::channel(Some(until));
+            let keeper = Keeper { client, lease, until, held };
             tokio::spawn(keeper.keep(stopped));
             Ok(Ownership::by_lease(fence, stop, holds))
         }
@@ -118,7 +119,7 @@ struct Keeper {
     lease: Lease,
     /// As far as we can be sure: etcd counts from when it got the request, and we from before.
     until: Instant,
-    held: watch::Sender<bool>,
+    held: watch::Sender<Option<Instant>>,
 }
 
 impl Keeper {
@@ -133,13 +134,16 @@ impl Keeper {
                 }
                 () = last => break,
                 renewed = self.beat() => match renewed {
-                    Ok(Some(until)) => self.until = until,
+                    Ok(Some(until)) => {
+                        self.until = until;
+                        self.held.send_replace(Some(until));
+                    }
                     Ok(None) => break,
                     Err(error) => tracing::warn!(%error, "The ownership of the store isn't renewed"),
                 }
             }
         }
-        self.held.send_replace(false);
+        self.held.send_replace(None);
     }
 
     /// Waits a third of the time there is, then renews: until when, unless the lease is gone.

@@ -38,6 +38,10 @@ impl Failure {
             Code::InvalidArgument => Self::Final(Error::invalid(message)),
             Code::PermissionDenied => Self::Final(Error::denied(message)),
             Code::OutOfRange if message.contains("revision") => Self::Final(Error::Gap),
+            // etcd has done what it says so of: it only takes nothing more from then on.
+            Code::ResourceExhausted if message.contains("database space exceeded") => {
+                Self::Broken(message.to_owned())
+            }
             Code::ResourceExhausted | Code::FailedPrecondition | Code::Unimplemented => {
                 Self::Final(Error::unavailable(message))
             }

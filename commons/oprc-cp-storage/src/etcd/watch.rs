@@ -65,6 +65,10 @@ impl Client {
                 let mut answers = client.watch(request).await?.into_inner();
                 let first = answers.message().await?;
                 let first = first.ok_or_else(|| Status::unavailable("etcd ended a watch"))?;
+                // It is told within the stream what other calls are refused for.
+                if first.canceled && first.cancel_reason.contains("invalid auth token") {
+                    return Err(Status::unauthenticated(first.cancel_reason));
+                }
                 Ok(Response::new((answers, first)))
             }
         });

@@ -10,8 +10,11 @@ use futures::future::join_all;
 use hyper::Method;
 use oprc_tests::pm::{Pm, Setup};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 const WRITERS: usize = 4;
+/// How long the first answer may take.
+const ANSWERED: Duration = Duration::from_secs(20);
 
 /// Two packages in one request: both are there, or neither is.
 fn pair(name: &str) -> Value {
@@ -19,14 +22,22 @@ fn pair(name: &str) -> Value {
     json!([one(&format!("{name}-left")), one(&format!("{name}-right"))])
 }
 
-async fn write(pm: &Pm, round: usize, writer: usize, acknowledged: &mut Vec<String>) {
+async fn write(
+    pm: &Pm,
+    (round, writer): (usize, usize),
+    acknowledged: &mut Vec<String>,
+    any: &Notify,
+) {
     for number in 0.. {
         let name = format!("p-{round}-{writer}-{number}");
         let bodies = pair(&name);
         let text: Vec<_> = bodies.as_array().into_iter().flatten().map(Value::to_string).collect();
         // Several documents, as a file has them.
         match pm.publish_text(&text.join("\n---\n")).await {
-            Ok(()) => acknowledged.push(name),
+            Ok(()) => {
+                acknowledged.push(name);
+                any.notify_one();
+            }
             Err(_) => return,
         }
     }
@@ -38,11 +49,15 @@ pub(crate) async fn kills(rounds: usize) -> usize {
     let mut all = BTreeSet::new();
     for round in 0..rounds {
         let mut acknowledged = vec![Vec::new(); WRITERS];
-        let writing = join_all(
-            acknowledged.iter_mut().enumerate().map(|(writer, own)| write(&pm, round, writer, own)),
-        );
+        let any = Notify::new();
+        let writers = acknowledged.iter_mut().enumerate();
+        let writing = join_all(writers.map(|(at, own)| write(&pm, (round, at), own, &any)));
         let moment = Duration::from_micros(RandomState::new().hash_one(0) % 150_000);
         let kill = async {
+            // Now and then among the first, and now and then when some are there for sure.
+            if round % 2 == 0 {
+                let _ = tokio::time::timeout(ANSWERED, any.notified()).await;
+            }
             tokio::time::sleep(moment).await;
             pm.kill();
         };

@@ -19,7 +19,7 @@ use crate::pair::Half;
 
 /// How long after the last call nothing more comes: what waits longest is the record of a unit that
 /// is gone, in case a call of before is still under way.
-const QUIET: Duration = Duration::from_secs(12);
+const QUIET: Duration = Duration::from_secs(20);
 
 /// What is done while it is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

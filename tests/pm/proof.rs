@@ -29,7 +29,9 @@ async fn killed_at_each_point_it_ends_the_same() {
             let point = |index: usize| usize::try_from(seed >> (8 * index) & 7).unwrap();
             let acts = ACTS.into_iter().enumerate().map(|(index, act)| at(act, point(index)));
             let rounds: Vec<_> = stream::iter(acts).buffer_unordered(AT_ONCE).collect().await;
-            assert_eq!(rounds.len(), ACTS.len());
+            // All of them have more points than these: each was killed.
+            let killed = rounds.iter().filter(|(_, round)| *round == Round::Killed).count();
+            assert_eq!(killed, ACTS.len(), "{rounds:?}");
             return;
         }
         let mut seen = Vec::new();
@@ -53,5 +55,6 @@ async fn killed_at_each_point_it_ends_the_same() {
 async fn what_was_acknowledged_outlives_a_kill() {
     let proof = proof::begin("a package manager killed while it writes", 5, 200);
     let acknowledged = killed::kills(proof.rounds).await;
+    assert!(acknowledged >= proof.rounds / 2, "hardly anything was written");
     proof.held(&format!("{acknowledged} pairs of packages acknowledged, all there, none half"));
 }

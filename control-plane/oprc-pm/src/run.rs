@@ -11,7 +11,7 @@ use crate::{
     api::{self, App, Metrics},
     clusters::Clusters,
     config::{Config, StoreConfig},
-    deployments::{Book, Deployments, Events},
+    deployments::{Book, Deployments, Events, Turns},
     dispatcher::{Dispatcher, Limits, Troubles, UNSURE},
     planner::Defaults,
     registry::Registry,
@@ -87,6 +87,7 @@ impl Pm {
             troubles,
             events,
             defaults: Defaults::default(),
+            turns: Turns::default(),
         });
         let (stop, stopping) = watch::channel(false);
         let app = App {

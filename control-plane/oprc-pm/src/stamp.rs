@@ -25,19 +25,36 @@ pub fn parse(text: &str) -> Option<Millis> {
     Millis::try_from(time.unix_timestamp_nanos() / 1_000_000).ok()
 }
 
-/// A new TSID. Each is greater than those that this process has made before: within a millisecond
-/// the library alone doesn't promise that.
+/// The greatest that was made or met.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// A new TSID. Each is greater than those that this process has made or met before: neither within a
+/// millisecond nor by a clock that was set back does the library alone promise that.
 pub fn id() -> String {
-    static LAST: AtomicU64 = AtomicU64::new(0);
     let made = tsid::create_tsid().number();
     let before = LAST.fetch_max(made, Ordering::Relaxed);
     let number = if made > before { made } else { LAST.fetch_add(1, Ordering::Relaxed) + 1 };
     tsid::TSID::from(number).to_string()
 }
 
+/// Has all ids to come be greater than one that another process has made.
+pub fn meet(id: &str) {
+    if let Ok(id) = tsid::TSID::try_from(id) {
+        LAST.fetch_max(id.number(), Ordering::Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_come_after_those_of_a_clock_that_was_ahead() {
+        let ahead = tsid::TSID::from(tsid::create_tsid().number() + (3_600_000 << 22)).to_string();
+        meet(&ahead);
+        meet("no id at all");
+        assert!(id() > ahead);
+    }
 
     #[test]
     fn ids_sort_by_when_they_were_made() {

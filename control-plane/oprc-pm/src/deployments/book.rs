@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     planner::Asks,
     records::{self, DeploymentRecord, UnitRecord},
+    stamp,
 };
 
 /// What the keys of deployments and units begin with.
@@ -77,7 +78,8 @@ fn parsed<T: DeserializeOwned>(key: &str, value: &[u8], version: Revision) -> Op
 impl Pages {
     fn put(&mut self, key: &str, value: &[u8], version: Revision) {
         if let Some(name) = key.strip_prefix(DEPLOYMENT) {
-            if let Some(kept) = parsed(key, value, version) {
+            if let Some(kept) = parsed::<DeploymentRecord>(key, value, version) {
+                stamp::meet(&kept.record.revision);
                 self.deployments.insert(name.to_owned(), kept);
             }
         } else if let Some(unit) = unit_key(key)

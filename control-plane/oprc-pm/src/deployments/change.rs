@@ -1,9 +1,12 @@
 //! Changes of what is wanted.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use oprc_cp_storage::{Check, Error as StoreError, Transaction};
-use oprc_models::{OClassDeployment, check_deployment};
+use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
 use tokio::time::timeout;
 
@@ -12,14 +15,14 @@ use super::{
     book::{PREFIX, SEEN},
 };
 use crate::{
-    dispatcher::{Units, goes_back, units_of},
+    dispatcher::{Units, former_of, units_of},
     error::Error,
-    records::{self, DeploymentRecord, Former, REVISIONS, Stage, UNITS, UnitRecord},
+    records::{self, DeploymentRecord, REVISIONS, Stage, UNITS, UnitRecord},
     stamp,
 };
 
-/// How often something is tried again that others came before.
-const ATTEMPTS: usize = 8;
+/// How long something is tried again that others came before: what is driven changes with each call.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Deployments {
     /// Makes a deployment; refused where there is one.
@@ -71,7 +74,8 @@ impl Deployments {
         let mut deployment = found.deployment;
         // The version that it was, not the newest that would do now.
         if !found.version.is_empty() {
-            deployment.version = format!("={}", found.version).parse().ok().or(deployment.version);
+            let exact = found.version.parse().ok().map(|it| VersionRange::exact(&it));
+            deployment.version = exact.or(deployment.version);
         }
         let cause = format!("rollback to {}", found.revision);
         let (deployment, _) = self.apply(deployment, Some(now), &cause, caller).await?;
@@ -86,7 +90,9 @@ impl Deployments {
         caller: &Caller,
     ) -> Result<(Deployment, bool), Error> {
         check_deployment(&deployment)?;
-        for _ in 0..ATTEMPTS {
+        let _turn = self.turns.of(deployment.package.as_deref().unwrap_or_default()).await?;
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             let (before, units) = self.book.whole(&deployment.key);
             match (&before, revision) {
                 (Some(kept), Some(revision)) if kept.record.revision != revision => {
@@ -189,13 +195,18 @@ impl Deployments {
             outcome: String::new(),
         };
         change = change.put(records::revision(key, &record.revision), records::write(&revision)?);
-        let history = self.store.list(&records::revision(key, "")).await?.entries;
-        let surplus = (history.len() + 1).saturating_sub(REVISIONS);
-        for entry in history.into_iter().take(surplus) {
-            change = change.delete(entry.key);
+        for surplus in self.surplus(key).await? {
+            change = change.delete(surplus);
         }
         let change = self.registry.hold(change, &record.plan.package, &record.plan.version)?;
         Ok((change, record))
+    }
+
+    /// The entries of revisions that go when another one comes.
+    pub(super) async fn surplus(&self, key: &str) -> Result<Vec<String>, Error> {
+        let history = self.store.list(&records::revision(key, "")).await?.entries;
+        let surplus = (history.len() + 1).saturating_sub(REVISIONS);
+        Ok(history.into_iter().take(surplus).map(|entry| entry.key).collect())
     }
 
     /// Has a deployment taken away: it is gone when all of its units are.
@@ -205,7 +216,8 @@ impl Deployments {
         revision: Option<&str>,
         caller: &Caller,
     ) -> Result<Deployment, Error> {
-        for _ in 0..ATTEMPTS {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
             let (kept, units) = self.book.whole(key);
             let kept = kept.ok_or_else(|| Error::not_found("deployment", key))?;
             if revision.is_some_and(|revision| revision != kept.record.revision) {
@@ -334,20 +346,6 @@ fn record(
         correlation_id: caller.correlation_id.clone(),
         plan,
         stage: Stage::Driving { since: now },
-        former: before.and_then(|before| match &before.stage {
-            Stage::Settled { .. } => Some(Former {
-                revision: before.revision.clone(),
-                deployment: before.deployment.clone(),
-                plan: before.plan.clone(),
-            }),
-            // It stays as far as it came, whatever becomes of it: that is what runs.
-            Stage::Driving { .. } if !goes_back(before) => Some(Former {
-                revision: before.revision.clone(),
-                deployment: before.deployment.clone(),
-                plan: before.plan.clone(),
-            }),
-            // It never succeeded: what was before it still is what there is to go back to.
-            _ => before.former.clone(),
-        }),
+        former: before.and_then(former_of),
     })
 }

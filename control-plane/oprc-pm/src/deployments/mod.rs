@@ -8,6 +8,7 @@ mod forget;
 mod orphans;
 mod runtimes;
 mod status;
+mod turns;
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub use self::{
     events::{Events, Listening},
     runtimes::RuntimeFilter,
     status::status,
+    turns::Turns,
 };
 use crate::{
     clusters::Clusters,
@@ -76,6 +78,8 @@ pub struct Deployments {
     pub events: Arc<Events>,
     /// What holds for deployments that don't say.
     pub defaults: Defaults,
+    /// Who changes something now.
+    pub turns: Turns,
 }
 
 /// The plan of what runs: after a rollback that is the one before.

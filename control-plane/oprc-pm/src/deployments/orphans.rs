@@ -1,12 +1,14 @@
 //! Units that a cluster has and that nobody here knows: after a lost store, all of them.
 
+use std::collections::BTreeSet;
+
 use oprc_cp_storage::{Check, Transaction};
-use oprc_models::OClassDeployment;
+use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{ClassRuntime, Deployment, Plan, Reason, Revision, UnitPlan};
 
 use super::{Caller, Deployments, RuntimeFilter};
 use crate::{
-    dispatcher::Outcome,
+    dispatcher::{Outcome, goes_back},
     error::Error,
     planner::parse_unit_id,
     records::{self, DeploymentRecord, Stage, Taken, UNITS, UnitRecord},
@@ -139,6 +141,16 @@ impl Deployments {
                     blockers: vec![key.to_owned()],
                 });
             }
+            Some(kept) if !stays(&kept.record) => {
+                return Err(Error::Conflict {
+                    reason: "NOT_SETTLED",
+                    detail: format!(
+                        "{key} goes back to what was before when it fails, without this unit: \
+                         adopt it when the deployment is there"
+                    ),
+                    blockers: vec![key.to_owned()],
+                });
+            }
             // Who has seen it without this unit must not change it unseen.
             Some(kept) => {
                 DeploymentRecord { revision: revision.clone(), ..kept.record.as_ref().clone() }
@@ -147,7 +159,7 @@ impl Deployments {
                 deployment: OClassDeployment {
                     key: key.to_owned(),
                     package: Some(class.package.clone()),
-                    version: format!("={}", class.package_version).parse().ok(),
+                    version: class.package_version.parse().ok().map(|it| VersionRange::exact(&it)),
                     ..OClassDeployment::default()
                 },
                 revision: revision.clone(),
@@ -165,12 +177,7 @@ impl Deployments {
                 former: None,
             },
         };
-        let wanted = &mut record.deployment;
-        add(&mut wanted.classes, &unit.class);
-        add(&mut wanted.target_clusters, &unit.cluster);
-        if !unit.environment.is_empty() {
-            add(&mut wanted.target_envs, &unit.environment);
-        }
+        want(&mut record, &unit)?;
         record.updated_at = now;
         let adopted = UnitRecord {
             deployment: key.to_owned(),
@@ -200,6 +207,9 @@ impl Deployments {
         let at = records::deployment(key);
         let check = kept.as_ref().map_or(Check::Absent, |kept| Check::Version(kept.version));
         let mut change = Transaction::new();
+        for surplus in self.surplus(key).await? {
+            change = change.delete(surplus);
+        }
         for ((cluster, id), kept) in &units {
             let mut unit = kept.record.as_ref().clone();
             // What was as this revision wanted it, still is.
@@ -229,8 +239,87 @@ impl Deployments {
     }
 }
 
-fn add(to: &mut Vec<String>, name: &str) {
-    if !to.iter().any(|it| it == name) {
-        to.push(name.to_owned());
+/// Whether what is wanted doesn't give way to what was before.
+fn stays(record: &DeploymentRecord) -> bool {
+    match record.stage {
+        Stage::Settled { .. } => true,
+        Stage::Driving { .. } => !goes_back(record),
+        Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting { .. } => false,
+    }
+}
+
+/// Has a deployment want a unit, in such words that it still wants those that it has.
+fn want(record: &mut DeploymentRecord, unit: &UnitPlan) -> Result<(), Error> {
+    let (units, wanted) = (&record.plan.units, &mut record.deployment);
+    if units.iter().any(|it| it.environment.is_empty() != unit.environment.is_empty()) {
+        return Err(Error::Conflict {
+            reason: "ENVIRONMENTS",
+            detail: "a deployment's units are all in environments, or none is".to_owned(),
+            blockers: vec![unit.id.clone()],
+        });
+    }
+    if !wanted.classes().any(|class| class == unit.class) {
+        wanted.classes.push(unit.class.clone());
+    }
+    // No names mean any: as soon as there is one, the others have to be there too.
+    let clusters = units.iter().map(|unit| &unit.cluster);
+    add(&mut wanted.target_clusters, clusters, &unit.cluster);
+    if !unit.environment.is_empty() {
+        add(&mut wanted.target_envs, units.iter().map(|unit| &unit.environment), &unit.environment);
+    }
+    check_deployment(wanted)?;
+    Ok(())
+}
+
+fn add<'a>(to: &mut Vec<String>, known: impl Iterator<Item = &'a String>, name: &'a String) {
+    if to.is_empty() {
+        to.extend(known.filter(|it| !it.is_empty()).collect::<BTreeSet<_>>().into_iter().cloned());
+    }
+    if !to.contains(name) {
+        to.push(name.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(deployment: serde_json::Value, units: &[(&str, &str)]) -> DeploymentRecord {
+        let units = units.iter().map(|(cluster, environment)| unit("A", cluster, environment));
+        serde_json::from_value(json!({
+            "deployment": deployment, "revision": "r", "created_at": "", "updated_at": "",
+            "correlation_id": "", "stage": {"stage": "settled", "since": ""},
+            "plan": {"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [],
+                     "units": units.collect::<Vec<_>>()},
+        }))
+        .unwrap()
+    }
+
+    fn unit(class: &str, cluster: &str, environment: &str) -> UnitPlan {
+        UnitPlan {
+            class: class.to_owned(),
+            cluster: cluster.to_owned(),
+            environment: environment.to_owned(),
+            ..UnitPlan::default()
+        }
+    }
+
+    #[test]
+    fn what_is_adopted_takes_nothing_away() {
+        let mut anywhere =
+            record(json!({"key": "d", "package": "p", "class": "A"}), &[("one", "")]);
+        want(&mut anywhere, &unit("A", "two", "")).unwrap();
+        assert_eq!(anywhere.deployment.classes().collect::<Vec<_>>(), ["A"]);
+        assert_eq!(anywhere.deployment.target_clusters, ["one", "two"]);
+        want(&mut anywhere, &unit("B", "two", "")).unwrap();
+        assert_eq!(anywhere.deployment.classes().collect::<Vec<_>>(), ["A", "B"]);
+
+        let mut staged =
+            record(json!({"key": "d", "package": "p", "class": "A"}), &[("one", "test")]);
+        want(&mut staged, &unit("A", "one", "prod")).unwrap();
+        assert_eq!(staged.deployment.target_envs, ["test", "prod"]);
+        want(&mut staged, &unit("A", "one", "")).unwrap_err();
     }
 }

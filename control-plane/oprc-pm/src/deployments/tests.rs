@@ -1,6 +1,9 @@
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt as _, future::select_all};
+use futures::{
+    FutureExt as _,
+    future::{join_all, select_all},
+};
 use oprc_cp_storage::Store;
 use oprc_grpc::deployment::ClassRuntime;
 use oprc_models::{OClassDeployment, Policy, parse};
@@ -8,7 +11,7 @@ use oprc_rest::{Contact, Deployment, DeploymentCondition};
 use tokio::{task::JoinHandle, time::timeout};
 use tonic::Code;
 
-use super::{Book, Caller, Deployments, Events};
+use super::{Book, Caller, Deployments, Events, Turns};
 use crate::{
     clusters::{Clusters, fake::Fake},
     dispatcher::{Dispatcher, Limits, Troubles},
@@ -57,6 +60,7 @@ impl Manager {
             troubles,
             events,
             defaults: Defaults::default(),
+            turns: Turns::default(),
         };
         Self { deployments, running }
     }
@@ -253,6 +257,22 @@ async fn a_lost_store_is_rebuilt_from_what_runs() {
     assert!(manager.deployments.orphans().is_empty());
     // It was taken as it is.
     assert_eq!(one.state.lock().unwrap().deploys, sent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_deployments_of_one_package_come_at_once() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    let (deployments, caller) = (&manager.deployments, caller());
+    let made = (0..24).map(|number| {
+        let key = format!("greeting-{number}");
+        let wanted = OClassDeployment { key, ..greeting(&["one"], Policy::BestEffort) };
+        deployments.create(wanted, &caller)
+    });
+    for made in join_all(made).await {
+        made.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -7,9 +7,14 @@ use crate::records::{DeploymentRecord, Stage};
 /// In a word and in a sentence. `units` are those of the plan that is driven.
 pub fn condition(record: &DeploymentRecord, units: &[UnitStatus]) -> (DeploymentCondition, String) {
     match &record.stage {
-        Stage::Driving { .. } | Stage::Settled { .. } => of_units(units),
-        Stage::RollingBack { because, .. } => (DeploymentCondition::RollingBack, because.clone()),
-        Stage::RolledBack { because, .. } => (DeploymentCondition::RolledBack, because.clone()),
+        Stage::Driving { .. } => of_units(units, false),
+        Stage::Settled { .. } => of_units(units, true),
+        Stage::RollingBack { because, .. } => {
+            (DeploymentCondition::RollingBack, and_now(because, units))
+        }
+        Stage::RolledBack { because, .. } => {
+            (DeploymentCondition::RolledBack, and_now(because, units))
+        }
         Stage::Deleting { .. } => {
             let left: Vec<_> = units.iter().map(name).collect();
             let message = match left.as_slice() {
@@ -37,21 +42,32 @@ fn is_failing(unit: &UnitStatus) -> bool {
     unit.contact != Contact::Fresh || unit.condition == oprc_rest::Condition::Down
 }
 
-fn of_units(units: &[UnitStatus]) -> (DeploymentCondition, String) {
+/// What is wrong with those that are failing.
+fn why(units: &[UnitStatus]) -> String {
+    let why = units.iter().filter(|unit| is_failing(unit)).map(|unit| {
+        let why = match unit.contact {
+            Contact::Fresh if unit.message.is_empty() => unit.reason.clone(),
+            Contact::Fresh => unit.message.clone(),
+            Contact::Unconfigured => "the cluster isn't configured any more".to_owned(),
+            Contact::Stale | Contact::Unknown => "the cluster is away".to_owned(),
+        };
+        format!("{}: {why}", name(unit))
+    });
+    why.collect::<Vec<_>>().join("; ")
+}
+
+/// Why it went back, and what is wrong with what it went back to.
+fn and_now(because: &str, units: &[UnitStatus]) -> String {
+    match why(units).as_str() {
+        "" => because.to_owned(),
+        now => format!("{because}; what was before isn't all there: {now}"),
+    }
+}
+
+/// `begun`: whether all of it was Available once.
+fn of_units(units: &[UnitStatus], begun: bool) -> (DeploymentCondition, String) {
     let available = units.iter().filter(|unit| is_available(unit)).count();
-    let failing: Vec<_> = units.iter().filter(|unit| is_failing(unit)).collect();
-    let why = || {
-        let why = failing.iter().map(|unit| {
-            let why = match unit.contact {
-                Contact::Fresh if unit.message.is_empty() => unit.reason.clone(),
-                Contact::Fresh => unit.message.clone(),
-                Contact::Unconfigured => "the cluster isn't configured any more".to_owned(),
-                Contact::Stale | Contact::Unknown => "the cluster is away".to_owned(),
-            };
-            format!("{}: {why}", name(unit))
-        });
-        why.collect::<Vec<_>>().join("; ")
-    };
+    let failing = units.iter().filter(|unit| is_failing(unit)).count();
     if units.is_empty() {
         let message = "nothing of it is known any more: deploy it again".to_owned();
         return (DeploymentCondition::Down, message);
@@ -59,23 +75,21 @@ fn of_units(units: &[UnitStatus]) -> (DeploymentCondition, String) {
     if available == units.len() {
         return (DeploymentCondition::Running, String::new());
     }
-    if available > 0 && !failing.is_empty() {
-        return (DeploymentCondition::Partial, why());
-    }
-    if failing.len() == units.len() {
-        // What was never sent anywhere isn't down yet.
-        let begun = units
-            .iter()
-            .any(|unit| unit.current || unit.condition != oprc_rest::Condition::Pending);
-        let condition =
-            if begun { DeploymentCondition::Down } else { DeploymentCondition::Pending };
-        return (condition, why());
+    if available > 0 && failing > 0 {
+        return (DeploymentCondition::Partial, why(units));
     }
     let pending = |unit: &UnitStatus| unit.condition == oprc_rest::Condition::Pending;
-    if units.iter().all(pending) {
-        return (DeploymentCondition::Pending, why());
+    if failing == units.len() {
+        // What was never sent anywhere isn't down yet.
+        let begun = begun || units.iter().any(|unit| unit.current || !pending(unit));
+        let condition =
+            if begun { DeploymentCondition::Down } else { DeploymentCondition::Pending };
+        return (condition, why(units));
     }
-    (DeploymentCondition::Deploying, why())
+    if !begun && units.iter().all(pending) {
+        return (DeploymentCondition::Pending, why(units));
+    }
+    (DeploymentCondition::Deploying, why(units))
 }
 
 #[cfg(test)]
@@ -113,8 +127,27 @@ mod tests {
             (vec![unit(Condition::Running, false, Contact::Fresh)], DeploymentCondition::Deploying),
         ];
         for (units, expected) in cases {
-            assert_eq!(of_units(&units).0, expected, "{units:?}");
+            assert_eq!(of_units(&units, false).0, expected, "{units:?}");
         }
+        // Of what ran before it isn't said that it was never sent.
+        let unheard = [unit(Condition::Pending, false, Contact::Unknown)];
+        assert_eq!(of_units(&unheard, true).0, DeploymentCondition::Down);
+    }
+
+    #[test]
+    fn what_was_gone_back_to_is_looked_at_too() {
+        let units = [
+            unit(Condition::Running, true, Contact::Fresh),
+            UnitStatus {
+                class: "A".to_owned(),
+                cluster: "east".to_owned(),
+                message: "no".to_owned(),
+                ..unit(Condition::Down, false, Contact::Fresh)
+            },
+        ];
+        assert_eq!(and_now("it failed", &units[..1]), "it failed");
+        let told = and_now("it failed", &units);
+        assert!(told.starts_with("it failed; ") && told.contains("A on east: no"), "{told}");
     }
 
     proptest! {
@@ -139,7 +172,7 @@ mod tests {
                     unit(condition, *current, contact)
                 })
                 .collect();
-            let running = of_units(&units).0 == DeploymentCondition::Running;
+            let running = of_units(&units, false).0 == DeploymentCondition::Running;
             prop_assert_eq!(running, units.iter().all(is_available));
         }
     }

@@ -99,6 +99,10 @@ impl Dispatcher {
         let Due { key, kept, step } = due;
         let record = kept.record.as_ref();
         let outcome = match (step, &record.spec) {
+            // Whoever was held up past its lease may be about to do what another has undone.
+            _ if !self.ownership.is_held() => {
+                Outcome::Failed("this process drives the store no longer".to_owned())
+            }
             (Step::Deploy, Some(spec)) => match serde_json::from_value::<ClassSpec>(spec.clone()) {
                 Ok(spec) => {
                     link.deploy(&key.1, &record.namespace, spec, &record.correlation_id).await

@@ -24,7 +24,7 @@ use tokio::sync::watch;
 pub use self::{
     condition::{condition, is_available},
     stage::{Limits, Outlook, Transition, UnitView, goes_back, outlook},
-    transition::{Next, Units, perform, units_of},
+    transition::{Next, Units, former_of, perform, units_of},
     troubles::Troubles,
     unit::{Kept, Outcome, Seen, Sight, Step, after, is_current, is_good, sight, step},
 };
@@ -33,8 +33,9 @@ use crate::{
     deployments::{Book, Events, KeptUnit},
 };
 
-/// How long after a call that wasn't answered a CRM may still do it.
-pub const UNSURE: Duration = Duration::from_secs(5);
+/// How long after a call that wasn't answered a CRM may still do it: a little longer than a CRM gives
+/// its API server.
+pub const UNSURE: Duration = Duration::from_secs(12);
 
 /// Brings clusters to what is stored.
 pub struct Dispatcher {

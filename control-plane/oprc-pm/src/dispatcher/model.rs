@@ -12,11 +12,11 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
-    Kept, Limits, Outcome, Outlook, Seen, Sight, Step, UnitView, Units, after, is_good, outlook,
-    perform, step, units_of,
+    Kept, Limits, Outcome, Outlook, Seen, Sight, Step, UnitView, Units, after, former_of, is_good,
+    outlook, perform, step, units_of,
 };
 use crate::{
-    records::{DeploymentRecord, Former, Stage, UnitRecord},
+    records::{DeploymentRecord, Stage, UnitRecord},
     stamp::{Millis, text},
 };
 
@@ -283,14 +283,7 @@ impl World {
             ..UnitPlan::default()
         });
         let plan = Plan { units: units.collect(), ..Plan::default() };
-        let former = before.and_then(|before| match before.stage {
-            Stage::Settled { .. } => Some(Former {
-                revision: before.revision,
-                deployment: before.deployment,
-                plan: before.plan,
-            }),
-            _ => before.former,
-        });
+        let former = before.as_ref().and_then(former_of);
         self.units.extend(units_of(Some((&revision, &plan)), "it", "", &self.units));
         self.record = Some(DeploymentRecord {
             deployment: OClassDeployment {

@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{FutureExt as _, future::select_all};
 use oprc_cp_storage::{Check, Error as StoreError, Transaction};
-use oprc_rest::{DeploymentCondition, Event, Health, Revision};
+use oprc_rest::{Contact, DeploymentCondition, Event, Health, Revision, UnitStatus};
 use tokio::sync::watch;
 
 use super::{Dispatcher, Transition, outlook, perform};
@@ -22,12 +22,16 @@ use crate::{
 const IDLE: Duration = Duration::from_hours(1);
 /// After a transition that couldn't be stored.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Clusters have so long to be heard of after the start, before it is told that they aren't.
+const HEARD: Duration = Duration::from_secs(5);
 /// Changes come in bursts: they are looked at together.
 const TOGETHER: Duration = Duration::from_millis(20);
 
 /// What was told last.
 #[derive(Default)]
 struct Told {
+    /// Until when clusters may still be heard of for the first time.
+    hearing: Option<Instant>,
     deployments: BTreeMap<String, (DeploymentCondition, String)>,
     units: BTreeMap<UnitKey, (oprc_rest::Condition, bool)>,
     clusters: BTreeMap<String, Health>,
@@ -39,7 +43,7 @@ impl Dispatcher {
     pub(super) async fn settle(&self, woken: &watch::Sender<()>) {
         let (mut stored, mut troubles) = (self.book.changes(), self.troubles.changes());
         let mut links: Vec<_> = self.clusters.links().map(|link| link.changes()).collect();
-        let mut told = Told::default();
+        let mut told = Told { hearing: Some(Instant::now() + HEARD), ..Told::default() };
         loop {
             stored.borrow_and_update();
             troubles.borrow_and_update();
@@ -68,7 +72,8 @@ impl Dispatcher {
         self.tell_clusters(told);
         self.tell_orphans(told);
         let now = stamp::now();
-        let mut wait = IDLE;
+        told.hearing = told.hearing.filter(|until| *until > Instant::now());
+        let mut wait = told.hearing.map_or(IDLE, |until| until - Instant::now());
         let mut holds = BTreeMap::new();
         let deployments = self.book.deployments();
         for listed in &deployments {
@@ -169,6 +174,10 @@ impl Dispatcher {
     fn tell(&self, key: &str, told: &mut Told) {
         let (Some(kept), units) = self.book.whole(key) else { return };
         let status = deployments::status(&kept.record, &units, &self.clusters, &self.troubles);
+        let unheard = |unit: &UnitStatus| unit.contact == Contact::Unknown;
+        if told.hearing.is_some() && status.units.iter().any(unheard) {
+            return;
+        }
         for unit in &status.units {
             let now = (unit.condition, unit.current);
             let before = told.units.insert((unit.cluster.clone(), unit.id.clone()), now);

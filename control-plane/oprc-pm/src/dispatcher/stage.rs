@@ -122,11 +122,12 @@ fn driving(
         // What isn't wanted any more goes by itself, however long that takes.
         return Outlook { transition: Some(Transition::Settle), ..Outlook::default() };
     }
-    if !goes_back(record) {
+    if record.deployment.policy != Some(Policy::AllOrNothing) {
         return Outlook::default();
     }
     let mut again: Option<Millis> = None;
-    for unit in &wanted {
+    // One that doesn't go back has no time by which it has failed.
+    for unit in wanted.iter().filter(|_| goes_back(record)) {
         match failure(record, unit, since, now, limits) {
             Failure::Now(because) => {
                 // Until that is stored nothing more is done for what has failed.
@@ -193,9 +194,14 @@ fn failure(
     if now >= until { Failure::Now(why) } else { Failure::At(until) }
 }
 
-/// Whether clusters have what was before, and nothing else.
+/// Whether clusters have what was before as far as they will have it, and nothing else.
 fn is_back(record: &DeploymentRecord, units: &[UnitView<'_>]) -> bool {
-    let has = |unit: &UnitView<'_>| matches!(&unit.seen, Seen::Present(sight) if is_current(unit.record, sight));
+    let has = |unit: &UnitView<'_>| match &unit.seen {
+        Seen::Unknown => false,
+        Seen::Present(sight) if is_current(unit.record, sight) => true,
+        // Refused as it was before, or by now. It is asked for again and again, and that is told.
+        Seen::Present(_) | Seen::Absent => unit.record.spec.is_some() && unit.refused.is_some(),
+    };
     let planned = record.former.iter().flat_map(|former| &former.plan.units);
     units.iter().all(has)
         && planned
@@ -275,6 +281,60 @@ mod tests {
         let failed = look((seen("Progressing", 2), Some("no")), seen("Available", 2), true);
         assert!(matches!(failed.transition, Some(Transition::RollBack { .. })), "{failed:?}");
         assert!(failed.hold_deploys && failed.hold_deletes, "{failed:?}");
+    }
+
+    #[test]
+    fn all_or_nothing_waits_for_all_whether_or_not_it_goes_back() {
+        let mut record = record();
+        record.deployment.rollback_on_failure = Some(false);
+        let units = ["east", "west"].map(|cluster| {
+            let sent = UnitRecord { taken: None, ..unit(cluster, "r2", true) };
+            (cluster, format!("d.A..{cluster}"), sent)
+        });
+        let views = |east: Seen, refused: Option<&str>| -> Vec<UnitView<'_>> {
+            let seen = [east, Seen::Absent].into_iter();
+            let all = units.iter().zip(seen).map(|((cluster, id, record), seen)| UnitView {
+                cluster,
+                id,
+                record,
+                seen,
+                refused: refused.map(str::to_owned),
+                away_since: None,
+            });
+            all.collect()
+        };
+        let later = parse(SINCE).unwrap() + 10_000_000;
+        let away = outlook(&record, &views(Seen::Unknown, None), later, Limits::default());
+        assert!(away.hold_deploys && away.hold_deletes && away.transition.is_none(), "{away:?}");
+        let failed = outlook(&record, &views(Seen::Absent, Some("no")), later, Limits::default());
+        assert_eq!(failed.transition, None);
+        assert!(!failed.hold_deploys && failed.hold_deletes, "{failed:?}");
+    }
+
+    #[test]
+    fn what_is_refused_even_as_it_was_before_ends_no_less() {
+        let mut record = record();
+        record.stage =
+            Stage::RollingBack { since: SINCE.to_owned(), because: "it failed".to_owned() };
+        let (one, two) = (unit("east", "r1", true), unit("west", "r1", true));
+        let view = |cluster, id, record, seen, refused: Option<&str>| UnitView {
+            cluster,
+            id,
+            record,
+            seen,
+            refused: refused.map(str::to_owned),
+            away_since: None,
+        };
+        let look = |seen: Seen, refused| {
+            let units = [
+                view("east", "d.A..east", &one, seen, refused),
+                view("west", "d.A..west", &two, self::seen("Progressing", 2), None),
+            ];
+            outlook(&record, &units, 0, Limits::default()).transition
+        };
+        assert_eq!(look(Seen::Absent, None), None);
+        assert_eq!(look(Seen::Unknown, Some("no")), None);
+        assert_eq!(look(Seen::Absent, Some("no")), Some(Transition::RolledBack));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stage::{Transition, UnitView};
+use super::stage::{Transition, UnitView, goes_back};
 use crate::{
     records::{DeploymentRecord, Former, Stage, UnitRecord},
     stamp::{Millis, text},
@@ -56,6 +56,24 @@ pub fn perform(
         }
         Transition::Remove => Next { record: None, units: Units::new(), outcome: String::new() },
     }
+}
+
+/// What there is to go back to once something else than this is wanted.
+pub fn former_of(before: &DeploymentRecord) -> Option<Former> {
+    let runs = match &before.stage {
+        Stage::Settled { .. } => true,
+        // It stays as far as it came, whatever becomes of it.
+        Stage::Driving { .. } => !goes_back(before),
+        Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting { .. } => false,
+    };
+    if !runs {
+        return before.former.clone();
+    }
+    Some(Former {
+        revision: before.revision.clone(),
+        deployment: before.deployment.clone(),
+        plan: before.plan.clone(),
+    })
 }
 
 /// The units as they were before: those of the former plan, and none of the others.

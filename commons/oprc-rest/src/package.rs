@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oprc_models::OPackage;
+use oprc_models::{Macro, OPackage};
 
 use crate::document;
 
@@ -95,8 +95,35 @@ document! {
         pub stateful: bool,
         /// Whether it can't be deployed.
         pub disabled: bool,
+        /// The keys of an object's state, those that it inherits first.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub key_specs: Vec<KeyEntry>,
+        /// The classes that its objects refer to, those that it inherits first.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub ref_spec: Vec<ReferenceEntry>,
         /// What it offers.
         pub functions: Vec<BindingEntry>,
+    }
+
+    /// A key of an object's state.
+    pub struct KeyEntry {
+        /// Its name.
+        pub name: String,
+        /// What stands there.
+        #[serde(rename = "type")]
+        pub kind: String,
+        /// Whether it may be left out.
+        pub optional: bool,
+    }
+
+    /// A class that objects of another refer to.
+    pub struct ReferenceEntry {
+        /// What the reference is called.
+        pub name: String,
+        /// The class, as `package.class`.
+        pub class: String,
+        /// Who may follow it.
+        pub access: String,
     }
 
     /// A function that a class offers.
@@ -119,6 +146,9 @@ document! {
         pub version: String,
         /// The function.
         pub key: String,
+        /// What people call it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub name: Option<String>,
         /// What kind of function it is.
         #[serde(rename = "type")]
         pub kind: String,
@@ -128,6 +158,16 @@ document! {
         /// Its image, where it runs in a container.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub image: Option<String>,
+        /// The class of the object that it gives, as `package.class`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub output_cls: Option<String>,
+        /// The steps of a macro, as they were published.
+        #[serde(rename = "macro", skip_serializing_if = "Option::is_none")]
+        #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
+        pub flow: Option<Macro>,
+        /// What its variables are for.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub variable_descriptions: Vec<VariableEntry>,
         /// Whether it is to run, and may change.
         pub state: String,
         /// The classes of its package that offer it.
@@ -135,5 +175,13 @@ document! {
         /// How it is where it is deployed.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub status: Vec<crate::FunctionStatus>,
+    }
+    /// A variable of a function.
+    pub struct VariableEntry {
+        /// Its name.
+        pub name: String,
+        /// What it is for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub description: Option<String>,
     }
 }

@@ -19,6 +19,7 @@ use crate::{
 
 /// Shorter ones can be guessed.
 const MIN_CHARACTERS: usize = 16;
+const LINE: &str = "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]";
 
 /// A file of bearer tokens, read again when it changes. Cheap to clone.
 ///
@@ -92,6 +93,9 @@ fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
         let words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
         let mut words = words.peekable();
         let Some(first) = words.next() else { continue };
+        if first.starts_with("role=") || first.starts_with("expires=") {
+            return Err(wrong(LINE));
+        }
         let (name, token) = match words.next_if(|word| !is_option(word)) {
             Some(token) => (Some(first.to_owned()), token),
             None => (None, first),
@@ -108,7 +112,7 @@ fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
                     let format = "a token expires at a time such as 2030-01-31T12:00:00Z";
                     expires = Some(end.map_err(|_| wrong(format))?.into());
                 }
-                _ => return Err(wrong("a line is [NAME] TOKEN [role=ROLE] [expires=TIME]")),
+                _ => return Err(wrong(LINE)),
             }
         }
         if token.chars().count() < MIN_CHARACTERS {
@@ -120,9 +124,14 @@ fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
     Ok(tokens)
 }
 
-/// Whether a word can't be a token, though it stands where one may.
+/// Whether a word is an option, though it stands where a token may. A misspelt one is too: it would
+/// be let in as a token, and the token before it be taken for a name. `=` that only fills a token up
+/// at its end has no value behind it.
 fn is_option(word: &str) -> bool {
-    word.starts_with("role=") || word.starts_with("expires=")
+    word.split_once('=').is_some_and(|(name, value)| {
+        let named = !name.is_empty() && name.chars().all(|it| it.is_ascii_alphabetic());
+        named && !value.trim_end_matches('=').is_empty()
+    })
 }
 
 #[cfg(test)]
@@ -151,6 +160,22 @@ mod tests {
             assert!(!told.contains(token));
         }
         assert_eq!(error(b"\xff"), "/tokens: isn't UTF-8");
+    }
+
+    #[test]
+    fn a_misspelt_option_is_no_token() {
+        for line in [
+            "0123456789abcdef expire=2030-01-31T12:00:00Z",
+            "0123456789abcdef Role=viewer-and-some-more",
+            "role=viewer 0123456789abcdef",
+            "expires=2030-01-31T12:00:00Z",
+        ] {
+            let told = error(line.as_bytes());
+            assert_eq!(told, format!("/tokens: line 1: {LINE}"), "{line}");
+        }
+        // What only fills a token up is a part of it.
+        let tokens = parse(Path::new(""), b"eve abcdefghijklmnopqrstuv==\n").unwrap();
+        assert_eq!(tokens[0].name.as_deref(), Some("eve"));
     }
 
     #[test]

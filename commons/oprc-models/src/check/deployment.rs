@@ -201,7 +201,9 @@ fn assignments(
                 faults.add(&place, format!("there is no member {id}"));
             }
         }
-        if let Some(primary) = assignment.primary
+        if assignment.owners.is_empty() {
+            faults.add(&owners, "say which members have them");
+        } else if let Some(primary) = assignment.primary
             && !assignment.owners.contains(&primary)
         {
             faults.add(&owners, format!("the primary, {primary}, isn't among them"));
@@ -361,6 +363,10 @@ fn events(faults: &mut Faults, path: &Path, events: &Events) {
             collection_name(faults, &filters.index(at), filter);
         }
     }
+    let off = Events { enabled: Some(false), ..Events::default() };
+    if events.enabled == off.enabled && *events != off {
+        faults.hint(path, "nothing would heed it", "leave out enabled: false");
+    }
     if let Some(batch) = &events.batch {
         let path = path.field("batch");
         range(faults, &path.field("size"), batch.size, 1, 100_000);
@@ -428,9 +434,14 @@ pub(crate) fn inline(
         let place = path.field("odgm").field("events").field("triggers").index(at);
         let place = place.field("function");
         known(faults, &place, &trigger.function);
-        let found = classes.iter().find_map(|class| class.function(&trigger.function));
-        if found.is_some_and(|it| !it.function.runs()) {
+        let found: Vec<_> = classes
+            .iter()
+            .filter_map(|class| Some((class.has_grid(), class.function(&trigger.function)?)))
+            .collect();
+        if found.iter().any(|(_, it)| !it.function.runs()) {
             faults.add(&place, "changes of state can only call what runs in a container");
+        } else if !found.is_empty() && found.iter().all(|(stateful, _)| !stateful) {
+            faults.add(&place, "nothing would heed it: no class that has state has the function");
         }
     }
     state(faults, path, deployment, &classes);
@@ -444,6 +455,13 @@ fn state(
     classes: &[&ResolvedClass],
 ) {
     if classes.iter().all(|class| !class.has_grid()) {
+        let mut unheeded = |place: &Path| {
+            faults.hint(
+                place,
+                "nothing would heed it: no class of the deployment has state",
+                "give the class a stateSpec",
+            );
+        };
         for (field, given) in [
             ("odgm", deployment.odgm.is_some()),
             ("partitionCount", deployment.partition_count.is_some()),
@@ -451,11 +469,16 @@ fn state(
             ("assignments", !deployment.assignments.is_empty()),
         ] {
             if given {
-                faults.hint(
-                    &path.field(field),
-                    "nothing would heed it: no class of the deployment has state",
-                    "give the class a stateSpec",
-                );
+                unheeded(&path.field(field));
+            }
+        }
+        for (at, member) in deployment.members.iter().enumerate() {
+            let path = path.field("members").index(at);
+            if member.max_shards.is_some() {
+                unheeded(&path.field("maxShards"));
+            }
+            if member.all_partitions {
+                unheeded(&path.field("allPartitions"));
             }
         }
     }

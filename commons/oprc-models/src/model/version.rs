@@ -157,6 +157,13 @@ mod tests {
             assert!(range.matches(&good.parse().unwrap()), "{range} {good}");
             assert!(!range.matches(&bad.parse().unwrap()), "{range} {bad}");
         }
+        for version in ["1.0.0+a", "1.0.0", "1.0.0-rc.1+a"] {
+            let exact = VersionRange::exact(&version.parse().unwrap());
+            assert_eq!(exact.as_str().parse(), Ok(exact.clone()));
+            for other in ["1.0.0+a", "1.0.0+b", "1.0.0", "1.0.0-rc.1+a", "1.0.1"] {
+                assert_eq!(exact.matches(&other.parse().unwrap()), version == other, "{other}");
+            }
+        }
         assert!("newest".parse::<VersionRange>().is_err());
         assert!("1.0".parse::<Version>().is_err());
     }

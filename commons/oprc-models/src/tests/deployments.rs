@@ -42,6 +42,7 @@ fn what_is_refused() {
         ("env: prod, ", "", "members[1].env", 10, "say which"),
         ("maxShards: 3", "maxShards: 1", "assignments", 12, "has maxShards 1"),
         ("[1, 2]", "[2]", "assignments[0].owners", 12, "primary, 1,"),
+        ("[1, 2]", "[]", "assignments[0].owners", 12, "say which members"),
         ("[1, 2]", "[1, 3]", "assignments[0].owners[1]", 12, "no member 3"),
         ("[0, 1]", "[0, 4]", "assignments[0].shardIds[1]", 12, "between 0 and 3"),
         ("[0, 1]", "[0, 0]", "assignments[0].shardIds[1]", 12, "assigned twice"),
@@ -50,6 +51,13 @@ fn what_is_refused() {
         ("class: Cart", "class: Cart\nstatus: {}", "status", 5, "nobody sets it"),
         ("class: Cart", "class: Cart\npolicy: all", "policy", 5, "BEST_EFFORT, ALL_OR_NOTHING"),
         ("class: Cart", "class: Cart\nodgm: {env: {ODGM_X: 1}}", "odgm.env.ODGM_X", 5, "platform"),
+        (
+            "class: Cart",
+            "class: Cart\nodgm: {events: {enabled: false, triggers: [{function: buy}]}}",
+            "odgm.events",
+            5,
+            "nothing would heed it",
+        ),
         (
             "class: Cart",
             "class: Cart\nodgm: {collections: [a, {name: a}]}",
@@ -90,6 +98,7 @@ fn against_its_package() {
     let Body::Deployment(deployment) = read(DEPLOYMENT).body else { unreachable!() };
     let told = check_against(&deployment, &resolved(PLAIN)).unwrap_err().to_string();
     assert!(told.contains("partitionCount: nothing would heed it"), "{told}");
+    assert!(told.contains("members[0].maxShards: nothing would heed it"), "{told}");
     let stateful = with("- key: Cart", "- key: Cart\n    stateSpec: {}");
     check_against(&deployment, &resolved(&stateful)).unwrap();
     let single = with("- key: Cart", "- key: Cart\n    stateType: SINGLETON\n    stateSpec: {}");
@@ -105,4 +114,25 @@ fn against_its_package() {
         told,
         "members[1].standbyFn[0]: \"byu\" is no function of the classes; did you mean buy?"
     );
+}
+
+#[test]
+fn a_trigger_calls_a_function_of_what_has_state() {
+    let text = PLAIN
+        .replace("classes:", "  - key: see\n    provision: {docker: {image: see:1}}\nclasses:")
+        .replace("- key: Cart", "- key: Cart\n    stateSpec: {}")
+        + "  - key: View\n    functions: [{name: see, function: see}]\n";
+    let Body::Package(package) = read(&text).body else { unreachable!() };
+    let package = resolve(&package, &()).unwrap();
+    let told = |function: &str| {
+        let text = format!(
+            "key: d\npackage: shop\nclasses: [Cart, View]\n\
+             odgm: {{events: {{triggers: [{{function: {function}}}]}}}}\n"
+        );
+        let Body::Deployment(deployment) = read(&text).body else { unreachable!() };
+        check_against(&deployment, &package)
+    };
+    told("buy").unwrap();
+    let told = told("see").unwrap_err().to_string();
+    assert!(told.starts_with("odgm.events.triggers[0].function: nothing would heed"), "{told}");
 }

@@ -118,11 +118,12 @@ impl Deploying for Deployments {
         Self::forget_cluster(self, name, caller).await
     }
 
-    fn functions(&self, package: &str) -> Vec<FunctionStatus> {
+    fn functions(&self, package: &str, version: Option<&str>) -> Vec<FunctionStatus> {
         let mut functions = Vec::new();
         for kept in self.book.deployments() {
             let record = &kept.record;
             if record.plan.package == package
+                && version.is_none_or(|version| record.plan.version == version)
                 && let Ok(status) = Self::status(self, &record.deployment.key)
             {
                 functions.extend(status.units.into_iter().flat_map(|unit| unit.functions));

@@ -98,8 +98,8 @@ pub trait Deploying: Send + Sync + 'static {
     fn clusters(&self) -> Vec<Cluster>;
     /// Forgets the units of a cluster that isn't configured any more.
     async fn forget_cluster(&self, name: &str, caller: &Caller) -> Result<usize, Error>;
-    /// How the functions of a package are where they are deployed.
-    fn functions(&self, package: &str) -> Vec<FunctionStatus>;
+    /// How the functions of a package are where they are deployed, in that version or in any.
+    fn functions(&self, package: &str, version: Option<&str>) -> Vec<FunctionStatus>;
     /// How each deployment is, in a word.
     fn conditions(&self) -> Vec<String>;
     /// What keeps deployments from being driven.

@@ -35,7 +35,8 @@ pub(super) struct Wanted {
     prefix: Option<String>,
     /// The package's name.
     package: Option<String>,
-    /// The package's version, with its name; the latest where left out. For classes and functions.
+    /// A version that the package has. Classes and functions are those of that version, and need the
+    /// package's name too; where it is left out, those of the latest.
     version: Option<String>,
     /// Tags that the package has, separated by commas.
     tags: Option<String>,
@@ -357,7 +358,8 @@ pub(super) async fn classes(
     Ok(Json(app.registry.classes(&filter, &paging)?))
 }
 
-/// Functions of packages, each of the latest version, and how they are where they run.
+/// Functions of packages, each of the latest version, and how they are where they run: in any
+/// version, or in the one that was asked for.
 #[utoipa::path(
     get,
     path = "/api/v1/functions",
@@ -375,11 +377,12 @@ pub(super) async fn functions(
 ) -> Answer<Json<Page<FunctionEntry>>> {
     let (filter, paging) = wanted.read()?;
     let mut page = app.registry.functions(&filter, &paging)?;
+    let version = filter.version.as_deref();
     let mut known: BTreeMap<String, Vec<FunctionStatus>> = BTreeMap::new();
     for function in &mut page.items {
         let all = known
             .entry(function.package.clone())
-            .or_insert_with_key(|package| app.deployments.functions(package));
+            .or_insert_with_key(|package| app.deployments.functions(package, version));
         function.status = all.iter().filter(|it| it.key == function.key).cloned().collect();
     }
     Ok(Json(page))

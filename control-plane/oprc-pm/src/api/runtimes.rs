@@ -40,6 +40,26 @@ pub(super) struct Wanted {
     cursor: Option<String>,
 }
 
+/// The same for orphans, whose ownership is no question.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct WantedOrphans {
+    /// The cluster.
+    cluster: Option<String>,
+    /// The package.
+    package: Option<String>,
+    /// The environment.
+    environment: Option<String>,
+    /// The deployment.
+    deployment: Option<String>,
+    /// How much is wanted at most.
+    #[param(minimum = 1, maximum = 500)]
+    limit: Option<usize>,
+    /// Where the page before said that the next begins.
+    cursor: Option<String>,
+}
+
 fn page(app: &App, wanted: Wanted) -> Answer<Json<Page<ClassRuntime>>> {
     let Wanted { cluster, package, environment, deployment, ownership, limit: most, cursor } =
         wanted;
@@ -89,15 +109,17 @@ pub(super) async fn list_records(
     get,
     path = "/api/v1/orphans",
     tag = "clusters",
-    params(Wanted),
+    params(WantedOrphans),
     responses((status = 200, description = "A page of orphans", body = Page<ClassRuntime>)),
 )]
 pub(super) async fn orphans(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<WantedOrphans>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, Wanted { ownership: Some("orphan".to_owned()), ..wanted })
+    let WantedOrphans { cluster, package, environment, deployment, limit, cursor } = wanted;
+    let ownership = Some("orphan".to_owned());
+    page(&app, Wanted { cluster, package, environment, deployment, ownership, limit, cursor })
 }
 
 /// Has a deployment have an orphan, which goes on as it is.

@@ -150,14 +150,12 @@ pub(super) fn read(
     if let Some(text) = variables.get(DOCUMENT).filter(|text| !text.is_empty()) {
         let mut later = BTreeMap::new();
         document(DOCUMENT, text, &mut later)?;
-        for (name, later) in later {
-            let before: Written = written.remove(&name).unwrap_or_default();
-            written.insert(name, later.or(before));
-        }
+        add(&mut written, later);
     }
+    let mut said: BTreeMap<String, Written> = BTreeMap::new();
     for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
         let Some((name, end)) = split(variable) else { continue };
-        let cluster: &mut Written = written.entry(name).or_default();
+        let cluster = said.entry(name).or_default();
         let wrong = |what: &str| Error::Together(format!("{variable}: {what}"));
         match end {
             "_URL" => cluster.url = Some(value.clone()),
@@ -177,6 +175,7 @@ pub(super) fn read(
             }
         }
     }
+    add(&mut written, said);
     if written.len() > MOST {
         let message = format!("{} clusters are configured, {MOST} are the most", written.len());
         return Err(Error::Together(message));
@@ -197,6 +196,14 @@ pub(super) fn read(
         clusters.push(settle(name, cluster, is_default)?);
     }
     Ok(clusters)
+}
+
+/// Adds what wins, field by field, over what was written before.
+fn add(written: &mut BTreeMap<String, Written>, later: BTreeMap<String, Written>) {
+    for (name, later) in later {
+        let before = written.remove(&name).unwrap_or_default();
+        written.insert(name, later.or(before));
+    }
 }
 
 /// Reads a document. What is wrong with it is told without its values: they may be secrets.

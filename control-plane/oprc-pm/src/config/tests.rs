@@ -97,18 +97,20 @@ fn clusters_come_from_a_file_and_variables_win() {
     let ca = pem.to_str().unwrap();
     let text = format!(
         "- {{name: a, url: 'https://a:1', ca: {ca}, certificate: {ca}, key: {ca}}}\n\
-         - {{name: b, url: 'http://b:1', default: true}}\n"
+         - {{name: b, url: 'http://b:1', default: true, tokenFile: {ca}}}\n"
     );
     fs::write(&file, text).unwrap();
     let config = resolve(&[
         OFF,
         ("OPRC_PM_CRM_CLUSTERS_FILE", file.to_str().unwrap()),
         ("OPRC_PM_CRM_B_URL", "http://b:2"),
+        ("OPRC_PM_CRM_B_TOKEN", "0123456789abcdef"),
         ("OPRC_PM_CRM_CLUSTERS", "{\"c\": \"http://c:1\"}"),
     ])
     .unwrap();
     let told: Vec<_> = config.clusters.iter().map(|c| (c.url.as_str(), c.default)).collect();
     assert_eq!(told, [("https://a:1", false), ("http://b:2", true), ("http://c:1", false)]);
+    assert_eq!(config.clusters[1].token, Some(Secret::Value("0123456789abcdef".to_owned())));
     let tls = config.clusters.first().unwrap().tls.as_ref().unwrap();
     assert!(tls.client.is_some());
     let described = describe_clusters(&config.clusters);

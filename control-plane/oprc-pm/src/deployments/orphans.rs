@@ -286,10 +286,10 @@ mod tests {
 
     use super::*;
 
-    fn record(deployment: serde_json::Value, units: &[(&str, &str)]) -> DeploymentRecord {
+    fn record(units: &[(&str, &str)]) -> DeploymentRecord {
         let units = units.iter().map(|(cluster, environment)| unit("A", cluster, environment));
         serde_json::from_value(json!({
-            "deployment": deployment, "revision": "r", "created_at": "", "updated_at": "",
+            "deployment": {"key": "d", "package": "p", "class": "A"}, "revision": "r", "created_at": "", "updated_at": "",
             "correlation_id": "", "stage": {"stage": "settled", "since": ""},
             "plan": {"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [],
                      "units": units.collect::<Vec<_>>()},
@@ -308,16 +308,14 @@ mod tests {
 
     #[test]
     fn what_is_adopted_takes_nothing_away() {
-        let mut anywhere =
-            record(json!({"key": "d", "package": "p", "class": "A"}), &[("one", "")]);
+        let mut anywhere = record(&[("one", "")]);
         want(&mut anywhere, &unit("A", "two", "")).unwrap();
         assert_eq!(anywhere.deployment.classes().collect::<Vec<_>>(), ["A"]);
         assert_eq!(anywhere.deployment.target_clusters, ["one", "two"]);
         want(&mut anywhere, &unit("B", "two", "")).unwrap();
         assert_eq!(anywhere.deployment.classes().collect::<Vec<_>>(), ["A", "B"]);
 
-        let mut staged =
-            record(json!({"key": "d", "package": "p", "class": "A"}), &[("one", "test")]);
+        let mut staged = record(&[("one", "test")]);
         want(&mut staged, &unit("A", "one", "prod")).unwrap();
         assert_eq!(staged.deployment.target_envs, ["test", "prod"]);
         want(&mut staged, &unit("A", "one", "")).unwrap_err();

@@ -260,21 +260,10 @@ impl World {
 
     /// Somebody changes what is wanted: the first clusters have it, in this way.
     fn want(&mut self, on: usize, policy: Policy, bad: bool) {
-        let Some(stage) = self.record.as_ref().map(|record| record.stage.clone()) else {
-            return self.want_anew(None, on, policy, bad);
-        };
-        if !matches!(stage, Stage::Deleting { .. }) {
-            self.want_anew(self.record.clone(), on, policy, bad);
+        let deleting = |record: &DeploymentRecord| matches!(record.stage, Stage::Deleting { .. });
+        if self.record.as_ref().is_some_and(deleting) {
+            return;
         }
-    }
-
-    fn want_anew(
-        &mut self,
-        before: Option<DeploymentRecord>,
-        on: usize,
-        policy: Policy,
-        bad: bool,
-    ) {
         let revision = self.next();
         let units = NAMES[..on].iter().enumerate().map(|(at, cluster)| UnitPlan {
             id: format!("unit-{cluster}"),
@@ -283,7 +272,7 @@ impl World {
             ..UnitPlan::default()
         });
         let plan = Plan { units: units.collect(), ..Plan::default() };
-        let former = before.as_ref().and_then(former_of);
+        let former = self.record.as_ref().and_then(former_of);
         self.units.extend(units_of(Some((&revision, &plan)), "it", "", &self.units));
         self.record = Some(DeploymentRecord {
             deployment: OClassDeployment {

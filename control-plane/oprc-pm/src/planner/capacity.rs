@@ -6,7 +6,7 @@ use oprc_grpc::deployment::unit::{ClassSpec, Resources};
 use oprc_models::Amount;
 use serde::Deserialize as _;
 
-use super::{Capacity, ClusterFacts, targets::Place};
+use super::{Capacity, ClusterFacts, profile::Profile, targets::Place};
 
 /// What is asked of each cluster.
 #[derive(Debug, Default)]
@@ -63,37 +63,21 @@ impl Capacity {
     }
 }
 
-/// What a unit asks for at the least: as many instances as there always are, with what each of
-/// them says that it needs. What says nothing counts nothing.
+/// What a unit asks for at the least: as many instances as there always are, with what CRM has each
+/// of them request. That differs by the profile of the cluster that it is on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asks {
-    /// By those whose number is said.
-    said: Capacity,
-    /// By one each of those whose number the cluster decides on.
-    usual: Capacity,
+    dev: Capacity,
+    edge: Capacity,
+    full: Capacity,
 }
 
 impl Asks {
     /// What a unit asks for.
     pub(super) fn of(spec: &ClassSpec) -> Self {
-        let mut asks = Self::default();
-        for function in &spec.functions {
-            if function.image.is_none() || spec.disabled_functions.contains(&function.key) {
-                continue;
-            }
-            let provision = function.provision.clone().unwrap_or_default();
-            let one = each(provision.requests.as_ref(), provision.limits.as_ref());
-            match provision.min_scale {
-                Some(instances) => asks.said = asks.said.plus(one, instances),
-                None => asks.usual = asks.usual.plus(one, 1),
-            }
-        }
-        if let Some(grid) = &spec.odgm_config {
-            let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
-            let nodes = grid.replicas.unwrap_or(1).max(factor.unwrap_or(1));
-            asks.said = asks.said.plus(each(grid.requests.as_ref(), grid.limits.as_ref()), nodes);
-        }
-        asks
+        let [dev, edge, full] =
+            [Profile::Dev, Profile::Edge, Profile::Full].map(|profile| asked(spec, profile));
+        Self { dev, edge, full }
     }
 
     /// What a unit asks for that a cluster has been sent; nothing where that can't be read.
@@ -104,26 +88,69 @@ impl Asks {
     /// What two ask for together.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self { said: self.said.plus(other.said, 1), usual: self.usual.plus(other.usual, 1) }
+        Self {
+            dev: self.dev.plus(other.dev, 1),
+            edge: self.edge.plus(other.edge, 1),
+            full: self.full.plus(other.full, 1),
+        }
     }
 
     /// What that is on a cluster.
     pub fn on(self, facts: &ClusterFacts) -> Capacity {
-        self.said.plus(self.usual, facts.usual_instances())
+        match facts.profile() {
+            Profile::Dev => self.dev,
+            Profile::Edge => self.edge,
+            Profile::Full => self.full,
+        }
     }
 }
 
-/// What one instance asks for; Kubernetes takes the limit where no request is said.
-fn each(requests: Option<&Resources>, limits: Option<&Resources>) -> Capacity {
-    let amount = |of: fn(&Resources) -> Option<&String>| {
-        let text = requests.and_then(of).or_else(|| limits.and_then(of))?;
-        Amount(text.clone()).worth()
-    };
+/// What a unit asks for where the cluster has that profile.
+fn asked(spec: &ClassSpec, profile: Profile) -> Capacity {
+    let template = spec.selected_template.as_deref().or(spec.template_hint.as_deref());
+    let profile = profile.under(template);
+    let of_class = spec.nfr_requirements.as_ref().and_then(|it| it.max_latency_ms);
+    let mut sum = Capacity::default();
+    for function in &spec.functions {
+        if function.image.is_none() || spec.disabled_functions.contains(&function.key) {
+            continue;
+        }
+        let own = function.requirements.as_ref().and_then(|it| it.max_latency_ms);
+        let standby = spec.standby_functions.contains(&function.key);
+        let provision = function.provision.clone().unwrap_or_default();
+        let usual = profile.function(own.or(of_class));
+        let one = each(provision.requests.as_ref(), provision.limits.as_ref(), usual);
+        sum = sum.plus(one, profile.instances(template, standby, &provision));
+    }
+    if let Some(grid) = &spec.odgm_config {
+        let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+        let nodes = grid.replicas.unwrap_or(1).max(factor.unwrap_or(1));
+        let one = each(grid.requests.as_ref(), grid.limits.as_ref(), profile.grid());
+        sum = sum.plus(one, nodes);
+    }
+    sum
+}
+
+/// What one instance asks for. Where that isn't said CRM requests what is usual, up to the limit.
+pub(super) fn each(
+    requests: Option<&Resources>,
+    limits: Option<&Resources>,
+    usual: Capacity,
+) -> Capacity {
+    type Which = fn(&Resources) -> Option<&String>;
     // Amounts end at 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = |worth: f64| worth.round() as u64;
+    let amount = |of: Option<&Resources>, which: Which, unit: f64| {
+        let text = of.and_then(which)?;
+        Some(whole(Amount(text.clone()).worth()? * unit))
+    };
+    let one = |which: Which, unit: f64, usual: u64| {
+        let limit = || amount(limits, which, unit).unwrap_or(u64::MAX);
+        amount(requests, which, unit).unwrap_or_else(|| usual.min(limit()))
+    };
     Capacity {
-        cpu_millis: whole(amount(|it| it.cpu.as_ref()).unwrap_or_default() * 1000.0),
-        memory_bytes: whole(amount(|it| it.memory.as_ref()).unwrap_or_default()),
+        cpu_millis: one(|it| it.cpu.as_ref(), 1000.0, usual.cpu_millis),
+        memory_bytes: one(|it| it.memory.as_ref(), 1.0, usual.memory_bytes),
     }
 }

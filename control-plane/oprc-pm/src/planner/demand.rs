@@ -1,7 +1,8 @@
 //! What a class and its functions demand together.
 
 use oprc_models::{
-    Consistency, OClassDeployment, Requirements, ResolvedClass, ShardType, StateType,
+    Collection, CollectionSpec, Consistency, OClassDeployment, Requirements, ResolvedClass,
+    ShardType, StateType,
 };
 
 use super::availability::Needs;
@@ -58,7 +59,7 @@ impl<'a> Demand<'a> {
         };
         let consistency =
             state.or_else(|| said(Consistency::Strong)).or_else(|| said(Consistency::Eventual));
-        match (self.deployment.shard_type, consistency) {
+        match (self.shard_type(), consistency) {
             (Some(ShardType::Raft), _) => (Needs::Quorum, "shardType RAFT takes more than half"),
             (Some(ShardType::Basic | ShardType::Mst), _) => {
                 (Needs::Any, "without consensus any one of them will do")
@@ -78,6 +79,28 @@ impl<'a> Demand<'a> {
         }
     }
 
+    fn named(&self) -> impl Iterator<Item = &'a CollectionSpec> {
+        let grid = self.deployment.odgm.as_ref().filter(|_| self.class.has_grid());
+        grid.into_iter().flat_map(|it| &it.collections).map(|Collection(it)| it)
+    }
+
+    /// How copies are kept the same, where that is said of all: the most demanding collection
+    /// decides.
+    fn shard_type(&self) -> Option<ShardType> {
+        let otherwise = self.deployment.shard_type;
+        let all: Vec<_> = self.named().map(|it| it.shard_type.or(otherwise)).collect();
+        if all.contains(&Some(ShardType::Raft)) {
+            return Some(ShardType::Raft);
+        }
+        // What one doesn't say follows from the class.
+        if all.contains(&None) { None } else { all.first().copied().unwrap_or(otherwise) }
+    }
+
+    /// How many copies there are to be, where the deployment says so.
+    pub(super) fn copies(&self) -> Option<i32> {
+        self.deployment.replica_count
+    }
+
     /// In how many parts data is split, and why.
     pub(super) fn partitions(&self) -> (i32, String) {
         let (count, because) = match (self.deployment.partition_count, self.throughput()) {
@@ -93,7 +116,7 @@ impl<'a> Demand<'a> {
                 (count, format!("{who} demands {throughput} requests/s: {band} takes {count}"))
             }
         };
-        let named = self.deployment.odgm.as_ref().is_some_and(|it| !it.collections.is_empty());
+        let named = self.named().next().is_some();
         match self.class.state_type {
             StateType::Singleton => (1, "the class has one object".to_owned()),
             // What CRM makes of it where collections aren't named.
@@ -106,8 +129,7 @@ impl<'a> Demand<'a> {
 
     /// The collections that its data grid has.
     pub(super) fn collections(&self) -> Vec<String> {
-        let named = self.deployment.odgm.iter().flat_map(|it| &it.collections);
-        let named: Vec<String> = named.map(|it| it.0.name.clone()).collect();
+        let named: Vec<String> = self.named().map(|it| it.name.clone()).collect();
         if !named.is_empty() {
             return named;
         }

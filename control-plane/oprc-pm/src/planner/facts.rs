@@ -1,5 +1,7 @@
 //! What is known of clusters when a plan is made.
 
+use super::profile::Profile;
+
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
@@ -58,13 +60,9 @@ impl ClusterFacts {
         }
     }
 
-    /// How many instances a function has there that doesn't say: what CRM's profiles have it.
-    pub(super) fn usual_instances(&self) -> i32 {
-        match self.profile.as_str() {
-            "edge" => 2,
-            "full" | "prod" | "cloud" => 3,
-            _ => 1,
-        }
+    /// What it gives to what doesn't say; the least where it was never heard of.
+    pub(super) fn profile(&self) -> Profile {
+        Profile::parse(&self.profile).unwrap_or(Profile::Dev)
     }
 
     /// Whether it may have that environment.

@@ -7,6 +7,7 @@ mod demand;
 mod facts;
 mod faults;
 mod id;
+mod profile;
 mod replicas;
 mod scale;
 mod shards;
@@ -102,6 +103,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
     for class in &classes {
         assign(request, class, &mut drafts, &mut faults, &mut warnings);
     }
+    triggers(request, &drafts, &mut warnings);
     if !faults.all.is_empty() {
         return Err(faults);
     }
@@ -130,6 +132,21 @@ fn version(request: &Request<'_>) -> Reason {
     reason("version", request.package.version.to_string(), because)
 }
 
+/// Tells of triggers that no unit has, as what they call runs in none.
+fn triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<String>) {
+    let kept: BTreeSet<&str> = drafts
+        .iter()
+        .filter_map(|draft| draft.spec.odgm_config.as_ref()?.event_processing.as_ref())
+        .flat_map(|it| &it.event_triggers)
+        .map(|it| it.function_key.as_str())
+        .collect();
+    let events = request.deployment.odgm.as_ref().and_then(|it| it.events.as_ref());
+    let said = events.into_iter().flat_map(|it| &it.triggers).map(|it| it.function.as_str());
+    warnings.extend(said.filter(|key| !kept.contains(key)).map(|key| {
+        format!("odgm.events.triggers: {key} is switched off, so changes of state don't call it")
+    }));
+}
+
 /// Settles which members have which shards of a class.
 fn assign(
     request: &Request<'_>,
@@ -139,36 +156,45 @@ fn assign(
     warnings: &mut Vec<String>,
 ) {
     let deployment = request.deployment;
-    // One member has everything.
-    if !class.has_grid() || deployment.members.len() < 2 {
+    if !class.has_grid() || deployment.members.is_empty() {
         return;
     }
     let own = || drafts.iter().filter(|draft| draft.class.key == class.key);
     let partitions = own().map(|draft| draft.partitions).max().unwrap_or(1);
     let copies = own().map(|draft| draft.replicas).max().unwrap_or(1);
+    let key = &class.key;
+    let collections = || deployment.odgm.iter().flat_map(|grid| &grid.collections);
+    for (at, Collection(it)) in collections().enumerate() {
+        let path = format!("odgm.collections[{at}].assignments");
+        let parts = it.partition_count.unwrap_or(partitions);
+        shards::check(key, &path, &it.assignments, parts, faults);
+    }
+    shards::check(key, "assignments", &deployment.assignments, partitions, faults);
     if !deployment.assignments.is_empty() {
         let assigned: BTreeSet<i32> =
             deployment.assignments.iter().flat_map(|it| it.shard_ids.iter().copied()).collect();
         let missing = (0..partitions).filter(|shard| !assigned.contains(shard)).count();
         if missing > 0 {
-            let key = &class.key;
             warnings.push(format!("{key}: {missing} of {partitions} parts are assigned to nobody"));
         }
         return;
     }
+    let members: Vec<_> = deployment.members.iter().enumerate().collect();
+    let all = shards::assign(key, &members, partitions, copies, faults, warnings);
+    // One member has everything, if it takes as much.
+    if members.len() < 2 {
+        return;
+    }
     // What is assigned below is by the parts of the class.
-    let collections = deployment.odgm.iter().flat_map(|grid| &grid.collections);
-    for Collection(it) in collections.filter(|Collection(it)| it.assignments.is_empty()) {
+    for Collection(it) in collections().filter(|Collection(it)| it.assignments.is_empty()) {
         if let Some(parts) = it.partition_count.filter(|parts| *parts > partitions) {
-            let (key, name) = (&class.key, &it.name);
+            let name = &it.name;
             warnings.push(format!(
                 "{key}: {} of {parts} parts of {name} are assigned to nobody: give it assignments",
                 parts - partitions
             ));
         }
     }
-    let members: Vec<_> = deployment.members.iter().enumerate().collect();
-    let all = shards::assign(&class.key, &members, partitions, copies, faults, warnings);
     for draft in drafts.iter_mut().filter(|draft| draft.class.key == class.key) {
         draft.assign(&all);
     }

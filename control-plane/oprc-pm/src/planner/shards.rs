@@ -76,6 +76,27 @@ pub(super) fn assign(
     assignments.collect()
 }
 
+/// Nobody can have parts that there aren't: how many there are may only be known once it is planned.
+pub(super) fn check(
+    class: &str,
+    path: &str,
+    assignments: &[Assignment],
+    partitions: i32,
+    faults: &mut Faults,
+) {
+    for (at, assignment) in assignments.iter().enumerate() {
+        let wrong = |(_, shard): &(usize, &i32)| **shard >= partitions;
+        for (shard_at, shard) in assignment.shard_ids.iter().enumerate().filter(wrong) {
+            let last = partitions.saturating_sub(1);
+            let message = format!(
+                "{shard} isn't between 0 and {last}: {class} has as many parts as partitionCount \
+                 says or is planned, {partitions}"
+            );
+            faults::add(faults, format!("{path}[{at}].shardIds[{shard_at}]"), message);
+        }
+    }
+}
+
 /// What a member has so far.
 struct Load {
     id: i32,

@@ -1,13 +1,16 @@
 //! Which template a unit asks for.
 
 use oprc_grpc::deployment::unit::ClassSpec;
-use oprc_models::{Faults, OClassDeployment, ResolvedClass};
+use oprc_models::{Faults, OClassDeployment, ResolvedClass, ResolvedFunction};
 use oprc_rest::Reason;
 
 use super::{
     faults,
     targets::{Place, reason},
 };
+
+/// The longest call that Knative takes, unless it is configured otherwise.
+const LONGEST_MS: i32 = 600_000;
 
 /// What CRM calls by other names.
 fn canonical(name: &str) -> &str {
@@ -68,8 +71,8 @@ pub(super) fn template(
         if !place.facts.capabilities.is_some_and(|it| it.knative) || !has(hint) {
             return open("functions are made for knative, which the cluster isn't known to have");
         }
-        if let Some(why) = too_slow(spec) {
-            return open(&why);
+        if let Some(why) = ruled_out(spec) {
+            return open(&format!("functions are made for knative, {why}"));
         }
     } else if !has(hint) {
         return open("functions are made for k8s_deployment, which the cluster doesn't have");
@@ -78,21 +81,46 @@ pub(super) fn template(
     reason(field, hint, format!("its functions are provisioned as {first}"))
 }
 
-/// A hint binds as much as an order: one that a hard constraint rules out would have the unit
-/// refused, where another template will do.
-fn too_slow(spec: &ClassSpec) -> Option<String> {
+/// Whether a function that says no other number of instances has those of Knative, as far as that
+/// is known before the hint is.
+pub(super) fn is_knative(
+    asked: Option<&str>,
+    function: &ResolvedFunction,
+    place: &Place<'_>,
+) -> bool {
+    let form = || function.function.provision.as_ref()?.forms().next().map(|(form, _)| form);
+    let there = place.facts.capabilities.is_some_and(|it| it.knative);
+    asked.map_or_else(|| there && form() == Some("knative"), |asked| asked == "knative")
+}
+
+/// A hint binds as much as an order: one that CRM can't follow would have the unit refused, where
+/// another template will do.
+fn ruled_out(spec: &ClassSpec) -> Option<String> {
     let class = spec.constraints.as_ref().and_then(|it| it.hard_latency_ms);
-    spec.functions.iter().find_map(|function| {
+    // Macros and what is switched off don't run, and so constrain nothing.
+    let mut running = spec
+        .functions
+        .iter()
+        .filter(|it| it.image.is_some() && !spec.disabled_functions.contains(&it.key));
+    running.find_map(|function| {
+        let key = &function.key;
+        let provision = function.provision.as_ref();
+        if provision.is_some_and(|it| it.volume_mounts.iter().any(|it| it.claim.is_some())) {
+            return Some(format!("which mounts no volume claims, and {key} has one"));
+        }
+        let timeout = function.config.as_ref().and_then(|it| it.timeout_ms);
+        if timeout.is_some_and(|timeout| timeout > LONGEST_MS) {
+            return Some(format!(
+                "which ends calls after {LONGEST_MS} ms, and {key} may take longer"
+            ));
+        }
         let own = function.constraints.as_ref().and_then(|it| it.hard_latency_ms);
         let hard = [own, class].into_iter().flatten().min()?;
-        let least = function.provision.as_ref().and_then(|it| it.min_scale).unwrap_or_default();
-        let floor = if least >= 1 { 10 } else { 3000 };
-        (hard < floor).then(|| {
-            format!(
-                "functions are made for knative, which may take {floor} ms, and {} must answer \
-                 within {hard} ms",
-                function.key
-            )
-        })
+        let least = provision.and_then(|it| it.min_scale).unwrap_or_default();
+        // What is on standby goes down to nothing, whatever its least number is.
+        let warm = least >= 1 && !spec.standby_functions.contains(key);
+        let floor = if warm { 10 } else { 3000 };
+        (hard < floor)
+            .then(|| format!("which may take {floor} ms, and {key} must answer within {hard} ms"))
     })
 }

@@ -1,7 +1,7 @@
 //! One class in one place.
 
 use oprc_grpc::{
-    deployment::unit::{ClassSpec, Requirements, ResourceAllocation},
+    deployment::unit::{ClassSpec, Requirements},
     models::{Source, assignment, class_spec},
 };
 use oprc_models::{Assignment, Faults, ResolvedClass};
@@ -50,10 +50,9 @@ pub(super) fn draft<'a>(
     let demand = Demand::new(class, deployment);
     let mut reasons = Vec::new();
     reasons.extend(availability(&mut spec, class, &demand));
-    let said = deployment.replica_count;
-    let (replicas, why) = replicas::replicas(&demand, said, &class.key, &place, faults, warnings);
-    spec.resource_allocation = Some(ResourceAllocation { replication_factor: Some(replicas) });
-    reasons.push(why);
+    let (replicas, why) =
+        replicas::replicas(&mut spec, &demand, &class.key, &place, faults, warnings);
+    reasons.extend(why);
     let mut partitions = 1;
     if class.has_grid() {
         grid(class, &place, &demand, faults, warnings);
@@ -62,10 +61,10 @@ pub(super) fn draft<'a>(
         reasons.push(reason("odgm_config.partition_count", count.to_string(), because));
         if let Some(config) = &mut spec.odgm_config {
             config.partition_count = Some(count);
-            config.replica_count = Some(replicas);
         }
     }
-    reasons.extend(scale::bounds(&mut spec, class, said, &place, faults));
+    let said = deployment.replica_count;
+    reasons.extend(scale::bounds(&mut spec, class, said, &place, faults, warnings));
     // The bounds have a say in whether a hint can be followed.
     reasons.push(template::template(&mut spec, class, deployment, &place, faults));
     Draft { id, place, class, spec, replicas, partitions, reasons }
@@ -148,8 +147,8 @@ impl<'a> Draft<'a> {
         self.reasons.push(reason(
             "capacity",
             format!("{}m, {}Mi", asked.cpu_millis, asked.memory_bytes.div_ceil(1 << 20)),
-            "what its instances ask for, as many as there always are; what says nothing of \
-             resources isn't counted",
+            "what its instances ask for, as many as there always are; where nothing is said, what \
+             the profile has them ask for",
         ));
         UnitPlan {
             id: self.id,

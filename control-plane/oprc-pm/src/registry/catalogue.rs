@@ -1,7 +1,10 @@
 //! What people can find in a package: its classes and functions.
 
 use oprc_models::{Faults, Lookup, ResolvedClass, ResolvedPackage, resolve};
-use oprc_rest::{BindingEntry, ClassEntry, FunctionEntry, PackageVersion};
+use oprc_rest::{
+    BindingEntry, ClassEntry, FunctionEntry, KeyEntry, PackageVersion, ReferenceEntry,
+    VariableEntry,
+};
 
 /// What people can find in one version of a package, in the order of its keys, each with what
 /// searches look at.
@@ -33,6 +36,16 @@ fn entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, Strin
         access: binding.access.unwrap_or_default().to_string(),
         default_route: binding.default_route,
     });
+    let keys = class.state_spec.iter().flat_map(|it| &it.key_specs).map(|key| KeyEntry {
+        name: key.name.clone(),
+        kind: key.kind.to_string(),
+        optional: key.optional,
+    });
+    let references = class.references.iter().map(|reference| ReferenceEntry {
+        name: reference.name.clone(),
+        class: reference.class.clone(),
+        access: reference.access.unwrap_or_default().to_string(),
+    });
     let entry = ClassEntry {
         package: package.name.clone(),
         version: package.version.to_string(),
@@ -42,6 +55,8 @@ fn entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, Strin
         lineage: class.lineage.iter().map(ToString::to_string).collect(),
         stateful: class.has_grid(),
         disabled: class.disabled,
+        key_specs: keys.collect(),
+        ref_spec: references.collect(),
         functions: functions.collect(),
     };
     let words = [&entry.package, &entry.key].into_iter().chain(&entry.name);
@@ -57,18 +72,30 @@ fn functions(version: &PackageVersion, resolved: &ResolvedPackage) -> Vec<(Funct
         let offers = |class: &&ResolvedClass| {
             class.bindings.iter().any(|binding| binding.function == function.key)
         };
+        // As lineages and references name classes.
+        let full = |class: &String| {
+            if class.contains('.') { class.clone() } else { format!("{}.{class}", package.name) }
+        };
+        let variables = function
+            .variable_descriptions
+            .iter()
+            .map(|it| VariableEntry { name: it.name.clone(), description: it.description.clone() });
         let entry = FunctionEntry {
             package: package.name.clone(),
             version: package.version.to_string(),
             key: function.key.clone(),
+            name: function.name.clone(),
             kind: function.kind().to_string(),
             description: function.description.clone(),
             image: function.container().and_then(|it| it.image.clone()),
+            output_cls: function.output_cls.as_ref().map(full),
+            flow: function.flow.clone(),
+            variable_descriptions: variables.collect(),
             state: function.state().to_string(),
             classes: resolved.classes.iter().filter(offers).map(|it| it.key.clone()).collect(),
             status: Vec::new(),
         };
-        let words = [&entry.package, &entry.key, &entry.kind].into_iter().chain(&function.name);
+        let words = [&entry.package, &entry.key, &entry.kind].into_iter().chain(&entry.name);
         let words = words.chain(&entry.description).chain(&entry.image).chain(&entry.classes);
         let text = small(words);
         (entry, text)

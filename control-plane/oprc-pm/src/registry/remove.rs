@@ -7,7 +7,7 @@ use oprc_models::Version;
 
 use super::{
     ATTEMPTS, Registry,
-    index::{Index, Uses},
+    index::{Index, Package, Uses},
     parse_version, race, tag,
 };
 use crate::{error::Error, records};
@@ -45,12 +45,13 @@ impl Registry {
         expected: Option<&str>,
     ) -> Result<(), Error> {
         for _ in 0..ATTEMPTS {
+            let package = self.known(name)?;
             let found = self.version(name, version)?;
             if expected.is_some_and(|it| it != tag(&found)) {
                 return Err(Error::Changed(tag(&found)));
             }
             let wanted = BTreeSet::from([parse_version(version)?]);
-            if self.try_delete(name, &wanted).await? {
+            if self.try_delete(name, &package, &wanted).await? {
                 tracing::info!(package = name, version, "Deleted");
                 return Ok(());
             }
@@ -61,14 +62,14 @@ impl Registry {
     /// Deletes all versions of a package, if nothing uses any. `expected` is the tag that it must
     /// have, where that matters. A package of more than ninety versions goes in parts.
     pub async fn delete_package(&self, name: &str, expected: Option<&str>) -> Result<(), Error> {
-        let package = self.known(name)?;
-        if expected.is_some_and(|it| it != package.tag()) {
-            return Err(Error::Changed(package.tag()));
-        }
-        let all: Vec<Version> = package.versions.keys().cloned().collect();
+        let all: Vec<Version> = self.known(name)?.versions.keys().cloned().collect();
         let mut begun = false;
         for _ in 0..ATTEMPTS + all.len() {
             let Ok(package) = self.known(name) else { break };
+            // Others may have come before; once the deletion has begun, it is what changes the tag.
+            if !begun && expected.is_some_and(|it| it != package.tag()) {
+                return Err(Error::Changed(package.tag()));
+            }
             // Only what was there: what is published meanwhile stays, and nobody's check of what
             // uses the package is passed by for it.
             let mut wanted: BTreeSet<Version> =
@@ -82,7 +83,7 @@ impl Registry {
             if wanted.is_empty() {
                 break;
             }
-            begun |= self.try_delete(name, &wanted).await?;
+            begun |= self.try_delete(name, &package, &wanted).await?;
         }
         let left = self.known(name).is_ok_and(|it| all.iter().any(|v| it.versions.contains_key(v)));
         if left {
@@ -92,10 +93,17 @@ impl Registry {
         Ok(())
     }
 
-    /// Deletes versions if nothing uses any of them. Gives false where others came before.
-    async fn try_delete(&self, name: &str, wanted: &BTreeSet<Version>) -> Result<bool, Error> {
-        // The head first: whoever comes to use one of the versions after this has changed it.
-        let Some((at, mut head)) = self.known(name)?.head.clone() else { return Err(race(name)) };
+    /// Deletes versions of a package, as it was seen, if nothing uses any of them. Gives false where
+    /// others came before.
+    async fn try_delete(
+        &self,
+        name: &str,
+        package: &Package,
+        wanted: &BTreeSet<Version>,
+    ) -> Result<bool, Error> {
+        // The head was seen first: whoever comes to use one of the versions after that has changed
+        // it.
+        let Some((at, mut head)) = package.head.clone() else { return Err(race(name)) };
         self.refuse_while_used(name, wanted).await?;
         let key = records::package(name);
         let mut transaction = Transaction::new().check(key.clone(), Check::Version(at));

@@ -56,8 +56,8 @@ pub struct Filter {
     pub prefix: Option<String>,
     /// The package's name.
     pub package: Option<String>,
-    /// The package's version, with its name; the latest unless said otherwise. Classes and
-    /// functions only.
+    /// A version that the package has. Classes and functions are those of that version, and then
+    /// need the package's name; without it, those of the latest.
     pub version: Option<String>,
     /// Tags that the package has.
     pub tags: Vec<String>,
@@ -95,6 +95,11 @@ impl Filter {
         let about = &package.summary;
         !package.versions.is_empty()
             && self.package.as_ref().is_none_or(|it| *it == about.name)
+            && self.prefix.as_ref().is_none_or(|it| about.name.starts_with(it))
+            && self
+                .version
+                .as_ref()
+                .is_none_or(|it| about.versions.iter().any(|v| v.version == *it))
             && self.tags.iter().all(|tag| about.tags.contains(tag))
             && self.labels.iter().all(|(key, value)| {
                 let found = about.labels.get(key);
@@ -163,7 +168,8 @@ impl Registry {
             })?;
             let version = self.version(name, version)?;
             let catalogue = Catalogue::of(&version, &*self.settle(&version)?);
-            let found = of(&catalogue).iter().filter(wanted);
+            let admitted = filter.admits(&*self.known(name)?);
+            let found = of(&catalogue).iter().filter(|_| admitted).filter(wanted);
             found.take(limit + 1).map(|(item, _)| item.clone()).collect()
         } else {
             let start = after.map_or(Bound::Unbounded, |(package, _)| Bound::Included(package));

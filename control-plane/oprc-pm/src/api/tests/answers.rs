@@ -83,6 +83,9 @@ async fn orphans_are_the_class_runtimes_that_nobody_drives() {
     for path in ["orphans", "class-runtimes", "deployment-records?ownership=foreign"] {
         assert_eq!(server.get(&format!("/api/v1/{path}")).await.status, StatusCode::OK);
     }
+    // An orphan's ownership is no question.
+    let answered = server.get("/api/v1/orphans?ownership=foreign").await;
+    assert_eq!(answered.problem().reason, "INVALID_PARAMETER");
     let asked = ["runtimes Some(\"orphan\")", "runtimes None", "runtimes Some(\"foreign\")"];
     assert_eq!(*server.fake.asked.lock().unwrap(), asked);
 }

@@ -120,7 +120,8 @@ impl Deploying for Fake {
         Err(Error::not_found("cluster", name))
     }
 
-    fn functions(&self, _: &str) -> Vec<FunctionStatus> {
+    fn functions(&self, package: &str, version: Option<&str>) -> Vec<FunctionStatus> {
+        self.note(format!("functions {package} {version:?}"));
         let named = |key: &str| FunctionStatus { key: key.to_owned(), ..FunctionStatus::default() };
         vec![named("other"), named("greet")]
     }

@@ -25,6 +25,9 @@ async fn a_package_is_published_once() {
     assert_eq!(page["items"][0]["latest"], "1.0.0");
     let functions = server.get("/api/v1/functions?package=hello").await.json();
     assert_eq!(functions["items"][0]["status"][0]["key"], "greet");
+    server.get("/api/v1/functions?package=hello&version=1.0.0").await;
+    let asked = ["functions hello None", "functions hello Some(\"1.0.0\")"];
+    assert_eq!(*server.fake.asked.lock().unwrap(), asked);
     assert_eq!(server.get("/api/v1/classes").await.json()["items"][0]["key"], "Greeter");
 }
 

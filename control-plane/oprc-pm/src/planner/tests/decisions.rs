@@ -1,6 +1,6 @@
 //! What is decided, case by case.
 
-use super::{because, cluster, clusters, planned, read, shop, spec};
+use super::{because, cluster, clusters, planned, read, shop, single, spec};
 use crate::planner::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
 
 const GRID: &str = "    stateSpec: {}";
@@ -38,7 +38,8 @@ fn what_is_said_is_raised_to_the_floor_and_told() {
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
     let unit = spec(&plan.units[0]);
     assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(3));
-    assert!(plan.warnings.iter().any(|it| it.contains("replicaCount 1 is less than the 3")));
+    let told = "replicaCount of the deployment, 1, is less than the 3";
+    assert!(plan.warnings.iter().any(|it| it.contains(told)), "{:?}", plan.warnings);
 }
 
 #[test]
@@ -50,6 +51,16 @@ fn a_target_that_nodes_never_meet_is_refused() {
     let faults = planned(&package, &deployment, &clusters([("a", poor)])).unwrap_err();
     assert_eq!(faults.all[0].path, "replicaCount");
     assert!(faults.all[0].message.contains("on the nodes of a at 0.4"), "{faults}");
+    // Who says how many there are to be gets them, and is told.
+    for class in ["", GRID] {
+        let class = format!("{class}\n    requirements: {{availability: 1}}");
+        let (package, deployment) = shop(&class, "    replicaCount: 4");
+        let nodes = ClusterFacts { node_availability: Some(0.99), ..cluster() };
+        let plan = planned(&package, &deployment, &clusters([("a", nodes)])).unwrap();
+        let told = "buy of Cart demands availability 1, which no number";
+        assert!(plan.warnings.iter().any(|it| it.starts_with(told)), "{:?}", plan.warnings);
+        assert_eq!(spec(&plan.units[0]).functions[0].provision.clone().unwrap().min_scale, Some(4));
+    }
 }
 
 #[test]
@@ -150,11 +161,8 @@ fn members_share_the_shards() {
 
 #[test]
 fn templates_by_order_then_by_form() {
-    let file = |form: &str, more: &str, constraints: &str| {
-        let (package, mut deployments) = read(&format!(
-            "name: s\nversion: 1.0.0\nfunctions:\n  - key: f\n    provision: {{{form}: {{image: i}}}}\n{constraints}\nclasses:\n  - key: C\n    functions: [{{name: f, function: f}}]\ndeployments:\n  - {{key: d, class: C{more}}}\n"
-        ));
-        (package, deployments.remove(0))
+    let file = |form: &str, more: &str, function: &str| {
+        single(&format!("{form}: {{image: i}}"), function, more)
     };
     let hint = |form: &str, facts: ClusterFacts, constraints: &str| {
         let (package, deployment) = file(form, "", constraints);
@@ -171,6 +179,7 @@ fn templates_by_order_then_by_form() {
     assert_eq!(hint("knative", without, ""), None);
     // A hint that a hard constraint rules out would have the unit refused.
     assert_eq!(hint("knative", cluster(), "    constraints: {hardLatency: 100}"), None);
+    assert_eq!(hint("knative", cluster(), "    config: {timeout: 600001}"), None);
     let (package, deployment) =
         file("knative", ", template: unified, members: [{id: 1, forceTemplate: job}]", "");
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
@@ -179,6 +188,32 @@ fn templates_by_order_then_by_form() {
     let (package, deployment) = file("knative", ", template: mine", "");
     let faults = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
     assert_eq!(faults.all[0].path, "template");
+}
+
+#[test]
+fn what_knative_cannot_run_is_no_hint() {
+    let hint = |form: &str, function: &str, more: &str| {
+        let (package, deployment) = single(form, function, more);
+        let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
+        spec(&plan.units[0]).template_hint
+    };
+    let claim = "knative: {image: i, volumes: [{mountPath: /a, claim: c}]}";
+    assert_eq!(hint(claim, "", ""), None);
+    // Warm, unless it is on standby.
+    let warm = "knative: {image: i, minScale: 1}";
+    let quick = "    constraints: {hardLatency: 100}";
+    assert_eq!(hint(warm, quick, "").as_deref(), Some("knative"));
+    assert_eq!(hint(warm, quick, ", members: [{id: 1, standbyFn: [f]}]"), None);
+    // What doesn't run rules nothing out.
+    let (package, mut deployments) = read(&format!(
+        "name: s\nversion: 1.0.0\nfunctions:\n  - {{key: f, provision: {{{warm}}}}}\n\
+         \x20 - {{key: g, state: DISABLED, provision: {{{claim}}}, constraints: {{hardLatency: 1}}}}\n\
+         classes:\n  - key: C\n    functions: [{{name: f, function: f}}, {{name: g, function: g}}]\n\
+         deployments:\n  - {{key: d, class: C}}\n"
+    ));
+    let deployment = deployments.remove(0);
+    let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
+    assert_eq!(spec(&plan.units[0]).template_hint.as_deref(), Some("knative"));
 }
 
 #[test]
@@ -197,7 +232,9 @@ fn what_exceeds_a_cluster_is_told() {
         ..cluster()
     };
     let plan = planned(&package, &deployment, &clusters([("a", small)])).unwrap();
-    // One instance at 100m, two at 50m.
+    // One instance at 100m, two at 50m, which ask for the profile's 64Mi each.
+    let capacity = plan.units[0].reasons.iter().find(|it| it.field == "capacity").unwrap();
+    assert_eq!(capacity.value, "200m, 192Mi");
     assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
     assert!(plan.warnings[0].contains("200m of processor time"), "{:?}", plan.warnings);
 

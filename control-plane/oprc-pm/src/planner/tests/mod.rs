@@ -5,7 +5,9 @@
 mod accepted;
 mod decisions;
 mod golden;
+mod numbers;
 mod properties;
+mod unheeded;
 
 use std::collections::BTreeMap;
 
@@ -99,6 +101,17 @@ deployments:
     class: Cart
 {more}
 "
+    ));
+    (package, deployments.remove(0))
+}
+
+/// A package of one class with one function, made in a form, and what more stands in the function
+/// and in the only deployment.
+fn single(form: &str, function: &str, deployment: &str) -> (ResolvedPackage, OClassDeployment) {
+    let (package, mut deployments) = read(&format!(
+        "name: s\nversion: 1.0.0\nfunctions:\n  - key: f\n    provision: {{{form}}}\n{function}\n\
+         classes:\n  - key: C\n    functions: [{{name: f, function: f}}]\n\
+         deployments:\n  - {{key: d, class: C{deployment}}}\n"
     ));
     (package, deployments.remove(0))
 }

@@ -137,12 +137,12 @@ proptest! {
             for function in &spec.functions {
                 let own = if function.key == "sell" { Some(0.99) } else { case.function };
                 let least = availability::floor(own.unwrap_or(case.availability));
-                let facts = &case.clusters[&unit.cluster];
-                let provision = function.provision.clone().unwrap_or_default();
-                let instances = provision.min_scale.unwrap_or(facts.usual_instances());
+                let provision = function.provision.clone().unwrap();
+                // What isn't said is left to the template, which may make it nothing.
+                let instances = provision.min_scale.unwrap();
                 prop_assert!(instances >= least, "{} {}", instances, least);
                 prop_assert!(provision.max_scale.is_none_or(|most| most >= instances));
-                prop_assert!(function.key == "sell" || instances >= 1);
+                prop_assert!(case.grid || instances >= case.said.unwrap_or(1));
             }
         }
     }

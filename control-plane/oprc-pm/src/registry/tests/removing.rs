@@ -89,6 +89,22 @@ async fn only_what_was_meant_is_deleted() {
 }
 
 #[tokio::test]
+async fn what_changes_while_it_is_deleted_is_told() {
+    let registry = registry().await;
+    publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
+    let (_, tag) = registry.package("a").unwrap();
+    let mut changed = (*registry.version("a", "1.0.0").unwrap()).clone();
+    changed.deprecated = Some("no".to_owned());
+    let key = records::version("a", "1.0.0");
+    let change = Transaction::new().put(key, records::write(&changed).unwrap());
+    // Not even the index has seen this yet: the first attempt is refused by the store.
+    registry.inner.store.commit(registry.hold(change, "a", "1.0.0").unwrap()).await.unwrap();
+    let error = registry.delete_package("a", Some(&tag)).await.unwrap_err();
+    assert_eq!(reason(&error), "CHANGED");
+    registry.version("a", "1.0.0").unwrap();
+}
+
+#[tokio::test]
 async fn a_package_of_many_versions_goes_in_parts() {
     let registry = registry().await;
     for batch in 0..4 {

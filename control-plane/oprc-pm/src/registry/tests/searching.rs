@@ -30,6 +30,10 @@ async fn packages_are_found() {
     assert_eq!(found(Filter { prefix: Some("alp".into()), ..any() }), ["alpha", "alpine"]);
     assert_eq!(found(Filter { package: Some("alp".into()), ..any() }), [""; 0]);
     assert_eq!(found(Filter { package: Some("beta".into()), ..any() }), ["beta"]);
+    let both = Filter { package: Some("beta".into()), prefix: Some("alp".into()), ..any() };
+    assert_eq!(found(both), [""; 0]);
+    assert_eq!(found(Filter { version: Some("9.9.9".into()), ..any() }), [""; 0]);
+    assert_eq!(found(Filter { version: Some("1.0.0".into()), ..any() }).len(), 3);
     assert_eq!(found(Filter { tags: vec!["one".into(), "two".into()], ..any() }), ["alpine"]);
     assert_eq!(found(Filter { labels: labels("team=x").unwrap(), ..any() }), ["alpha", "beta"]);
     assert_eq!(found(Filter { labels: labels("team = x, tier").unwrap(), ..any() }), ["beta"]);
@@ -101,6 +105,12 @@ async fn the_catalogue_tells_of_the_latest_version() {
     assert_eq!(function.kind, "TASK");
     let former = Filter { version: Some("1.0.0".into()), ..filter.clone() };
     assert_eq!(functions(&former)[0].image.as_deref(), Some("greet"));
+    for other in [
+        Filter { tags: vec!["none".into()], ..former.clone() },
+        Filter { prefix: Some("alp".into()), ..former.clone() },
+    ] {
+        assert!(functions(&other).is_empty(), "{other:?}");
+    }
     registry.deprecate("beta", "1.1.0", Some("no"), None).await.unwrap();
     assert_eq!(functions(&filter)[0].version, "1.0.0");
     let classes = registry.classes(&filter, &Paging::default()).unwrap().items;
@@ -111,4 +121,51 @@ async fn the_catalogue_tells_of_the_latest_version() {
     let nameless = Filter { version: Some("1.0.0".into()), ..Filter::default() };
     let error = registry.classes(&nameless, &Paging::default()).unwrap_err();
     assert_eq!(reason(&error), "version");
+}
+
+#[tokio::test]
+async fn the_catalogue_shows_what_people_are_told() {
+    let registry = registry().await;
+    let text = "
+name: a
+version: 1.0.0
+functions:
+  - key: make
+    name: Maker
+    provision: {docker: {image: make}}
+    outputCls: Thing
+    variableDescriptions: [{name: SIZE, description: how big}]
+  - key: both
+    type: MACRO
+    macro: {steps: [{function: make, as: one}, {function: make, target: one}]}
+classes:
+  - key: Base
+    stateSpec: {keySpecs: [{name: id, type: STRING}, {name: size, type: INTEGER, optional: true}]}
+    refSpec: [{name: next, class: Thing}]
+    functions: [{name: make, function: make}]
+  - key: Thing
+    parents: [Base]
+    functions: [{name: both, function: both}]
+";
+    publish(&registry, text).await.unwrap();
+    let classes = registry.classes(&Filter::default(), &Paging::default()).unwrap().items;
+    let thing = serde_json::to_value(&classes[1]).unwrap();
+    let keys = serde_json::json!([
+        {"name": "id", "type": "STRING", "optional": false},
+        {"name": "size", "type": "INTEGER", "optional": true},
+    ]);
+    assert_eq!(thing["keySpecs"], keys);
+    let references =
+        serde_json::json!([{"name": "next", "class": "a.Thing", "access": "INTERNAL"}]);
+    assert_eq!(thing["refSpec"], references);
+    let functions = registry.functions(&Filter::default(), &Paging::default()).unwrap().items;
+    let both = serde_json::to_value(&functions[0]).unwrap();
+    assert_eq!(both["macro"]["steps"][1]["target"], "one");
+    assert!(both.get("variableDescriptions").is_none() && both.get("outputCls").is_none());
+    let make = serde_json::to_value(&functions[1]).unwrap();
+    assert_eq!(
+        (make["name"].as_str(), make["outputCls"].as_str()),
+        (Some("Maker"), Some("a.Thing"))
+    );
+    assert_eq!(make["variableDescriptions"][0]["description"], "how big");
 }

@@ -1,0 +1,127 @@
+//! How many instances and copies there are, and what they ask for.
+
+use oprc_grpc::deployment::unit::Provision;
+use oprc_rest::Plan;
+
+use super::{because, cluster, clusters, planned, shop, single, spec};
+use crate::planner::ClusterFacts;
+
+const AVAILABLE: &str = "    requirements: {availability: 0.99}";
+
+fn on(profile: &str) -> ClusterFacts {
+    ClusterFacts { profile: profile.to_owned(), ..cluster() }
+}
+
+fn scaled(form: &str, function: &str, more: &str, profile: &str) -> (Provision, Plan) {
+    let (package, deployment) = single(form, function, more);
+    let plan = planned(&package, &deployment, &clusters([("a", on(profile))])).unwrap();
+    let provision = spec(&plan.units[0]).functions[0].provision.clone().unwrap_or_default();
+    (provision, plan)
+}
+
+#[test]
+fn the_floor_holds_under_each_template() {
+    for (form, more, profile, least) in [
+        ("docker", "", "dev", 2),
+        ("docker", "", "full", 3),
+        ("docker", ", template: dev", "full", 2),
+        ("docker", ", template: full", "dev", 3),
+        ("docker", ", template: knative", "full", 2),
+        ("knative", "", "full", 2),
+        ("docker", ", replicaCount: 5", "full", 5),
+    ] {
+        let image = format!("{form}: {{image: i}}");
+        let (provision, plan) = scaled(&image, AVAILABLE, more, profile);
+        assert_eq!(provision.min_scale, Some(least), "{form} {more} {profile}: {plan:?}");
+        assert_eq!(provision.max_scale, None, "{form} {more} {profile}");
+        because(&plan.units[0], "functions[0].provision.min_scale");
+    }
+    let (provision, _) = scaled("docker: {image: i}", "", "", "full");
+    assert_eq!(provision.min_scale, None);
+}
+
+#[test]
+fn a_ceiling_below_the_floor_is_raised_and_told() {
+    let (provision, plan) = scaled("docker: {image: i, maxScale: 1}", AVAILABLE, "", "full");
+    assert_eq!((provision.min_scale, provision.max_scale), (Some(2), Some(2)));
+    assert!(plan.warnings.iter().any(|it| it.contains("maxScale 1 is less than the 2")));
+    // The profile's own number makes way for a ceiling, as it does in CRM.
+    let (provision, plan) = scaled("docker: {image: i, maxScale: 2}", AVAILABLE, "", "full");
+    assert_eq!((provision.min_scale, provision.max_scale), (Some(2), Some(2)));
+    assert_eq!(plan.warnings, [""; 0]);
+}
+
+#[test]
+fn load_scales_what_availability_raised() {
+    let loaded = "    requirements: {availability: 0.99, throughput: 5000}";
+    for (form, more, most) in [
+        ("docker: {image: i}", "", Some(10)),
+        ("docker: {image: i}", ", template: knative", None),
+        ("docker: {image: i, maxScale: 6}", "", Some(6)),
+        // A number of its own is a fixed one.
+        ("docker: {image: i, minScale: 1}", "", None),
+        ("docker: {image: i}", ", replicaCount: 20", None),
+    ] {
+        let (provision, plan) = scaled(form, loaded, more, "dev");
+        assert_eq!(provision.max_scale, most, "{form} {more}");
+        if most == Some(10) {
+            let why = because(&plan.units[0], "functions[0].provision.max_scale");
+            assert!(why.starts_with("5000 requests/s"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn instances_ask_for_what_crm_requests() {
+    for (form, function, profile, asked) in [
+        ("docker: {image: i}", "", "dev", "50m, 64Mi"),
+        ("docker: {image: i}", "", "full", "300m, 768Mi"),
+        ("docker: {image: i}", "    requirements: {latency: 99}", "dev", "500m, 512Mi"),
+        ("docker: {image: i}", "    requirements: {latency: 100}", "dev", "200m, 256Mi"),
+        // A limit only lowers what is usual.
+        ("docker: {image: i, cpu: '2', memory: 16Mi}", "", "dev", "50m, 16Mi"),
+        ("docker: {image: i, cpu: '2', requestsCpu: '1'}", "", "dev", "1000m, 64Mi"),
+        ("knative: {image: i}", "", "full", "0m, 0Mi"),
+    ] {
+        let (_, plan) = scaled(form, function, "", profile);
+        let capacity = plan.units[0].reasons.iter().find(|it| it.field == "capacity").unwrap();
+        assert_eq!(capacity.value, asked, "{form} {function} {profile}");
+    }
+}
+
+#[test]
+fn the_grid_has_a_node_for_each_copy_of_a_collection() {
+    let grid = |class: &str, more: &str| {
+        let (package, deployment) = shop(&format!("    stateSpec: {{}}{class}"), more);
+        let plan = planned(&package, &deployment, &clusters([("a", on("full"))])).unwrap();
+        let unit = spec(&plan.units[0]);
+        let config = unit.odgm_config.unwrap();
+        let own: Vec<_> = config.collections.iter().map(|it| it.replica_count).collect();
+        let factor = unit.resource_allocation.unwrap().replication_factor.unwrap();
+        (factor, config.replica_count.unwrap(), own, plan.warnings)
+    };
+    // One of the functions demands 0.99, which takes two.
+    let more = "    odgm: {collections: [a, {name: b, replicaCount: 4}]}";
+    assert_eq!(grid("", more), (4, 2, vec![None, Some(4)], vec![]));
+    let more = "    odgm: {collections: [{name: a, replicaCount: 1}, {name: b, replicaCount: 3}]}";
+    let (factor, usual, own, warnings) = grid("", more);
+    assert_eq!((factor, usual, own), (3, 3, vec![Some(2), Some(3)]));
+    assert!(warnings[0].contains("replicaCount of a, 1, is less than the 2"), "{warnings:?}");
+    let more = "    replicaCount: 3\n    odgm: {collections: [{name: a, replicaCount: 2}]}";
+    assert_eq!(grid("", more), (3, 3, vec![Some(2)], vec![]));
+}
+
+#[test]
+fn a_collection_with_consensus_takes_a_majority() {
+    let copies = |more: &str| {
+        let (package, deployment) = shop("    stateSpec: {consistency: EVENTUAL}", more);
+        let nodes = ClusterFacts { node_availability: Some(0.99), ..cluster() };
+        let plan = planned(&package, &deployment, &clusters([("a", nodes)])).unwrap();
+        spec(&plan.units[0]).resource_allocation.unwrap().replication_factor.unwrap()
+    };
+    assert_eq!(copies(""), 2);
+    assert_eq!(copies("    odgm: {collections: [a, {name: b, shardType: RAFT}]}"), 3);
+    assert_eq!(copies("    shardType: RAFT\n    odgm: {collections: [a]}"), 3);
+    let basic = "    shardType: RAFT\n    odgm: {collections: [{name: a, shardType: BASIC}]}";
+    assert_eq!(copies(basic), 2);
+}

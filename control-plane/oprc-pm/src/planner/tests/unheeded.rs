@@ -1,0 +1,54 @@
+//! What is said takes effect, or is told.
+
+use super::{cluster, clusters, planned, shop};
+
+const GRID: &str = "    stateSpec: {}";
+
+fn faults(more: &str) -> Vec<(String, String)> {
+    let (package, deployment) = shop(GRID, more);
+    let all = clusters([("a", cluster()), ("b", cluster())]);
+    let faults = planned(&package, &deployment, &all).unwrap_err();
+    faults.all.into_iter().map(|it| (it.path, it.message)).collect()
+}
+
+#[test]
+fn nobody_is_assigned_parts_that_there_are_not() {
+    let member = "    members: [{id: 1, cluster: a}]";
+    let told =
+        faults(&format!("{member}\n    assignments: [{{owners: [1], shardIds: [0, 1, 2, 3, 4]}}]"));
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].0, "assignments[0].shardIds[4]");
+    assert!(told[0].1.starts_with("4 isn't between 0 and 3: Cart"), "{told:?}");
+    let collection =
+        "{name: c, partitionCount: 2}, {name: d, assignments: [{owners: [1], shardIds: [4]}]}";
+    let told = faults(&format!("{member}\n    odgm: {{collections: [{collection}]}}"));
+    assert_eq!(told[0].0, "odgm.collections[1].assignments[0].shardIds[0]", "{told:?}");
+}
+
+#[test]
+fn one_member_takes_no_more_than_it_takes() {
+    let told = faults("    members: [{id: 1, cluster: a, maxShards: 3}]");
+    assert_eq!(told[0].0, "members");
+    assert!(told[0].1.contains("no room for part 3 of 4"), "{told:?}");
+    let (package, deployment) = shop(GRID, "    members: [{id: 1, cluster: a, maxShards: 4}]");
+    let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
+    assert!(plan.units[0].spec["odgm_config"]["shard_assignments"].is_null());
+}
+
+#[test]
+fn a_trigger_of_what_is_switched_off_is_told() {
+    let more = |disabled: &str| {
+        format!(
+            "    odgm: {{events: {{triggers: [{{function: buy}}]}}}}\n    members: \
+             [{{id: 1, cluster: a, disabledFn: [buy]}}, {{id: 2, cluster: b{disabled}}}]"
+        )
+    };
+    let warnings = |more: &str| {
+        let (package, deployment) = shop(GRID, more);
+        let all = clusters([("a", cluster()), ("b", cluster())]);
+        planned(&package, &deployment, &all).unwrap().warnings
+    };
+    assert_eq!(warnings(&more("")), [""; 0]);
+    let told = warnings(&more(", disabledFn: [buy]"));
+    assert!(told[0].contains("buy is switched off"), "{told:?}");
+}

@@ -18,13 +18,13 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use oprc_sandbox::{Cluster, NodeChoice, Options};
+use oprc_sandbox::{Cluster, NodeChoice, Options, Spec};
 use oprc_tests::{
     Place, eventually, hello_archive,
     http::get_ok,
     kill_supervisor,
     objects::{READY, deploy_hello},
-    workspace,
+    program, workspace,
 };
 use tokio::sync::Mutex;
 
@@ -32,6 +32,8 @@ use self::snapshot::Snapshot;
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 const NAME: &str = "test-machine";
+/// What `up` calls a second one.
+const SECOND: &str = "test-machine-2";
 
 fn options() -> Options {
     Options { node: NodeChoice::Real, nodes: Some(2), prometheus: true, ..Options::default() }
@@ -53,11 +55,18 @@ async fn kill_all(cluster: &Cluster) {
 async fn on_a_machine(test: impl AsyncFnOnce(Snapshot)) {
     let _turn = ONE_AT_A_TIME.lock().await;
     // What a run that was interrupted left.
-    let _ = Cluster::down(NAME).await;
+    end().await;
     let outcome = AssertUnwindSafe(test(Snapshot::take())).catch_unwind().await;
     if let Err(panic) = outcome {
-        let _ = Cluster::down(NAME).await;
+        end().await;
         resume_unwind(panic);
+    }
+}
+
+/// Ends what there is; mostly there is nothing.
+async fn end() {
+    for name in [NAME, SECOND] {
+        let _ = Cluster::down(name).await;
     }
 }
 
@@ -101,6 +110,44 @@ async fn make_up_ends_with_an_answer_and_make_down_leaves_the_machine_as_it_was(
         }
         make("down", &contexts);
         assert!(!std::fs::read_to_string(&contexts).unwrap().contains(NAME));
+        before.assert_same_as_now();
+    })
+    .await;
+}
+
+/// Runs `oprc` for clusters of that name, which must succeed.
+fn oprc(arguments: &[&str], contexts: &Path) -> String {
+    let mut command = Command::new(program("oprc"));
+    command.args(arguments).args(["--name", NAME]).env("OPRC_CONFIG", contexts);
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {told}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn all_clusters_that_up_has_made_end_with_down() {
+    on_a_machine(async |before| {
+        let folder = tempfile::tempdir().unwrap();
+        let contexts = folder.path().join("config.yaml");
+        let process = async || {
+            let cluster = Cluster::open(NAME).unwrap();
+            cluster.supervisor().component("pm").await.unwrap().pid
+        };
+        oprc(&["up", "--node", "simulated", "--clusters", "2", "--no-sample"], &contexts);
+        let first = process().await;
+        // With fewer than there are it changes nothing. Nothing runs there that could be called.
+        let said = oprc(&["up", "--node", "simulated"], &contexts);
+        assert!(said.contains("oprc status hello") && !said.contains("invoke"), "{said}");
+        assert_eq!(process().await, first, "the package manager was started again");
+        assert_eq!(Spec::owned_by(NAME).unwrap(), [SECOND]);
+        oprc(&["down"], &contexts);
+        before.assert_same_as_now();
+
+        // One that is left when the first is gone is found all the same.
+        let options = Options { node: NodeChoice::Simulated, ..Options::default() };
+        Cluster::up_beside(SECOND, &options, NAME).await.unwrap();
+        oprc(&["down"], &contexts);
         before.assert_same_as_now();
     })
     .await;

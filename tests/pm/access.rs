@@ -71,6 +71,7 @@ async fn no_secret_is_told_to_anybody() {
     const CRM: &str = "canary-1-token-of-the-crm";
     const ENV: &str = "canary-2-value-of-a-variable";
     const WRONG: &str = "canary-3-token-that-is-wrong";
+    const ARGUMENT: &str = "--key=canary-4-argument";
     in_namespace(async |place| {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens");
@@ -89,6 +90,12 @@ async fn no_secret_is_told_to_anybody() {
         pm.publish(&sample).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
         pm.condition("shop", "RUNNING").await;
+        // The sample takes no arguments: that it is deployed is enough.
+        let mut sample = package("2.0.0");
+        sample["functions"][0]["provision"]["deployment"]["args"] = json!([ARGUMENT]);
+        sample["functions"][0]["provision"]["deployment"]["command"] = json!(["/fn", ARGUMENT]);
+        pm.publish(&sample).await;
+        pm.deploy(&deployment("other", "2.0.0")).await.unwrap();
         let denied = pm.ask(Method::GET, "/api/v1/packages", None, Some(WRONG)).await.unwrap();
         assert_eq!(denied.0, 401);
         let report = folder.path().join("report.tar");
@@ -114,7 +121,9 @@ async fn no_secret_is_told_to_anybody() {
         fs::write(&events, &told).unwrap();
         assert!(String::from_utf8_lossy(&told).contains("deployment.created"), "events are told");
         let report = String::from_utf8_lossy(&fs::read(report).unwrap()).into_owned();
-        assert!(report.contains("shop") && report.contains("PASSWORD"), "the report tells of it");
+        for part in ["shop", "PASSWORD", "other", "args"] {
+            assert!(report.contains(part), "the report tells of {part}");
+        }
         let metrics = pm.ask(Method::GET, "/metrics", None, None).await.unwrap().1.to_string();
         for (what, text) in [
             ("the log", pm.log()),
@@ -127,8 +136,10 @@ async fn no_secret_is_told_to_anybody() {
                 assert!(!text.contains(secret), "{what} tells {secret}");
             }
         }
-        pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
-        pm.gone("shop").await;
+        for key in ["shop", "other"] {
+            pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await.unwrap();
+            pm.gone(key).await;
+        }
     })
     .await;
 }

@@ -3,10 +3,16 @@
 use std::process::Command;
 
 use k8s_openapi::{
-    api::{apps::v1::Deployment, core::v1::Namespace},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ConfigMap, Namespace, Secret},
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{Api, api::ListParams};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, ObjectMeta, PostParams},
+};
 use oprc_sandbox::{NodeChoice, Options};
 use oprc_tests::{archive, program, with_cluster};
 
@@ -33,14 +39,30 @@ async fn everything_is_brought_into_a_cluster_and_out_of_it() {
         for _ in 0..2 {
             let said = oprc(&[&["up", "--name", "far"], this.as_slice()].concat());
             assert!(said.contains("Hello, you!"), "{said}");
+            let back = format!("oprc down --name far {} --classes", this.join(" "));
+            assert!(said.contains(&back), "{said}");
         }
         // Through the API server, events included.
         assert!(oprc(&["status", "hello"]).contains("RUNNING"));
         oprc(&["check"]);
         assert!(oprc(&["logs", "hello"]).contains("listens on"));
-        oprc(&[&["down", "--name", "far", "--classes"], this.as_slice()].concat());
-
         let client = cluster.client().await.unwrap();
+        let theirs: Api<ConfigMap> = Api::namespaced(client.clone(), "oaas-system");
+        let metadata = ObjectMeta { name: Some("theirs".to_owned()), ..ObjectMeta::default() };
+        let made = ConfigMap { metadata, ..ConfigMap::default() };
+        theirs.create(&PostParams::default(), &made).await.unwrap();
+        let down = [&["down", "--name", "far", "--classes"], this.as_slice()].concat();
+        oprc(&down);
+        // A namespace that others use stays, without what was ours.
+        assert!(theirs.get_opt("theirs").await.unwrap().is_some());
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "oaas-system");
+        assert!(secrets.get_opt("oprc-pm-tokens").await.unwrap().is_none());
+        assert!(
+            !std::fs::read_to_string(folder.path().join("config.yaml")).unwrap().contains("far")
+        );
+        theirs.delete("theirs", &DeleteParams::default()).await.unwrap();
+        oprc(&down);
+
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
         assert!(definitions.get_opt("classruntimes.oaas.io").await.unwrap().is_none());
         let namespaces: Api<Namespace> = Api::all(client.clone());

@@ -107,6 +107,7 @@ async fn a_package_goes_all_the_way() {
         let bad = oprc.write("bad.yaml", &package_within("3.0.0", "oprc.local/none:1", 3));
 
         oprc.ok(&["package", "validate", &one]);
+        assert_eq!(oprc.json(&["package", "validate", &one])[0]["valid"], true);
         assert_eq!(oprc.json(&["plan", &one])[0]["version"], "1.0.0");
         assert!(oprc.ok(&["deploy", &one, "--dry-run"]).contains("east: Sample"));
         assert_eq!(oprc.json(&["package", "list"]), serde_json::json!([]));
@@ -173,15 +174,27 @@ async fn a_package_goes_all_the_way() {
             events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(events.iter().any(|it| it["type"] == "deployment.condition"), "{events:?}");
 
+        // Documents of what is mostly read by people.
+        let told = oprc.run(&["diff", &two, "-o", "json"]);
+        assert_eq!(told.status.code(), Some(1));
+        let told: Value = serde_json::from_slice(&told.stdout).unwrap();
+        assert_eq!(told[0]["what"], "deployment shop", "{told}");
+        assert!(told[0]["now"] != told[0]["wanted"], "{told}");
+        let told = oprc.ok(&["watch", "shop", "--for", "1s", "-o", "json"]);
+        let told: Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
+        assert_eq!(told["condition"], "RUNNING", "{told}");
+        oprc.fails(2, &["logs", "shop", "--kubeconfig", "none"]);
+
         // A reader that has seen enough is no error.
-        let shell = format!("'{}' status -o json | head -c 1", path(&oprc_tests::program("oprc")));
-        let piped = Command::new("bash")
-            .args(["-o", "pipefail", "-c", &shell])
-            .env("OPRC_CONFIG", oprc.file("config.yaml"))
-            .output()
-            .unwrap();
-        assert!(piped.status.success(), "{piped:?}");
-        assert_eq!(piped.stdout, b"[");
+        let unread = |arguments: &[&str]| {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let done = oprc.command(arguments).stdout(writer).output().unwrap();
+            (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+        };
+        assert_eq!(unread(&["status", "-o", "json"]), (Some(0), String::new()));
+        // What it is asked for by its code is still told.
+        assert_eq!(unread(&["diff", &two]).0, Some(1));
 
         oprc.ok(&["delete", "shop"]);
         assert_eq!(oprc.json(&["status"]), serde_json::json!([]));

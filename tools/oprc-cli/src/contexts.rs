@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     env, fs,
     io::{ErrorKind, Write as _},
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result};
@@ -69,6 +69,18 @@ pub(crate) struct Kube {
     /// The context in it, its current one where left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<String>,
+}
+
+impl Kube {
+    /// By a context of a kubeconfig file, from wherever it is used.
+    pub(crate) fn of(kubeconfig: Option<&PathBuf>, context: &str) -> Self {
+        Self { kubeconfig: kubeconfig.map(whole), context: Some(context.to_owned()) }
+    }
+}
+
+/// A file from wherever it is used.
+pub(crate) fn whole(file: &PathBuf) -> PathBuf {
+    fs::canonicalize(file).or_else(|_| path::absolute(file)).unwrap_or_else(|_| file.clone())
 }
 
 impl Contexts {
@@ -160,6 +172,15 @@ mod tests {
         assert_eq!(Contexts::load(&path).unwrap(), Contexts::default());
         sample().save(&path).unwrap();
         assert_eq!(Contexts::load(&path).unwrap(), sample());
+    }
+
+    #[test]
+    fn files_are_found_from_everywhere() {
+        let kube = Kube::of(Some(&"./Cargo.toml".into()), "dev");
+        assert!(kube.kubeconfig.as_ref().is_some_and(|it| it.is_absolute()), "{kube:?}");
+        assert_eq!(kube, Kube::of(Some(&"Cargo.toml".into()), "dev"));
+        assert_ne!(kube, Kube::of(None, "dev"));
+        assert!(whole(&"not-there-yet".into()).is_absolute());
     }
 
     #[test]

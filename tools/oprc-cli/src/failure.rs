@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use oprc_sandbox::Error;
+
 /// What went wrong, as far as the exit code tells it apart.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -49,7 +51,21 @@ impl Failure {
 
 /// The exit code for an error, wherever it comes from.
 pub(crate) fn code(error: &anyhow::Error) -> ExitCode {
-    ExitCode::from(error.downcast_ref::<Failure>().map_or(1, Failure::code))
+    let sandbox = || error.downcast_ref().map_or(1, sandbox_code);
+    ExitCode::from(error.downcast_ref::<Failure>().map_or_else(sandbox, Failure::code))
+}
+
+/// The same for clusters of this machine.
+fn sandbox_code(error: &Error) -> u8 {
+    match error {
+        Error::BadName { .. }
+        | Error::BadOption(_)
+        | Error::OptionsDiffer { .. }
+        | Error::NotAnImage { .. } => 2,
+        Error::UnknownCluster { .. } | Error::UnknownComponent { .. } => 3,
+        Error::NotRunning { .. } | Error::Timeout { .. } => 4,
+        _ => 1,
+    }
 }
 
 /// Whether an error says that there is no such thing.
@@ -62,12 +78,16 @@ pub(crate) fn is_away(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(Failure::Away(_)))
 }
 
-/// Whether the pipe that was written to is closed: its reader has seen enough, as `head` has.
+/// A result that couldn't be printed.
+#[derive(Debug, thiserror::Error)]
+#[error("printing: {0}")]
+pub(crate) struct NotPrinted(pub(crate) std::io::Error);
+
+/// Whether the pipe that results go to is closed: its reader has seen enough, as `head` has. A
+/// connection to a server that broke is something else.
 pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let io = cause.downcast_ref::<std::io::Error>();
-        io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
-    })
+    let printing = error.downcast_ref::<NotPrinted>();
+    printing.is_some_and(|it| it.0.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]
@@ -81,13 +101,17 @@ mod tests {
         let error = anyhow::Error::new(Failure::Away("nobody".to_owned()));
         assert_eq!(code(&error.context("asking")), ExitCode::from(4));
         assert_eq!(code(&anyhow::anyhow!("something else")), ExitCode::from(1));
+        let error = Error::NotRunning { name: "a".to_owned() };
+        assert_eq!(code(&anyhow::Error::new(error)), ExitCode::from(4));
     }
 
     #[test]
     fn closed_pipes_are_told_apart() {
         let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let told = Err::<(), _>(broken()).context("printing").unwrap_err();
+        let told = Err::<(), _>(NotPrinted(broken())).context("telling").unwrap_err();
         assert!(is_closed_pipe(&told));
+        let lost = Err::<(), _>(broken()).context("sending").unwrap_err();
+        assert!(!is_closed_pipe(&lost), "a connection that broke");
         assert!(!is_closed_pipe(&anyhow::anyhow!("something else")));
     }
 }

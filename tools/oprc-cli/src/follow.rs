@@ -12,7 +12,7 @@ use oprc_rest::{DeploymentCondition as Is, DeploymentStatus, Event};
 use crate::{
     client::{Client, Events, escape},
     failure::{Failure, is_away, is_missing},
-    output::{age, clean, paint, print, say, tone_of},
+    output::{Show, age, clean, paint, say, tone_of},
     words::word,
 };
 
@@ -42,8 +42,19 @@ pub(crate) async fn follow(
     goal: Goal,
     limit: Option<Duration>,
 ) -> Result<Option<DeploymentStatus>> {
-    // What happens is the result where nothing else is waited for, and said about one elsewhere.
-    let mut teller = Teller::new(key, goal == Goal::Never);
+    tell(client, key, revision, goal, limit, None).await
+}
+
+/// The same where what happens may be the result: printed as `show` says, a status each.
+pub(crate) async fn tell(
+    client: &Client,
+    key: &str,
+    revision: &str,
+    goal: Goal,
+    limit: Option<Duration>,
+    show: Option<Show>,
+) -> Result<Option<DeploymentStatus>> {
+    let mut teller = Teller::new(key, show);
     let work = watch(client, key, revision, goal, &mut teller);
     let Some(limit) = limit else { return work.await };
     match tokio::time::timeout(limit, work).await {
@@ -82,8 +93,11 @@ async fn watch(
             };
             answered = true;
             if let Some(status) = &status {
-                for line in teller.tell(status) {
-                    if teller.is_result { print(&format!("{line}\n"))? } else { say(&line) }
+                let lines = teller.tell(status);
+                match &teller.show {
+                    Some(_) if lines.is_empty() => {}
+                    Some(show) => show.next(status, || lines.join("\n") + "\n")?,
+                    None => lines.iter().for_each(|line| say(line)),
                 }
             }
             let outcome = verdict(status.as_ref(), key, revision, goal);
@@ -211,17 +225,17 @@ fn why(status: &DeploymentStatus) -> String {
 #[derive(Debug)]
 struct Teller {
     key: String,
-    /// Whether that is what was asked for.
-    is_result: bool,
+    /// How it is shown, where that is what was asked for.
+    show: Option<Show>,
     begun: Instant,
     last: String,
     seen: BTreeMap<String, String>,
 }
 
 impl Teller {
-    fn new(key: &str, is_result: bool) -> Self {
+    fn new(key: &str, show: Option<Show>) -> Self {
         let last = "unknown".to_owned();
-        Self { key: key.to_owned(), is_result, begun: Instant::now(), last, seen: BTreeMap::new() }
+        Self { key: key.to_owned(), show, begun: Instant::now(), last, seen: BTreeMap::new() }
     }
 
     /// A line for each thing that isn't as it was.
@@ -311,7 +325,7 @@ mod tests {
 
     #[test]
     fn each_change_is_told_once() {
-        let mut teller = Teller::new("hello", false);
+        let mut teller = Teller::new("hello", None);
         let first = teller.tell(&status(Is::Deploying, "05"));
         assert_eq!(first.len(), 2);
         assert!(first[0].contains("east Hello") && first[0].contains("no image"), "{first:?}");

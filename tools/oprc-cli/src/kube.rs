@@ -1,13 +1,17 @@
 //! The clusters themselves, for what the package manager can't tell: pods, their logs, and services
 //! that only the cluster reaches.
 
-use std::{collections::BTreeMap, fmt::Write as _, path::PathBuf, time::Duration};
+use std::{
+    fmt::{Display, Write as _},
+    path::PathBuf,
+    time::Duration,
+};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, Config,
-    api::{DynamicObject, ListParams},
+    Api, Client, Config, ResourceExt as _,
+    api::{DynamicObject, ListParams, PartialObjectMeta},
     config::{KubeConfigOptions, Kubeconfig},
     discovery::ApiResource,
 };
@@ -64,31 +68,36 @@ pub(crate) async fn connect(access: &Access, context: &Context, cluster: &str) -
 
 /// A client of a cluster, by a context of a kubeconfig file; the usual ones where left out.
 pub(crate) async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Result<Client> {
-    let config = match file {
-        Some(file) => Kubeconfig::read_from(file)
-            .with_context(|| format!("reading kubeconfig {}", file.display()))?,
-        None => Kubeconfig::read().context("reading the usual kubeconfig")?,
+    let named = match file {
+        Some(file) => format!("kubeconfig {}", file.display()),
+        None => "the usual kubeconfig".to_owned(),
     };
+    let wrong = |error: &dyn Display| Failure::Wrong(format!("{named}: {error}"));
+    let config = file.map_or_else(Kubeconfig::read, Kubeconfig::read_from);
+    let config = config.map_err(|error| wrong(&error))?;
     let options =
         KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    let mut config = Config::from_custom_kubeconfig(config, &options).await?;
+    let config = Config::from_custom_kubeconfig(config, &options).await;
+    let mut config = config.map_err(|error| wrong(&error))?;
     config.connect_timeout = Some(ANSWER);
-    Ok(Client::try_from(config)?)
+    Ok(Client::try_from(config).map_err(|error| wrong(&error))?)
 }
 
 /// Waits for an answer of a cluster, though not for ever.
 pub(crate) async fn within<T>(work: impl Future<Output = Result<T, kube::Error>>) -> Result<T> {
     let timed = tokio::time::timeout(ANSWER, work).await;
     let timed = timed.map_err(|_| Failure::Away("the cluster doesn't answer".to_owned()))?;
-    timed.map_err(|error| {
-        let told = error.to_string();
-        let failure = match &error {
-            kube::Error::Api(status) if status.code == 404 => Failure::Missing(told),
-            kube::Error::Api(_) => Failure::Refused(told),
-            _ => Failure::Away(told),
-        };
-        failure.into()
-    })
+    timed.map_err(|error| failure(&error).into())
+}
+
+/// What an error of a cluster is to whoever called.
+pub(crate) fn failure(error: &kube::Error) -> Failure {
+    let told = error.to_string();
+    match error {
+        kube::Error::Api(status) if status.code == 404 => Failure::Missing(told),
+        kube::Error::Api(_) => Failure::Refused(told),
+        _ => Failure::Away(told),
+    }
 }
 
 /// A pod of a class.
@@ -165,16 +174,22 @@ pub(crate) async fn pods_of(client: &Client, unit: &UnitStatus) -> Result<Vec<Po
     let classes: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &unit.namespace, &resource);
     let limit = ListParams::default().limit(MOST);
-    let classes = within(classes.list(&limit)).await?;
-    let none = BTreeMap::new();
-    let class = classes.items.iter().find(|class| {
-        let annotations = class.metadata.annotations.as_ref().unwrap_or(&none);
-        annotations.get(DEPLOYMENT_ID) == Some(&unit.id)
-    });
+    let mut page = limit.clone();
     // A class that carries a package manager's id is called as its children are labelled.
-    let Some(name) = class.and_then(|class| class.metadata.name.as_deref()) else {
-        let (cluster, id) = (&unit.cluster, &unit.id);
-        return Err(Failure::Missing(format!("cluster {cluster} has no class {id}")).into());
+    let name = loop {
+        let classes = within(classes.list_metadata(&page)).await?;
+        // The label has only a hash of an id such as ours; the annotation has all of it.
+        let ours = |class: &&PartialObjectMeta<DynamicObject>| {
+            class.annotations().get(DEPLOYMENT_ID) == Some(&unit.id)
+        };
+        if let Some(class) = classes.items.iter().find(ours) {
+            break class.name_any();
+        }
+        let Some(more) = classes.metadata.continue_.filter(|it| !it.is_empty()) else {
+            let (cluster, id) = (&unit.cluster, &unit.id);
+            return Err(Failure::Missing(format!("cluster {cluster} has no class {id}")).into());
+        };
+        page = limit.clone().continue_token(&more);
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &unit.namespace);
     let found = within(pods.list(&limit.labels(&format!("{OWNER}={name}")))).await?;

@@ -28,10 +28,10 @@ pub(crate) struct Remote {
     /// Where the package manager answers, whatever the context says (`OPRC_SERVER`).
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// A file with the token to show (`OPRC_TOKEN_FILE`).
+    /// A file with the token to show (`OPRC_TOKEN_FILE`, unless --server or --context is said).
     #[arg(long, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// A file with the certificates that the server's must be signed by (`OPRC_CA`).
+    /// A file with the certificates that the server's must be signed by (`OPRC_CA`, likewise).
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
     /// How long one answer may take.
@@ -68,10 +68,7 @@ impl Remote {
                 context
             }
         };
-        let file = |name: &str| match self.context {
-            Some(_) => None,
-            None => variable(name).map(PathBuf::from),
-        };
+        let file = |name: &str| unsaid(name).map(PathBuf::from);
         let token = self.token_file.clone().or_else(|| file("OPRC_TOKEN_FILE"));
         context.token_file = token.or(context.token_file);
         context.ca = self.ca.clone().or_else(|| file("OPRC_CA")).or(context.ca);
@@ -134,6 +131,7 @@ mod tests {
         let variable = |name: &str| match name {
             "OPRC_SERVER" => Some("http://prod".to_owned()),
             "OPRC_TOKEN_FILE" => Some("prod-token".to_owned()),
+            "OPRC_CA" => Some("prod-ca".to_owned()),
             _ => None,
         };
         let settle = |remote: Remote| remote.settle_with(&contexts, variable).unwrap();
@@ -149,7 +147,11 @@ mod tests {
         );
         let server = Some("http://other".to_owned());
         let said = settle(Remote { context: None, server, ..Remote::of_context("") });
-        assert_eq!(said.server, "http://other");
+        assert_eq!(
+            (said.server.as_str(), said.token_file, said.ca),
+            ("http://other", None, None),
+            "what belongs to another server stays here"
+        );
     }
 
     #[test]

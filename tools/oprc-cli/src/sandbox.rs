@@ -1,8 +1,9 @@
 //! `oprc sandbox`: clusters of this machine.
 
 use std::{
+    fmt::Write as _,
     fs::File,
-    io::{self, Write as _},
+    io::Read as _,
     path::PathBuf,
     process::ExitCode,
     time::{Duration, SystemTime},
@@ -14,8 +15,11 @@ use oprc_sandbox::{
     Cluster, DEFAULT_NAME, NodeChoice, NodeKind, Options, Spec,
     image::Image,
     node,
-    supervisor::{self, State},
+    supervisor::{self, ComponentStatus, State},
 };
+use serde::Serialize;
+
+use crate::output::{Show, Table, age, print, print_bytes};
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -49,12 +53,17 @@ pub(crate) enum Command {
     },
     /// List the clusters of this user.
     #[command(after_help = "Example:\n  oprc sandbox list")]
-    List,
+    List {
+        #[command(flatten)]
+        show: Show,
+    },
     /// Tell how the components of a cluster are.
     #[command(after_help = "Example:\n  oprc sandbox status")]
     Status {
         #[command(flatten)]
         name: Name,
+        #[command(flatten)]
+        show: Show,
     },
     /// Print the path of the kubeconfig file of a cluster.
     #[command(after_help = "Example:\n  export KUBECONFIG=$(oprc sandbox kubeconfig)")]
@@ -148,10 +157,12 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             Cluster::down(&name.cluster).await?;
             eprintln!("Cluster '{}' is gone.", name.cluster);
         }
-        Command::List => list().await?,
-        Command::Status { name } => return status(&Cluster::open(&name.cluster)?).await,
+        Command::List { show } => list(&show).await?,
+        Command::Status { name, show } => {
+            return status(&Cluster::open(&name.cluster)?, &show).await;
+        }
         Command::Kubeconfig { name } => {
-            println!("{}", Cluster::open(&name.cluster)?.kubeconfig().display());
+            print(&format!("{}\n", Cluster::open(&name.cluster)?.kubeconfig().display()))?;
         }
         Command::Kubectl { name, arguments } => {
             use std::os::unix::process::CommandExt as _;
@@ -160,17 +171,21 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         }
         Command::LoadImage { name, file } => {
             for image in Cluster::open(&name.cluster)?.load_image(&file).await? {
-                println!("{image}");
+                print(&format!("{image}\n"))?;
             }
         }
         Command::Logs { name, component } => {
             let log = Cluster::open(&name.cluster)?.log(&component)?;
             let mut file =
                 File::open(&log).with_context(|| format!("opening {}", log.display()))?;
-            let mut output = io::stdout().lock();
-            io::copy(&mut file, &mut output)
-                .and_then(|_| output.flush())
-                .context("printing a log")?;
+            let mut part = vec![0; 64 << 10];
+            loop {
+                let read = file.read(&mut part).context("reading a log")?;
+                match part.get(..read) {
+                    None | Some([]) => break,
+                    Some(bytes) => print_bytes(bytes)?,
+                }
+            }
         }
         Command::Image { name, program, archive } => {
             if !program.is_file() {
@@ -188,66 +203,117 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn describe(spec: &Spec, cluster: &Cluster) -> Result<()> {
-    let kind = match spec.kind {
+    let (name, nodes, kind) = (&spec.name, spec.nodes, kind(spec.kind));
+    let mut text = format!("Cluster '{name}' is ready: {nodes} {kind} node(s).\n");
+    let _ = writeln!(text, "  API         {}", spec.api_url());
+    if let Some(url) = spec.prometheus_url() {
+        let _ = writeln!(text, "  Prometheus  {url}");
+    }
+    let _ = writeln!(text, "  kubeconfig  {}", cluster.kubeconfig().display());
+    print(&text)
+}
+
+fn kind(kind: NodeKind) -> &'static str {
+    match kind {
         NodeKind::Real => "real",
         NodeKind::Simulated => "simulated",
-    };
-    let mut out = io::stdout().lock();
-    writeln!(out, "Cluster '{}' is ready: {} {kind} node(s).", spec.name, spec.nodes)?;
-    writeln!(out, "  API         {}", spec.api_url())?;
-    if let Some(url) = spec.prometheus_url() {
-        writeln!(out, "  Prometheus  {url}")?;
     }
-    writeln!(out, "  kubeconfig  {}", cluster.kubeconfig().display())?;
-    Ok(())
 }
 
-async fn list() -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{:<20} {:<10} {:<6} STATE", "NAME", "NODE", "NODES")?;
+/// A cluster in a list.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    /// The kind of its nodes; nothing where it can't be read any more.
+    node: Option<NodeKind>,
+    nodes: Option<u16>,
+    state: &'static str,
+}
+
+async fn list(show: &Show) -> Result<()> {
+    let mut all = Vec::new();
     for name in Spec::names()? {
         let Ok(cluster) = Cluster::open(&name) else {
-            writeln!(out, "{name:<20} {:<10} {:<6} broken", "-", "-")?;
+            all.push(Listed { name, node: None, nodes: None, state: "broken" });
             continue;
         };
-        let kind = match cluster.spec().kind {
-            NodeKind::Real => "real",
-            NodeKind::Simulated => "simulated",
-        };
+        let (node, nodes) = (Some(cluster.spec().kind), Some(cluster.spec().nodes));
         let state = if cluster.status().await.is_ok() { "running" } else { "not running" };
-        writeln!(out, "{name:<20} {kind:<10} {:<6} {state}", cluster.spec().nodes)?;
+        all.push(Listed { name, node, nodes, state });
     }
-    Ok(())
+    show.list(
+        &all,
+        |it| it.name.clone(),
+        |_| {
+            let mut table = Table::new(&["NAME", "NODE", "NODES", "STATE"]);
+            for it in &all {
+                let node = it.node.map(kind).unwrap_or_default();
+                let nodes = it.nodes.map(|nodes| nodes.to_string()).unwrap_or_default();
+                table.row([it.name.as_str(), node, &nodes, it.state]);
+            }
+            table
+        },
+    )
 }
 
-/// Prints a line for each component; fails where one doesn't run.
-async fn status(cluster: &Cluster) -> Result<ExitCode> {
+/// Prints how each component is; fails where one doesn't run.
+async fn status(cluster: &Cluster, show: &Show) -> Result<ExitCode> {
     let components = cluster.status().await?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let mut out = io::stdout().lock();
-    writeln!(
-        out,
-        "{:<26} {:<8} {:>8} {:>8} {:>8}  LAST END",
-        "COMPONENT", "STATE", "PID", "FOR", "RESTARTS"
-    )?;
-    for component in &components {
-        let state = match component.state {
+    show.list(&components, |it| it.name.clone(), |_| table(&components, now))?;
+    let all_run = components.iter().all(|component| component.state == State::Running);
+    Ok(if all_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn table(components: &[ComponentStatus], now: Duration) -> Table {
+    let mut table = Table::new(&["COMPONENT", "STATE", "PID", "FOR", "RESTARTS", "LAST END"]);
+    for it in components {
+        let state = match it.state {
             State::Waiting => "waiting",
             State::Running => "running",
             State::Frozen => "frozen",
             State::Stopped => "stopped",
         };
-        let since = now.saturating_sub(Duration::from_secs(component.since)).as_secs();
-        writeln!(
-            out,
-            "{:<26} {state:<8} {:>8} {:>7}s {:>8}  {}",
-            component.name,
-            component.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
-            since,
-            component.restarts,
-            component.last_end.as_deref().unwrap_or("-"),
-        )?;
+        table.row([
+            it.name.clone(),
+            state.to_owned(),
+            it.pid.map(|pid| pid.to_string()).unwrap_or_default(),
+            age::short(now.saturating_sub(Duration::from_secs(it.since))),
+            it.restarts.to_string(),
+            it.last_end.clone().unwrap_or_default(),
+        ]);
     }
-    let all_run = components.iter().all(|component| component.state == State::Running);
-    Ok(if all_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn etcd() -> ComponentStatus {
+        ComponentStatus {
+            name: "etcd".to_owned(),
+            state: State::Running,
+            pid: Some(7),
+            restarts: 0,
+            last_end: None,
+            since: 100,
+        }
+    }
+
+    #[test]
+    fn components_are_rows_and_documents() {
+        let text = table(&[etcd()], Duration::from_secs(103)).render(false);
+        assert_eq!(text, "etcd   running   7   3s   0   -\n");
+        let document = serde_json::to_value(etcd()).unwrap();
+        assert_eq!(document["state"], "running");
+        assert_eq!(document["name"], "etcd");
+    }
+
+    #[test]
+    fn a_cluster_that_cannot_be_read_is_listed() {
+        let broken = Listed { name: "a".to_owned(), node: None, nodes: None, state: "broken" };
+        let told = serde_json::to_string(&broken).unwrap();
+        assert_eq!(told, r#"{"name":"a","node":null,"nodes":null,"state":"broken"}"#);
+    }
 }

@@ -44,6 +44,16 @@ pub struct Cluster {
 impl Cluster {
     /// Makes a cluster, or finds the one of that name, and returns when it is ready.
     pub async fn up(name: &str, options: &Options) -> Result<Self> {
+        Self::up_as(name, options, None).await
+    }
+
+    /// The same for a cluster beside another: it tells whose it is as soon as it is there, so that
+    /// it is found when that one ends. One that was there already stays as it is.
+    pub async fn up_beside(name: &str, options: &Options, owner: &str) -> Result<Self> {
+        Self::up_as(name, options, Some(owner.to_owned())).await
+    }
+
+    async fn up_as(name: &str, options: &Options, owner: Option<String>) -> Result<Self> {
         let folder = Spec::folder_of(name)?;
         let _lock = lock(name).await?;
         let (mut spec, new) = match Spec::load(name)? {
@@ -56,7 +66,7 @@ impl Cluster {
             None => {
                 cache::remove(&folder)?;
                 let (name, options) = (name.to_owned(), options.clone());
-                (off_thread(move || creation::make(&name, &options)).await?, true)
+                (off_thread(move || creation::make(&name, &options, owner)).await?, true)
             }
         };
         let supervisor = Supervisor { cluster: name.to_owned(), folder };

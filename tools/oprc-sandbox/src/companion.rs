@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    time::UNIX_EPOCH,
 };
 
 use serde::{Deserialize, Serialize};
@@ -32,20 +33,48 @@ impl Companion {
     }
 }
 
+/// A companion as it is stored.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    #[serde(flatten)]
+    companion: Companion,
+    /// What tells its program from another that took its place.
+    #[serde(default)]
+    stamp: String,
+}
+
+/// The size of a program and when it was written: reading all of it would take longer.
+fn stamp(program: &Path) -> String {
+    let Ok(about) = fs::metadata(program) else { return String::new() };
+    let written = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    format!("{} {}", about.len(), written.unwrap_or_default().as_nanos())
+}
+
 fn place(folder: &Path) -> PathBuf {
     folder.join("companions")
 }
 
-/// All companions of the cluster in a folder, by name. What can't be read is none.
+/// All companions of the cluster in a folder, by name.
 pub(crate) fn load(folder: &Path) -> Vec<Companion> {
+    stored(folder).into_iter().map(|it| it.companion).collect()
+}
+
+/// Whether a companion is stored just so, and its program is still the one that it was then.
+pub(crate) fn is_stored(folder: &Path, companion: &Companion) -> bool {
+    let stamp = stamp(&companion.program);
+    stored(folder).iter().any(|it| it.companion == *companion && it.stamp == stamp)
+}
+
+/// What can't be read is none.
+fn stored(folder: &Path) -> Vec<Stored> {
     let files = fs::read_dir(place(folder)).into_iter().flatten().flatten();
     // Not what was being written when somebody was killed.
     let whole = |file: &fs::DirEntry| file.path().extension().is_some_and(|it| it == "json");
-    let mut all: Vec<Companion> = files
+    let mut all: Vec<Stored> = files
         .filter(whole)
         .filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok())
         .collect();
-    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all.sort_by(|one, other| one.companion.name.cmp(&other.companion.name));
     all
 }
 
@@ -56,7 +85,8 @@ pub(crate) fn save(folder: &Path, companion: &Companion) -> Result<()> {
     let storing =
         || Error::io(format!("storing what runs beside the cluster in {}", place.display()));
     fs::create_dir_all(&place).map_err(storing())?;
-    let text = serde_json::to_vec(companion).map_err(|error| storing()(error.into()))?;
+    let stored = Stored { companion: companion.clone(), stamp: stamp(&companion.program) };
+    let text = serde_json::to_vec(&stored).map_err(|error| storing()(error.into()))?;
     let draft = place.join(format!("{}.new", companion.name));
     fs::write(&draft, text).map_err(storing())?;
     fs::rename(draft, place.join(format!("{}.json", companion.name))).map_err(storing())
@@ -81,5 +111,23 @@ mod tests {
         assert_eq!(load(folder.path()), [pm.clone()]);
         pm.name = "../up".to_owned();
         assert!(save(folder.path(), &pm).is_err());
+    }
+
+    #[test]
+    fn a_program_that_was_built_anew_is_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("pm");
+        fs::write(&program, "one").unwrap();
+        let pm = Companion { name: "pm".into(), program, args: vec![], env: [].into() };
+        assert!(!is_stored(folder.path(), &pm));
+        save(folder.path(), &pm).unwrap();
+        assert!(is_stored(folder.path(), &pm));
+        fs::write(&pm.program, "another").unwrap();
+        assert!(!is_stored(folder.path(), &pm));
+        // So it is where nobody noted which program it was.
+        let before = serde_json::to_vec(&pm).unwrap();
+        fs::write(place(folder.path()).join("pm.json"), before).unwrap();
+        assert!(!is_stored(folder.path(), &pm));
+        assert_eq!(load(folder.path()), [pm]);
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 const SIMULATED_NODES: u16 = 1000;
 
 /// Decides what a new cluster is, fetches its programs and writes all of its files.
-pub(crate) fn make(name: &str, options: &Options) -> Result<Spec> {
+pub(crate) fn make(name: &str, options: &Options, owner: Option<String>) -> Result<Spec> {
     let kind = choose_kind(options)?;
     let nodes = options.nodes.unwrap_or(1);
     let most = if kind == NodeKind::Real { network::NODES.into() } else { SIMULATED_NODES };
@@ -43,6 +43,7 @@ pub(crate) fn make(name: &str, options: &Options) -> Result<Spec> {
         ports: Ports::choose(kind)?,
         programs,
         complete: false,
+        owner,
     };
     let layout = Layout::of(&spec)?;
     write_files(&spec, &layout)?;

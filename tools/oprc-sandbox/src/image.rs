@@ -142,13 +142,15 @@ impl Image {
 
 /// Name and digest of an image in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Named {
-    pub(crate) name: String,
-    pub(crate) digest: String,
+pub struct Named {
+    /// Its name with registry and tag.
+    pub name: String,
+    /// The digest of its manifest: another one is another image.
+    pub digest: String,
 }
 
 /// Reads which images an archive holds, and so finds out whether it is one.
-pub(crate) fn inspect(path: &Path) -> Result<Vec<Named>> {
+pub fn inspect(path: &Path) -> Result<Vec<Named>> {
     let not_one = |reason: String| Error::NotAnImage { path: path.to_owned(), reason };
     let file = fs::metadata(path)
         .and_then(|_| File::open(path))

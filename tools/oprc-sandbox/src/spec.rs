@@ -79,6 +79,9 @@ pub struct Spec {
     pub(crate) programs: Programs,
     /// Whether everything in the cluster was once ready.
     pub(crate) complete: bool,
+    /// The cluster that it was made beside, to end with it.
+    #[serde(default)]
+    pub owner: Option<String>,
 }
 
 /// Ports that the cluster's own processes listen on.
@@ -157,6 +160,15 @@ impl Spec {
         let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
         names.sort();
         Ok(names)
+    }
+
+    /// Names of the clusters that were made beside this one. One that can't be read is nobody's.
+    pub fn owned_by(owner: &str) -> Result<Vec<String>> {
+        let owned = |name: &String| {
+            let spec = Self::load(name).ok().flatten();
+            spec.and_then(|spec| spec.owner).is_some_and(|it| it == owner)
+        };
+        Ok(Self::names()?.into_iter().filter(owned).collect())
     }
 
     pub(crate) fn addresses(&self) -> Addresses {
@@ -283,7 +295,15 @@ mod tests {
             ports: Ports { api: 1, etcd: 2, etcd_peer: 3, prometheus: 4 },
             programs: Programs::default(),
             complete: true,
+            owner: None,
         }
+    }
+
+    #[test]
+    fn clusters_from_before_there_were_owners_can_be_read() {
+        let mut text = serde_json::to_value(simulated()).unwrap();
+        text.as_object_mut().unwrap().remove("owner");
+        assert_eq!(serde_json::from_value::<Spec>(text).unwrap().owner, None);
     }
 
     #[test]

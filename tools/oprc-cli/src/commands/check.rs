@@ -18,7 +18,7 @@ use crate::{
     client::Client,
     contexts::Context,
     kube::{Access, connect, within},
-    output::{Show, Tone, age, clean, paint, print, say},
+    output::{Format, Show, Tone, age, clean, paint, say},
     remote::Remote,
     words::word,
 };
@@ -105,6 +105,7 @@ impl Checks {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+    command.show.refuse(&[Format::Name, Format::Wide])?;
     let begun = Instant::now();
     let checks = loop {
         let checks = all(&command).await?;
@@ -114,11 +115,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             _ => break checks,
         }
     };
-    if command.show.is_document() {
-        command.show.document(&checks.0)?;
-    } else {
-        print(&tell(&checks.0))?;
-    }
+    command.show.beside_code(&checks.0, |checks| tell(checks))?;
     if checks.well() {
         return Ok(ExitCode::SUCCESS);
     }

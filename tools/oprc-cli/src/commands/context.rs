@@ -1,6 +1,6 @@
 //! `oprc context`: which package managers there are.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     client::Client,
-    contexts::{Contexts, DEFAULT_SERVER, Kube},
+    contexts::{Contexts, DEFAULT_SERVER, Kube, whole},
     failure::Failure,
     output::{Show, Table, print, say},
 };
@@ -99,12 +99,11 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             } else if context.server.is_empty() && context.tunnel.is_none() {
                 DEFAULT_SERVER.clone_into(&mut context.server);
             }
-            // From wherever it is used.
-            let whole = |file: PathBuf| fs::canonicalize(&file).unwrap_or(file);
-            context.token_file = token_file.map(whole).or(context.token_file.take());
-            context.ca = ca.map(whole).or(context.ca.take());
+            context.token_file = token_file.as_ref().map(whole).or(context.token_file.take());
+            context.ca = ca.as_ref().map(whole).or(context.ca.take());
             if let Some(cluster) = cluster {
-                let kube = Kube { kubeconfig: kubeconfig.map(whole), context: kube_context };
+                let kube =
+                    Kube { kubeconfig: kubeconfig.as_ref().map(whole), context: kube_context };
                 context.clusters.insert(cluster, kube);
             }
             // Nothing is kept that couldn't be used.

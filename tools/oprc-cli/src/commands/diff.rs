@@ -6,12 +6,13 @@ use anyhow::Result;
 use oprc_models::{OClassDeployment, OPackage};
 use oprc_rest::{Deployment, PackageVersion};
 use serde::Serialize;
+use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
     client::{Client, escape},
-    failure::{Failure, is_closed_pipe, is_missing},
-    output::{Tone, clean, paint, print, say},
+    failure::{Failure, is_missing},
+    output::{Format, Show, Tone, clean, paint, say},
     remote::Remote,
     wanted::Wanted,
 };
@@ -25,7 +26,22 @@ pub(crate) struct Command {
     #[command(flatten)]
     wanted: Wanted,
     #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
     remote: Remote,
+}
+
+/// Something that differs.
+#[derive(Debug, Serialize)]
+struct Difference {
+    what: String,
+    /// How it is; nothing where it isn't there.
+    now: Value,
+    /// How it is to be; nothing where it is to go.
+    wanted: Value,
+    /// Both as people write them, with fields in their own order.
+    #[serde(skip)]
+    texts: (String, String),
 }
 
 /// Does it.
@@ -39,15 +55,18 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             Ok(other) => Err(other.into()),
             Err(error) => Err(error),
         },
-        Err(error) if is_closed_pipe(&error) => Err(error),
         Err(error) => Err(Failure::Wrong(format!("{error:#}")).into()),
     }
 }
 
 async fn compare(command: Command) -> Result<bool> {
+    command.show.refuse(&[Format::Name, Format::Wide])?;
     let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
-    let (mut text, mut taken) = (String::new(), Vec::new());
+    let (mut all, mut taken) = (Vec::new(), Vec::new());
+    let show = |all: &Vec<Difference>| {
+        command.show.beside_code(all, |all| all.iter().map(Difference::patch).collect())
+    };
     for package in &settled.packages {
         let (name, version) = (escape(&package.name), escape(&package.version.to_string()));
         let path = format!("/packages/{name}/versions/{version}");
@@ -56,19 +75,19 @@ async fn compare(command: Command) -> Result<bool> {
             taken.push(format!("{} {}", package.name, package.version));
         }
         let title = format!("package {} {}", package.name, package.version);
-        text.push_str(&differ(&title, old.map(|it| it.package).as_ref(), package)?);
+        all.extend(differ(&title, old.map(|it| it.package).as_ref(), Some(package))?);
     }
     for wanted in &settled.deployments {
         let path = format!("/deployments/{}", escape(&wanted.key));
         let old = optional::<Deployment>(client.get(&path).await)?;
         let title = format!("deployment {}", wanted.key);
-        text.push_str(&differ(&title, old.as_ref().map(|it| &it.deployment), wanted)?);
+        all.extend(differ(&title, old.as_ref().map(|it| &it.deployment), Some(wanted))?);
         // It can't be published, and so not be planned.
         if taken.is_empty() {
             match units(&client, old.as_ref(), wanted, &settled.packages).await {
-                Ok(more) => text.push_str(&more),
+                Ok(more) => all.extend(more),
                 Err(error) => {
-                    print(&text)?;
+                    show(&all)?;
                     return Err(error);
                 }
             }
@@ -77,8 +96,8 @@ async fn compare(command: Command) -> Result<bool> {
     for one in taken {
         say(&format!("{one} is published with other content: this takes a version of its own"));
     }
-    print(&text)?;
-    Ok(!text.is_empty())
+    show(&all)?;
+    Ok(!all.is_empty())
 }
 
 /// What would change in the clusters.
@@ -87,20 +106,20 @@ async fn units(
     old: Option<&Deployment>,
     wanted: &OClassDeployment,
     packages: &[OPackage],
-) -> Result<String> {
+) -> Result<Vec<Difference>> {
     let plan = super::plan::ask(client, wanted, packages).await?;
     let had = old.map(|it| it.plan.units.as_slice()).unwrap_or_default();
-    let mut text = String::new();
+    let mut all = Vec::new();
     for unit in &plan.units {
         let before = had.iter().find(|it| it.id == unit.id);
         let title = format!("unit {} on {}", unit.id, unit.cluster);
-        text.push_str(&differ(&title, before.map(|it| &it.spec), &unit.spec)?);
+        all.extend(differ(&title, before.map(|it| &it.spec), Some(&unit.spec))?);
     }
     for unit in had.iter().filter(|it| plan.units.iter().all(|new| new.id != it.id)) {
         let title = format!("unit {} on {}", unit.id, unit.cluster);
-        text.push_str(&differ(&title, Some(&unit.spec), &serde_json::Value::Null)?);
+        all.extend(differ(&title, Some(&unit.spec), None)?);
     }
-    Ok(text)
+    Ok(all)
 }
 
 fn optional<T>(answer: Result<T>) -> Result<Option<T>> {
@@ -111,32 +130,41 @@ fn optional<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// What differs between two documents, as a patch; nothing where they are the same.
-fn differ<T: Serialize>(title: &str, old: Option<&T>, new: &T) -> Result<String> {
-    let old = old.map(serde_saphyr::to_string).transpose()?.unwrap_or_default();
-    let mut new = serde_saphyr::to_string(new)?;
-    if new.trim() == "null" {
-        new.clear();
+/// What differs between two documents; nothing where they are the same.
+fn differ<T: Serialize>(
+    what: &str,
+    now: Option<&T>,
+    wanted: Option<&T>,
+) -> Result<Option<Difference>> {
+    let text = |it: Option<&T>| it.map(serde_saphyr::to_string).transpose();
+    let texts = (text(now)?.unwrap_or_default(), text(wanted)?.unwrap_or_default());
+    if texts.0 == texts.1 {
+        return Ok(None);
     }
-    if old == new {
-        return Ok(String::new());
-    }
-    let diff = TextDiff::from_lines(&old, &new);
-    let title = clean(title);
-    let mut text = format!("--- {title} (now)\n+++ {title} (wanted)\n");
-    for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
-        let _ = writeln!(text, "{}", hunk.header());
-        for change in hunk.iter_changes() {
-            let line = clean(change.value().trim_end_matches('\n'));
-            let line = match change.tag() {
-                ChangeTag::Delete => paint(Tone::Bad, &format!("-{line}")),
-                ChangeTag::Insert => paint(Tone::Good, &format!("+{line}")),
-                ChangeTag::Equal => format!(" {line}"),
-            };
-            let _ = writeln!(text, "{line}");
+    let (now, wanted) = (serde_json::to_value(now)?, serde_json::to_value(wanted)?);
+    Ok(Some(Difference { what: what.to_owned(), now, wanted, texts }))
+}
+
+impl Difference {
+    /// As a patch, for people.
+    fn patch(&self) -> String {
+        let title = clean(&self.what);
+        let mut patch = format!("--- {title} (now)\n+++ {title} (wanted)\n");
+        let diff = TextDiff::from_lines(&self.texts.0, &self.texts.1);
+        for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
+            let _ = writeln!(patch, "{}", hunk.header());
+            for change in hunk.iter_changes() {
+                let line = clean(change.value().trim_end_matches('\n'));
+                let line = match change.tag() {
+                    ChangeTag::Delete => paint(Tone::Bad, &format!("-{line}")),
+                    ChangeTag::Insert => paint(Tone::Good, &format!("+{line}")),
+                    ChangeTag::Equal => format!(" {line}"),
+                };
+                let _ = writeln!(patch, "{line}");
+            }
         }
+        patch
     }
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -146,14 +174,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_a_patch() {
-        let told = differ("deployment a", Some(&json!({"a": 1, "b": 2})), &json!({"a": 1, "b": 3}));
-        let plain = anstream::adapter::strip_str(&told.unwrap()).to_string();
+    fn what_differs_is_a_patch_or_a_document() {
+        let (one, two) = (json!({"a": 1, "b": 2}), json!({"a": 1, "b": 3}));
+        let found = differ("deployment a", Some(&one), Some(&two)).unwrap().unwrap();
+        let plain = anstream::adapter::strip_str(&found.patch()).to_string();
         assert_eq!(
             plain,
             "--- deployment a (now)\n+++ deployment a (wanted)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
         );
-        assert_eq!(differ("a", Some(&json!({"x": 1})), &json!({"x": 1})).unwrap(), "");
-        assert!(differ("a", None, &json!({"x": 1})).unwrap().contains("+x: 1"));
+        let document = json!({"what": "deployment a", "now": one, "wanted": two});
+        assert_eq!(serde_json::to_value(&found).unwrap(), document);
+        assert!(differ("a", Some(&one), Some(&one)).unwrap().is_none());
+        let new = differ("a", None, Some(&one)).unwrap().unwrap();
+        assert!(new.now.is_null() && new.patch().contains("+a: 1"), "{new:?}");
+        let gone = differ("a", Some(&one), None).unwrap().unwrap();
+        assert!(gone.wanted.is_null() && gone.patch().contains("-a: 1"), "{gone:?}");
     }
 }

@@ -8,7 +8,7 @@ use oprc_rest::Event;
 use crate::{
     client::Client,
     failure::Failure,
-    output::{Show, Tone, age, clean, paint, tone_of},
+    output::{Format, Show, Tone, age, clean, paint, tone_of},
     remote::Remote,
 };
 
@@ -41,6 +41,7 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+    command.show.refuse(&[Format::Name, Format::Wide])?;
     let client = command.remote.client().await?;
     let work = stream(&client, &command);
     match command.limit {

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{Method, Request, StatusCode, Uri, header::HOST};
@@ -17,8 +17,8 @@ use crate::{
     contexts::Context,
     failure::Failure,
     files,
-    kube::{Access, connect, within},
-    output::{age, say},
+    kube::{Access, connect, failure, within},
+    output::{age, print_bytes, say},
     remote::Remote,
 };
 
@@ -81,7 +81,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let late = |_| Failure::Away(format!("no answer within {}", age::short(command.timeout)));
     let (status, body) = timeout(command.timeout, call).await.map_err(late)??;
     // Just what the function said, whatever it is.
-    std::io::Write::write_all(&mut std::io::stdout().lock(), &body)?;
+    print_bytes(&body)?;
     if body.last().is_some_and(|last| *last != b'\n') {
         say("");
     }
@@ -198,7 +198,7 @@ async fn call(
     let wrong = |error: hyper::http::Error| Failure::Wrong(format!("no such call: {error}"));
     if let Some(through) = through {
         let request = request.body(kube::client::Body::from(body.to_vec())).map_err(wrong)?;
-        let answer = through.cluster.send(request).await.context("calling through the cluster")?;
+        let answer = through.cluster.send(request).await.map_err(|error| failure(&error))?;
         let status = answer.status();
         return Ok((status, whole(answer.into_body()).await?));
     }

@@ -7,6 +7,7 @@ use clap::Subcommand;
 use hyper::Method;
 use oprc_models::{Body, to_yaml};
 use oprc_rest::{Deprecation, PackageSummary, PackageVersion};
+use serde::Serialize;
 
 use crate::{
     client::escape,
@@ -85,6 +86,8 @@ pub(crate) enum Command {
         #[arg(long)]
         offline: bool,
         #[command(flatten)]
+        show: Show,
+        #[command(flatten)]
         remote: Remote,
     },
     /// List the versions of a package, newest first.
@@ -146,7 +149,9 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             client.delete(&path).await?;
             say(&format!("package {package} deleted"));
         }
-        Command::Validate { files, offline, remote } => validate(&files, offline, &remote).await?,
+        Command::Validate { files, offline, show, remote } => {
+            validate(&files, offline, &show, &remote).await?;
+        }
         Command::History { package, show, remote } => {
             let path = format!("/packages/{}", escape(&package));
             let found: PackageSummary = remote.client().await?.get(&path).await?;
@@ -230,8 +235,18 @@ fn get(found: &PackageVersion, show: &Show) -> Result<()> {
     )
 }
 
-async fn validate(files: &[PathBuf], offline: bool, remote: &Remote) -> Result<()> {
-    let mut told = Vec::new();
+/// What is wrong with a file.
+#[derive(Serialize)]
+struct Validity {
+    file: String,
+    valid: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    message: String,
+}
+
+async fn validate(files: &[PathBuf], offline: bool, show: &Show, remote: &Remote) -> Result<()> {
+    show.refuse(&[Format::Name, Format::Wide])?;
+    let mut all = Vec::new();
     for file in files {
         let text = files::read(file)?;
         let source = file.display().to_string();
@@ -245,11 +260,14 @@ async fn validate(files: &[PathBuf], offline: bool, remote: &Remote) -> Result<(
                 Err(Err(other)) => return Err(other),
             };
         }
-        match fault {
-            Some(fault) => told.push(fault.to_string()),
-            None => say(&format!("{source}: nothing is wrong")),
+        if fault.is_none() {
+            say(&format!("{source}: nothing is wrong"));
         }
+        let message = fault.as_ref().map(ToString::to_string).unwrap_or_default();
+        all.push(Validity { file: source, valid: fault.is_none(), message });
     }
+    show.beside_code(&all, |_| String::new())?;
+    let told: Vec<_> = all.into_iter().filter(|it| !it.valid).map(|it| it.message).collect();
     if told.is_empty() { Ok(()) } else { Err(Failure::Wrong(told.join("\n")).into()) }
 }
 

@@ -8,7 +8,7 @@ use oprc_rest::{Plan, Reason};
 
 use crate::{
     client::Client,
-    output::{Show, Tone, Tree, clean, paint},
+    output::{Format, Show, Tone, Tree, clean, paint},
     remote::Remote,
     wanted::{Settled, Wanted},
 };
@@ -29,6 +29,7 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+    command.show.refuse(&[Format::Wide])?;
     let client = command.remote.client().await?;
     let settled = command.wanted.settle(&client).await?;
     show(&client, &settled, &command.show).await?;

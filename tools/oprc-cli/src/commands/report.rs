@@ -21,7 +21,7 @@ const MOST: usize = 100;
 /// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Values of environments and whatever is called like a secret are removed; look\nthrough it all the same before you give it to others.\n\nExample:\n  oprc report --file report.tar"
+    after_help = "Values of environments, command lines and whatever is called like a secret are removed;\nlook through it all the same before you give it to others.\n\nExample:\n  oprc report --file report.tar"
 )]
 pub(crate) struct Command {
     /// The archive to write, oprc-report-TIME.tar where left out.

@@ -39,6 +39,9 @@ pub(crate) struct Command {
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let Command { deployment, pods, history, access, show, remote } = command;
+    if deployment.is_some() && !history {
+        show.refuse(&[])?;
+    }
     let client = remote.client().await?;
     let Some(key) = deployment else {
         let all: Vec<Deployment> = client.list("/deployments").await?;

@@ -6,14 +6,14 @@ use anyhow::Result;
 
 use crate::{
     failure::Failure,
-    follow::{Goal, follow},
-    output::age,
+    follow::{Goal, tell},
+    output::{Format, Show, age},
     remote::Remote,
 };
 
 /// The command.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  oprc watch hello")]
+#[command(after_help = "Examples:\n  oprc watch hello\n  oprc watch hello -o json | jq .condition")]
 pub(crate) struct Command {
     /// The deployment.
     deployment: String,
@@ -24,14 +24,19 @@ pub(crate) struct Command {
     #[arg(long = "for", value_name = "TIME", value_parser = age::parse)]
     limit: Option<Duration>,
     #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
     remote: Remote,
 }
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let goal = if command.until_running { Goal::Running } else { Goal::Never };
+    command.show.refuse(&[Format::Name, Format::Wide])?;
     let client = command.remote.client().await?;
-    let ended = follow(&client, &command.deployment, "", goal, command.limit).await;
+    // What happens is the result where nothing else is waited for, and said about one elsewhere.
+    let show = Some(command.show).filter(|it| goal == Goal::Never || it.is_document());
+    let ended = tell(&client, &command.deployment, "", goal, command.limit, show).await;
     match ended {
         // That the time is over is what was asked for.
         Err(error)

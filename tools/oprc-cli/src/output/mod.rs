@@ -13,6 +13,8 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
+use crate::failure::{Failure, NotPrinted, is_closed_pipe};
+
 pub(crate) use self::{
     paint::{Colour, Tone, clean, paint, set_colour, tone_of},
     redact::redact,
@@ -54,6 +56,29 @@ impl Show {
         matches!(self.output, Format::Json | Format::Yaml)
     }
 
+    /// Refuses what a command has no use for: none of these formats, and no first line to leave out.
+    pub(crate) fn refuse(&self, formats: &[Format]) -> Result<(), Failure> {
+        if self.no_headers {
+            let told = "--no-headers: what is printed has no first line to leave out";
+            return Err(Failure::Wrong(told.to_owned()));
+        }
+        match self.output.to_possible_value() {
+            Some(value) if formats.contains(&self.output) => {
+                let name = value.get_name().to_owned();
+                Err(Failure::Wrong(format!("-o {name}: this can't be printed so")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A document as text.
+    fn text<T: Serialize>(&self, value: &T) -> Result<String> {
+        match self.output {
+            Format::Yaml => Ok(serde_saphyr::to_string(value)?),
+            _ => Ok(serde_json::to_string_pretty(value)? + "\n"),
+        }
+    }
+
     /// Prints a list: `table` makes it one for people, `name` tells what each is called.
     pub(crate) fn list<T: Serialize>(
         &self,
@@ -92,9 +117,20 @@ impl Show {
 
     /// Prints something as it is.
     pub(crate) fn document<T: Serialize>(&self, value: &T) -> Result<()> {
-        match self.output {
-            Format::Yaml => print(&serde_saphyr::to_string(value)?),
-            _ => print(&(serde_json::to_string_pretty(value)? + "\n")),
+        print(&self.text(value)?)
+    }
+
+    /// Prints one of two: a document for programs, a text for people. The exit code stays what it
+    /// is, whoever stopped reading.
+    pub(crate) fn beside_code<T: Serialize>(
+        &self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<()> {
+        let text = if self.is_document() { self.text(value)? } else { text(value) };
+        match print(&text) {
+            Err(error) if is_closed_pipe(&error) => Ok(()),
+            printed => printed,
         }
     }
 
@@ -115,8 +151,14 @@ impl Show {
 /// Prints a result.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(NotPrinted)?;
+    Ok(())
+}
+
+/// Prints a result just as it is, whatever it holds.
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(NotPrinted)?;
     Ok(())
 }
 

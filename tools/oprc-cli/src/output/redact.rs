@@ -19,10 +19,11 @@ const SECRET: [&str; 9] = [
 ];
 
 /// Names of what people put secrets into: all values below are removed, the names stay.
-const HOLDERS: [&str; 4] = ["env", "environment_variables", "annotations", "parameters"];
+const HOLDERS: [&str; 6] =
+    ["env", "environment_variables", "annotations", "parameters", "command", "args"];
 
 /// Removes secrets from a document: values of fields that are called like secrets, everything in
-/// environments of functions, and passwords within addresses.
+/// environments and command lines of functions, and passwords within addresses.
 pub(crate) fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -99,6 +100,7 @@ mod tests {
             "config": {"env": {"STEP": "canary", "n": 3}, "timeout": 2000},
             "list": [{"name": "DB_PASSWORD", "value": "canary"}],
             "env": [{"name": "A", "value": "canary"}],
+            "container": {"command": ["/fn", "canary"], "args": ["--password", "canary"]},
             "apiKey": "canary", "tokenFile": "/run/token", "accessToken": {"x": ["canary"]},
             "url": "https://me:canary@host/path",
         });
@@ -107,6 +109,7 @@ mod tests {
         assert_eq!(value["config"]["timeout"], 2000);
         assert_eq!(value["config"]["env"]["STEP"], REMOVED);
         assert_eq!(value["env"][0]["name"], "A");
+        assert_eq!(value["container"]["args"], json!([REMOVED, REMOVED]));
         assert_eq!(value["tokenFile"], "/run/token");
         assert_eq!(value["url"], "https://[removed]@host/path");
     }

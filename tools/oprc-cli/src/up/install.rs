@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client, api::ListParams};
-use oprc_sandbox::{apply, deployment_ready, documents};
+use oprc_sandbox::{apply, deployment_ready, documents, image::Named};
+use serde_json::Value;
 
 use crate::{
     failure::Failure,
@@ -31,16 +32,21 @@ pub(super) const PM: &str = include_str!("../../../../k8s/deploy/pm.yaml");
 /// How long a Deployment may take to be ready: images may have to be pulled.
 const READY: Duration = Duration::from_mins(3);
 
+/// Which image a pod was made for, on its template.
+const IMAGE: &str = "oaas.io/image-digest";
+
 /// Where images come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images<'a> {
     pub(super) registry: &'a str,
     pub(super) tag: &'a str,
+    /// Those that were loaded into the nodes.
+    pub(super) loaded: &'a [Named],
 }
 
 impl Images<'_> {
-    fn named(self, manifest: &str) -> String {
-        let Self { registry, tag } = self;
+    pub(super) fn named(self, manifest: &str) -> String {
+        let Self { registry, tag, .. } = self;
         let lines = manifest.lines().map(|line| match line.split_once(REGISTRY) {
             Some((before, image)) => {
                 let image = image.replace(&format!(":{TAG}"), &format!(":{tag}"));
@@ -50,12 +56,28 @@ impl Images<'_> {
         });
         lines.collect()
     }
+
+    /// Notes on a workload which image was loaded for it. One that is loaded anew under the same
+    /// name would change nothing, and what runs would stay the old one.
+    fn note(self, document: &mut Value) {
+        let image = document.pointer("/spec/template/spec/containers/0/image");
+        let image = image.and_then(Value::as_str);
+        let loaded = self.loaded.iter().find(|it| Some(it.name.as_str()) == image);
+        let notes = document.pointer_mut("/spec/template/metadata/annotations");
+        if let (Some(loaded), Some(notes)) = (loaded, notes.and_then(Value::as_object_mut)) {
+            notes.insert(IMAGE.to_owned(), loaded.digest.as_str().into());
+        }
+    }
 }
 
 /// Applies manifests.
 pub(super) async fn manifests(client: &Client, texts: &[&str], images: Images<'_>) -> Result<()> {
     for text in texts {
-        apply(client, &documents(&images.named(text), &[])?).await?;
+        let mut documents = documents(&images.named(text), &[])?;
+        for document in &mut documents {
+            images.note(document);
+        }
+        apply(client, &documents).await?;
     }
     Ok(())
 }
@@ -82,17 +104,39 @@ pub(super) async fn crm_url(client: &Client) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::SAMPLE, *};
 
     #[test]
     fn images_are_named_after_their_registry() {
-        let images = Images { registry: "registry.example/oaas", tag: "1.2" };
-        for manifest in [CRM, PM] {
+        let images = Images { registry: "registry.example/oaas", tag: "1.2", loaded: &[] };
+        let usual = Images { registry: REGISTRY, tag: TAG, loaded: &[] };
+        for (manifest, image) in [(CRM, "oprc-crm"), (PM, "oprc-pm"), (SAMPLE, "hello-fn")] {
             let named = images.named(manifest);
             assert!(!named.contains(REGISTRY), "{named}");
-            assert!(named.contains("image: registry.example/oaas/oprc-"), "{named}");
-            assert_eq!(Images { registry: REGISTRY, tag: TAG }.named(manifest), manifest);
+            let image = format!("image: registry.example/oaas/{image}:1.2\n");
+            assert!(named.contains(&image), "{named}");
+            assert_eq!(usual.named(manifest), manifest);
         }
+    }
+
+    #[test]
+    fn an_image_that_was_loaded_anew_is_rolled_out() {
+        let noted = |digest: &str| {
+            let (name, digest) = ("oprc.local/oprc-crm:dev".to_owned(), digest.to_owned());
+            let loaded = [Named { name, digest }];
+            let images = Images { registry: REGISTRY, tag: TAG, loaded: &loaded };
+            let mut documents = documents(CRM, &[]).unwrap();
+            for document in &mut documents {
+                images.note(document);
+            }
+            documents
+        };
+        assert_eq!(noted("sha256:1"), noted("sha256:1"));
+        assert_ne!(noted("sha256:1"), noted("sha256:2"));
+        let notes = noted("sha256:1")[0].pointer("/spec/template/metadata/annotations").cloned();
+        let notes = notes.unwrap();
+        assert_eq!(notes[IMAGE], "sha256:1");
+        assert_eq!(notes["prometheus.io/port"], "8088");
     }
 
     #[test]

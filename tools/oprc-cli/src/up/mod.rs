@@ -6,16 +6,16 @@ mod local;
 mod remote;
 mod token;
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Parser as _;
-use oprc_sandbox::DEFAULT_NAME;
+use oprc_sandbox::{DEFAULT_NAME, image::Named};
 
 use crate::{
     Arguments,
     client::Client,
-    contexts::{Context, Contexts},
+    contexts::{Context, Contexts, Kube},
     failure::Failure,
     files,
     output::{print, say},
@@ -38,7 +38,7 @@ pub(crate) struct Up {
     /// What it is all called: the cluster, and the context that `oprc` knows it by.
     #[arg(long, value_name = "N", default_value = DEFAULT_NAME)]
     name: String,
-    /// How many clusters are made on this machine.
+    /// How many clusters are made on this machine; more that are there from before stay.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     clusters: u8,
     /// Nodes that run containers, or nodes that only look like it.
@@ -80,9 +80,32 @@ pub(crate) struct Down {
     /// The kubeconfig file of that cluster.
     #[arg(long, value_name = "FILE", requires = "context")]
     kubeconfig: Option<PathBuf>,
-    /// All classes of that cluster too, with everything that they run.
+    /// All classes of that cluster too, with everything that they run; they go on without it.
     #[arg(long, requires = "context")]
     classes: bool,
+}
+
+impl Up {
+    /// Where images come from, those in nodes included.
+    fn images_with<'a>(&'a self, loaded: &'a [Named]) -> install::Images<'a> {
+        install::Images { registry: &self.registry, tag: &self.tag, loaded }
+    }
+
+    /// The command that ends all of this, classes included.
+    fn down(&self) -> String {
+        let mut down = "oprc down".to_owned();
+        if self.name != DEFAULT_NAME {
+            let _ = write!(down, " --name {}", self.name);
+        }
+        if let Some(kube) = &self.context {
+            let _ = write!(down, " --context {kube}");
+            if let Some(file) = &self.kubeconfig {
+                let _ = write!(down, " --kubeconfig {}", file.display());
+            }
+            down.push_str(" --classes");
+        }
+        down
+    }
 }
 
 /// Brings everything up. Run again, it changes nothing.
@@ -96,21 +119,16 @@ pub(crate) async fn up(command: Up) -> Result<ExitCode> {
     };
     let path = Contexts::path()?;
     say(&format!("context {} is the current one, in {}", command.name, path.display()));
-    if command.no_sample || !runs {
+    if command.no_sample {
         return Ok(ExitCode::SUCCESS);
     }
-    let told = sample(&command.name).await?;
-    let mut down = "oprc down".to_owned();
-    if command.name != DEFAULT_NAME {
-        down = format!("{down} --name {}", command.name);
+    let key = sample(&command, runs).await?;
+    let mut lines = vec![format!("oprc status {key}")];
+    if runs {
+        lines.push(format!("oprc invoke {key} greet --path '/?name=you'"));
     }
-    if let Some(kube) = &command.context {
-        down = format!("{down} --context {kube}");
-    }
-    print(&format!(
-        "\nHow to go on:\n  oprc status {told}\n  oprc invoke {told} greet --path '/?name=you'\n  \
-         oprc check\n  {down}\n"
-    ))?;
+    lines.extend(["oprc check".to_owned(), command.down()]);
+    print(&format!("\nHow to go on:\n  {}\n", lines.join("\n  ")))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,10 +141,8 @@ pub(crate) async fn down(command: Down) -> Result<ExitCode> {
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path)?;
     // One that leads elsewhere isn't what was taken away.
-    let ours = |it: &Context| match (&command.context, &it.tunnel) {
-        (Some(kube), Some(tunnel)) => tunnel.kube.context.as_ref() == Some(kube),
-        (kube, tunnel) => kube.is_none() && tunnel.is_none(),
-    };
+    let taken = command.context.as_ref().map(|it| Kube::of(command.kubeconfig.as_ref(), it));
+    let ours = |it: &Context| it.tunnel.as_ref().map(|tunnel| &tunnel.kube) == taken.as_ref();
     if contexts.contexts.get(&command.name).is_some_and(ours)
         && let Some(gone) = contexts.contexts.remove(&command.name)
     {
@@ -163,17 +179,23 @@ async fn ready(client: &Client) -> Result<()> {
     })
 }
 
-/// Publishes the sample, deploys it and calls it; gives the deployment's key.
-async fn sample(context: &str) -> Result<String> {
+/// Publishes the sample, deploys it and calls it where it runs; gives the deployment's key.
+async fn sample(command: &Up, runs: bool) -> Result<String> {
+    let context = command.name.as_str();
     let remote = Remote::of_context(context);
-    let documents = files::documents(SAMPLE, "the sample")?;
+    let documents = files::documents(&command.images_with(&[]).named(SAMPLE), "the sample")?;
     let packages: Vec<_> = files::packages(&documents).cloned().collect();
     let key = packages.first().map(|it| it.name.clone()).unwrap_or_default();
-    wanted::publish(&remote.client().await?, packages).await?;
-    for arguments in [
-        vec!["deploy", &key, "--context", context],
-        vec!["invoke", &key, "greet", "--path", "/?name=you", "--context", context],
-    ] {
+    match wanted::publish(&remote.client().await?, packages).await {
+        // With images of another registry it can't take the place of what was published before.
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::Refused(_))) => {
+            say(&format!("the sample stays as it is: {error:#}"));
+        }
+        published => drop(published?),
+    }
+    let deploy = vec!["deploy", &key, "--context", context];
+    let invoke = vec!["invoke", &key, "greet", "--path", "/?name=you", "--context", context];
+    for arguments in [deploy].into_iter().chain(runs.then_some(invoke)) {
         say(&format!("$ oprc {}", arguments.join(" ")));
         let command =
             Arguments::try_parse_from([&["oprc"], arguments.as_slice()].concat())?.command;
@@ -183,4 +205,27 @@ async fn sample(context: &str) -> Result<String> {
         }
     }
     Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_back_is_the_way_that_was_taken() {
+        for (given, told) in [
+            (vec![], "oprc down"),
+            (vec!["--name", "a", "--clusters", "2"], "oprc down --name a"),
+            (
+                vec!["--context", "kind-dev", "--kubeconfig", "./f"],
+                "oprc down --context kind-dev --kubeconfig ./f --classes",
+            ),
+        ] {
+            let all = ["oprc", "up"].into_iter().chain(given);
+            let crate::Command::Up(up) = Arguments::try_parse_from(all).unwrap().command else {
+                panic!("not up")
+            };
+            assert_eq!(up.down(), told);
+        }
+    }
 }

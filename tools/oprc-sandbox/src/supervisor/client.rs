@@ -58,9 +58,9 @@ impl Supervisor {
     }
 
     /// Runs a companion beside the cluster, now and whenever the cluster runs, in place of one of
-    /// the same name. One that runs just so already is left alone.
+    /// the same name. One that runs just so already, by the same program, is left alone.
     pub async fn run(&self, companion: &Companion) -> Result<()> {
-        let known = companion::load(&self.folder).iter().any(|it| it == companion);
+        let known = companion::is_stored(&self.folder, companion);
         if known && self.component(&companion.name).await.is_ok() {
             return self.act(&companion.name, Action::Start).await;
         }

@@ -34,9 +34,11 @@ pub(crate) fn count(counts: &Counts, client: &str, verb: &str, resource: &str) -
     counts.iter().filter(|(key, _)| agrees(key)).map(|(_, count)| count).sum()
 }
 
-/// What a client has watched.
+/// What a client has listed and then watched. Events are only watched.
 pub(crate) fn watched(counts: &Counts, client: &str) -> Vec<String> {
-    let of = |(by, verb, _): &&(String, String, String)| by == client && verb == "watch";
+    let of = |(by, verb, resource): &&(String, String, String)| {
+        by == client && verb == "watch" && count(counts, client, "list", resource) > 0
+    };
     counts.keys().filter(of).map(|(_, _, resource)| resource.clone()).collect()
 }
 

@@ -129,6 +129,8 @@ pub struct Environment {
     pub knative: bool,
     /// What templates can promise.
     pub floors: Floors,
+    /// The longest time that Knative gives a call.
+    pub knative_timeout: Duration,
     /// The template where nothing speaks for any.
     pub default_template: Option<String>,
     /// How long a class may take to become Available.
@@ -165,6 +167,8 @@ impl Environment {
             },
             knative: false,
             floors: Floors::default(),
+            // Knative's own default, `max-revision-timeout-seconds`.
+            knative_timeout: Duration::from_mins(10),
             default_template: None,
             progress_deadline: Duration::from_secs(match profile {
                 Profile::Dev => 600,

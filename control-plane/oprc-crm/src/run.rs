@@ -77,6 +77,7 @@ impl Crm {
             self.client.clone(),
             only_namespace.clone(),
             Arc::clone(&cache),
+            self.contact.clone(),
             Arc::clone(&nodes),
         );
         let environment = environment_now(config, &watches);

@@ -6,7 +6,7 @@ use oprc_grpc::deployment as wire;
 use crate::{
     crd::{ClassRuntimeStatus, FunctionStatus, Recommendation},
     reconcile::ObservedClass,
-    service::{ClusterInfo, deployment_id},
+    service::{ClusterInfo, Error, deployment_id},
     states,
 };
 
@@ -45,8 +45,31 @@ pub(super) fn spec(class: &ObservedClass) -> Option<wire::unit::ClassSpec> {
     serde_json::from_value(without_nulls(spec)).ok()
 }
 
+/// What a class is asked to be. JSON has no words for numbers that aren't finite: they would be left
+/// out without a word.
+pub(super) fn asked(spec: &wire::unit::ClassSpec) -> Result<serde_json::Value, Error> {
+    let of_functions = spec.functions.iter().enumerate().filter_map(|(at, function)| {
+        Some((format!("spec.functions[{at}].requirements"), function.requirements.as_ref()?))
+    });
+    let of_class = spec.nfr_requirements.iter().map(|it| ("spec.nfr_requirements".to_owned(), it));
+    for (field, requirements) in of_class.chain(of_functions) {
+        for (name, number) in [
+            ("availability", requirements.availability),
+            ("availability_pct", requirements.availability_pct),
+        ] {
+            if let Some(number) = number.filter(|number| !number.is_finite()) {
+                let message = format!("{number} isn't a finite number");
+                return Err(Error::invalid(format!("{field}.{name}"), message));
+            }
+        }
+    }
+    let spec = serde_json::to_value(spec)
+        .map_err(|error| Error::Internal(format!("the specification can't be read: {error}")))?;
+    Ok(without_nulls(spec))
+}
+
 /// What is left out on the wire is left out of the specification.
-pub(super) fn without_nulls(value: serde_json::Value) -> serde_json::Value {
+fn without_nulls(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {
         Value::Object(map) => {
@@ -185,5 +208,47 @@ pub(super) fn cluster_info(
         leading: info.leading,
         stale: info.stale,
         correlation_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_isnt_finite_is_refused_by_its_field() {
+        let requirements = |number: f64| wire::unit::Requirements {
+            availability: Some(number),
+            ..wire::unit::Requirements::default()
+        };
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let of_class = wire::unit::ClassSpec {
+                nfr_requirements: Some(requirements(number)),
+                ..wire::unit::ClassSpec::default()
+            };
+            let function = wire::unit::Function {
+                requirements: Some(wire::unit::Requirements {
+                    availability_pct: Some(number),
+                    ..wire::unit::Requirements::default()
+                }),
+                ..wire::unit::Function::default()
+            };
+            let of_function = wire::unit::ClassSpec {
+                functions: vec![function],
+                ..wire::unit::ClassSpec::default()
+            };
+            for (spec, field) in [
+                (of_class, "spec.nfr_requirements.availability"),
+                (of_function, "spec.functions[0].requirements.availability_pct"),
+            ] {
+                let Err(Error::Invalid(violations)) = asked(&spec) else { panic!("{number}") };
+                assert_eq!(violations[0].field, field);
+            }
+        }
+        let fine = wire::unit::ClassSpec {
+            nfr_requirements: Some(requirements(0.9)),
+            ..wire::unit::ClassSpec::default()
+        };
+        assert_eq!(asked(&fine).unwrap()["nfr_requirements"]["availability"], 0.9);
     }
 }

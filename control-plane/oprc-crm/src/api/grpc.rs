@@ -136,9 +136,7 @@ impl DeploymentService for DeploymentApi {
             let spec = request
                 .spec
                 .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
-            let spec = convert::without_nulls(serde_json::to_value(&spec).map_err(|error| {
-                Status::internal(format!("the specification can't be read: {error}"))
-            })?);
+            let spec = convert::asked(&spec).map_err(|error| status(&error))?;
             let class = self
                 .service
                 .deploy(&request.namespace, &request.deployment_id, spec, &correlation_id)

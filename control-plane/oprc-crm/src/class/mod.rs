@@ -10,7 +10,7 @@ mod validate;
 pub use self::{
     guard::{guard_data, kept_collections, kept_nodes, with_nodes_kept},
     odgm::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
-    quantity::{exceeds, is_quantity, same_quantity},
+    quantity::{exceeds, is_disk_size, is_quantity, same_quantity},
     validate::validate,
 };
 use crate::{
@@ -130,6 +130,11 @@ pub struct ValidFunction {
 }
 
 impl ValidFunction {
+    /// How long a call may take, in whole seconds.
+    pub fn timeout_seconds(&self) -> Option<i32> {
+        self.timeout_ms.map(|timeout| timeout.saturating_add(999).div_euclid(1000))
+    }
+
     /// Whether its bounds say that load comes in bursts.
     pub fn is_bursty(&self) -> bool {
         let floor = self.min_scale.unwrap_or(1).max(1);

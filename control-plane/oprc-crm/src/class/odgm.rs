@@ -217,10 +217,9 @@ fn check_uses(faults: &mut Faults, spec: &ClassRuntimeSpec, all: &[CollectionPla
 }
 
 fn check(faults: &mut Faults, config: &OdgmConfig) {
-    check_resources(faults, "odgm_config.requests", config.requests.as_ref());
-    check_resources(faults, "odgm_config.limits", config.limits.as_ref());
+    check_resources(faults, "odgm_config", config.requests.as_ref(), config.limits.as_ref());
     if let Some(size) = config.storage.as_ref().and_then(|storage| storage.size.as_ref())
-        && let Err(reason) = quantity::parse(size)
+        && let Some(reason) = quantity::disk_fault(size)
     {
         faults.add("odgm_config.storage.size", reason);
     }

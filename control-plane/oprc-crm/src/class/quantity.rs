@@ -11,9 +11,28 @@ pub(super) fn parse(text: &str) -> Result<f64, String> {
     worth.ok_or_else(|| format!("{text:?} is no amount; allowed are such as 250m, 1, 256Mi, 1G"))
 }
 
-/// Whether a text is an amount.
+/// Why a text isn't an amount that something can have.
+pub(super) fn fault(text: &str) -> Option<String> {
+    match parse(text) {
+        Ok(worth) => worth.is_sign_negative().then(|| format!("{text} is less than nothing")),
+        Err(reason) => Some(reason),
+    }
+}
+
+/// Why a text isn't the size of a disk: none has nothing.
+pub(super) fn disk_fault(text: &str) -> Option<String> {
+    let nothing = || same_quantity(text, "0").then(|| format!("{text} is nothing"));
+    fault(text).or_else(nothing)
+}
+
+/// Whether a text is an amount that something can have.
 pub fn is_quantity(text: &str) -> bool {
-    parse(text).is_ok()
+    fault(text).is_none()
+}
+
+/// Whether a text is the size of a disk.
+pub fn is_disk_size(text: &str) -> bool {
+    disk_fault(text).is_none()
 }
 
 /// Whether two amounts are worth the same, however they are written.
@@ -43,5 +62,19 @@ mod tests {
         assert!(parse("").is_err());
         assert!(parse("9e27").is_err() && parse("100E").is_err());
         assert!(exceeds("9000P", "1m") && !exceeds("1m", "9000P"));
+    }
+
+    #[test]
+    fn nothing_has_less_than_nothing_and_a_disk_has_something() {
+        for (text, amount, disk) in [
+            ("1Gi", true, true),
+            ("0", true, false),
+            ("0Gi", true, false),
+            ("-1", false, false),
+            ("-1Gi", false, false),
+            ("much", false, false),
+        ] {
+            assert_eq!((is_quantity(text), is_disk_size(text)), (amount, disk), "{text}");
+        }
     }
 }

@@ -291,22 +291,7 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
     {
         faults.add(format!("{field}.min_scale"), format!("{min} is larger than max_scale, {max}"));
     }
-    check_resources(faults, &format!("{field}.requests"), provision.requests.as_ref());
-    check_resources(faults, &format!("{field}.limits"), provision.limits.as_ref());
-    if let (Some(requests), Some(limits)) = (&provision.requests, &provision.limits) {
-        for (name, request, limit) in [
-            ("cpu", &requests.cpu, &limits.cpu),
-            ("memory", &requests.memory, &limits.memory),
-            ("ephemeral_storage", &requests.ephemeral_storage, &limits.ephemeral_storage),
-        ] {
-            if let (Some(request), Some(limit)) = (request, limit)
-                && quantity::exceeds(request, limit)
-            {
-                let message = format!("{request} is more than the limit, {limit}");
-                faults.add(format!("{field}.requests.{name}"), message);
-            }
-        }
-    }
+    check_resources(faults, field, provision.requests.as_ref(), provision.limits.as_ref());
     for (at, mount) in provision.volume_mounts.iter().enumerate() {
         let place = format!("{field}.volume_mounts[{at}]");
         if !mount.mount_path.starts_with('/') {
@@ -323,7 +308,7 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
                 .add(place.as_str(), "give exactly one of secret, config_map, claim and empty_dir");
         }
         if let Some(size) = mount.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref())
-            && let Err(reason) = quantity::parse(size)
+            && let Some(reason) = quantity::fault(size)
         {
             faults.add(format!("{place}.empty_dir.size_limit"), reason);
         }
@@ -339,19 +324,30 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
     }
 }
 
-pub(super) fn check_resources(faults: &mut Faults, field: &str, resources: Option<&Resources>) {
-    let Some(resources) = resources else { return };
-    for (name, amount) in [
-        ("cpu", &resources.cpu),
-        ("memory", &resources.memory),
-        ("ephemeral_storage", &resources.ephemeral_storage),
+/// What something asks for, and what it may not exceed.
+pub(super) fn check_resources(
+    faults: &mut Faults,
+    field: &str,
+    requests: Option<&Resources>,
+    limits: Option<&Resources>,
+) {
+    let none = Resources::default();
+    let (requests, limits) = (requests.unwrap_or(&none), limits.unwrap_or(&none));
+    for (name, request, limit) in [
+        ("cpu", &requests.cpu, &limits.cpu),
+        ("memory", &requests.memory, &limits.memory),
+        ("ephemeral_storage", &requests.ephemeral_storage, &limits.ephemeral_storage),
     ] {
-        if let Some(amount) = amount {
-            if let Err(reason) = quantity::parse(amount) {
-                faults.add(format!("{field}.{name}"), reason);
-            } else if amount.starts_with('-') {
-                faults.add(format!("{field}.{name}"), format!("{amount} is less than nothing"));
+        for (of, amount) in [("requests", request), ("limits", limit)] {
+            if let Some(reason) = amount.as_deref().and_then(quantity::fault) {
+                faults.add(format!("{field}.{of}.{name}"), reason);
             }
+        }
+        if let (Some(request), Some(limit)) = (request, limit)
+            && quantity::exceeds(request, limit)
+        {
+            let message = format!("{request} is more than the limit, {limit}");
+            faults.add(format!("{field}.requests.{name}"), message);
         }
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Book {
     pub(super) claims: HashMap<Key, BTreeMap<String, Arc<Child>>>,
     pub(super) troubles: HashMap<Key, BTreeMap<String, PodTrouble>>,
     pub(super) pods: HashMap<Key, String>,
+    /// Why pods can't be made, by the identity of their workload.
+    pub(super) unmade: HashMap<String, String>,
     pub(super) filled: HashSet<String>,
     /// What went lately, by identity: an answer that comes after the news of an object's end must
     /// not bring it back.

@@ -9,11 +9,12 @@ use tokio::sync::{broadcast, watch};
 
 use super::{Dirty, book::Book};
 use crate::{
+    crd::{ClassRuntimeSpec, ClassRuntimeStatus},
     kinds::{AUTOSCALER, Kind},
     names,
     reconcile::{
         ObservedClass,
-        observe::{Child, PodTrouble, Sight},
+        observe::{Child, PodTrouble, Sight, Unmade},
     },
 };
 
@@ -32,7 +33,7 @@ pub struct Changed {
     pub number: u64,
     /// Whether the class is gone.
     pub gone: bool,
-    /// The class, as it is or was.
+    /// The class, as it is or was, but for what nobody is told who follows.
     pub class: Arc<ObservedClass>,
 }
 
@@ -145,9 +146,9 @@ impl Cache {
     }
 
     /// Tells under the lock, so that those who follow see everything in order.
-    fn tell(&self, book: &mut Book, class: Arc<ObservedClass>, gone: bool) {
+    fn tell(&self, book: &mut Book, class: &ObservedClass, gone: bool) {
         book.number += 1;
-        let change = Changed { number: book.number, gone, class };
+        let change = Changed { number: book.number, gone, class: Arc::new(in_short(class)) };
         if book.recent.len() >= LAG {
             book.recent.pop_front();
         }
@@ -172,7 +173,7 @@ impl Cache {
         book.by_base.insert(base, class.name.clone());
         let class = Arc::new(class);
         book.classes.insert(key.clone(), Arc::clone(&class));
-        self.tell(&mut book, class, false);
+        self.tell(&mut book, &class, false);
         drop(book);
         self.mark(key);
     }
@@ -185,7 +186,7 @@ impl Cache {
             && let Some(class) = book.classes.remove(key)
         {
             book.by_base.remove(&(key.0.clone(), names::base(&key.1)));
-            self.tell(&mut book, class, true);
+            self.tell(&mut book, &class, true);
         }
         drop(book);
         self.mark(key.clone());
@@ -227,6 +228,9 @@ impl Cache {
         }
         let child = Arc::new(child);
         book.remember(&child);
+        if child.has_its_pods() {
+            book.unmade.remove(&child.uid);
+        }
         let mut touched = book.touched(&child);
         if let Some(known) = &known {
             touched.extend(book.touched(known));
@@ -248,6 +252,7 @@ impl Cache {
             return;
         }
         book.forget(&known);
+        book.unmade.remove(uid);
         let touched = book.touched(&known);
         drop(book);
         for key in touched {
@@ -290,6 +295,33 @@ impl Cache {
         }
     }
 
+    /// Pods of a workload can't be made.
+    pub fn put_unmade(&self, namespace: &str, unmade: &Unmade) {
+        let key = (namespace.to_owned(), unmade.name.clone());
+        let mut book = self.write();
+        let known = book.children.get(&unmade.kind).and_then(|all| all.get(&key)).cloned();
+        // An Event outlasts what it tells of. One may also come before its workload.
+        let matters =
+            |it: &Arc<Child>| it.uid == unmade.uid && it.owner.is_some() && !it.has_its_pods();
+        if known.as_ref().is_some_and(|it| !matters(it)) {
+            return;
+        }
+        let before = book.unmade.insert(unmade.uid.clone(), unmade.why.clone());
+        let touched = match known.filter(|_| before.as_ref() != Some(&unmade.why)) {
+            Some(known) => book.touched(&known),
+            None => Vec::new(),
+        };
+        drop(book);
+        for key in touched {
+            self.mark(key);
+        }
+    }
+
+    /// Nothing is said of a workload's pods any more.
+    pub fn remove_unmade(&self, uid: &str) {
+        self.write().unmade.remove(uid);
+    }
+
     /// Keeps only complaints of these pods.
     pub fn retain_pods(&self, kept: &HashSet<Key>) {
         let gone: Vec<Key> = {
@@ -299,6 +331,32 @@ impl Cache {
         for (namespace, pod) in gone {
             self.put_pod(&namespace, &pod, None);
         }
+    }
+}
+
+/// A class without what may be large: changes are kept by the thousand, versions of one class too.
+fn in_short(class: &ObservedClass) -> ObservedClass {
+    let spec = class.spec.as_ref().map_err(Clone::clone).map(|spec| ClassRuntimeSpec {
+        deployment_unit: spec.deployment_unit.clone(),
+        target_environment: spec.target_environment.clone(),
+        ..ClassRuntimeSpec::default()
+    });
+    let status = class
+        .status
+        .as_ref()
+        .map(|status| ClassRuntimeStatus { last_available: None, ..status.clone() });
+    ObservedClass {
+        name: class.name.clone(),
+        namespace: class.namespace.clone(),
+        uid: class.uid.clone(),
+        resource_version: class.resource_version.clone(),
+        finalizers: class.finalizers.clone(),
+        labels: class.labels.clone(),
+        deployment_id: class.deployment_id.clone(),
+        correlation_id: class.correlation_id.clone(),
+        spec,
+        status,
+        ..*class
     }
 }
 
@@ -347,15 +405,24 @@ impl Sight for Cache {
         let all = book.troubles.get(&(namespace.to_owned(), class.to_owned()));
         all.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
+
+    fn unmade(&self, uid: &str) -> Option<String> {
+        self.read().unmade.get(uid).cloned()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Event;
     use kube::core::DynamicObject;
     use serde_json::json;
 
     use super::*;
-    use crate::kinds::SERVICE;
+    use crate::{
+        kinds::{SERVICE, STATEFUL_SET},
+        observed::{RawClass, parse},
+        reconcile::observe::unmade,
+    };
 
     fn service(uid: &str, version: &str) -> Child {
         let object: DynamicObject = serde_json::from_value(json!({
@@ -422,6 +489,80 @@ mod tests {
             cache.put_child(service("two", "7"));
             assert!(!answers(&cache), "it is another");
         }
+    }
+
+    /// What a workload is told for goes when it has its pods, whichever is heard of first.
+    #[test]
+    fn an_event_tells_of_a_workload_until_that_has_its_pods() {
+        let set = |version: &str, pods: i32| {
+            let object: DynamicObject = serde_json::from_value(json!({
+                "apiVersion": "apps/v1", "kind": "StatefulSet",
+                "metadata": {
+                    "name": "s", "namespace": "n", "uid": "set", "resourceVersion": version,
+                    "ownerReferences": [{
+                        "apiVersion": "oaas.io/v1alpha1", "kind": "ClassRuntime", "name": "c",
+                        "uid": "owner", "controller": true,
+                    }],
+                },
+                "spec": {"replicas": 2}, "status": {"replicas": pods},
+            }))
+            .unwrap();
+            Child::of(&STATEFUL_SET, &object)
+        };
+        let event: Event = serde_json::from_value(json!({
+            "metadata": {"name": "e", "namespace": "n"},
+            "involvedObject": {
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "set",
+            },
+            "message": "create Pod s-0 in StatefulSet s failed: exceeded quota",
+        }))
+        .unwrap();
+        let told = unmade(&event).unwrap();
+        for event_first in [true, false] {
+            let cache = Cache::default();
+            if event_first {
+                cache.put_unmade("n", &told);
+            }
+            cache.put_child(set("1", 1));
+            if !event_first {
+                cache.put_unmade("n", &told);
+            }
+            assert_eq!(cache.unmade("set").as_ref(), Some(&told.why));
+            cache.put_child(set("2", 2));
+            assert_eq!(cache.unmade("set"), None);
+            cache.put_unmade("n", &told);
+            assert_eq!(cache.unmade("set"), None, "it is over");
+        }
+    }
+
+    #[test]
+    fn changes_are_kept_without_what_nobody_is_told() {
+        let object: RawClass = serde_json::from_value(json!({
+            "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+            "spec": {
+                "deployment_unit": {"id": "unit", "package": "shop"},
+                "target_environment": "prod",
+                "function": {"image": "x".repeat(100_000)},
+            },
+            "status": {
+                "phase": "Available", "ready": "1/1",
+                "last_available": {"generation": 1, "spec": {"function": {"image": "img"}}},
+            },
+        }))
+        .unwrap();
+        let cache = Cache::default();
+        let class = parse(&object);
+        cache.put_class(class.clone());
+        let (Begin::Deltas(told), _) = cache.follow(Some(0)) else { panic!("no changes") };
+        let told = &told[0].class;
+        let (spec, whole) = (told.spec.as_ref().unwrap(), class.spec.as_ref().unwrap());
+        assert_eq!(spec.deployment_unit, whole.deployment_unit);
+        assert_eq!(spec.target_environment.as_deref(), Some("prod"));
+        assert!(spec.function.is_none());
+        let status = told.status.as_ref().unwrap();
+        assert_eq!((status.ready.as_deref(), &status.last_available), (Some("1/1"), &None));
+        let kept = cache.class(&("n".to_owned(), "c".to_owned())).unwrap();
+        assert_eq!(*kept, class, "what is known is whole");
     }
 
     #[test]

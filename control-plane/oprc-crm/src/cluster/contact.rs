@@ -86,6 +86,11 @@ impl Contact {
         long.map(|(what, _)| what.clone()).collect()
     }
 
+    /// Something isn't watched any more: that it couldn't be is no trouble.
+    pub fn forget(&self, what: &str) {
+        self.doubts().broken.remove(what);
+    }
+
     /// For how long the server has asked not to be asked for anything.
     pub fn patience(&self) -> Option<Duration> {
         let rest = self.doubts().patience?.saturating_duration_since(Instant::now());
@@ -333,5 +338,7 @@ mod tests {
         contact.heard(&asked("/api/v1/pods?limit=500"), Ok(StatusCode::FORBIDDEN));
         assert_eq!(contact.broken(Duration::ZERO), ["knative services", "pods"]);
         assert!(!contact.is_lost());
+        contact.forget("knative services");
+        assert_eq!(contact.broken(Duration::ZERO), ["pods"]);
     }
 }

@@ -7,14 +7,16 @@ use std::{
     time::Duration,
 };
 
-use backon::Retryable as _;
+use backon::{BackoffBuilder as _, Retryable as _};
 use futures::StreamExt as _;
 use k8s_openapi::{
-    api::core::v1::{Node, Pod},
+    api::core::v1::{Event as CoreEvent, Node, Pod},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    jiff::Timestamp,
 };
 use kube::{
     Api, Client, Resource,
+    api::{WatchEvent, WatchParams},
     core::{DynamicObject, PartialObjectMeta},
     runtime::{
         WatchStreamExt as _,
@@ -24,12 +26,12 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{Cache, Key, Known, Nodes};
+use super::{Cache, Contact, Key, Known, Nodes};
 use crate::{
     kinds::{BUILT_IN, CLAIM, KNATIVE_SERVICE, Kind},
     observed::{RawClass, parse},
     reconcile::{
-        observe::{Child, pod_trouble},
+        observe::{Child, EVENTS, pod_trouble, unmade},
         render::OWNER,
     },
 };
@@ -58,6 +60,7 @@ pub struct Watches {
     /// The only namespace that we may see, where there is one.
     namespace: Option<String>,
     cache: Arc<Cache>,
+    contact: Contact,
     nodes: Arc<Nodes>,
     /// Whether Knative Serving is there.
     knative: watch::Sender<bool>,
@@ -78,17 +81,19 @@ impl Watches {
         client: Client,
         namespace: Option<String>,
         cache: Arc<Cache>,
+        contact: Contact,
         nodes: Arc<Nodes>,
     ) -> Arc<Self> {
         let (knative, _) = watch::channel(false);
         let running = Mutex::default();
-        let watches = Arc::new(Self { client, namespace, cache, nodes, knative, running });
+        let watches = Arc::new(Self { client, namespace, cache, contact, nodes, knative, running });
         watches.classes();
         for kind in BUILT_IN {
             watches.kind(&kind);
         }
         watches.kind(&CLAIM);
         watches.pods();
+        watches.events();
         if watches.namespace.is_none() {
             watches.node_facts();
             watches.definitions();
@@ -118,6 +123,7 @@ impl Watches {
         }
         drop(running);
         self.cache.set_unfilled(KNATIVE);
+        self.contact.forget(KNATIVE);
         for (key, uid) in self.cache.known_children(&KNATIVE_SERVICE) {
             self.cache.remove_child(&KNATIVE_SERVICE, &key, &uid);
         }
@@ -176,10 +182,13 @@ impl Watches {
     }
 
     /// Begins to watch a kind, unless it is watched already.
-    pub fn kind(&self, kind: &Kind) {
+    pub fn kind(self: &Arc<Self>, kind: &Kind) {
         let (api, cache, kind) = (self.dynamic(kind), Arc::clone(&self.cache), kind.clone());
         let what =
             if kind == KNATIVE_SERVICE { KNATIVE.to_owned() } else { kind.plural.to_string() };
+        // Who may not see definitions isn't told that Knative goes but by the watch itself.
+        let may_go = (kind == KNATIVE_SERVICE && self.namespace.is_some())
+            .then(|| (self.client.clone(), Arc::downgrade(self)));
         // Claims are many and belong to everybody; the others matter whoever they belong to, as
         // they may have a name that a class needs.
         let config = if kind == CLAIM {
@@ -189,7 +198,7 @@ impl Watches {
         };
         self.spawn(&what.clone(), async move {
             let mut unseen = Known::new();
-            follow(api, config, &what.clone(), |event| match event {
+            let heed = |event: Event<DynamicObject>| match event {
                 Event::Init => unseen = cache.known_children(&kind),
                 Event::InitApply(object) => {
                     see(&mut unseen, &object);
@@ -203,8 +212,21 @@ impl Watches {
                     }
                     cache.set_filled(&what);
                 }
-            })
-            .await;
+            };
+            let Some((client, watches)) = may_go else {
+                return follow(api, config, &what, heed).await;
+            };
+            let mut heed = heed;
+            loop {
+                follow_until(&api, &config, &what, &mut heed, is_missing).await;
+                if !has_knative(&client).await {
+                    break;
+                }
+                tokio::time::sleep(ANEW).await;
+            }
+            if let Some(watches) = watches.upgrade() {
+                watches.lost_knative();
+            }
         });
     }
 
@@ -218,7 +240,7 @@ impl Watches {
             let mut listed = HashSet::new();
             let put = |pod: &Pod| {
                 let (namespace, name) = key(pod);
-                cache.put_pod(&namespace, &name, pod_trouble(pod));
+                cache.put_pod(&namespace, &name, pod_trouble(pod, Timestamp::now()));
             };
             follow(api, watcher::Config::default().labels(OWNER), "pods", |event| match event {
                 Event::Init => listed.clear(),
@@ -237,6 +259,36 @@ impl Watches {
                 }
             })
             .await;
+        });
+    }
+
+    /// Why pods can't be made that no Deployment asks for. All that there is to be told is told
+    /// whenever the watch is opened: the API server soon forgets where one on Events was, and to
+    /// list them each time would be to ask while nothing happens.
+    fn events(&self) {
+        let api: Api<CoreEvent> = match &self.namespace {
+            None => Api::all(self.client.clone()),
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+        };
+        let cache = Arc::clone(&self.cache);
+        self.spawn("events", async move {
+            let params = WatchParams::default().fields(EVENTS);
+            let mut pauses = patience().build();
+            loop {
+                let pause = match api.watch(&params, "0").await {
+                    Ok(events) => {
+                        cache.set_filled("events");
+                        heed_events(&cache, events).await;
+                        pauses = patience().build();
+                        ANEW
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "Events can't be watched yet");
+                        pauses.next().unwrap_or(ANEW)
+                    }
+                };
+                tokio::time::sleep(pause).await;
+            }
         });
     }
 
@@ -292,24 +344,14 @@ impl Watches {
         });
     }
 
-    /// Who may not see definitions asks once which groups there are, until there is an answer.
+    /// Who may not see definitions asks once whether there is Knative, until there is an answer.
     fn groups(self: &Arc<Self>) {
         let (watches, cache) = (Arc::downgrade(self), Arc::clone(&self.cache));
         let client = self.client.clone();
         self.spawn("groups", async move {
-            let ask = || async {
-                tokio::time::timeout(Duration::from_secs(10), client.list_api_groups())
-                    .await
-                    .map_err(|_| "no answer".to_owned())?
-                    .map_err(|error| error.to_string())
-            };
-            let groups = ask.retry(patience()).notify(|error: &String, _| {
-                tracing::warn!(error, "whether there is Knative isn't known yet");
-            });
-            // Retried for ever: it can't fail.
-            let Ok(groups) = groups.await else { return };
+            let there = has_knative(&client).await;
             let Some(watches) = watches.upgrade() else { return };
-            if groups.groups.iter().any(|group| group.name == *KNATIVE_SERVICE.group) {
+            if there {
                 watches.found_knative();
             }
             cache.set_filled("groups");
@@ -317,9 +359,64 @@ impl Watches {
     }
 }
 
+/// Heeds Events for as long as they are told.
+async fn heed_events(
+    cache: &Cache,
+    events: impl futures::Stream<Item = kube::Result<WatchEvent<CoreEvent>>>,
+) {
+    let mut events = std::pin::pin!(events);
+    while let Some(Ok(event)) = events.next().await {
+        match event {
+            WatchEvent::Added(it) | WatchEvent::Modified(it) => {
+                if let Some(unmade) = unmade(&it) {
+                    cache.put_unmade(&key(&it).0, &unmade);
+                }
+            }
+            WatchEvent::Deleted(it) => {
+                if let Some(unmade) = unmade(&it) {
+                    cache.remove_unmade(&unmade.uid);
+                }
+            }
+            WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
+        }
+    }
+}
+
+/// Whether there is Knative, asked until there is an answer.
+async fn has_knative(client: &Client) -> bool {
+    let ask = || async {
+        let version = KNATIVE_SERVICE.api_version();
+        let asked = client.list_api_group_resources(&version);
+        match tokio::time::timeout(Duration::from_secs(10), asked).await {
+            Ok(Ok(all)) => Ok(all.resources.iter().any(|it| it.name == *KNATIVE_SERVICE.plural)),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(false),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("no answer".to_owned()),
+        }
+    };
+    let there = ask.retry(patience()).notify(|error: &String, _| {
+        tracing::warn!(error, "whether there is Knative isn't known yet");
+    });
+    // Retried for ever: it can't fail.
+    there.await.unwrap_or_default()
+}
+
 /// Follows a watch for ever, over every break.
 async fn follow<K>(api: Api<K>, config: watcher::Config, what: &str, mut heed: impl FnMut(Event<K>))
 where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    follow_until(&api, &config, what, &mut heed, |_| false).await;
+}
+
+/// The same, but for a break that is the end.
+async fn follow_until<K>(
+    api: &Api<K>,
+    config: &watcher::Config,
+    what: &str,
+    heed: &mut impl FnMut(Event<K>),
+    ends: impl Fn(&watcher::Error) -> bool,
+) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     loop {
@@ -329,6 +426,9 @@ where
                 Ok(event) => heed(event),
                 Err(error) => {
                     tracing::debug!(what, %error, "a watch broke; it is opened again");
+                    if ends(&error) {
+                        return;
+                    }
                     // The watcher would ask for the same version for ever.
                     if is_expired(&error) {
                         break;
@@ -343,6 +443,18 @@ where
 /// Whether a server refuses to open a watch where it was, as it has forgotten what came since.
 pub(crate) fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
+}
+
+/// Whether there is no such kind.
+fn is_missing(error: &watcher::Error) -> bool {
+    use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
+    matches!(
+        error,
+        InitialListFailed(kube::Error::Api(status))
+            | WatchStartFailed(kube::Error::Api(status))
+            | WatchFailed(kube::Error::Api(status))
+            if status.code == 404
+    )
 }
 
 /// A list has told of an object.

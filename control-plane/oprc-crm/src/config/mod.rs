@@ -49,6 +49,7 @@ impl Config {
             knative_warm: settings.get("templates.floors.knative_warm_ms")?,
             knative_cold: settings.get("templates.floors.knative_cold_ms")?,
         };
+        environment.knative_timeout = settings.get("templates.knative_max_timeout")?;
         environment.default_template = settings.get("templates.default_template")?;
         environment.progress_deadline = settings.get("performance.deployment_timeout")?;
         environment.drain = settings.get("templates.drain")?;
@@ -128,7 +129,7 @@ impl Config {
             let message = "must be one of k8s_deployment, knative, unified";
             return Err(Error::Together(format!("templates.default_template: {name:?} {message}")));
         }
-        if !crate::class::is_quantity(&self.environment.odgm_disk) {
+        if !crate::class::is_disk_size(&self.environment.odgm_disk) {
             let disk = &self.environment.odgm_disk;
             return Err(Error::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
         }

@@ -214,6 +214,14 @@ const SETTINGS: &[Setting] = &[
         ..Setting::EMPTY
     },
     Setting {
+        path: "templates.knative_max_timeout",
+        env: &["OPRC_CRM_TEMPLATES_KNATIVE_MAX_TIMEOUT"],
+        kind: Kind::Duration,
+        help: "The longest timeout that Knative takes: its own max-revision-timeout-seconds",
+        default: |_| Some("10m".to_owned()),
+        ..Setting::EMPTY
+    },
+    Setting {
         path: "performance.max_concurrent_deployments",
         env: &["OPRC_CRM_PERFORMANCE_MAX_CONCURRENT_DEPLOYMENTS"],
         kind: Kind::Integer { min: 1, max: 10_000 },

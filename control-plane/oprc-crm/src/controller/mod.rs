@@ -194,28 +194,39 @@ impl Controller {
         };
         let decision = decide(&[]);
         let mut version = class.resource_version.clone();
+        let mut failures: Vec<Failure> = Vec::new();
         for action in &decision.actions {
+            if !failures.is_empty() && !action.stands_alone() {
+                continue;
+            }
             match self.perform(&class, &mut version, action).await {
                 Ok(()) => {}
                 Err(perform::Error::NotLeading) => return Outcome::NotLeading,
                 Err(perform::Error::Told(failure)) => {
                     tracing::warn!(reason = failure.reason, message = failure.message, "refused");
-                    self.tell(&class, &mut version, &decide(&[failure]).actions).await;
-                    return Outcome::Failed;
+                    failures.push(failure);
                 }
+                // Whoever is away needn't be asked for more.
                 Err(perform::Error::Passing(failure)) => {
                     let (reason, message) = (failure.reason, &failure.message);
                     if failed < TELL {
                         tracing::debug!(reason, message, "not done yet; it is tried again");
                     } else {
                         tracing::warn!(reason, message, "fails again and again");
-                        self.tell(&class, &mut version, &decide(&[failure]).actions).await;
+                        failures.push(failure);
                     }
-                    return Outcome::Failed;
+                    if failures.is_empty() {
+                        return Outcome::Failed;
+                    }
+                    break;
                 }
             }
         }
-        Outcome::Done(decision.again_after)
+        if failures.is_empty() {
+            return Outcome::Done(decision.again_after);
+        }
+        self.tell(&class, &mut version, &decide(&failures).actions).await;
+        Outcome::Failed
     }
 
     async fn perform(

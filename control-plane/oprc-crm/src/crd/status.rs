@@ -63,7 +63,8 @@ pub struct ClassRuntimeStatus {
     /// The generation that missed its deadline and was taken back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<i64>,
-    /// What a change of template is replacing; its addresses go on answering.
+    /// What a change of template is replacing, or a data grid that was switched off; their
+    /// addresses go on answering.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Replaced>,
     /// What enforcement would change.
@@ -247,6 +248,9 @@ pub struct LastAvailable {
     pub generation: i64,
     /// Its specification then.
     pub spec: AnyObject,
+    /// The template and the profile that it had.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selection: Option<SelectionStatus>,
 }
 
 /// Any JSON object, kept as it is.
@@ -264,10 +268,10 @@ impl JsonSchema for AnyObject {
     }
 }
 
-/// What a change of template is replacing.
+/// What a change of template is replacing, or a data grid that was switched off.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct Replaced {
-    /// When the new addresses were told; the old ones answer for a while after that.
+    /// When nobody needed them any more; they answer for a while after that.
     pub since: Time,
     /// The objects that are to go.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
+    ObservedClass,
     observe::{Child, Sight, State, Trouble},
     render::{FunctionPlan, ODGM_COMPONENT, OdgmWanted},
     select::Shape,
 };
 use crate::{
     class::Identity,
+    crd::ClassRuntimeStatus,
     kinds::{DEPLOYMENT, JOB, KNATIVE_SERVICE, SERVICE, STATEFUL_SET},
     names,
 };
@@ -52,8 +54,10 @@ pub(super) fn function(
         Some((child, State::Workload(workload))) => {
             let address = sight.named(&SERVICE, namespace, &plan.workload).filter(ours);
             let varies = plan.max > plan.min || scaled_by_others;
+            // Others may scale to less than the class asks for, down to nothing.
+            let min = if scaled_by_others { plan.min.min(workload.replicas) } else { plan.min };
             let reached = address.is_some_and(|address| !address.deleting);
-            component.ready = reached && is_ready(child, plan.min, varies);
+            component.ready = reached && is_ready(child, min, varies);
             component.trouble = workload.failure.as_deref().map(creation_trouble);
         }
         Some((child, State::Knative(knative))) => {
@@ -73,14 +77,15 @@ pub(super) fn function(
                 });
             }
         }
-        Some((_, State::Job(job))) => {
+        Some((child, State::Job(job))) => {
             component.ready = job.complete;
             component.completed = job.complete;
-            component.trouble = job.failed.clone().map(|message| Trouble {
-                reason: "JobFailed",
-                message,
-                soft: false,
-            });
+            let unmade = || sight.unmade(&child.uid).as_deref().map(creation_trouble);
+            component.trouble = job
+                .failed
+                .clone()
+                .map(|message| Trouble { reason: "JobFailed", message, soft: false })
+                .or_else(unmade);
         }
         _ if plan.shape == Shape::Job && completed_before => {
             component.ready = true;
@@ -106,7 +111,8 @@ pub(super) fn odgm(identity: &Identity, wanted: &OdgmWanted, sight: &dyn Sight) 
     if let Some(child) = &child {
         component.ready = is_ready(child, wanted.replicas, false);
         if let State::Workload(workload) = &child.state {
-            component.trouble = workload.failure.as_deref().map(creation_trouble);
+            let failure = workload.failure.clone().or_else(|| sight.unmade(&child.uid));
+            component.trouble = failure.as_deref().map(creation_trouble);
         }
     }
     if !component.ready {
@@ -132,6 +138,60 @@ pub(super) fn odgm(identity: &Identity, wanted: &OdgmWanted, sight: &dyn Sight) 
         component.trouble = worst(unbound.chain(of_pods).chain(component.trouble));
     }
     component
+}
+
+/// How what runs is, where nothing can be told of how it is to be: a class that is refused leaves
+/// everything in place, and that may fail and recover meanwhile.
+pub(super) fn look_at_what_runs(
+    status: &mut ClassRuntimeStatus,
+    class: &ObservedClass,
+    sight: &dyn Sight,
+) {
+    let children = sight.owned(&class.namespace, &class.uid);
+    let answers = |child: &Child| is_ready(child, 1, true);
+    for function in status.functions.iter_mut().filter(|it| it.runs_as.is_some()) {
+        // A run that has completed has.
+        if function.runs_as.as_deref() == Some(Shape::Job.as_str()) {
+            continue;
+        }
+        let label = names::label(&function.key);
+        let own: Vec<&Child> = children
+            .iter()
+            .map(Arc::as_ref)
+            .filter(|it| it.function.as_deref() == Some(&label) && it.template == function.runs_as)
+            .collect();
+        let knative = own.iter().find_map(|child| match &child.state {
+            State::Knative(knative) if !child.deleting => Some(knative),
+            _ => None,
+        });
+        if let Some(knative) = knative {
+            function.ready = knative.current && knative.ready == Some(true);
+            function.url = knative.address.clone().or_else(|| function.url.take());
+        } else {
+            let reached = own.iter().any(|child| child.kind == SERVICE && !child.deleting);
+            function.ready = reached && own.iter().any(|child| answers(child));
+        }
+        if function.ready {
+            (function.reason, function.message) = (None, None);
+        }
+    }
+    if let Some(odgm) = &mut status.odgm {
+        let grid = |child: &&Arc<Child>| child.template.as_deref() == Some(ODGM_COMPONENT);
+        odgm.ready = children.iter().filter(grid).any(|it| is_ready(it, odgm.replicas, false));
+        if odgm.ready {
+            (odgm.reason, odgm.message) = (None, None);
+        }
+    }
+    let all: Vec<(&str, bool)> = status
+        .functions
+        .iter()
+        .filter(|it| it.runs_as.is_some())
+        .map(|it| (it.key.as_str(), it.ready))
+        .chain(status.odgm.iter().map(|it| ("odgm", it.ready)))
+        .collect();
+    let ready = all.iter().filter(|(_, ready)| *ready).count();
+    status.ready = status.ready.take().map(|_| format!("{ready}/{}", all.len()));
+    status.stable_since.retain(|name, _| all.contains(&(name.as_str(), true)));
 }
 
 /// Whether so many nodes of the data grid answer that functions can be begun.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     observe::{Child, Sight},
-    render::{Desired, FunctionPlan, ODGM_ENABLED, Wanted},
+    render::{Desired, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED, Wanted},
     select::Shape,
 };
 use crate::{
@@ -28,7 +28,8 @@ pub struct Changes {
     pub writes: Vec<Write>,
     /// Objects that nobody wants any more.
     pub deletes: Vec<Arc<Child>>,
-    /// Objects of another template that go on serving until the new ones do.
+    /// Objects of another template, or a data grid that isn't wanted any more, that go on serving
+    /// until nobody needs them.
     pub replaced: Vec<Arc<Child>>,
     /// Objects with a name of ours that belong to somebody else.
     pub foreign: Vec<String>,
@@ -149,7 +150,7 @@ fn drop_replicas(wanted: &mut Wanted) {
 }
 
 /// What belongs to the class and isn't wanted goes at once, unless it serves a function that is
-/// about to be served by something else.
+/// about to be served by something else, or to do without.
 fn leftovers(identity: &Identity, desired: &Desired, sight: &dyn Sight, changes: &mut Changes) {
     for child in sight.owned(&identity.namespace, &identity.uid) {
         let wanted = desired
@@ -159,7 +160,9 @@ fn leftovers(identity: &Identity, desired: &Desired, sight: &dyn Sight, changes:
         if wanted || child.deleting {
             continue;
         }
-        if serves_elsewhere(&child, &desired.functions) {
+        // Functions use a grid until all of their pods are those that don't.
+        let grid = desired.odgm.is_none() && child.template.as_deref() == Some(ODGM_COMPONENT);
+        if grid || serves_elsewhere(&child, &desired.functions) {
             changes.replaced.push(child);
         } else {
             changes.deletes.push(child);

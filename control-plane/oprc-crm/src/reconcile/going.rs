@@ -40,8 +40,8 @@ pub(super) fn decide(input: &Input<'_>) -> Decision {
     }
     let since = class.deleting.unwrap_or(input.now);
     let patience = report::remaining(since, PATIENCE, input.now);
-    let message = if let Some(failure) = input.failures.first() {
-        format!("{}: {}", failure.reason, failure.message)
+    let message = if let Some((reason, message)) = report::all(input.failures) {
+        format!("{reason}: {message}")
     } else if patience.is_zero() {
         left.truncate(10);
         format!("waits until these are gone: {}", left.join(", "))

@@ -14,6 +14,7 @@ pub mod report;
 pub mod select;
 #[cfg(test)]
 mod tests;
+mod unmade;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -75,7 +76,7 @@ impl ObservedClass {
 
     /// The profile that a generation was given. It stays, whatever CRM is configured to give now.
     pub fn profile_of(&self, generation: i64) -> Option<Profile> {
-        self.selection_of(generation).and_then(|before| Profile::parse(&before.profile))
+        self.selection_of(generation).and_then(profile)
     }
 
     fn identity(&self, spec: &ClassRuntimeSpec, generation: i64) -> Identity {
@@ -94,6 +95,10 @@ impl ObservedClass {
     }
 }
 
+fn profile(selection: &SelectionStatus) -> Option<Profile> {
+    Profile::parse(&selection.profile)
+}
+
 /// Something that is to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -109,6 +114,15 @@ pub enum Action {
     Status(Box<ClassRuntimeStatus>),
     /// Tell of something.
     Event(Notice),
+}
+
+impl Action {
+    /// Whether it is done although another was refused: what has to wait for something else isn't
+    /// planned before that is there, so objects don't depend on each other here. What tells of
+    /// them all does.
+    pub fn stands_alone(&self) -> bool {
+        matches!(self, Self::Apply(_) | Self::Delete(_))
+    }
 }
 
 /// Something to be told.
@@ -161,7 +175,8 @@ pub fn decide(input: &Input<'_>) -> Decision {
         actions.push(Action::AddFinalizer);
     }
     let refuse = |mut actions: Vec<Action>, refusal: &Refusal| {
-        let status = report::refused(old, class.generation, refusal, input.now);
+        let mut status = report::refused(old, class.generation, refusal, input.now);
+        components::look_at_what_runs(&mut status, class, input.sight);
         let phase = status.phase;
         if status.worth_writing_over(old) {
             tell(&mut actions, input, status, None);
@@ -180,12 +195,15 @@ pub fn decide(input: &Input<'_>) -> Decision {
     let back = old
         .filter(|old| old.rolled_back == Some(class.generation))
         .and_then(|old| former(input, old)?.ok());
-    let rolled_back = back.is_some();
-    let settled = match back {
-        Some(back) => back,
-        None => match settle(input, Cow::Borrowed(spec), class.generation) {
-            Ok(settled) => settled,
-            Err(refusal) => return refuse(actions, &refusal),
+    let before = class.selection_of(class.generation);
+    let (settled, rolled_back, refusal) = match back {
+        Some(back) => (back, true, None),
+        None => match settle(input, Cow::Borrowed(spec), class.generation, before) {
+            Ok(settled) => (settled, false, None),
+            Err(mut refusal) => match instead(input, spec, &mut refusal) {
+                Some(back) => (back, true, Some(refusal)),
+                None => return refuse(actions, &refusal),
+            },
         },
     };
     let Settled { spec: effective, class: valid, selection } = settled;
@@ -224,6 +242,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
         changes: &changes,
         functions,
         odgm: desired.odgm.as_ref().map(|odgm| components::odgm(identity, odgm, input.sight)),
+        refusal: refusal.as_ref(),
         failures: input.failures,
         deadline,
         now: input.now,
@@ -231,6 +250,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     let mut status = report::report(old, &seen);
     if spec.rollout.as_ref().is_some_and(|it| it.rollback)
         && status.rolled_back.is_none()
+        && refusal.is_none()
         && !spec.paused
         && report::time_left(&status, deadline, input.now).is_some_and(|left| left.is_zero())
     {
@@ -264,10 +284,10 @@ fn settle<'a>(
     input: &Input<'_>,
     spec: Cow<'a, ClassRuntimeSpec>,
     generation: i64,
+    before: Option<&SelectionStatus>,
 ) -> Result<Settled<'a>, Refusal> {
     let old = input.class.status.as_ref();
-    let before = input.class.selection_of(generation);
-    let profile = input.class.profile_of(generation).unwrap_or(input.environment.profile);
+    let profile = before.and_then(profile).unwrap_or(input.environment.profile);
     let identity = input.class.identity(&spec, generation);
     let class = validate(profile, identity, &spec, input.environment)?;
     guard_data(class.odgm.as_ref(), old, &spec)?;
@@ -285,13 +305,41 @@ fn former(
     Some(match spec {
         Ok(mut spec) => {
             with_nodes_kept(&mut spec, old);
-            settle(input, Cow::Owned(spec), last.generation)
+            // What it was given then, it is given again: the selection that is told by now may be
+            // that of what failed.
+            let told = || input.class.selection_of(last.generation);
+            let before = last.selection.as_ref().or_else(told);
+            settle(input, Cow::Owned(spec), last.generation, before)
         }
         Err(error) => {
             let field = "status.last_available.spec".to_owned();
             Err(Refusal::invalid(vec![Violation { field, message: error.to_string() }]))
         }
     })
+}
+
+/// What runs in place of a specification that is refused, where the class wants to go back. It is
+/// asked for anew each time: what was refused is tried as soon as it can be.
+fn instead(
+    input: &Input<'_>,
+    spec: &ClassRuntimeSpec,
+    refusal: &mut Refusal,
+) -> Option<Settled<'static>> {
+    let old = input.class.status.as_ref()?;
+    let goes_back = spec.rollout.as_ref().is_some_and(|it| it.rollback) && !spec.paused;
+    let last = old.last_available.as_ref().map(|last| last.generation);
+    let last = last.filter(|last| goes_back && *last < input.class.generation)?;
+    match former(input, old)? {
+        Ok(back) => Some(back),
+        Err(why) => {
+            refusal.message.push_str(&cant_go_back(last, &why));
+            None
+        }
+    }
+}
+
+fn cant_go_back(generation: i64, refusal: &Refusal) -> String {
+    format!("; it can't go back to generation {generation}: {}", refusal.message)
 }
 
 /// A generation has missed its deadline: it is taken back, or told why it can't be.
@@ -307,9 +355,7 @@ fn take_back(status: &mut ClassRuntimeStatus, input: &Input<'_>) {
         Some(Err(refusal)) => {
             let message = status.message.clone().unwrap_or_default();
             let reason = status.reason.clone().unwrap_or_default();
-            let message =
-                format!("{message}; it can't go back to generation {last}: {}", refusal.message);
-            status.fail(&reason, &message, input.now);
+            status.fail(&reason, &(message + &cant_go_back(last, &refusal)), input.now);
         }
         None => {}
     }

@@ -9,10 +9,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-pub use super::pods::{PodTrouble, Trouble, pod_trouble};
 use super::{
     fields::{Owned, owned_by_others},
     render::{FUNCTION, OWNER, TEMPLATE, WANTED},
+};
+pub use super::{
+    pods::{PodTrouble, Trouble, pod_trouble},
+    unmade::{EVENTS, Unmade, unmade},
 };
 use crate::{
     crd::{GROUP, ResourceRef},
@@ -120,6 +123,8 @@ pub struct Knative {
 pub struct JobState {
     /// Whether it has completed.
     pub complete: bool,
+    /// Whether it has, or had, a pod.
+    pub begun: bool,
     /// Why it failed.
     pub failed: Option<String>,
 }
@@ -136,6 +141,8 @@ pub trait Sight {
     fn claims(&self, namespace: &str, class: &str) -> Vec<Arc<Child>>;
     /// Pods of a class that have something to complain about.
     fn troubles(&self, namespace: &str, class: &str) -> Vec<PodTrouble>;
+    /// Why pods of a workload can't be made, where it doesn't say so itself.
+    fn unmade(&self, uid: &str) -> Option<String>;
 }
 
 impl Child {
@@ -236,6 +243,15 @@ impl Child {
         matches!(&self.state, State::Workload(workload) if workload.replicas == 0)
     }
 
+    /// Whether all of its pods are there.
+    pub fn has_its_pods(&self) -> bool {
+        match &self.state {
+            State::Workload(workload) => workload.total >= workload.replicas,
+            State::Job(job) => job.begun || job.complete,
+            _ => true,
+        }
+    }
+
     /// Whether what we said of it has a word in it.
     pub fn mentions(&self, word: &str) -> bool {
         self.owned.as_ref().is_some_and(|owned| owned.contains(word))
@@ -329,6 +345,9 @@ fn state(kind: &Kind, data: &Value, generation: i64) -> State {
         };
         State::Job(JobState {
             complete: holds("Complete").is_some(),
+            begun: ["active", "succeeded", "failed"]
+                .iter()
+                .any(|it| number(&format!("/status/{it}")) > 0),
             failed: holds("Failed").map(|it| {
                 it.get("message").and_then(Value::as_str).unwrap_or("the run failed").to_owned()
             }),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{
     api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod},
-    jiff::SignedDuration,
+    jiff::{SignedDuration, Timestamp},
 };
 
 use super::render::{FUNCTION, OWNER};
@@ -32,7 +32,7 @@ pub struct Trouble {
 }
 
 /// What a pod has to complain about.
-pub fn pod_trouble(pod: &Pod) -> Option<PodTrouble> {
+pub fn pod_trouble(pod: &Pod, now: Timestamp) -> Option<PodTrouble> {
     let labels = pod.metadata.labels.as_ref()?;
     let status = pod.status.as_ref()?;
     if pod.metadata.deletion_timestamp.is_some() {
@@ -43,7 +43,7 @@ pub fn pod_trouble(pod: &Pod) -> Option<PodTrouble> {
         .container_statuses
         .iter()
         .flatten()
-        .find_map(|it| crash_loop(&name, it).or_else(|| waiting(&name, it)));
+        .find_map(|it| crash_loop(&name, it, now).or_else(|| waiting(&name, it)));
     let unscheduled = || {
         let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled")?;
         (scheduled.status == "False").then(|| Trouble {
@@ -68,7 +68,7 @@ const DONE_WELL: SignedDuration = SignedDuration::from_mins(10);
 
 /// A container that ends again and again does so in the moments, too, when it runs or has just
 /// ended.
-fn crash_loop(pod: &str, container: &ContainerStatus) -> Option<Trouble> {
+fn crash_loop(pod: &str, container: &ContainerStatus, now: Timestamp) -> Option<Trouble> {
     let state = container.state.as_ref()?;
     let last = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
     let waits = state.waiting.as_ref().and_then(|it| it.reason.as_deref());
@@ -76,8 +76,12 @@ fn crash_loop(pod: &str, container: &ContainerStatus) -> Option<Trouble> {
         (Some(started), Some(finished)) => finished.0.duration_since(started.0) < DONE_WELL,
         _ => true,
     };
+    // Why a run that does well by now isn't ready is something else.
+    let begun = state.running.as_ref().and_then(|it| it.started_at.as_ref());
+    let does_well = begun.is_some_and(|begun| now.duration_since(begun.0) >= DONE_WELL);
     let again = container.restart_count > 1
         && !container.ready
+        && !does_well
         && matches!(waits, None | Some("ContainerCreating"))
         && last.is_some_and(briefly);
     if waits != Some("CrashLoopBackOff") && !again {

@@ -35,6 +35,12 @@ pub struct Failure {
     pub message: String,
 }
 
+/// All that failed, in one word and in one sentence.
+pub(super) fn all(failures: &[Failure]) -> Option<(&'static str, String)> {
+    let messages: Vec<&str> = failures.iter().map(|it| it.message.as_str()).collect();
+    Some((failures.first()?.reason, messages.join("; ")))
+}
+
 /// Everything that a status follows from.
 pub(super) struct Seen<'a> {
     pub(super) class: &'a ValidClass,
@@ -46,6 +52,8 @@ pub(super) struct Seen<'a> {
     pub(super) changes: &'a Changes,
     pub(super) functions: Vec<Component>,
     pub(super) odgm: Option<Component>,
+    /// Why an older one runs, where the one that was asked for can't be brought about.
+    pub(super) refusal: Option<&'a Refusal>,
     pub(super) failures: &'a [Failure],
     pub(super) deadline: Duration,
     pub(super) now: Timestamp,
@@ -66,6 +74,8 @@ pub(super) fn refused(
     now: Timestamp,
 ) -> ClassRuntimeStatus {
     let mut status = carried(old, generation);
+    // Its time begins when it can be brought about.
+    status.progress_since = None;
     status.fail(refusal.reason, &refusal.message, now);
     status
 }
@@ -113,7 +123,11 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
         })
         .collect::<BTreeMap<_, _>>();
 
-    let was_available = !fresh && old.is_some_and(|old| old.holds(AVAILABLE));
+    // One generation may stand for two: itself, and what runs while it is refused.
+    let same = old
+        .and_then(|old| old.selection.as_ref())
+        .is_some_and(|it| it.generation == seen.class.identity.generation);
+    let was_available = !fresh && same && old.is_some_and(|old| old.holds(AVAILABLE));
     // A write that heals doesn't by itself make a class less available; what it leads to may.
     let settled = ready == components.len()
         && seen.changes.held == 0
@@ -127,13 +141,10 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     // What was replaced goes only while all that replaces it is there.
     let replaced = status.replaced.take();
     let rolled_back = seen.class.identity.generation != seen.generation;
-    if rolled_back {
-        status.rolled_back = Some(seen.generation);
-    } else {
-        status.rolled_back = None;
-    }
-    if let Some(failure) = seen.failures.first() {
-        status.fail(failure.reason, &failure.message, now);
+    // One that was refused isn't given up: it is tried as soon as it can be.
+    status.rolled_back = (rolled_back && seen.refusal.is_none()).then_some(seen.generation);
+    if let Some((reason, message)) = all(seen.failures) {
+        status.fail(reason, &message, now);
     } else if !seen.changes.foreign.is_empty() {
         let names = seen.changes.foreign.join(", ");
         let message = format!("belongs to somebody else, and is left alone: {names}");
@@ -141,6 +152,8 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     } else if settled {
         status.progress_since = None;
         settle(&mut status, seen, rolled_back, replaced);
+    } else if let Some(refusal) = seen.refusal {
+        status.fail(refusal.reason, &refusal.message, now);
     } else if let Some((name, trouble)) = hard {
         let message = format!("{name}: {}", trouble.message);
         status.fail(trouble.reason, &message, now);
@@ -174,6 +187,9 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
             now,
         );
     }
+    if seen.refusal.is_some() {
+        status.progress_since = None;
+    }
     notes(&mut status, seen);
     status
 }
@@ -186,8 +202,12 @@ fn settle(
 ) {
     let now = seen.now;
     if rolled_back {
+        let why = seen.refusal.map_or_else(
+            || "missed its deadline".to_owned(),
+            |refusal| format!("can't be brought about ({}: {})", refusal.reason, refusal.message),
+        );
         let message = format!(
-            "generation {} missed its deadline; generation {} runs",
+            "generation {} {why}; generation {} runs",
             seen.generation, seen.class.identity.generation
         );
         status.run_as_before(&message, now);
@@ -197,7 +217,8 @@ fn settle(
         if seen.spec.rollout.as_ref().is_some_and(|it| it.rollback) {
             // What was told of this generation stays as it was told: numbers may come back from
             // the API server in another form.
-            let told = kept.filter(|kept| kept.generation == seen.generation);
+            let told =
+                kept.filter(|kept| kept.generation == seen.generation && kept.selection.is_some());
             status.last_available = told.or_else(|| last_available(seen));
         }
     }
@@ -214,7 +235,8 @@ fn settle(
 fn last_available(seen: &Seen<'_>) -> Option<LastAvailable> {
     let text = serde_json::to_string(seen.spec).ok().filter(|text| text.len() <= KEPT)?;
     let spec = AnyObject(serde_json::from_str(&text).ok()?);
-    Some(LastAvailable { generation: seen.generation, spec })
+    let selection = Some(seen.selection.status(seen.generation));
+    Some(LastAvailable { generation: seen.generation, spec, selection })
 }
 
 /// How long until functions that are ready are told of although others aren't; none where there is

@@ -194,6 +194,7 @@ fn rejection(template: Template, class: &ValidClass, environment: &Environment) 
             Some("the cluster has no Knative Serving".to_owned())
         }
         Template::Knative => no_claims(class)
+            .or_else(|| too_long(class, environment))
             .or_else(|| too_slow(class, |function| knative_floor(function, environment))),
         Template::Unified => too_slow(class, |function| match shape(function, environment) {
             Shape::Knative => knative_floor(function, environment),
@@ -210,6 +211,26 @@ fn no_claims(class: &ValidClass) -> Option<String> {
 
 fn mounts_claims(function: &ValidFunction) -> bool {
     function.mounts.iter().any(|mount| mount.claim.is_some())
+}
+
+fn too_long(class: &ValidClass, environment: &Environment) -> Option<String> {
+    class.functions.iter().find(|it| outlasts_knative(it, environment)).map(|function| {
+        format!(
+            "function {:?} has a timeout of {} ms, and Knative takes {} s at most \
+             (templates.knative_max_timeout)",
+            function.key,
+            function.timeout_ms.unwrap_or_default(),
+            environment.knative_timeout.as_secs()
+        )
+    })
+}
+
+/// Whether Knative would refuse a function for the time that a call may take.
+fn outlasts_knative(function: &ValidFunction, environment: &Environment) -> bool {
+    function
+        .timeout_seconds()
+        .and_then(|it| u64::try_from(it).ok())
+        .is_some_and(|seconds| seconds > environment.knative_timeout.as_secs())
 }
 
 fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option<String> {
@@ -332,6 +353,7 @@ fn shape(function: &ValidFunction, environment: &Environment) -> Shape {
         && (function.is_bursty() || function.is_cost_bound())
         && function.latency.is_none_or(|latency| latency >= 50)
         && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, environment))
-        && !mounts_claims(function);
+        && !mounts_claims(function)
+        && !outlasts_knative(function, environment);
     if knative { Shape::Knative } else { Shape::Deployment }
 }

@@ -135,6 +135,12 @@ fn each_refusal_of_a_function_names_its_field() {
             "provision.volume_mounts[0].empty_dir.size_limit",
             "amount",
         ),
+        (
+            "provision",
+            json!({"volume_mounts": [{"mount_path": "/d", "empty_dir": {"size_limit": "-1"}}]}),
+            "provision.volume_mounts[0].empty_dir.size_limit",
+            "less than",
+        ),
         ("provision", json!({"env_from": [{}]}), "provision.env_from[0]", "either"),
         (
             "provision",
@@ -334,4 +340,22 @@ fn a_refusal_isnt_as_long_as_what_it_refuses() {
     let spec = with(&spec, "/disabled_functions", json!(["x".repeat(1_000_000)]));
     let refusal = check(&spec).unwrap_err();
     assert!(refusal.message.len() < 20_000, "{}", refusal.message.len());
+}
+
+#[test]
+fn what_the_data_grid_asks_for_is_checked_like_what_functions_do() {
+    for (config, field, word) in [
+        (json!({"storage": {"size": "-1Gi"}}), "storage.size", "less than"),
+        (json!({"storage": {"size": "0"}}), "storage.size", "nothing"),
+        (json!({"storage": {"size": "big"}}), "storage.size", "amount"),
+        (json!({"requests": {"cpu": "-1"}}), "requests.cpu", "less than"),
+        (
+            json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}),
+            "requests.memory",
+            "limit",
+        ),
+    ] {
+        let spec = with(&with(&plain(), "/addons", json!(["odgm"])), "/odgm_config", config);
+        assert_refused(&spec, &format!("odgm_config.{field}"), word);
+    }
 }

@@ -78,9 +78,7 @@ pub(super) fn service(
                 spec: RevisionSpec {
                     pod: spec,
                     container_concurrency: function.max_concurrency,
-                    timeout_seconds: function
-                        .timeout_ms
-                        .map(|timeout| timeout.saturating_add(999).div_euclid(1000)),
+                    timeout_seconds: function.timeout_seconds(),
                 },
             },
         },

@@ -283,7 +283,7 @@ fn template(context: &Context<'_>, plan: &OdgmPlan, container: Container) -> Pod
             enable_service_links: Some(false),
             // The disk belongs to whom the container runs as.
             security_context: Some(PodSecurityContext {
-                fs_group: Some(65_532),
+                fs_group: Some(pod::USER),
                 ..PodSecurityContext::default()
             }),
             affinity: (plan.replicas > 1).then(|| apart(context)),

@@ -6,8 +6,8 @@ use k8s_openapi::{
     api::core::v1::{
         Capabilities, ConfigMapEnvSource, ConfigMapKeySelector, ConfigMapVolumeSource, Container,
         ContainerPort, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource, GRPCAction,
-        HTTPGetAction, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSpec, Probe,
-        ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector,
+        HTTPGetAction, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSecurityContext,
+        PodSpec, Probe, ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector,
         SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume,
         VolumeMount,
     },
@@ -22,6 +22,8 @@ use crate::{
     names,
 };
 
+/// Who pods run as that don't say.
+pub(super) const USER: i64 = 65_532;
 /// The name of a function's container.
 pub(super) const CONTAINER: &str = "function";
 /// How long a pod goes on answering after it was told to end, until nobody sends it anything more.
@@ -140,6 +142,7 @@ pub(super) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpe
             &secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>(),
         ),
         volumes: filled(&volumes(function)),
+        security_context: disks(function),
         // A function that has no account of its own has no business with the API server.
         automount_service_account_token: function.service_account.is_none().then_some(false),
         enable_service_links: Some(false),
@@ -286,7 +289,7 @@ pub(super) fn security(security: &Security) -> Option<SecurityContext> {
             run_as_non_root: Some(true),
             // Whoever the image names: a user that is known only by name can't be checked, and
             // the kubelet refuses it.
-            run_as_user: Some(security.run_as_user.unwrap_or(65_532)),
+            run_as_user: Some(security.run_as_user.unwrap_or(USER)),
             seccomp_profile: Some(SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
                 localhost_profile: None,
@@ -297,6 +300,15 @@ pub(super) fn security(security: &Security) -> Option<SecurityContext> {
             .run_as_user
             .map(|user| SecurityContext { run_as_user: Some(user), ..SecurityContext::default() }),
     }
+}
+
+/// A volume belongs to root where nobody says otherwise, and who isn't root couldn't write to it.
+fn disks(function: &ValidFunction) -> Option<PodSecurityContext> {
+    let claims = function.mounts.iter().any(|mount| mount.claim.is_some());
+    (claims && function.security.level == SecurityLevel::Restricted).then(|| PodSecurityContext {
+        fs_group: Some(function.security.run_as_user.unwrap_or(USER)),
+        ..PodSecurityContext::default()
+    })
 }
 
 /// Whether a function is well, asked in the way that it says.

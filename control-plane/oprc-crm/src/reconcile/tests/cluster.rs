@@ -63,6 +63,7 @@ struct Entry {
 pub(super) struct View {
     pub(super) class: Option<ObservedClass>,
     children: BTreeMap<Key, Arc<Child>>,
+    unmade: BTreeMap<String, String>,
 }
 
 impl Sight for View {
@@ -90,6 +91,10 @@ impl Sight for View {
     fn troubles(&self, _: &str, _: &str) -> Vec<PodTrouble> {
         Vec::new()
     }
+
+    fn unmade(&self, uid: &str) -> Option<String> {
+        self.unmade.get(uid).cloned()
+    }
 }
 
 impl View {
@@ -108,6 +113,10 @@ pub(super) struct Cluster {
     pub(super) events: Vec<Notice>,
     /// What somebody makes of everything that is written.
     pub(super) admission: Option<fn(&mut Value)>,
+    /// Objects that nobody may write, by their names.
+    pub(super) refused: BTreeSet<String>,
+    /// Why pods can't be made, by the identity of their workload.
+    pub(super) unmade: BTreeMap<String, String>,
     class: Option<Value>,
     objects: BTreeMap<Key, Entry>,
     version: u64,
@@ -122,6 +131,8 @@ impl Cluster {
             away: BTreeSet::new(),
             events: Vec::new(),
             admission: None,
+            refused: BTreeSet::new(),
+            unmade: BTreeMap::new(),
             class: None,
             objects: BTreeMap::new(),
             version: 0,
@@ -324,7 +335,7 @@ impl Cluster {
             .map(|class| parse(&serde_json::from_str(&class.to_string()).unwrap()));
         let children =
             self.objects.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.child)));
-        View { class, children: children.collect() }
+        View { class, children: children.collect(), unmade: self.unmade.clone() }
     }
 
     /// What is decided on a view.
@@ -350,19 +361,23 @@ impl Cluster {
         let decision = self.decide(view, &[]);
         let Some(class) = &view.class else { return decision };
         let mut version = class.resource_version.clone();
+        let mut failures = Vec::new();
         for action in decision.actions.iter().take(most) {
+            if !failures.is_empty() && !action.stands_alone() {
+                continue;
+            }
             match self.perform(class, &mut version, action) {
                 Ok(()) => {}
                 Err(Refused::Conflict) => break,
-                Err(Refused::Invalid(failure)) => {
-                    // As the loop does it: the class is told, and nothing else is done.
-                    for action in self.decide(view, &[failure]).actions {
-                        if matches!(action, Action::Status(_) | Action::Event(_))
-                            && self.perform(class, &mut version, &action).is_err()
-                        {
-                            break;
-                        }
-                    }
+                Err(Refused::Invalid(failure)) => failures.push(failure),
+            }
+        }
+        // As the loop does it: the class is told when all that can be done is.
+        if !failures.is_empty() {
+            for action in self.decide(view, &failures).actions {
+                if matches!(action, Action::Status(_) | Action::Event(_))
+                    && self.perform(class, &mut version, &action).is_err()
+                {
                     break;
                 }
             }
@@ -437,6 +452,10 @@ impl Cluster {
 
     fn apply(&mut self, write: &Write) -> Result<(), Refused> {
         let wanted = &write.wanted;
+        if self.refused.contains(&wanted.name) {
+            let message = format!("{} {}: not here", wanted.kind, wanted.name);
+            return Err(Refused::Invalid(Failure { reason: "Rejected", message }));
+        }
         let key = (wanted.kind.clone(), wanted.name.clone());
         let live = self.object(&key).cloned();
         let uid = live.as_ref().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned());

@@ -264,6 +264,34 @@ fn a_users_own_autoscaler_is_left_to_its_work() {
     }
 }
 
+/// A user's own autoscaler may keep less than the class asks for, and switch the function off.
+#[test]
+fn a_class_is_available_with_as_many_as_others_want() {
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
+    let key = (DEPLOYMENT, "shop--steady".to_owned());
+    for replicas in [2, 1, 0] {
+        let mut cluster = Cluster::with(&rich());
+        let theirs = (AUTOSCALER, "their-own".to_owned());
+        let spec = json!({"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2});
+        cluster.make_foreign(&theirs, &spec);
+        cluster.rest();
+        cluster
+            .edit(&key, "kube-controller-manager", |it| it["spec"]["replicas"] = json!(replicas));
+        cluster.rest();
+        assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], replicas);
+        assert_eq!(cluster.phase().0, Phase::Available, "{replicas}");
+
+        // Not before it is rolled out, all the same.
+        let mut spec = rich();
+        spec["functions"][0]["image"] = json!("broken");
+        cluster.ask(&spec);
+        cluster.pass();
+        cluster.settle();
+        cluster.pass();
+        assert_eq!(cluster.phase().0, Phase::Progressing, "{replicas}");
+    }
+}
+
 /// Two autoscalers of one Deployment get in each other's way: Kubernetes then heeds neither.
 #[test]
 fn ours_goes_when_a_user_brings_an_autoscaler() {

@@ -85,6 +85,53 @@ fn functions_that_are_to_begin_with_a_grid_wait_for_it() {
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
+/// A class gives up its grid: that goes on answering for as long as any pod uses it.
+#[test]
+fn a_grid_that_is_switched_off_outlasts_the_pods_that_use_it() {
+    for image in ["img:1", "img:2"] {
+        let mut cluster = Cluster::with(&spec(3, "raft"));
+        let mut alone = spec(3, "raft");
+        alone["addons"] = json!([]);
+        alone["functions"][0]["image"] = json!(image);
+        cluster.away.insert(DEPLOYMENT);
+        cluster.ask(&alone);
+        for _ in 0..4 {
+            cluster.pass();
+            cluster.settle();
+            cluster.wait(std::time::Duration::from_secs(30));
+        }
+        assert!(!cluster.child(&function()).unwrap().mentions("ODGM_ENABLED"));
+        assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "pods aren't replaced yet");
+        assert_eq!(cluster.phase().0, Phase::Progressing);
+
+        cluster.away.clear();
+        cluster.settle();
+        cluster.pass();
+        assert_eq!(cluster.phase().0, Phase::Available);
+        assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 4);
+        assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "they are only just going");
+        cluster.rest();
+        assert_eq!(cluster.outcome(), Cluster::with(&alone).outcome());
+    }
+}
+
+/// Whoever wants it back in time has never lost it.
+#[test]
+fn a_grid_that_is_wanted_again_stays() {
+    let mut cluster = Cluster::with(&spec(3, "raft"));
+    let uid = cluster.child(&grid()).unwrap().uid.clone();
+    let mut alone = spec(3, "raft");
+    alone["addons"] = json!([]);
+    cluster.ask(&alone);
+    cluster.pass();
+    cluster.settle();
+    cluster.pass();
+    cluster.ask(&spec(3, "raft"));
+    cluster.rest();
+    assert_eq!(cluster.child(&grid()).unwrap().uid, uid);
+    assert_eq!(cluster.status().replaced, None);
+}
+
 /// Both kinds have one name, and would take each other's pods and calls for their own.
 #[test]
 fn two_grids_are_never_there_at_once() {

@@ -6,12 +6,16 @@ use serde_json::{Value, json};
 use super::super::observe::{Trouble, pod_trouble};
 
 fn pod(container: &Value) -> Option<Trouble> {
+    pod_at(container, "2026-01-01T00:02:00Z")
+}
+
+fn pod_at(container: &Value, now: &str) -> Option<Trouble> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p", "labels": {"oaas.io/owner": "shop", "oaas.io/function": "f"}},
         "status": {"containerStatuses": [container]},
     }))
     .unwrap();
-    pod_trouble(&pod).map(|it| it.trouble)
+    pod_trouble(&pod, now.parse().unwrap()).map(|it| it.trouble)
 }
 
 fn container(ready: bool, restarts: i32, state: &Value, ran_for: Option<&str>) -> Value {
@@ -64,6 +68,20 @@ fn to_have_ended_once_is_no_crash_loop() {
         container(false, 9, &running, HOURS),
     ] {
         assert_eq!(pod(&fine), None, "{fine}");
+    }
+}
+
+/// It crashed twice when it began, has done well since, and fails a probe now.
+#[test]
+fn a_container_that_has_long_run_well_is_in_no_crash_loop() {
+    let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
+    let container = container(false, 2, &running, SECONDS);
+    for (now, told) in [
+        ("2026-01-01T00:10:59Z", true),
+        ("2026-01-01T00:11:00Z", false),
+        ("2026-01-08T00:00:00Z", false),
+    ] {
+        assert_eq!(pod_at(&container, now).is_some(), told, "{now}");
     }
 }
 

@@ -219,3 +219,28 @@ fn what_an_autoscaler_may_make_many_of_has_a_budget() {
     assert_eq!(kinds(json!({"min_scale": 2, "max_scale": 2})), (true, true));
     assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 1})), (false, false));
 }
+
+/// A volume that belongs to root could be read at best.
+#[test]
+fn who_mounts_a_claim_can_write_to_it() {
+    let group = |template: &str, mount: &Value, security: &Value| {
+        let spec = json!({
+            "selected_template": template,
+            "functions": [{"key": "f", "image": "i", "provision": {
+                "volume_mounts": [mount], "security": security,
+            }}],
+        });
+        let all = objects(Profile::Dev, &spec);
+        let pod = all.iter().find_map(|it| it.pointer("/spec/template/spec")).unwrap().clone();
+        pod["securityContext"]["fsGroup"].clone()
+    };
+    let claim = json!({"mount_path": "/d", "claim": "c"});
+    let folder = json!({"mount_path": "/d", "empty_dir": {}});
+    for template in ["k8s_deployment", "job"] {
+        assert_eq!(group(template, &claim, &json!({})), 65_532);
+        assert_eq!(group(template, &claim, &json!({"run_as_user": 1000})), 1000);
+        assert_eq!(group(template, &claim, &json!({"level": "baseline"})), Value::Null);
+        assert_eq!(group(template, &folder, &json!({})), Value::Null);
+    }
+    assert_eq!(group("knative", &folder, &json!({})), Value::Null);
+}

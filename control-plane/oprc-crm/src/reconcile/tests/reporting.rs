@@ -16,7 +16,7 @@ use super::{
 use crate::{
     crd::Phase,
     environment::{Environment, Profile},
-    kinds::DEPLOYMENT,
+    kinds::{DEPLOYMENT, JOB, STATEFUL_SET},
 };
 
 /// Functions with a data grid, of a fixed scale.
@@ -249,4 +249,59 @@ fn a_deadline_has_no_end_of_time() {
     let [first, last] = [Timestamp::MIN, Timestamp::MAX];
     assert_eq!(remaining(last, long, first), long);
     assert_eq!(remaining(first, Duration::from_secs(1), last), Duration::ZERO);
+}
+
+/// What one object is refused for is no reason to leave out others; the class is told of all.
+#[test]
+fn what_is_refused_keeps_nothing_else_from_being_written() {
+    let functions = ["a", "b", "c"].map(|key| json!({"key": key, "image": "img:1"}));
+    let spec = json!({"selected_template": "dev", "functions": functions});
+    let mut cluster = Cluster::new();
+    cluster.refused.insert("shop--a".to_owned());
+    cluster.ask(&spec);
+    for _ in 0..4 {
+        cluster.pass();
+        cluster.settle();
+    }
+    assert_eq!(
+        cluster.names(),
+        ["Service shop--b", "Service shop--c", "Deployment shop--b", "Deployment shop--c"]
+    );
+    assert_eq!(cluster.phase(), (Phase::Degraded, "Rejected".to_owned()));
+    let message = cluster.status().message.unwrap();
+    assert_eq!(message, "Service shop--a: not here; Deployment shop--a: not here");
+    assert!(cluster.status().functions[1].ready);
+
+    cluster.refused.clear();
+    cluster.rest();
+    assert_eq!(cluster.outcome(), Cluster::with(&spec).outcome());
+}
+
+/// A StatefulSet and a Job don't say themselves why they have no pods.
+#[test]
+fn pods_that_cant_be_made_are_told_of_by_their_reason() {
+    let mut grid = fixed(1);
+    grid["odgm_config"]["replicas"] = json!(3);
+    for (spec, kind, name) in
+        [(grid, STATEFUL_SET, "shop-odgm"), (specs::one("job"), JOB, "shop--alpha-g1")]
+    {
+        for (message, reason) in [
+            ("pods \"p\" is forbidden: exceeded quota: few", "QuotaExceeded"),
+            ("pods \"p\" is forbidden: violates PodSecurity", "PodsNotCreated"),
+        ] {
+            let mut cluster = Cluster::new();
+            cluster.away.insert(kind.clone());
+            cluster.ask(&spec);
+            cluster.pass();
+            let uid = cluster.child(&(kind.clone(), name.to_owned())).unwrap().uid.clone();
+            cluster.unmade.insert(uid, message.to_owned());
+            cluster.pass();
+            assert_eq!(cluster.phase(), (Phase::Degraded, reason.to_owned()), "{name}");
+            assert!(cluster.status().message.unwrap().contains(message));
+            cluster.unmade.clear();
+            cluster.away.clear();
+            cluster.rest();
+            assert_eq!(cluster.phase().0, Phase::Available, "{name}");
+        }
+    }
 }

@@ -271,3 +271,115 @@ fn what_is_too_large_to_be_kept_is_left_out() {
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(cluster.status().last_available, None);
 }
+
+/// A class that asks for no template, and moves to Knative for its bursts.
+fn free(image: &str, provision: &Value) -> Value {
+    let mut spec = spec(image, true);
+    spec.as_object_mut().unwrap().remove("selected_template");
+    spec["functions"][0]["provision"] = provision.clone();
+    spec
+}
+
+/// Knative appears, and CRM is told another profile: neither moves what it goes back to.
+#[test]
+fn it_goes_back_to_the_template_and_profile_that_were_available() {
+    let bursty = json!({"min_scale": 0, "max_scale": 8});
+    let mut cluster = Cluster::new();
+    cluster.environment.knative = false;
+    cluster.ask(&free("img:1", &bursty));
+    cluster.rest();
+    let calm = cluster.outcome();
+    assert_eq!(calm["status"]["template"][0], "unified");
+    assert_eq!(calm["status"]["template"][1], "full");
+
+    cluster.environment = crate::environment::Environment::of(crate::environment::Profile::Dev);
+    cluster.environment.features.hpa = true;
+    cluster.environment.knative = true;
+    cluster.ask(&free("broken", &json!({"min_scale": 1})));
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    let selection = cluster.status().selection.unwrap();
+    assert_eq!((selection.template.as_str(), selection.profile.as_str()), ("unified", "full"));
+    assert_eq!(selection.generation, 1);
+    assert_eq!(cluster.pass().actions, []);
+}
+
+fn unknown(image: &str) -> Value {
+    let mut spec = spec(image, true);
+    spec["selected_template"] = json!("unheard-of");
+    spec
+}
+
+/// What is refused is as little use as what misses its deadline: what ran is kept, and healed.
+#[test]
+fn an_update_that_is_refused_leaves_what_ran_in_force() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    cluster.ask(&unknown("img:2"));
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(condition(&cluster, "Available"), pair("True", "RolledBack"));
+    let status = cluster.status();
+    let message = status.message.unwrap();
+    assert!(message.contains("UnknownTemplate") && message.contains("generation 1 runs"));
+    assert_eq!((status.observed_generation, status.rolled_back), (Some(2), None));
+    assert_eq!(image(&cluster, "shop--alpha"), "img:1");
+    assert_eq!(cluster.pass().actions, []);
+
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    cluster.remove(&key);
+    cluster.pass();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "UnknownTemplate".to_owned()));
+    cluster.rest();
+    assert!(cluster.object(&key).is_some());
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+}
+
+/// What was refused for what the cluster lacks is tried when it has that, and has all its time.
+#[test]
+fn what_was_refused_is_tried_as_soon_as_it_can_be() {
+    let mut cluster = Cluster::new();
+    cluster.environment.knative = false;
+    cluster.ask(&spec("img:1", true));
+    cluster.rest();
+    let mut other = spec("img:2", true);
+    other["selected_template"] = json!("knative");
+    cluster.ask(&other);
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    cluster.wait(Duration::from_hours(1));
+    cluster.environment.knative = true;
+    cluster.away.insert(crate::kinds::KNATIVE_SERVICE);
+    cluster.pass();
+    cluster.pass();
+    assert_eq!(cluster.phase().0, Phase::Progressing, "nothing of it runs yet");
+    cluster.away.clear();
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
+}
+
+/// Nothing is taken back where the class doesn't want it, but what it is told is true.
+#[test]
+fn a_class_that_is_refused_is_told_how_what_runs_is() {
+    let mut cluster = Cluster::with(&spec("img:1", false));
+    let mut other = unknown("img:2");
+    other["rollout"]["rollback"] = json!(false);
+    cluster.ask(&other);
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "UnknownTemplate".to_owned()));
+    let told = |cluster: &Cluster| {
+        let status = cluster.status();
+        (status.ready.unwrap(), status.functions[0].ready, status.stable_since.len())
+    };
+    assert_eq!(told(&cluster), ("1/1".to_owned(), true, 1));
+
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    let running = cluster.object(&key).unwrap().clone();
+    cluster.remove(&key);
+    cluster.rest();
+    assert_eq!(told(&cluster), ("0/1".to_owned(), false, 0));
+    assert_eq!(cluster.phase(), (Phase::Degraded, "UnknownTemplate".to_owned()));
+    cluster.put(&key, running);
+    cluster.rest();
+    assert_eq!(told(&cluster), ("1/1".to_owned(), true, 0));
+}

@@ -285,6 +285,37 @@ fn what_is_asked_for_and_cant_be_is_an_error() {
     assert!(refused(&claim, &environment()).contains("volume claim"));
 }
 
+/// Knative refuses a timeout above its own bound, which is 10 minutes unless it is told otherwise.
+#[test]
+fn a_call_that_takes_longer_than_knative_allows_doesnt_go_there() {
+    let spec = |timeout_ms: i32| {
+        let mut spec = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
+        spec["functions"][0]["config"] = json!({"timeout_ms": timeout_ms});
+        spec
+    };
+    let shape = |timeout_ms: i32, environment: &Environment| {
+        let class = class(&spec(timeout_ms));
+        shape_under(Template::Unified, &class.functions[0], environment)
+    };
+    let fits = choose(&spec(600_000), &environment()).unwrap();
+    assert_eq!(fits.template, Template::Knative);
+    assert_eq!(shape(600_000, &environment()), Shape::Knative);
+
+    let longer = choose(&spec(600_001), &environment()).unwrap();
+    assert_ne!(longer.template, Template::Knative);
+    let sheet = longer.scores.iter().find(|it| it.template == "knative").unwrap();
+    assert!(sheet.rejected.as_ref().unwrap().contains("knative_max_timeout"), "{sheet:?}");
+    assert_eq!(shape(600_001, &environment()), Shape::Deployment);
+    let mut asked = spec(600_001);
+    asked["selected_template"] = json!("knative");
+    assert_eq!(choose(&asked, &environment()).unwrap_err().reason, "TemplateRejected");
+
+    let mut patient = environment();
+    patient.knative_timeout = std::time::Duration::from_hours(1);
+    assert_eq!(choose(&spec(3_600_000), &patient).unwrap().template, Template::Knative);
+    assert_eq!(shape(3_600_000, &patient), Shape::Knative);
+}
+
 fn before(template: &str, generation: i64) -> SelectionStatus {
     SelectionStatus {
         template: template.to_owned(),

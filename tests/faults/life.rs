@@ -41,17 +41,18 @@ pub(crate) struct Undisturbed {
 
 fn spec_of(stage: usize) -> Option<Value> {
     let three = [hello("a"), hello("b"), hello("c")];
-    match stage {
-        0 => Some(with_odgm(&three)),
-        1 => {
-            let mut spec = with_odgm(&three);
-            spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
-            Some(spec)
-        }
-        2 => Some(with_odgm(&three[..2])),
-        3 => Some(of(&three[..2])),
-        _ => None,
+    let mut spec = match stage {
+        0 | 1 => with_odgm(&three),
+        2 => with_odgm(&three[..2]),
+        3 => of(&three[..2]),
+        _ => return None,
+    };
+    if stage == 1 {
+        spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
     }
+    // Nobody calls what is being replaced.
+    spec["rollout"] = json!({"drain_seconds": 1});
+    Some(spec)
 }
 
 /// Asks a CRM for what a stage is about.
@@ -76,14 +77,17 @@ pub(crate) async fn generation(place: &Place) -> Option<i64> {
     classes(place).get_opt("class").await.unwrap().and_then(|class| class.metadata.generation)
 }
 
-/// Waits until the class says that a stage is reached, of a later generation than that before.
+/// Waits until the class says that a stage is reached, of a later generation than that before, and
+/// that nothing of before is kept for it.
 pub(crate) async fn told(place: &Place, stage: usize, before: Option<i64>) {
     if spec_of(stage).is_none() {
         return Box::pin(gone(place, "class")).await;
     }
     let what = format!("stage {stage} to be Available");
     let such = |status: &ClassRuntimeStatus| {
-        status.phase == Phase::Available && status.observed_generation > before
+        status.phase == Phase::Available
+            && status.observed_generation > before
+            && status.replaced.is_none()
     };
     // On the heap, like everything large.
     Box::pin(until(place, "class", &what, AVAILABLE, such)).await;

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{WatchEvent, WatchParams},
-    core::{DynamicObject, PartialObjectMeta},
+    core::{DynamicObject, NamespaceResourceScope, PartialObjectMeta},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, ExponentialBackoff},
@@ -153,11 +153,19 @@ impl Watches {
         }
     }
 
-    fn classes(&self) {
-        let api: Api<RawClass> = match &self.namespace {
+    /// All of a kind that we may see.
+    fn api<K>(&self) -> Api<K>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        match &self.namespace {
             None => Api::all(self.client.clone()),
             Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-        };
+        }
+    }
+
+    fn classes(&self) {
+        let api: Api<RawClass> = self.api();
         let cache = Arc::clone(&self.cache);
         let what = RawClass::plural(&()).into_owned();
         self.spawn(&what.clone(), async move {
@@ -231,10 +239,7 @@ impl Watches {
     }
 
     fn pods(&self) {
-        let api: Api<Pod> = match &self.namespace {
-            None => Api::all(self.client.clone()),
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-        };
+        let api: Api<Pod> = self.api();
         let cache = Arc::clone(&self.cache);
         self.spawn("pods", async move {
             let mut listed = HashSet::new();
@@ -266,10 +271,7 @@ impl Watches {
     /// whenever the watch is opened: the API server soon forgets where one on Events was, and to
     /// list them each time would be to ask while nothing happens.
     fn events(&self) {
-        let api: Api<CoreEvent> = match &self.namespace {
-            None => Api::all(self.client.clone()),
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-        };
+        let api: Api<CoreEvent> = self.api();
         let cache = Arc::clone(&self.cache);
         self.spawn("events", async move {
             let params = WatchParams::default().fields(EVENTS);

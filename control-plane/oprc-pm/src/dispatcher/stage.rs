@@ -253,18 +253,21 @@ mod tests {
         })
     }
 
+    fn view<'a>(
+        cluster: &'a str,
+        id: &'a str,
+        record: &'a UnitRecord,
+        seen: Seen,
+        refused: Option<&str>,
+    ) -> UnitView<'a> {
+        let refused = refused.map(str::to_owned);
+        UnitView { cluster, id, record, seen, refused, away_since: None }
+    }
+
     fn look(east: (Seen, Option<&str>), west: Seen, leftover: bool) -> Outlook {
         let (one, two, old) =
             (unit("east", "r2", true), unit("west", "r2", true), unit("far", "r1", false));
         let (seen, refused) = east;
-        let view = |cluster, id, record, seen, refused: Option<&str>| UnitView {
-            cluster,
-            id,
-            record,
-            seen,
-            refused: refused.map(str::to_owned),
-            away_since: None,
-        };
         let mut units = vec![
             view("east", "d.A..east", &one, seen, refused),
             view("west", "d.A..west", &two, west, None),
@@ -293,15 +296,9 @@ mod tests {
         });
         let views = |east: Seen, refused: Option<&str>| -> Vec<UnitView<'_>> {
             let seen = [east, Seen::Absent].into_iter();
-            let all = units.iter().zip(seen).map(|((cluster, id, record), seen)| UnitView {
-                cluster,
-                id,
-                record,
-                seen,
-                refused: refused.map(str::to_owned),
-                away_since: None,
-            });
-            all.collect()
+            let all = units.iter().zip(seen);
+            all.map(|((cluster, id, record), seen)| view(cluster, id, record, seen, refused))
+                .collect()
         };
         let later = parse(SINCE).unwrap() + 10_000_000;
         let away = outlook(&record, &views(Seen::Unknown, None), later, Limits::default());
@@ -317,14 +314,6 @@ mod tests {
         record.stage =
             Stage::RollingBack { since: SINCE.to_owned(), because: "it failed".to_owned() };
         let (one, two) = (unit("east", "r1", true), unit("west", "r1", true));
-        let view = |cluster, id, record, seen, refused: Option<&str>| UnitView {
-            cluster,
-            id,
-            record,
-            seen,
-            refused: refused.map(str::to_owned),
-            away_since: None,
-        };
         let look = |seen: Seen, refused| {
             let units = [
                 view("east", "d.A..east", &one, seen, refused),

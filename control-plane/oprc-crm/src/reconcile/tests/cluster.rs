@@ -15,11 +15,12 @@ use super::{
     super::{
         Action, Decision, FINALIZER, Input, Notice, ObservedClass, decide,
         diff::Write,
-        observe::{Child, MANAGER, PodTrouble, Sight, State},
+        observe::{Child, MANAGER},
         report::Failure,
     },
     api_server::{immutable, with_defaults},
     managed,
+    view::View,
 };
 use crate::{
     crd::{ClassRuntimeStatus, GROUP, Phase},
@@ -56,51 +57,6 @@ pub(super) enum Refused {
 struct Entry {
     object: Value,
     child: Arc<Child>,
-}
-
-/// What is seen at one moment; later it is a stale view.
-#[derive(Clone, Default)]
-pub(super) struct View {
-    pub(super) class: Option<ObservedClass>,
-    children: BTreeMap<Key, Arc<Child>>,
-    unmade: BTreeMap<String, String>,
-}
-
-impl Sight for View {
-    fn owned(&self, _: &str, uid: &str) -> Vec<Arc<Child>> {
-        self.filter(|child| child.owner.as_deref() == Some(uid))
-    }
-
-    fn named(&self, kind: &Kind, _: &str, name: &str) -> Option<Arc<Child>> {
-        self.children.get(&(kind.clone(), name.to_owned())).cloned()
-    }
-
-    fn scalers(&self, _: &str, deployment: &str) -> Vec<Arc<Child>> {
-        self.filter(|child| {
-            matches!(&child.state, State::Autoscaler(kind, name)
-                if *kind == DEPLOYMENT.kind && name == deployment)
-        })
-    }
-
-    fn claims(&self, _: &str, class: &str) -> Vec<Arc<Child>> {
-        self.filter(|child| {
-            matches!(child.state, State::Claim(..)) && child.class.as_deref() == Some(class)
-        })
-    }
-
-    fn troubles(&self, _: &str, _: &str) -> Vec<PodTrouble> {
-        Vec::new()
-    }
-
-    fn unmade(&self, uid: &str) -> Option<String> {
-        self.unmade.get(uid).cloned()
-    }
-}
-
-impl View {
-    fn filter(&self, keep: impl Fn(&Child) -> bool) -> Vec<Arc<Child>> {
-        self.children.values().filter(|child| keep(child)).cloned().collect()
-    }
 }
 
 /// The cluster.

@@ -3,11 +3,7 @@
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::{
-    cases,
-    cluster::{Cluster, View},
-    specs,
-};
+use super::{cases, cluster::Cluster, specs, view::View};
 
 /// What happens while a class is on its way.
 #[derive(Clone, Debug)]

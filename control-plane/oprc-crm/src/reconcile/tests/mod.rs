@@ -18,6 +18,7 @@ mod rollback;
 mod selection;
 mod specs;
 mod switching;
+mod view;
 
 use proptest::prelude::ProptestConfig;
 use serde_json::Value;

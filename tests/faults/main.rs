@@ -1,5 +1,5 @@
-//! The class runtime manager when things go wrong: it is cut off, killed, frozen, or left in_own_cluster by
-//! the API server.
+//! The class runtime manager when things go wrong: it is cut off, killed, frozen, or left alone by the
+//! API server.
 
 #![allow(
     clippy::expect_used,
@@ -29,6 +29,12 @@ async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
         in_namespace_of(cluster, async |place: &Place| Box::pin(test(place)).await).await;
     }))
     .await;
+}
+
+/// Whether the API server says that it is ready.
+async fn is_ready(place: &Place) -> Result<String, String> {
+    let asked = axum::http::Request::get("/readyz").body(Vec::new()).unwrap();
+    place.client.request_text(asked).await.map_err(|error| error.to_string())
 }
 
 /// Runs a test in a namespace of the cluster that all share.

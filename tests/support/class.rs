@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Resource, ResourceExt as _,
     api::{DynamicObject, ListParams},
     runtime::{
+        WatchStreamExt as _,
         wait::await_condition,
         watcher::{self, Event},
     },
@@ -26,14 +27,17 @@ use tonic::{Request, Status};
 use crate::{HELLO, Place, crm::Client};
 
 /// How long a class may take to become Available on a real node.
-pub const AVAILABLE: Duration = Duration::from_secs(90);
+pub const AVAILABLE: Duration = Duration::from_mins(4);
 
-/// A function that answers quickly to probes, so that tests are quick.
+/// A function that is asked often whether it is ready, so that tests are quick, and with patience: a
+/// machine that is busy is no reason to be less Available.
 pub fn hello(key: &str) -> Value {
     json!({
         "key": key,
         "image": HELLO,
-        "health_check": {"path": "/healthz", "period_seconds": 1},
+        "health_check": {
+            "path": "/healthz", "period_seconds": 1, "timeout_seconds": 30, "failure_threshold": 100,
+        },
         "provision": {
             "image_pull_policy": "Never",
             "requests": {"cpu": "10m", "memory": "16Mi"},
@@ -69,7 +73,7 @@ pub fn request(id: &str, spec: &Value) -> DeployRequest {
 /// Deploys.
 pub async fn deploy(client: &Client, id: &str, spec: &Value) -> Result<DeployResponse, Status> {
     let mut message = Request::new(request(id, spec));
-    message.set_timeout(Duration::from_secs(15));
+    message.set_timeout(Duration::from_mins(1));
     client.clone().deploy(message).await.map(tonic::Response::into_inner)
 }
 
@@ -83,6 +87,29 @@ pub async fn delete(client: &Client, id: &str) -> Result<(), Status> {
 /// The classes of a test.
 pub fn classes(place: &Place) -> Api<ClassRuntime> {
     Api::namespaced(place.client.clone(), &place.namespace)
+}
+
+/// Waits until an object is such, and gives it. A watch that fails is begun again.
+pub async fn condition_of<K>(
+    api: &Api<K>,
+    name: &str,
+    what: &str,
+    limit: Duration,
+    such: impl Fn(Option<&K>) -> bool,
+) -> Result<Option<K>, oprc_sandbox::Error>
+where
+    K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
+{
+    let waiting = async {
+        loop {
+            match await_condition(api.clone(), name, &such).await {
+                Ok(object) => return Ok::<_, String>(object),
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+    };
+    // On the heap, like everything large.
+    within(what, limit, Box::pin(waiting)).await
 }
 
 /// Waits until the status of a class's latest generation is such, and gives it.
@@ -101,7 +128,7 @@ pub async fn until(
         })
     };
     let api = classes(place);
-    match within(what, limit, await_condition(api.clone(), name, condition)).await {
+    match condition_of(&api, name, what, limit, condition).await {
         // Not what it is by now: that may be another.
         Ok(class) => class.unwrap().status.unwrap(),
         Err(error) => {
@@ -129,8 +156,8 @@ pub async fn degraded(place: &Place, name: &str, reason: &str) -> ClassRuntimeSt
 /// Waits until a class is gone.
 pub async fn gone(place: &Place, name: &str) {
     let absent = |class: Option<&ClassRuntime>| class.is_none();
-    let waiting = await_condition(classes(place), name, absent);
-    within(&format!("{name} to be gone"), AVAILABLE, waiting).await.unwrap();
+    let what = format!("{name} to be gone");
+    condition_of(&classes(place), name, &what, AVAILABLE, absent).await.unwrap();
 }
 
 /// The address of a function in a status.
@@ -167,9 +194,12 @@ pub async fn until_all<K>(
 {
     let mut all = BTreeMap::new();
     let watching = async {
-        let mut events = std::pin::pin!(watcher::watcher(api.clone(), watcher::Config::default()));
+        let events = watcher::watcher(api.clone(), watcher::Config::default()).default_backoff();
+        let mut events = std::pin::pin!(events);
         let mut complete = false;
-        while let Some(event) = events.try_next().await? {
+        while let Some(event) = events.next().await {
+            // A watch that fails is begun again.
+            let Ok(event) = event else { continue };
             match event {
                 Event::Init => all.clear(),
                 Event::InitApply(object) | Event::Apply(object) => {
@@ -182,7 +212,7 @@ pub async fn until_all<K>(
                 break;
             }
         }
-        Ok::<_, watcher::Error>(())
+        Ok::<_, String>(())
     };
     if let Err(error) = within(what, limit, watching).await {
         panic!("{error}: {all:#?}");

@@ -128,7 +128,10 @@ impl Hands {
             meta.insert("uid".to_owned(), uid.clone().into());
         }
         let api = self.api(&wanted.kind, &class.namespace);
-        let params = PatchParams::apply(MANAGER).force();
+        let mut params = PatchParams::apply(MANAGER);
+        // Who makes something may not have heard yet that somebody else has just made it: the API
+        // server then says whose fields they are, and the next look finds the name taken.
+        params.force = write.uid.is_some();
         match bounded(end, api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {
                 let child = Child::of(&wanted.kind, &written).answering(&wanted.object);

@@ -22,7 +22,7 @@ use crate::{
 
 /// How many volumes StatefulSets can have before somebody must delete one.
 const VOLUMES: u8 = 40;
-const READY: Duration = Duration::from_secs(90);
+const READY: Duration = Duration::from_mins(5);
 
 /// Loads the images of it into real nodes.
 pub(crate) async fn load(spec: &Spec) -> Result<Option<Loader>> {

@@ -30,7 +30,7 @@ use crate::{
     supervisor::{self, ComponentStatus, State, Supervisor},
 };
 
-const API_READY: Duration = Duration::from_secs(90);
+const API_READY: Duration = Duration::from_mins(3);
 /// How long the API server may say nothing; a watch is ended by it before that.
 const SILENCE: Duration = Duration::from_mins(10);
 
@@ -315,7 +315,7 @@ fn sweep(folder: &Path) -> Result<()> {
 /// Deletes a cluster's folder; a process that is just dying may still write to it.
 fn remove_folder(folder: &Path) -> Result<()> {
     let mut result = Ok(());
-    for _ in 0..20 {
+    for _ in 0..200 {
         result = cache::remove(folder);
         if result.is_ok() {
             break;

@@ -23,7 +23,7 @@ use crate::{
 /// a tag stands for.
 const REGISTRY: &str = "dev.local";
 const PROGRAMS: [&str; 5] = ["activator", "autoscaler", "controller", "queue", "webhook"];
-const READY: Duration = Duration::from_mins(3);
+const READY: Duration = Duration::from_mins(5);
 const ENVOY: &str = "/usr/local/bin/envoy";
 
 /// Loads the images, applies the manifests and waits until all of it runs.
@@ -119,8 +119,8 @@ fn adapt(mut object: Value) -> Option<Value> {
         let containers =
             object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-            // A laptop's processors are for the functions.
-            container.remove("resources");
+            // A laptop's processors are for the functions, but for a little.
+            container.insert("resources".into(), json!({"requests": {"cpu": "20m"}}));
             // There is no shell in the image that this would need.
             container.remove("lifecycle");
             if container
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deployments_lose_requests_and_hooks() {
+    fn deployments_ask_for_little_and_lose_hooks() {
         let object = json!({
             "kind": "Deployment",
             "metadata": {"name": "gateway", "namespace": "kourier-system"},
@@ -177,7 +177,8 @@ mod tests {
         });
         let containers =
             adapt(object).unwrap().pointer("/spec/template/spec/containers").cloned().unwrap();
-        assert_eq!(containers, json!([{"image": "dev.local/envoy:oprc"}]));
+        let resources = json!({"requests": {"cpu": "20m"}});
+        assert_eq!(containers, json!([{"image": "dev.local/envoy:oprc", "resources": resources}]));
     }
 
     #[test]

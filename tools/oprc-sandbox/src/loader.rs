@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// How long containerd may take to listen.
-const LISTENING: Duration = Duration::from_secs(30);
+const LISTENING: Duration = Duration::from_mins(2);
 
 /// The container runtimes of a cluster's nodes.
 #[derive(Debug, Clone)]

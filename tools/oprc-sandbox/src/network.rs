@@ -10,6 +10,8 @@
 //! | services | 198.19.(16s).0/20 |
 
 use std::{
+    collections::hash_map::RandomState,
+    hash::BuildHasher as _,
     net::{Ipv4Addr, TcpListener},
     path::Path,
     process::Command,
@@ -150,16 +152,22 @@ fn ip(args: &[&str]) -> Result<()> {
 /// An address of this machine that nothing listens on: what is taken there is taken on all.
 const PROBE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
 
+/// Ports that a cluster may have: below those that the system gives to anybody who asks for any, also
+/// to connections, which would take them while a component is just started again.
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+
 /// So many different TCP ports of the loopback address that nothing listens on.
 pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
-    let finding = || Error::io("finding a free port");
+    let span = u64::from(PORTS.end - PORTS.start);
+    // Anywhere: clusters that are made at the same time don't see each other's yet.
+    let start = RandomState::new().hash_one(()) % span;
+    let after = |step: u64| u16::try_from((start + step) % span).map(|port| PORTS.start + port);
+    let mut free = (0..span)
+        .filter_map(|step| after(step).ok())
+        .filter(|port| is_free(Ipv4Addr::LOCALHOST, *port));
     let mut ports = [0; COUNT];
-    // All are held until the last one is found.
-    let mut held = Vec::new();
     for port in &mut ports {
-        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(finding())?;
-        *port = socket.local_addr().map_err(finding())?.port();
-        held.push(socket);
+        *port = free.next().ok_or_else(|| Error::failed("finding a free port", "none is left"))?;
     }
     Ok(ports)
 }

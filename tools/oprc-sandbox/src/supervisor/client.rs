@@ -23,7 +23,7 @@ use crate::{
 /// How long an answer may take that depends on a component.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long one may take that depends on the supervisor alone.
-const SHORT_PATIENCE: Duration = Duration::from_secs(15);
+const SHORT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The supervisor of one cluster.
 #[derive(Debug, Clone)]

@@ -89,7 +89,7 @@ impl Process {
 
     /// Waits until a program in between has started the component's own process.
     async fn await_child(&self) {
-        for _ in 0..100 {
+        for _ in 0..1000 {
             if self.pid().is_some() {
                 return;
             }

@@ -13,8 +13,11 @@ pub(crate) const USER: &str = "counted";
 pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
 pub(crate) const EVENTS: &str = "events.events.k8s.io";
 
-/// Requests of our CRM by verb and resource, without the lease.
-pub(crate) fn requests(proxy: &ApiProxy) -> BTreeMap<(String, String), u64> {
+/// How many requests there were by verb and resource.
+pub(crate) type Requests = BTreeMap<(String, String), u64>;
+
+/// Requests of our CRM, without the lease.
+pub(crate) fn requests(proxy: &ApiProxy) -> Requests {
     let all = proxy.counts().into_iter().filter(|((client, ..), _)| client == USER);
     all.map(|((_, verb, resource), count)| ((verb, resource), count))
         .filter(|((_, resource), _)| resource != LEASES)

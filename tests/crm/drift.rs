@@ -240,8 +240,8 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
             status.phase == Phase::Available && !status.holds(FOREIGN_AUTOSCALER)
         };
         until(place, "scaled", "nobody else to scale it", AVAILABLE, alone).await;
-        // Ours brings what the class asks for.
-        assert_eq!(replicas().await, Some(2));
+        // Ours brings what the class asks for, and more if the pods are busy.
+        assert!(matches!(replicas().await, Some(2..=3)));
     })
     .await;
 }

@@ -17,6 +17,7 @@ use oprc_tests::{
     Place,
     class::{AVAILABLE, available, hello, of, until_all},
     crm::{Crm, Options},
+    eventually,
     http::get_ok,
     in_namespace_of, with_simulated,
 };
@@ -219,8 +220,12 @@ mod proof {
                         send(place, crm, batch, &mut count).await;
                         settle(place, &mut count).await;
                         get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
-                        let ready = get_ok(&format!("{}/health/ready", crm.url)).await.unwrap();
-                        assert!(ready.contains(r#""stale":false"#), "{ready}");
+                        let ready = format!("{}/health/ready", crm.url);
+                        eventually("CRM to be ready", AVAILABLE, || async {
+                            let ready = get_ok(&ready).await?;
+                            if ready.contains(r#""stale":false"#) { Ok(()) } else { Err(ready) }
+                        })
+                        .await;
                         assert_eq!(*PANICS.lock().unwrap(), Vec::<String>::new());
                     }
                 })

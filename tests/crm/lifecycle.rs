@@ -9,26 +9,28 @@ use kube::{
     runtime::wait::await_condition,
 };
 use oprc_crm::{
-    crd::Phase,
+    crd::{ClassRuntimeStatus, Phase},
     kinds::{DEPLOYMENT, JOB},
 };
 use oprc_grpc::deployment::GetDeploymentStatusRequest;
 use oprc_sandbox::within;
 use oprc_tests::{
     HELLO, Place,
-    class::{all, available, classes, delete, deploy, gone, hello, of, url, with_odgm},
+    class::{
+        AVAILABLE, all, available, classes, delete, deploy, gone, hello, of, until, url, with_odgm,
+    },
     crm::{Crm, Options, apply},
-    in_namespace,
+    eventually, in_namespace,
     inventory::{inventory, nothing_else_than},
     objects::get_from_pod,
 };
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::port::{plain, reflected::Reflected};
+use crate::port::{ANSWERED, plain, reflected::Reflected};
 
 /// How long Knative may take until nothing is left to run.
-const ASLEEP: Duration = Duration::from_mins(2);
+const ASLEEP: Duration = Duration::from_mins(5);
 /// The first sample there was of a class, but for its image.
 const SAMPLE: &str = r#"
 apiVersion: oaas.io/v1alpha1
@@ -45,7 +47,7 @@ spec:
     collections: ["orders", "users"]
 "#;
 
-/// A pod can be asked for once its node's proxy has heard of the Service.
+/// Whether a function answers a pod.
 async fn answers(place: &Place, url: &str, who: &str) {
     let said = get_from_pod(place, &format!("{url}/?name={who}")).await;
     assert!(said.contains(&format!("Hello, {who}!")), "{url}: {said}");
@@ -71,7 +73,11 @@ async fn two_functions_with_a_data_grid() {
         }
         // What the data grid says of itself, asked for as a client does that has no files of CRM.
         let api = Reflected::at(plain(), &crm.url).await;
-        let grid = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await.unwrap();
+        let grid = eventually("what the data grid says", ANSWERED, || async {
+            let answer = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await;
+            answer.map_err(|status| format!("{status:?}"))
+        })
+        .await;
         let collections = grid["collections"].as_array().unwrap();
         assert_eq!(collections.len(), 1, "{grid}");
         assert!(collections[0]["healthy"] == true && collections[0]["name"] == "orders", "{grid}");
@@ -167,9 +173,10 @@ async fn knative_goes_to_zero_and_comes_back() {
         };
         let asleep = await_condition(deployments, workload, asleep);
         within("zero replicas", ASLEEP, asleep).await.unwrap();
-        // As it is now, not as it will be.
-        let status = classes(place).get("lazy").await.unwrap().status.unwrap();
-        assert_eq!((status.phase, status.ready.as_deref()), (Phase::Available, Some("1/1")));
+        let asleep = |status: &ClassRuntimeStatus| {
+            status.phase == Phase::Available && status.ready.as_deref() == Some("1/1")
+        };
+        until(place, "lazy", "it to be Available while it sleeps", AVAILABLE, asleep).await;
         answers(place, &url, "second").await;
         delete(&crm.client, "lazy").await.unwrap();
         gone(place, "lazy").await;
@@ -243,9 +250,12 @@ async fn a_job_runs_once_for_each_generation() {
         let status = available(place, "once").await;
         assert_eq!(status.functions[0].completed, Some(2));
         // One more run, and what ran before isn't run again.
-        let second = jobs(place).await;
-        assert_eq!(second.len(), 1, "{second:?}");
-        assert_ne!(second, first);
+        eventually("only the second run to be there", ANSWERED, || async {
+            let second = jobs(place).await;
+            let only = second.len() == 1 && second != first;
+            if only { Ok(()) } else { Err(format!("{second:?} after {first:?}")) }
+        })
+        .await;
         for name in ["once", "asked"] {
             delete(&crm.client, name).await.unwrap();
             gone(place, name).await;

@@ -53,11 +53,7 @@ async fn see_neighbour(place: &Place) -> Seen {
 /// Runs a test beside a class that is Available, and must not notice.
 pub(crate) async fn beside(place: &Place, options: &Options, test: impl AsyncFnOnce(&Crm)) {
     let crm = Crm::start(place, options).await;
-    let mut neighbour = hello("greet");
-    // A machine that is busy is no reason to be less Available.
-    neighbour["health_check"]["failure_threshold"] = json!(100);
-    neighbour["health_check"]["timeout_seconds"] = json!(30);
-    deploy(&crm.client, NEIGHBOUR, &of(&[neighbour])).await.unwrap();
+    deploy(&crm.client, NEIGHBOUR, &of(&[hello("greet")])).await.unwrap();
     available(place, NEIGHBOUR).await;
     let before = see_neighbour(place).await;
     test(&crm).await;

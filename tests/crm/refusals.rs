@@ -181,7 +181,7 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
         };
         let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
         let own = ListParams::default().labels("oaas.io/owner=shop");
-        deploy(&crm.client, "shop", &spec("/healthz", 60, "first")).await.unwrap();
+        deploy(&crm.client, "shop", &spec("/healthz", 600, "first")).await.unwrap();
         let first = available(place, "shop").await;
         let before = pods.list(&own).await.unwrap().items;
         assert_eq!(before.len(), 1);
@@ -202,7 +202,7 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
         let said = get_from_pod(place, &format!("{}/?name=again", url(&status, "greet"))).await;
         assert!(said.contains("Hello, again!") && said.contains(&before[0].name_any()), "{said}");
 
-        deploy(&crm.client, "shop", &spec("/healthz", 60, "third")).await.unwrap();
+        deploy(&crm.client, "shop", &spec("/healthz", 600, "third")).await.unwrap();
         let status = available(place, "shop").await;
         assert_eq!((status.rolled_back, status.last_available.unwrap().generation), (None, 3));
         assert!(!status.conditions.iter().any(|it| it.type_ == "Degraded" && it.status == "True"));

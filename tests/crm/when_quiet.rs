@@ -9,15 +9,16 @@ use std::{
 };
 
 use futures::future::join_all;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::{
-    ResourceExt as _,
+    Api, ResourceExt as _,
     api::{DeleteParams, DynamicObject, Patch, PatchParams},
 };
 use oprc_crm::kinds::{AUTOSCALER, BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
 use oprc_sandbox::proxy::ApiProxy;
 use oprc_tests::{
     Place,
-    class::{all, available, classes, deploy, hello, objects, of, with_odgm},
+    class::{AVAILABLE, all, available, classes, deploy, hello, objects, of, until_all, with_odgm},
     crm::{Crm, Options, Separate},
     in_namespace,
     serving::{follow, with_crm},
@@ -26,16 +27,16 @@ use oprc_tests::{
 use serde_json::{Value, json};
 
 use crate::{
-    counting::{EVENTS, USER, asked, requests, told},
+    counting::{EVENTS, Requests, USER, asked, requests, told},
     drift::version,
     fields::owned,
     idempotence::paused,
 };
 
 /// So many times may have to be taken again, or one of a hundred.
-const FEW: usize = 6;
+const FEW: usize = 10;
 /// How often one is taken again.
-const AGAIN: usize = 2;
+const AGAIN: usize = 4;
 /// How long what was changed may stay so.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// How long what was deleted may be away: to make it anew has others asked who admit objects.
@@ -43,6 +44,19 @@ const AWAY: Duration = Duration::from_secs(5);
 /// How long one looks for requests that there shouldn't be.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 const CLASSES: [&str; 3] = ["plain", "stored", "lazy"];
+
+/// Runs a part of a test alone, once the pods of tests that are over are gone, too.
+async fn when_quiet<T>(place: &Place, part: impl Future<Output = T>) -> T {
+    alone(async {
+        let namespaces: Api<Namespace> = Api::all(place.client.clone());
+        until_all(&namespaces, "namespaces to be gone", AVAILABLE, |all| {
+            all.values().all(|it| it.metadata.deletion_timestamp.is_none())
+        })
+        .await;
+        part.await
+    })
+    .await
+}
 
 fn options() -> Options {
     Options::default().with("OPRC_CRM_FEATURES_HPA", "true")
@@ -93,7 +107,7 @@ async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_g
             deploy(client, "same", &spec)
         });
         // All at once, and each has a deadline.
-        for answer in alone(join_all(calls)).await {
+        for answer in when_quiet(place, join_all(calls)).await {
             assert!(answer.unwrap().accepted);
         }
         let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
@@ -113,30 +127,19 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
         let proxy = ApiProxy::start(&place.cluster).await.unwrap();
         let options = Options::user(USER).through(proxy.url());
         let crm = Crm::start(place, &options).await;
-        alone(async {
+        when_quiet(place, async {
             for n in 1..=3_u64 {
-                proxy.reset();
-                let functions: Vec<_> = (0..n).map(|at| hello(&format!("f{at}"))).collect();
-                let name = format!("counted-{n}");
-                deploy(&crm.client, &name, &with_odgm(&functions)).await.unwrap();
-                available(place, &name).await;
-                // The last notice comes after the status that was waited for, and what is more than
-                // there should be comes after that.
-                told(&proxy, 3).await;
-                let more = proxy.wait_for(|counts| asked(counts) > 2 * n + 5 + 3);
-                let _ = tokio::time::timeout(AFTERWARDS, more).await;
-                let seen = requests(&proxy);
-                let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
-                    let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));
-                    found.map(|(_, count)| count).sum()
-                };
-                let is_event = |resource: &str| resource == EVENTS;
-                let writes = count(&|verb, resource| is_write(verb) && !is_event(resource));
-                let events = count(&|verb, resource| is_write(verb) && is_event(resource));
-                let reads = count(&|verb, _| matches!(verb, "get" | "list"));
-                assert_eq!(writes, 2 * n + 5, "{seen:#?}");
-                assert!(events <= 3, "{seen:#?}");
-                assert_eq!(reads, 0, "{seen:#?}");
+                let mut seen = BTreeMap::new();
+                // A machine that is busy has a request made again, or pods ready long after each
+                // other, which is told. What writes too much does so each time.
+                for time in 0..=AGAIN {
+                    let name = format!("counted-{n}-{time}");
+                    seen = requests_of(place, &crm, &proxy, &name, n).await;
+                    if is_least(&seen, n) {
+                        break;
+                    }
+                }
+                assert!(is_least(&seen, n), "{seen:#?}");
             }
         })
         .await;
@@ -144,33 +147,72 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
     .await;
 }
 
+/// The requests that a class of so many functions takes.
+async fn requests_of(place: &Place, crm: &Crm, proxy: &ApiProxy, name: &str, n: u64) -> Requests {
+    proxy.reset();
+    let functions: Vec<_> = (0..n).map(|at| hello(&format!("f{at}"))).collect();
+    deploy(&crm.client, name, &with_odgm(&functions)).await.unwrap();
+    available(place, name).await;
+    // The last notice comes after the status that was waited for, and what is more than there
+    // should be comes after that.
+    told(proxy, 3).await;
+    let more = proxy.wait_for(|counts| asked(counts) > 2 * n + 5 + 3);
+    let _ = tokio::time::timeout(AFTERWARDS, more).await;
+    requests(proxy)
+}
+
+/// Whether that is the least that a class of so many functions can be made with.
+fn is_least(seen: &Requests, n: u64) -> bool {
+    let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
+        let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));
+        found.map(|(_, count)| count).sum()
+    };
+    let is_event = |resource: &str| resource == EVENTS;
+    let writes = count(&|verb, resource| is_write(verb) && !is_event(resource));
+    let events = count(&|verb, resource| is_write(verb) && is_event(resource));
+    let reads = count(&|verb, _| matches!(verb, "get" | "list"));
+    (writes, reads) == (2 * n + 5, 0) && events <= 3
+}
+
 #[tokio::test]
 async fn what_is_deleted_is_back() {
     with_crm(&options(), async |place: &Place, crm: &Crm| {
         deploy_all_kinds(place, crm).await;
-        alone(async {
+        when_quiet(place, async {
             // One of each kind: more would keep the node busy with new pods meanwhile.
             let one_of_each: BTreeMap<_, _> = children(place).await.into_iter().collect();
-            for (kind, before) in one_of_each {
-                let (api, name) = (objects(place, &kind), before.name_any());
-                let before = api.get(&name).await.unwrap();
-                let begun = Instant::now();
-                api.delete(&name, &DeleteParams::background()).await.unwrap();
-                let anew = |object: Option<&DynamicObject>| {
-                    object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
-                };
-                let what = format!("{kind} {name} to be back");
-                let back = follow(&api, &name, &version(&before), &what, anew).await.unwrap();
-                let took = back.duration_since(begun);
+            for (kind, object) in one_of_each {
+                let name = object.name_any();
+                let mut took = back_after(place, &kind, &name).await;
+                for _ in 0..AGAIN {
+                    if took > AWAY {
+                        took = back_after(place, &kind, &name).await;
+                    }
+                }
                 assert!(took <= AWAY, "{kind} {name} was back after {took:?}");
+            }
+            // Who is quiet next doesn't have these pods to wait for.
+            for name in CLASSES {
+                available(place, name).await;
             }
         })
         .await;
-        for name in CLASSES {
-            available(place, name).await;
-        }
     })
     .await;
+}
+
+/// Deletes an object, and gives how long it was away.
+async fn back_after(place: &Place, kind: &Kind, name: &str) -> Duration {
+    let api = objects(place, kind);
+    let before = api.get(name).await.unwrap();
+    let begun = Instant::now();
+    api.delete(name, &DeleteParams::background()).await.unwrap();
+    let anew = |object: Option<&DynamicObject>| {
+        object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
+    };
+    let what = format!("{kind} {name} to be back");
+    let back = follow(&api, name, &version(&before), &what, anew).await.unwrap();
+    back.duration_since(begun)
 }
 
 mod proof {
@@ -209,9 +251,12 @@ mod proof {
         }
     }
 
-    /// What is to be of an object, whoever said so.
+    /// What is to be of an object, whoever said so, but for the number that autoscalers change.
     async fn wanted(place: &Place, kind: &Kind, name: &str) -> Value {
-        let object = objects(place, kind).get(name).await.unwrap();
+        let mut object = objects(place, kind).get(name).await.unwrap();
+        if *kind == DEPLOYMENT {
+            object.data["spec"]["replicas"].take();
+        }
         json!([
             object.labels(),
             object.annotations().get("oaas.io/deployment-id"),
@@ -254,7 +299,7 @@ mod proof {
     async fn every_field_that_we_own_is_back_within_a_second() {
         with_crm(&options(), async |place: &Place, crm: &Crm| {
             deploy_all_kinds(place, crm).await;
-            alone(every_field(place)).await;
+            when_quiet(place, every_field(place)).await;
             for name in CLASSES {
                 available(place, name).await;
             }

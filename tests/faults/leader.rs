@@ -7,12 +7,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::{
     Api,
     api::{Patch, PatchParams, WatchEvent, WatchParams},
-    runtime::wait::await_condition,
 };
 use oprc_sandbox::{proxy::ApiProxy, within};
 use oprc_tests::{
     Place,
-    class::{available, classes, deploy, hello, of},
+    class::{available, classes, condition_of, deploy, hello, of},
     crm::{Options, Separate},
 };
 use rustix::process::Signal;
@@ -28,44 +27,56 @@ const LEASE: &str = "oprc-crm";
 const LEASES: &str = "leases.coordination.k8s.io";
 /// How long a lease holds that isn't renewed, and what taking it over may take on top.
 const TAKEOVER: Duration = Duration::from_secs(17);
+/// How long it may take when the one that leads gives the lease back.
 const CLEAN: Duration = Duration::from_secs(2);
-/// How long one that was frozen may take to ask for something.
-const AWAKE: Duration = Duration::from_secs(10);
+/// How often a time is taken: a machine that is busy with something else for a moment is no reason to
+/// fail, and what is too slow is so each time.
+const TIMES: usize = 4;
+/// How long one waits for what isn't a matter of time.
+const PATIENCE: Duration = Duration::from_mins(2);
 
-async fn holder(place: &Place, other_than: Option<&str>, limit: Duration) -> String {
+async fn holder(place: &Place, other_than: Option<&str>) -> String {
     let leases: Api<Lease> = Api::namespaced(place.client.clone(), &place.namespace);
     let held = |lease: Option<&Lease>| {
         let holder = lease.and_then(|it| it.spec.as_ref()?.holder_identity.as_deref());
         holder.is_some_and(|holder| !holder.is_empty() && Some(holder) != other_than)
     };
-    let waiting = await_condition(leases.clone(), LEASE, held);
-    within("somebody to lead", limit, waiting).await.unwrap();
-    leases.get(LEASE).await.unwrap().spec.unwrap().holder_identity.unwrap()
+    let lease = condition_of(&leases, LEASE, "somebody to lead", PATIENCE, held).await.unwrap();
+    lease.unwrap().spec.unwrap().holder_identity.unwrap()
+}
+
+/// Ends the one that leads by a signal, again and again with another beside it, until that one leads
+/// in good time; gives it.
+async fn hand_over(place: &Place, leads: Separate, signal: Signal, limit: Duration) -> Separate {
+    let (mut leads, mut took) = (leads, Vec::new());
+    for time in 1..=TIMES {
+        let led = holder(place, None).await;
+        let name = format!("after-{}-{time}", signal.as_raw());
+        let next = Separate::start(place, &Options::user(&name)).await;
+        // Whoever doesn't lead takes calls just as well.
+        deploy(&next.client, "class", &of(&[hello("greet")])).await.unwrap();
+        available(place, "class").await;
+        let begun = Instant::now();
+        leads.signal(signal);
+        holder(place, Some(&led)).await;
+        took.push(begun.elapsed());
+        leads = next;
+        // Whoever leads works, too.
+        deploy(&leads.client, &name, &of(&[hello("greet")])).await.unwrap();
+        available(place, &name).await;
+        if took.iter().any(|took| *took <= limit) {
+            return leads;
+        }
+    }
+    panic!("nobody led within {limit:?} after {signal:?}: {took:?}");
 }
 
 #[tokio::test]
 async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() {
     in_shared_cluster(async |place: &Place| {
-        let mut first = Separate::start(place, &Options::user("first")).await;
-        let led = holder(place, None, TAKEOVER).await;
-        let second = Separate::start(place, &Options::user("second")).await;
-        // Whoever doesn't lead takes calls just as well.
-        deploy(&second.client, "class", &of(&[hello("greet")])).await.unwrap();
-        available(place, "class").await;
-
-        let killed = Instant::now();
-        first.child.kill().unwrap();
-        let led = holder(place, Some(&led), TAKEOVER).await;
-        assert!(killed.elapsed() <= TAKEOVER, "{:?}", killed.elapsed());
-        // Whoever leads works, too.
-        deploy(&second.client, "taken-over", &of(&[hello("greet")])).await.unwrap();
-        available(place, "taken-over").await;
-
-        let third = Separate::start(place, &Options::user("third")).await;
-        let stopped = Instant::now();
-        second.signal(Signal::TERM);
-        holder(place, Some(&led), CLEAN).await;
-        assert!(stopped.elapsed() <= CLEAN, "{:?}", stopped.elapsed());
+        let first = Separate::start(place, &Options::user("first")).await;
+        let second = hand_over(place, first, Signal::KILL, TAKEOVER).await;
+        let third = hand_over(place, second, Signal::TERM, CLEAN).await;
         let mut spec = of(&[hello("greet"), hello("wave")]);
         spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
         deploy(&third.client, "class", &spec).await.unwrap();
@@ -79,7 +90,7 @@ async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes()
     in_shared_cluster(async |place: &Place| {
         let proxy = ApiProxy::start(&place.cluster).await.unwrap();
         let frozen = Separate::start(place, &Options::user("frozen").through(proxy.url())).await;
-        let led = holder(place, None, TAKEOVER).await;
+        let led = holder(place, None).await;
         let awake = Separate::start(place, &Options::user("awake").through(proxy.url())).await;
         deploy(&awake.client, "class", &of(&[hello("greet")])).await.unwrap();
         available(place, "class").await;
@@ -89,14 +100,14 @@ async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes()
         let patch = json!({"spec": {"functions": [hello("greet"), hello("wave")]}});
         let merge = Patch::Merge(&patch);
         classes(place).patch("class", &PatchParams::default(), &merge).await.unwrap();
-        let leads = holder(place, Some(&led), TAKEOVER).await;
+        let leads = holder(place, Some(&led)).await;
         available(place, "class").await;
         let leases: Api<Lease> = Api::namespaced(place.client.clone(), &place.namespace);
         let before = leases.get(LEASE).await.unwrap();
         proxy.reset();
         frozen.signal(Signal::CONT);
         // It has woken when it watches the lease again, or asks for anything else.
-        counted(&proxy, "the frozen one to wake", AWAKE, |counts| {
+        counted(&proxy, "the frozen one to wake", PATIENCE, |counts| {
             count(counts, "frozen", "", "") > 0
         })
         .await;
@@ -138,6 +149,6 @@ async fn holders_since(leases: &Api<Lease>, before: &Lease) -> Vec<String> {
         }
         Ok::<_, kube::Error>(())
     };
-    within("the lease's versions", AWAKE, reading).await.unwrap();
+    within("the lease's versions", PATIENCE, reading).await.unwrap();
     holders
 }

@@ -28,7 +28,7 @@ use crate::cut::Cut;
 /// Created, changed, without one function, without its data grid, deleted.
 pub(crate) const STAGES: usize = 5;
 /// How long it may take after a fault until all is as it is to be.
-const AFTER: Duration = Duration::from_secs(30);
+const AFTER: Duration = Duration::from_mins(3);
 
 /// Objects by kind and name, without what differs between any two runs.
 pub(crate) type State = BTreeMap<String, Value>;

@@ -10,7 +10,7 @@ use std::{
 };
 
 /// How long processes that were killed may take to be gone.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Processes, mounts, links, routes, firewall rules, control groups and some folders.
 pub(crate) struct Snapshot(BTreeMap<&'static str, BTreeSet<String>>);

@@ -1,7 +1,10 @@
 //! Components that die come back; components that are stopped or frozen stay so until they are
 //! let go on.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -134,7 +137,12 @@ async fn pod(place: &Place, name: &str) {
     // The account that pods run as comes a moment after the namespace.
     let pod = pod.unwrap();
     eventually("a pod", READY, || async {
-        pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())
+        match pods.create(&PostParams::default(), &pod).await {
+            Ok(_) => Ok(()),
+            // One that was made before its answer got lost.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     })
     .await;
 }
@@ -166,9 +174,7 @@ async fn bound(place: &Place, name: &str) {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
     let is_bound =
         |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
-    within("the pod to be bound", Duration::from_secs(30), await_condition(pods, name, is_bound))
-        .await
-        .unwrap();
+    within("the pod to be bound", READY, await_condition(pods, name, is_bound)).await.unwrap();
 }
 
 /// The command line of a cluster's etcd.
@@ -176,6 +182,9 @@ pub(crate) async fn etcd_arguments(cluster: &Cluster) -> String {
     let etcd = cluster.supervisor().component("etcd").await.unwrap();
     std::fs::read_to_string(format!("/proc/{}/cmdline", etcd.pid.unwrap())).unwrap()
 }
+
+/// How long a writer goes on, whatever happens to the API server meanwhile.
+const BACK: Duration = Duration::from_mins(10);
 
 /// Names and contents that one writer was told are stored.
 pub(crate) type Acknowledged = BTreeMap<String, String>;
@@ -187,6 +196,7 @@ pub(crate) async fn write(
     round: usize,
     count: usize,
 ) -> Acknowledged {
+    let begun = Instant::now();
     let mut acknowledged = Acknowledged::new();
     let mut attempt = 0;
     while acknowledged.len() < count {
@@ -203,7 +213,7 @@ pub(crate) async fn write(
                 acknowledged.insert(name, content);
             }
             // Down: nothing was promised. A short pause, and not without end.
-            Err(error) if attempt > count + 600 => panic!("the API didn't come back: {error}"),
+            Err(error) if begun.elapsed() > BACK => panic!("the API didn't come back: {error}"),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }

@@ -130,9 +130,6 @@ async fn a_delayed_request_takes_that_long() {
         let begun = Instant::now();
         create(&through, "late").await.unwrap();
         assert!(begun.elapsed() >= delay);
-        let begun = Instant::now();
-        create(&through, "later").await.unwrap();
-        assert!(begun.elapsed() < delay, "the fault was for one request only");
     })
     .await;
 }

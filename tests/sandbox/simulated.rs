@@ -7,13 +7,15 @@ use std::{
     process::{Command, Output},
 };
 
-use oprc_tests::oprc_program;
+use oprc_tests::{oprc_program, turns};
 
 /// A user that nobody is.
 const USER: u32 = 65_534;
 
-#[test]
-fn a_thousand_pods_and_two_clusters_without_root() {
+#[tokio::test]
+async fn a_thousand_pods_and_two_clusters_without_root() {
+    // Both take their turn, as all clusters of tests do.
+    let _turns = [turns::cluster().await, turns::cluster().await];
     let home = tempfile::tempdir().unwrap();
     let user = Unprivileged::at(home.path());
     let first = user.oprc(&["up", "--name", "first", "--nodes", "2", "--no-fsync"]);
@@ -24,7 +26,7 @@ fn a_thousand_pods_and_two_clusters_without_root() {
 
     let create = ["create", "deployment", "many", "--image=none", "--replicas=1000"];
     user.kubectl("first", &create);
-    user.kubectl("first", &["rollout", "status", "deployment/many", "--timeout=240s"]);
+    user.kubectl("first", &["rollout", "status", "deployment/many", "--timeout=900s"]);
     let ready = ["get", "deployment", "many", "-o", "jsonpath={.status.readyReplicas}"];
     assert_eq!(user.kubectl("first", &ready), "1000");
     let pods = user.kubectl("second", &["get", "pods", "--all-namespaces", "-o", "name"]);

@@ -12,7 +12,7 @@ use oprc_tests::{
     objects::{READY, deploy_hello, get_from_pod, pod_of},
 };
 
-const SCRAPED: Duration = Duration::from_mins(1);
+const SCRAPED: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn it_answers_this_machine_and_other_pods() {

@@ -32,7 +32,7 @@ use crate::{Place, manifest, program, workspace};
 /// The image of the data grid's stand-in, as it is known on the nodes.
 pub const ODGM: &str = "oprc.local/odgm-stand-in:dev";
 /// How long a CRM may take until it is ready.
-const READY: Duration = Duration::from_secs(20);
+const READY: Duration = Duration::from_secs(90);
 
 /// A client of a CRM.
 pub type Client = DeploymentServiceClient<Channel>;
@@ -57,7 +57,7 @@ pub(crate) async fn define(cluster: &Cluster) {
 pub fn install(cluster: &Cluster) {
     apply(cluster, &["apply", "--server-side", "-f", "k8s/crds"]);
     let crd = "crd/classruntimes.oaas.io";
-    apply(cluster, &["wait", "--for=condition=Established", crd, "--timeout=30s"]);
+    apply(cluster, &["wait", "--for=condition=Established", crd, "--timeout=90s"]);
 }
 
 /// Lets classes go whose CRM has ended with its test: their namespace would wait for ever.

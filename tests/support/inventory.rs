@@ -13,7 +13,7 @@ use tokio::sync::OnceCell;
 use crate::{Place, class::everything, eventually};
 
 /// How long what was deleted may take to be gone: pods answer for a while.
-const CLEARED: Duration = Duration::from_mins(1);
+const CLEARED: Duration = Duration::from_mins(3);
 /// Groups of what is told about others: it comes and goes by itself.
 const TOLD: [&str; 2] = ["events.k8s.io", "metrics.k8s.io"];
 /// What comes with every namespace or with a CRM, a moment later than that.

@@ -41,7 +41,7 @@ pub const SHARED: &str = "test";
 /// The name of the second one.
 const SECOND: &str = "test-second";
 /// How long one answer may take that [`eventually`] asks for.
-const ANSWERED: Duration = Duration::from_secs(10);
+const ANSWERED: Duration = Duration::from_secs(30);
 /// The image of the sample function, as it is known on the nodes.
 pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
@@ -108,6 +108,8 @@ pub async fn with_cluster<T>(
     // On the heap, as all that tests are wrapped in: a thread's stack has no room for all of it.
     turns::beside_others(Box::pin(async {
         let _turn = turns::cluster().await;
+        // One that a run before this has left isn't as it was made.
+        let _ = Cluster::down(name).await;
         let run = async {
             test(Cluster::up(name, options).await.expect("a cluster of the test's own")).await
         };

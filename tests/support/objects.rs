@@ -1,6 +1,6 @@
 //! Objects that tests put into a cluster.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::{
     api::{
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::{HELLO, Place, eventually, http::get_ok};
 
 /// How long a pod of ours may take to be ready.
-pub const READY: Duration = Duration::from_mins(1);
+pub const READY: Duration = Duration::from_mins(2);
 
 /// A pod template of the sample function for a class of that name.
 pub fn hello_template(name: &str) -> Value {
@@ -36,7 +36,10 @@ pub fn hello_template(name: &str) -> Value {
                 "image": HELLO,
                 "imagePullPolicy": "Never",
                 "ports": [{"name": "http", "containerPort": 8080}],
-                "readinessProbe": {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 1},
+                "readinessProbe": {
+                    "httpGet": {"path": "/healthz", "port": "http"},
+                    "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 100,
+                },
                 "resources": {"requests": {"cpu": "50m", "memory": "16Mi"}},
             }],
         },
@@ -76,8 +79,21 @@ pub async fn pod_of(place: &Place, app: &str) -> Pod {
     found.remove(0)
 }
 
-/// Runs the sample function's own client in a pod and gives what it printed.
+/// Runs the sample function's own client in a pod until it gets an answer, and gives what it printed:
+/// nothing tells when the node's proxy has heard of a Service.
 pub async fn get_from_pod(place: &Place, url: &str) -> String {
+    let deadline = Instant::now() + READY;
+    loop {
+        let (succeeded, said) = ask_from_pod(place, url).await;
+        if succeeded {
+            return said;
+        }
+        assert!(Instant::now() < deadline, "{url}: {said}");
+    }
+}
+
+/// Runs the sample function's own client in a pod, once.
+async fn ask_from_pod(place: &Place, url: &str) -> (bool, String) {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"generateName": "client-"},
@@ -95,12 +111,12 @@ pub async fn get_from_pod(place: &Place, url: &str) -> String {
         let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
         matches!(phase, Some("Succeeded" | "Failed"))
     };
-    within("the client pod to end", READY, await_condition(pods.clone(), &name, ended))
-        .await
-        .unwrap();
+    let ended = await_condition(pods.clone(), &name, ended);
+    let pod = within("the client pod to end", READY, ended).await.unwrap();
+    let succeeded = pod.and_then(|pod| pod.status?.phase).is_some_and(|phase| phase == "Succeeded");
     let said = pods.logs(&name, &LogParams::default()).await.unwrap();
     pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
-    said
+    (succeeded, said)
 }
 
 /// Metadata with a name only.

@@ -21,9 +21,9 @@ use crate::{
 };
 
 /// How long what isn't wanted any more may take to be gone: pods answer for a while.
-const CLEARED: Duration = Duration::from_secs(90);
+const CLEARED: Duration = Duration::from_mins(3);
 /// How long something that is to happen at once may take until it is given up.
-const FOLLOWED: Duration = Duration::from_secs(10);
+const FOLLOWED: Duration = Duration::from_mins(1);
 
 /// Runs a test with a CRM in a namespace of its own, and tells what is there if it fails.
 pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {

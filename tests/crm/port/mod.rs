@@ -17,12 +17,15 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use oprc_sandbox::within;
+use oprc_tests::eventually;
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use tonic::Status;
-use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
+use tonic_health::pb::{
+    HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
+};
 
 /// How long an answer may take.
-const ANSWERED: Duration = Duration::from_secs(20);
+pub(crate) const ANSWERED: Duration = Duration::from_mins(1);
 
 /// A client that speaks HTTP/2, over TLS where the address says so. Unlike a channel of tonic's it
 /// adds nothing of its own, such as deadlines.
@@ -70,10 +73,20 @@ async fn ask(
     };
     tokio::time::timeout(ANSWERED, answering).await.unwrap()
 }
+
 async fn serving(client: &Http, url: &str, service: &str) -> Result<i32, Status> {
     let mut health = HealthClient::with_origin(client.clone(), url.parse().unwrap());
     let request = HealthCheckRequest { service: service.to_owned() };
     health.check(request).await.map(|answer| answer.into_inner().status)
+}
+
+/// Waits until a service says that it serves: for a moment after a slow request it doesn't.
+async fn serves(client: &Http, url: &str, service: &str) {
+    eventually(&format!("{service:?} to be served"), ANSWERED, || async {
+        let status = serving(client, url, service).await.map_err(|status| format!("{status:?}"))?;
+        if status == ServingStatus::Serving as i32 { Ok(()) } else { Err(status.to_string()) }
+    })
+    .await;
 }
 
 /// The next of a stream, within a time.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How long something is tried again that others came before: what is driven changes with each call.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Deployments {
     /// Makes a deployment; refused where there is one.
@@ -127,7 +127,7 @@ impl Deployments {
     }
 
     /// Waits until an entry isn't any more as it was checked to be: what came between is read then.
-    async fn catch_up(&self, checks: &[(String, Check)], key: &str) {
+    pub(super) async fn catch_up(&self, checks: &[(String, Check)], key: &str) {
         let check = checks.iter().find(|(checked, _)| checked == key).map(|(_, check)| *check);
         if !key.starts_with(PREFIX) {
             return self.registry.passed(key, check).await;

@@ -1,12 +1,12 @@
 //! Units that a cluster has and that nobody here knows: after a lost store, all of them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
-use oprc_cp_storage::{Check, Transaction};
+use oprc_cp_storage::{Check, Error as StoreError, Transaction};
 use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{ClassRuntime, Deployment, Plan, Reason, Revision, UnitPlan};
 
-use super::{Caller, Deployments, RuntimeFilter};
+use super::{Caller, Deployments, RuntimeFilter, change::PATIENCE};
 use crate::{
     dispatcher::{Outcome, goes_back},
     error::Error,
@@ -107,14 +107,14 @@ impl Deployments {
             environment: parts.environment.to_owned(),
             namespace,
             class: parts.class.to_owned(),
-            spec: spec.clone(),
+            spec,
             reasons: vec![Reason {
                 field: "unit".to_owned(),
                 value: "adopted".to_owned(),
                 because: "the cluster had it so".to_owned(),
             }],
         };
-        self.store_adopted(deployment, &class, unit, spec, caller).await?;
+        self.store_adopted(deployment, &class, &unit, caller).await?;
         self.get(deployment)
     }
 
@@ -122,10 +122,38 @@ impl Deployments {
         &self,
         key: &str,
         class: &oprc_grpc::deployment::ClassRuntime,
-        unit: UnitPlan,
-        spec: serde_json::Value,
+        unit: &UnitPlan,
         caller: &Caller,
     ) -> Result<(), Error> {
+        let name = records::unit(&unit.cluster, &unit.id);
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let (change, record) = self.adoption(key, class, unit.clone(), caller).await?;
+            let checks = change.checks.clone();
+            match self.store.commit(change).await {
+                Ok(at) => {
+                    self.book.reach(at).await?;
+                    self.tell("deployment.updated", &record);
+                    return Ok(());
+                }
+                // The deployment or another of its units was changed meanwhile: look again.
+                Err(StoreError::Conflict { key, .. }) if key != name => {
+                    self.catch_up(&checks, &key).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Unavailable("others change it all the time; try again".to_owned()))
+    }
+
+    /// Everything that an adoption stores.
+    async fn adoption(
+        &self,
+        key: &str,
+        class: &oprc_grpc::deployment::ClassRuntime,
+        unit: UnitPlan,
+        caller: &Caller,
+    ) -> Result<(Transaction, DeploymentRecord), Error> {
         let (kept, units) = self.book.whole(key);
         if units.len() >= UNITS {
             let message = format!("has {UNITS} units already");
@@ -185,7 +213,7 @@ impl Deployments {
             class: unit.class.clone(),
             environment: unit.environment.clone(),
             namespace: unit.namespace.clone(),
-            spec: Some(spec),
+            spec: Some(unit.spec.clone()),
             taken: Some(Taken {
                 revision: record.revision.clone(),
                 uid: class.uid.clone(),
@@ -232,10 +260,7 @@ impl Deployments {
             .put(name, records::write(&adopted)?)
             .put(records::revision(key, &record.revision), records::write(&entry)?)
             .fenced(&self.ownership);
-        let at = self.store.commit(change).await?;
-        self.book.reach(at).await?;
-        self.tell("deployment.updated", &record);
-        Ok(())
+        Ok((change, record))
     }
 }
 

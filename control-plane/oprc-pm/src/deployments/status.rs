@@ -31,7 +31,7 @@ pub fn status(
         .filter(|(wanted, _)| *wanted || deleting)
         .map(|(_, unit)| unit.clone())
         .collect();
-    let (condition, message) = condition(record, &counted);
+    let (condition, message) = condition(&record.stage, &counted);
     DeploymentStatus {
         condition,
         message,

@@ -4,7 +4,7 @@ use futures::{
     FutureExt as _,
     future::{join_all, select_all},
 };
-use oprc_cp_storage::Store;
+use oprc_cp_storage::{Store, Transaction};
 use oprc_grpc::deployment::ClassRuntime;
 use oprc_models::{OClassDeployment, Policy, parse};
 use oprc_rest::{Contact, Deployment, DeploymentCondition};
@@ -17,11 +17,12 @@ use crate::{
     dispatcher::{Dispatcher, Limits, Troubles},
     error::Error,
     planner::Defaults,
+    records,
     registry::Registry,
 };
 
 /// How long what is to come about may take until it is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// A package manager without its API.
 struct Manager {
@@ -34,7 +35,7 @@ impl Manager {
         let ownership = Arc::new(store.own("pm", "a test").await.unwrap());
         let book = Arc::new(Book::read(store).await.unwrap());
         let configured = clusters.iter().map(|(name, fake)| fake.config(name));
-        let clusters = Arc::new(Clusters::new(configured, Duration::from_secs(2)));
+        let clusters = Arc::new(Clusters::new(configured, Duration::from_secs(20)));
         let troubles = Arc::new(Troubles::new(Duration::ZERO));
         let events = Arc::new(Events::default());
         let dispatcher = Dispatcher {
@@ -44,7 +45,7 @@ impl Manager {
             clusters: Arc::clone(&clusters),
             troubles: Arc::clone(&troubles),
             events: Arc::clone(&events),
-            limits: Limits { progress: 2_000, away: 500 },
+            limits: Limits::default(),
         };
         let (followed, follower, links) = (Arc::clone(&book), store.clone(), Arc::clone(&clusters));
         let running = tokio::spawn(async move {
@@ -260,6 +261,43 @@ async fn a_lost_store_is_rebuilt_from_what_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_adoption_that_another_change_came_before_is_done_all_the_same() {
+    let (one, two) = (Fake::start().await, Fake::start().await);
+    let clusters = [("one", &one), ("two", &two)];
+    let manager = Manager::start(&Store::memory(), &clusters).await;
+    manager.publish().await;
+    let both = greeting(&["one", "two"], Policy::BestEffort);
+    manager.deployments.create(both, &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+
+    let store = Store::memory();
+    let mut manager = Manager::start(&store, &clusters).await;
+    for cluster in ["one", "two"] {
+        manager.until_reached(cluster).await;
+    }
+    let orphans = manager.deployments.orphans();
+    let (deployments, caller) = (&manager.deployments, caller());
+    let adopt =
+        |at: usize| deployments.adopt(&orphans[at].cluster, &orphans[at].id, "greeting", &caller);
+    adopt(0).await.unwrap();
+    // Somebody writes, and that is read a little too late.
+    manager.running.abort();
+    let _ = (&mut manager.running).await;
+    let at = records::deployment("greeting");
+    let entry = store.get(&at).await.unwrap().unwrap();
+    store.commit(Transaction::new().put(at, entry.value)).await.unwrap();
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        deployments.book.follow(&store).await;
+    };
+    tokio::select! {
+        adopted = adopt(1) => assert_eq!(adopted.unwrap().plan.units.len(), 2),
+        () = late => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_deployments_of_one_package_come_at_once() {
     let (store, one) = (Store::memory(), Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one)]).await;
@@ -268,9 +306,18 @@ async fn many_deployments_of_one_package_come_at_once() {
     let made = (0..24).map(|number| {
         let key = format!("greeting-{number}");
         let wanted = OClassDeployment { key, ..greeting(&["one"], Policy::BestEffort) };
-        deployments.create(wanted, &caller)
+        let caller = &caller;
+        async move {
+            // Who has waited too long for its turn is to try again.
+            loop {
+                match deployments.put(wanted.clone(), None, caller).await {
+                    Err(Error::Unavailable(_)) => {}
+                    made => return made,
+                }
+            }
+        }
     });
-    for made in join_all(made).await {
+    for made in timeout(PATIENCE, join_all(made)).await.unwrap() {
         made.unwrap();
     }
 }

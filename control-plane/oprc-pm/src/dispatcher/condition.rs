@@ -2,12 +2,16 @@
 
 use oprc_rest::{Contact, DeploymentCondition, UnitStatus};
 
-use crate::records::{DeploymentRecord, Stage};
+use crate::records::Stage;
 
 /// In a word and in a sentence. `units` are those of the plan that is driven.
-pub fn condition(record: &DeploymentRecord, units: &[UnitStatus]) -> (DeploymentCondition, String) {
-    match &record.stage {
-        Stage::Driving { .. } => of_units(units, false),
+pub fn condition(stage: &Stage, units: &[UnitStatus]) -> (DeploymentCondition, String) {
+    match stage {
+        Stage::Driving { .. } => match of_units(units, false) {
+            // Not before that is stored: if all or nothing lost a cluster now, it would go back.
+            (DeploymentCondition::Running, _) => (DeploymentCondition::Deploying, String::new()),
+            other => other,
+        },
         Stage::Settled { .. } => of_units(units, true),
         Stage::RollingBack { because, .. } => {
             (DeploymentCondition::RollingBack, and_now(because, units))
@@ -132,6 +136,16 @@ mod tests {
         // Of what ran before it isn't said that it was never sent.
         let unheard = [unit(Condition::Pending, false, Contact::Unknown)];
         assert_eq!(of_units(&unheard, true).0, DeploymentCondition::Down);
+    }
+
+    #[test]
+    fn it_runs_once_that_is_stored() {
+        let units = [unit(Condition::Running, true, Contact::Fresh)];
+        let since = String::new();
+        let driving = condition(&Stage::Driving { since: since.clone() }, &units);
+        assert_eq!(driving, (DeploymentCondition::Deploying, String::new()));
+        let settled = condition(&Stage::Settled { since }, &units);
+        assert_eq!(settled, (DeploymentCondition::Running, String::new()));
     }
 
     #[test]

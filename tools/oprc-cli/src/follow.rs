@@ -7,7 +7,9 @@ use std::{
 };
 
 use anyhow::Result;
-use oprc_rest::{DeploymentCondition as Is, DeploymentStatus, Event};
+use oprc_rest::{
+    Condition, Contact, DeploymentCondition as Is, DeploymentStatus, Event, UnitStatus,
+};
 
 use crate::{
     client::{Client, Events, escape},
@@ -169,6 +171,16 @@ fn may_recover(status: &DeploymentStatus) -> bool {
     matches!(status.condition, Is::Down | Is::Partial)
 }
 
+/// Whether it waits only for clusters that are away, and may come back.
+fn is_cut_off(status: &DeploymentStatus) -> bool {
+    // What is on its way out doesn't count.
+    let wanted = |unit: &&UnitStatus| unit.condition != Condition::Deleted;
+    let away = |unit: &UnitStatus| matches!(unit.contact, Contact::Stale | Contact::Unknown);
+    status.condition == Is::Down
+        && status.units_total > 0
+        && status.units.iter().filter(wanted).all(away)
+}
+
 /// How it ended, where it has.
 fn verdict(
     status: Option<&DeploymentStatus>,
@@ -196,6 +208,7 @@ fn verdict(
         {
             None
         }
+        (Goal::Running, _) if is_cut_off(status) => None,
         (Goal::Gone, Is::Deleted) | (Goal::Running, Is::Running) => Some(Ok(())),
         (Goal::Running, Is::Down) => Some(Err(Failure::Failed(told("failed")))),
         (Goal::Running, Is::RolledBack) => {
@@ -240,7 +253,9 @@ impl Teller {
 
     /// A line for each thing that isn't as it was.
     fn tell(&mut self, status: &DeploymentStatus) -> Vec<String> {
-        self.last = word(&status.condition);
+        let condition = word(&status.condition);
+        let why = clean(&why(status));
+        self.last = format!("{condition}{}{why}", if why.is_empty() { "" } else { ": " });
         let mut lines = Vec::new();
         for unit in &status.units {
             let name = format!("{} {}", unit.cluster, unit.class);
@@ -258,7 +273,7 @@ impl Teller {
             }
         }
         let key = self.key.clone();
-        lines.extend(self.line("", &key, &self.last.clone(), &status.message));
+        lines.extend(self.line("", &key, &condition, &status.message));
         lines
     }
 
@@ -276,8 +291,6 @@ impl Teller {
 
 #[cfg(test)]
 mod tests {
-    use oprc_rest::{Condition, UnitStatus};
-
     use super::*;
 
     fn status(condition: Is, revision: &str) -> DeploymentStatus {
@@ -313,6 +326,32 @@ mod tests {
         let Some(Err(Failure::Failed(told))) = ends(Is::Down, "05") else { panic!("not failed") };
         assert_eq!(told, "hello failed: Hello on east: no image");
         assert!(matches!(ends(Is::RolledBack, "04"), Some(Err(Failure::Failed(_)))));
+    }
+
+    #[test]
+    fn a_cluster_that_is_away_may_come_back() {
+        let with = |contact: Contact| {
+            let mut status = status(Is::Down, "05");
+            status.units_total = 1;
+            status.units[0].contact = contact;
+            status.message = "Hello on east: the cluster is away".to_owned();
+            status
+        };
+        let ends = |status: &DeploymentStatus| verdict(Some(status), "hello", "05", Goal::Running);
+        for contact in [Contact::Stale, Contact::Unknown] {
+            assert!(ends(&with(contact)).is_none());
+        }
+        for contact in [Contact::Fresh, Contact::Unconfigured] {
+            assert!(matches!(ends(&with(contact)), Some(Err(Failure::Failed(_)))));
+        }
+        // Another one has failed for good.
+        let mut mixed = with(Contact::Stale);
+        mixed.units.push(UnitStatus { condition: Condition::Down, ..UnitStatus::default() });
+        assert!(ends(&mixed).is_some());
+        // When the time is over it is told what it waited for.
+        let mut teller = Teller::new("hello", None);
+        teller.tell(&with(Contact::Stale));
+        assert_eq!(teller.last, "DOWN: Hello on east: the cluster is away");
     }
 
     #[test]

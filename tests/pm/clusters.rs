@@ -1,5 +1,7 @@
 //! Deployments on two clusters, of which one may be away.
 
+use std::time::Duration;
+
 use hyper::Method;
 use oprc_tests::{
     class::classes,
@@ -9,11 +11,13 @@ use oprc_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::pair::{Half, with_pair};
+use crate::{
+    pair::{Half, with_pair},
+    points::settled,
+};
 
 fn setup(east: &Half<'_>, west: &Half<'_>) -> Setup {
     Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())])
-        .with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "3s")
 }
 
 fn both(key: &str, version: &str, policy: &str) -> Value {
@@ -107,14 +111,24 @@ async fn best_effort_says_partial_and_catches_up() {
 #[tokio::test]
 async fn all_or_nothing_goes_back_and_leaves_nothing() {
     with_pair(async |east, west| {
-        let pm = Pm::start(&setup(&east, &west)).await;
+        let setup = setup(&east, &west);
+        let pm = Pm::start(&setup).await;
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
+        for cluster in ["east", "west"] {
+            pm.cluster(cluster, "HEALTHY").await;
+        }
         pm.deploy(&both("old", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
         pm.condition("old", "RUNNING").await;
+        // What is stored as running is what it goes back to.
+        settled(&pm, "old").await;
         let address = west.crm.url.clone();
         west.crm.stop().await;
+        // Only now: what is to run must have the time that it takes.
+        let soon = setup.with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "15s");
+        let pm = pm.restart_as(soon).await;
+        pm.cluster("east", "HEALTHY").await;
         pm.cluster("west", "UNREACHABLE").await;
         pm.deploy(&both("new", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
         pm.deploy(&both("old", "2.0.0", "ALL_OR_NOTHING")).await.unwrap();
@@ -203,13 +217,14 @@ async fn a_hundred_deployments_leave_the_units_of_the_last() {
         assert_eq!(status["unitsTotal"], 1, "{status}");
         east.exactly("", &[("shop.Sample..east", "2.0.0")]).await;
         west.exactly("", &[]).await;
-        eventually("only the last unit", SETTLED, || async {
+        eventually("only the last unit, and no orphan", SETTLED, || async {
             let units = pm.get("/deployments/shop/status").await["units"].clone();
             let count = units.as_array().map(Vec::len);
-            if count == Some(1) { Ok(()) } else { Err(units.to_string()) }
+            let orphans = pm.get("/orphans").await["items"].clone();
+            let right = count == Some(1) && orphans == json!([]);
+            if right { Ok(()) } else { Err(format!("{units}, orphans {orphans}")) }
         })
         .await;
-        assert_eq!(pm.get("/orphans").await["items"], json!([]));
         let history = pm.get("/deployments/shop/history").await;
         assert_eq!(history["items"].as_array().unwrap().len(), 50);
     })
@@ -221,15 +236,20 @@ async fn one_of_two_on_the_same_etcd_drives() {
     in_namespace(async |place| {
         let crm = Crm::start(place, &Options::default()).await;
         let etcd = oprc_tests::etcd::Etcd::start();
-        let setup = Setup::of([("east", crm.url.as_str())]).in_etcd(&etcd.endpoint(), "oprc");
+        // On a busy machine, too, the first one is to keep it.
+        let setup = Setup::of([("east", crm.url.as_str())])
+            .in_etcd(&etcd.endpoint(), "oprc")
+            .with("OPRC_PM_STORE_ETCD_LEASE", "60s");
         let pm = Pm::start(&setup).await;
-        let mut second = std::process::Command::new(oprc_tests::program("oprc-pm"));
+        let mut second = tokio::process::Command::new(oprc_tests::program("oprc-pm"));
         let said = second
             .args(["--server-port=0", "--server-host=127.0.0.1", "--security-auth=off"])
             .args(["--store-kind=etcd", "--store-etcd-root=oprc"])
             .arg(format!("--store-etcd-endpoints={}", etcd.endpoint()))
-            .output()
-            .unwrap();
+            .kill_on_drop(true)
+            .output();
+        let said = tokio::time::timeout(Duration::from_mins(1), said).await;
+        let said = said.expect("the second one ends").unwrap();
         let told = String::from_utf8_lossy(&said.stderr);
         assert!(!said.status.success() && told.contains("is driven by"), "{told}");
         // The first one goes on.

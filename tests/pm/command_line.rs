@@ -9,8 +9,8 @@ use std::{
 use oprc_tests::{
     HELLO, Place,
     crm::{Crm, Options},
-    in_namespace,
-    pm::{ADMIN, Pm, Setup},
+    eventually, in_namespace,
+    pm::{ADMIN, Pm, SETTLED, Setup},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -65,6 +65,19 @@ impl Oprc {
         serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
     }
 
+    /// What a stream tells, with so much time that there is what is waited for: connecting takes
+    /// some of it.
+    fn hears(&self, arguments: &[&str], wanted: &str) -> String {
+        let mut said = String::new();
+        for time in ["1s", "10s", "60s"] {
+            said = self.ok(&[arguments, &["--for", time, "-o", "json"]].concat());
+            if said.contains(wanted) {
+                break;
+            }
+        }
+        said
+    }
+
     /// What it says, where it is to end with that code.
     fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let done = self.run(arguments);
@@ -80,18 +93,13 @@ fn path(path: &std::path::Path) -> &str {
 }
 
 fn package(version: &str, image: &str) -> String {
-    package_within(version, image, 120)
-}
-
-/// The same, where a class has that many seconds to become Available.
-fn package_within(version: &str, image: &str, seconds: u32) -> String {
     format!(
         "name: sample\nversion: {version}\n\
          functions:\n- key: greet\n  provision:\n    deployment:\n      image: {image}\n      \
          pullPolicy: Never\n      env: {{DRAIN_MS: '0', MARK: '{version}'}}\n      \
-         healthCheck: {{path: /healthz, periodSeconds: 1}}\n\
+         healthCheck: {{path: /healthz, periodSeconds: 1, timeoutSeconds: 30, failureThreshold: 100}}\n\
          classes:\n- key: Sample\n  functions:\n  - {{name: hello, function: greet, defaultRoute: true}}\n\
-         deployments:\n- {{key: shop, class: Sample, options: {{progressDeadlineSeconds: {seconds}}}}}\n"
+         deployments:\n- {{key: shop, class: Sample, options: {{progressDeadlineSeconds: 120}}}}\n"
     )
 }
 
@@ -104,7 +112,7 @@ async fn a_package_goes_all_the_way() {
         let oprc = Oprc::new(&pm, place);
         let one = oprc.write("one.yaml", &package("1.0.0", HELLO));
         let two = oprc.write("two.yaml", &package("2.0.0", HELLO));
-        let bad = oprc.write("bad.yaml", &package_within("3.0.0", "oprc.local/none:1", 3));
+        let bad = oprc.write("bad.yaml", &package("3.0.0", "oprc.local/none:1"));
 
         oprc.ok(&["package", "validate", &one]);
         assert_eq!(oprc.json(&["package", "validate", &one])[0]["valid"], true);
@@ -130,7 +138,13 @@ async fn a_package_goes_all_the_way() {
         for part in ["shop", "RUNNING", "cluster east", "class Sample", "function greet", "pod "] {
             assert!(status.contains(part), "{part}: {status}");
         }
-        let greeted = oprc.ok(&["invoke", "shop", "--path", "/?name=you"]);
+        // Not every proxy knows of it at once.
+        let greeted = eventually("a greeting", SETTLED, || async {
+            let done = oprc.run(&["invoke", "shop", "--path", "/?name=you"]);
+            let told = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+            if done.status.success() { Ok(told(&done.stdout)) } else { Err(told(&done.stderr)) }
+        })
+        .await;
         assert!(greeted.contains("Hello, you!"), "{greeted}");
         let greeted = oprc.ok(&["invoke", "shop", "hello"]);
         assert!(greeted.contains("Hello"), "{greeted}");
@@ -158,7 +172,7 @@ async fn a_package_goes_all_the_way() {
         // It fails with the reason, and what ran before is back by hand.
         let told = oprc.fails(1, &["deploy", &bad]);
         assert!(told.contains("none:1") || told.contains("image"), "{told}");
-        oprc.ok(&["rollback", "shop", "--timeout", "1m"]);
+        oprc.ok(&["rollback", "shop"]);
 
         oprc.ok(&["check", "--no-clusters"]);
         let checks = oprc.json(&["check"]);
@@ -169,7 +183,7 @@ async fn a_package_goes_all_the_way() {
         assert!(told.contains("shop"), "{told}");
         oprc.fails(3, &["status", "nothing"]);
         oprc.fails(2, &["deploy", "none.yaml"]);
-        let events = oprc.ok(&["events", "--since", "0", "--for", "1s", "-o", "json"]);
+        let events = oprc.hears(&["events", "--since", "0"], "deployment.condition");
         let events: Vec<Value> =
             events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(events.iter().any(|it| it["type"] == "deployment.condition"), "{events:?}");
@@ -180,7 +194,7 @@ async fn a_package_goes_all_the_way() {
         let told: Value = serde_json::from_slice(&told.stdout).unwrap();
         assert_eq!(told[0]["what"], "deployment shop", "{told}");
         assert!(told[0]["now"] != told[0]["wanted"], "{told}");
-        let told = oprc.ok(&["watch", "shop", "--for", "1s", "-o", "json"]);
+        let told = oprc.hears(&["watch", "shop"], "RUNNING");
         let told: Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
         assert_eq!(told["condition"], "RUNNING", "{told}");
         oprc.fails(2, &["logs", "shop", "--kubeconfig", "none"]);

@@ -44,7 +44,7 @@ async fn every_answer_is_one_that_the_document_describes() {
         .args(["--checks", "response_headers_conformance,unsupported_method"])
         // A stream has no end that could be waited for.
         .args(["--exclude-path", "/api/v1/events"])
-        .args(["--max-examples", "40", "--seed", seed, "--request-timeout", "10"])
+        .args(["--max-examples", "40", "--seed", seed, "--request-timeout", "60"])
         .args(["--no-color", "--output-sanitize", "true"])
         .env("PYTHONPATH", &folder)
         .current_dir(pm.folder())

@@ -5,6 +5,7 @@ use oprc_tests::{
     Place,
     class::classes,
     crm::{Crm, Options},
+    etcd::free_port,
     eventually, in_namespace, in_namespace_of,
     pm::SETTLED,
     second,
@@ -18,8 +19,9 @@ pub(crate) struct Half<'a> {
 
 impl Half<'_> {
     /// The ids of the classes that are there and stay, and the marks of their functions.
-    pub(crate) async fn classes(&self) -> Vec<(String, String)> {
-        let all = classes(self.place).list(&ListParams::default()).await.unwrap();
+    async fn classes(&self) -> Result<Vec<(String, String)>, String> {
+        let all = classes(self.place).list(&ListParams::default()).await;
+        let all = all.map_err(|error| error.to_string())?;
         let mut found: Vec<_> = all
             .iter()
             .filter(|class| class.metadata.deletion_timestamp.is_none())
@@ -32,7 +34,7 @@ impl Half<'_> {
             })
             .collect();
         found.sort();
-        found
+        Ok(found)
     }
 
     /// Waits until exactly these classes are there: of those whose ids begin so.
@@ -40,7 +42,7 @@ impl Half<'_> {
         let expected: Vec<_> =
             expected.iter().map(|(id, mark)| ((*id).to_owned(), (*mark).to_owned())).collect();
         eventually("the right classes", SETTLED, || async {
-            let mut found = self.classes().await;
+            let mut found = self.classes().await?;
             found.retain(|(id, _)| id.starts_with(prefix));
             if found == expected { Ok(()) } else { Err(format!("{found:?} for {expected:?}")) }
         })
@@ -54,6 +56,8 @@ pub(crate) async fn with_pair(test: impl AsyncFnOnce(Half<'_>, Half<'_>)) {
         in_namespace_of(second().await, async |other: &Place| {
             let options = Options::default();
             let east = Half { place: one, crm: Crm::start(one, &options).await };
+            // It may go and come back: nobody else is given its port meanwhile.
+            let options = options.with("HTTP_PORT", &free_port().to_string());
             let west = Half { place: other, crm: Crm::start(other, &options).await };
             Box::pin(test(east, west)).await;
         })

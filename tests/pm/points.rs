@@ -135,7 +135,7 @@ pub(crate) async fn round(
 }
 
 /// Everything that was to be stored is.
-async fn settled(pm: &Pm, key: &str) {
+pub(crate) async fn settled(pm: &Pm, key: &str) {
     eventually("the outcome", SETTLED, || async {
         let history = pm.call(Method::GET, &format!("/deployments/{key}/history"), None).await?;
         let outcome = history["items"][0]["outcome"].as_str().unwrap_or_default();

@@ -73,8 +73,7 @@ struct Admin(Grpc<Channel>);
 
 impl Admin {
     async fn of(etcd: &Etcd) -> Self {
-        // A store answers once etcd is up.
-        etcd.store("admin").await.close().await;
+        etcd.up().await;
         let channel = Endpoint::from_shared(etcd.endpoint()).unwrap().connect().await.unwrap();
         Self(Grpc::new(channel))
     }

@@ -8,11 +8,15 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::future::join_all;
 use oprc_cp_storage::{Check, Error, RedbOptions, Store, Transaction};
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 
 use oprc_tests::etcd::Etcd;
 
@@ -21,6 +25,8 @@ const FILE: &str = "OPRC_TEST_STORE";
 const WRITERS: u64 = 4;
 /// So many pairs of entries each writer has, of which it writes one after the other.
 const PAIRS: u64 = 20;
+/// How long opening a store may take, and the first acknowledgement.
+const ANSWERED: Duration = Duration::from_mins(1);
 
 fn redb(path: &Path) -> RedbOptions {
     RedbOptions::new(path, "a test")
@@ -30,12 +36,25 @@ fn redb(path: &Path) -> RedbOptions {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Some(path) = env::var_os(FILE) else { return };
-    let store = Store::redb(redb(&PathBuf::from(path))).await.unwrap();
+    let store = open(&PathBuf::from(path)).await;
     join_all(
         (0..WRITERS)
             .map(|writer| count(&store, writer, move |number| println!("\nack {writer} {number}"))),
     )
     .await;
+}
+
+/// Opens a store. A process that another test starts has the parent's lock too until it begins.
+async fn open(path: &Path) -> Store {
+    let begun = Instant::now();
+    loop {
+        match Store::redb(redb(path)).await {
+            Err(Error::Owned { .. }) if begun.elapsed() < ANSWERED => {
+                sleep(Duration::from_millis(10)).await;
+            }
+            opened => return opened.unwrap(),
+        }
+    }
 }
 
 /// Counts for ever, or until the store is away.
@@ -157,14 +176,17 @@ pub(crate) async fn round_on_etcd(
     acknowledged: &mut Acknowledged,
 ) {
     let newest = std::sync::Mutex::new(std::mem::take(acknowledged));
+    let any = Notify::new();
     let writers = join_all((0..WRITERS).map(|writer| {
-        let newest = &newest;
+        let (newest, any) = (&newest, &any);
         count(writing, writer, move |number| {
             newest.lock().unwrap().insert(writer, number);
+            any.notify_one();
         })
     }));
     let kill = async {
-        tokio::time::sleep(Duration::from_micros(RandomState::new().hash_one(0) % 300_000)).await;
+        let _ = timeout(ANSWERED, any.notified()).await;
+        sleep(Duration::from_micros(RandomState::new().hash_one(0) % 300_000)).await;
         etcd.kill();
     };
     tokio::join!(writers, kill);

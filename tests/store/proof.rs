@@ -34,12 +34,9 @@ async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
     let proof = proof::begin("etcd of a store killed under writes", 3, 30);
     let etcd = Etcd::start();
     // Writers end soon when it is away; a check waits for it to come back on a busy machine.
-    let within = async |seconds| {
-        let deadline = Duration::from_secs(seconds);
-        Store::etcd(EtcdOptions { deadline, ..etcd.options("test") }).await.unwrap()
-    };
-    let looking = within(30).await;
-    let stores = (within(2).await, looking);
+    let looking = etcd.store("test").await;
+    let soon = EtcdOptions { deadline: Duration::from_secs(2), ..etcd.options("test") };
+    let stores = (Store::etcd(soon).await.unwrap(), looking);
     let mut acknowledged = Acknowledged::new();
     for _ in 0..proof.rounds {
         round_on_etcd(&etcd, &stores, &mut acknowledged).await;

@@ -19,7 +19,7 @@ use crate::admin;
 
 const PASSWORD: &str = "correct horse battery staple";
 /// How long a watch may take to go on.
-const TOLD: Duration = Duration::from_secs(20);
+const TOLD: Duration = Duration::from_secs(90);
 
 /// An etcd with certificates and users.
 struct Secured {
@@ -93,10 +93,10 @@ fn histories() {
 }
 
 async fn denied(options: EtcdOptions) -> String {
-    let begun = std::time::Instant::now();
+    let (begun, deadline) = (std::time::Instant::now(), options.deadline);
     let error = Store::etcd(options).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "it was tried again and again: {error}");
+    assert!(begun.elapsed() < deadline / 2, "it was tried again and again: {error}");
     let told = error.to_string();
     assert!(!told.contains("staple") && !told.contains("hunter2"), "{told}");
     told
@@ -106,6 +106,8 @@ async fn denied(options: EtcdOptions) -> String {
 async fn what_does_not_fit_is_refused_and_says_why() {
     let secured = Secured::shared().await;
     let good = || secured.options("pm/refusals");
+    // It is up: how long a refusal takes is looked at.
+    Store::etcd(good()).await.unwrap().close().await;
     let others = Authority::new(&secured.folder.path().join("others"));
     let with = |change: &dyn Fn(&mut EtcdTls)| {
         let mut options = good();

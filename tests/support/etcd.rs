@@ -8,12 +8,17 @@ use std::{
         Arc, Mutex, Weak,
         atomic::{AtomicU16, Ordering},
     },
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use oprc_cp_storage::{EtcdOptions, Store};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
+
+/// How long a call may take: a busy machine takes a while to start it.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// How long an owner may be kept from renewing that, where a test isn't about just this.
+const LEASE: Duration = Duration::from_mins(1);
 
 /// An etcd with one member on this machine, gone when it is dropped.
 pub struct Etcd {
@@ -69,12 +74,22 @@ impl Etcd {
 
     /// How a store in it is opened.
     pub fn options(&self, root: &str) -> EtcdOptions {
-        EtcdOptions { root: root.to_owned(), ..EtcdOptions::new([self.endpoint()]) }
+        EtcdOptions {
+            root: root.to_owned(),
+            deadline: DEADLINE,
+            lease: LEASE,
+            ..EtcdOptions::new([self.endpoint()])
+        }
     }
 
     /// A store in it, apart from others. Waits until it is up.
     pub async fn store(&self, root: &str) -> Store {
         Store::etcd(self.options(root)).await.unwrap()
+    }
+
+    /// Waits until it is up, for those whose own calls don't wait that long.
+    pub async fn up(&self) {
+        self.store("up").await.close().await;
     }
 
     /// Ends it as a crash would.
@@ -99,6 +114,8 @@ impl Etcd {
             .arg(format!("--initial-advertise-peer-urls={peer}"))
             .arg(format!("--initial-cluster=one={peer}"))
             .args(["--log-level=warn", "--enable-grpc-gateway=false", "--bcrypt-cost=4"])
+            // What it has written outlives its process all the same, and the disk isn't waited for.
+            .arg("--unsafe-no-fsync")
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

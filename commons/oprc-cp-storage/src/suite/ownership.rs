@@ -60,5 +60,5 @@ pub async fn ends_when_it_is_dropped(store: &Store) {
             }
         }
     };
-    timeout(Duration::from_secs(5), own).await.unwrap().release().await;
+    timeout(Duration::from_mins(1), own).await.unwrap().release().await;
 }

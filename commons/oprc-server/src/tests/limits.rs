@@ -12,6 +12,8 @@ use super::{client::Client, options, pki, pki::Authority, router, soon, start};
 use crate::{Access, Options};
 
 const SHORT: Duration = Duration::from_millis(50);
+/// Long enough for a connection to be made, and a request to be sent, on a busy machine.
+const ENOUGH: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn connections_beyond_the_limit_wait() {
@@ -55,7 +57,7 @@ async fn a_connection_without_a_request_is_closed() {
 #[tokio::test]
 async fn a_client_that_opens_a_connection_and_asks_later_is_told_to_open_another() {
     let server =
-        start(Options { header_timeout: SHORT, ..options() }, router(Access::open())).await;
+        start(Options { header_timeout: ENOUGH, ..options() }, router(Access::open())).await;
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (_client, connection) = Client::speak(stream, true).await.unwrap();
     soon(connection).await.unwrap().unwrap();
@@ -63,9 +65,9 @@ async fn a_client_that_opens_a_connection_and_asks_later_is_told_to_open_another
 
 #[tokio::test]
 async fn a_request_may_take_longer_than_its_headers() {
-    let slow = async || tokio::time::sleep(SHORT * 4).await;
+    let slow = async || tokio::time::sleep(ENOUGH * 3 / 2).await;
     let router = Router::new().route("/", get(slow));
-    let server = start(Options { header_timeout: SHORT, ..options() }, router).await;
+    let server = start(Options { header_timeout: ENOUGH, ..options() }, router).await;
     for h2 in [false, true] {
         let stream = TcpStream::connect(server.address).await.unwrap();
         let (mut client, connection) = Client::speak(stream, h2).await.unwrap();

@@ -39,7 +39,7 @@ fn options() -> Options {
         handshake_timeout: Duration::from_secs(10),
         header_timeout: Duration::from_secs(10),
         max_streams: 100,
-        drain: Duration::from_secs(10),
+        drain: Duration::from_mins(2),
     }
 }
 

@@ -13,13 +13,26 @@ use super::{
     *,
 };
 
+/// How long what is to come about may take until it is given up.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Waits until a registry is such: a write waits for its index only so long.
+async fn until(registry: &Registry, such: impl Fn(&Registry) -> bool) {
+    let waiting = async {
+        while !such(registry) {
+            registry.inner.followed.changed().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap();
+}
+
 #[tokio::test]
 async fn another_process_is_seen() {
     let store = Store::memory();
     let (one, other) =
         (Registry::new(store.clone()).await.unwrap(), Registry::new(store.clone()).await.unwrap());
     publish(&one, &package("a", "1.0.0", "")).await.unwrap();
-    other.inner.followed.wait(store.list("").await.unwrap().revision).await;
+    until(&other, |it| it.version("a", "1.0.0").is_ok()).await;
     assert_eq!(other.version("a", "1.0.0").unwrap(), one.version("a", "1.0.0").unwrap());
     // What was there before is read at the start, dependents before what they depend on too.
     publish(&one, &package("z", "1.0.0", "")).await.unwrap();
@@ -108,14 +121,7 @@ async fn a_store_that_was_away_is_read_anew() {
         memory.commit(Transaction::new().put(format!("noise/{at}"), "")).await.unwrap();
     }
     publish(&registry, &package("a", "1.2.0", "")).await.unwrap();
-    assert_eq!(registry.count(), (1, 2));
-    tokio::time::timeout(Duration::from_secs(5), async {
-        while registry.stale().is_some() {
-            registry.inner.followed.changed().await;
-        }
-    })
-    .await
-    .unwrap();
+    until(&registry, |it| it.count() == (1, 2) && it.stale().is_none()).await;
 }
 
 #[tokio::test]
@@ -123,7 +129,7 @@ async fn the_follower_ends_with_the_registry() {
     let registry = registry().await;
     let followed = Arc::downgrade(&registry.inner.followed);
     drop(registry);
-    tokio::time::timeout(Duration::from_secs(5), async {
+    tokio::time::timeout(PATIENCE, async {
         while followed.strong_count() > 0 {
             tokio::task::yield_now().await;
         }

@@ -161,7 +161,7 @@ async fn main() {
         pm.most_resident()
     );
     drop(pm);
-    let etcd = Etcd::start();
+    let etcd = Etcd::durable();
     let pm = Pm::start(&setup.in_etcd(&etcd.endpoint(), "oprc")).await;
     let plain = plain_etcd(&etcd.store("plain").await).await;
     let ours = publishes(&pm, 0).await;

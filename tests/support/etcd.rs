@@ -31,14 +31,24 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts one.
+    /// Starts one that doesn't wait for the disk: what it has written outlives its process all the
+    /// same.
     pub fn start() -> Self {
+        Self::of(vec!["--unsafe-no-fsync".to_owned()])
+    }
+
+    /// Starts one that waits for the disk, as those do that people have.
+    pub fn durable() -> Self {
+        Self::of(Vec::new())
+    }
+
+    fn of(flags: Vec<String>) -> Self {
         let etcd = Self {
             folder: tempfile::tempdir().unwrap(),
             scheme: "http",
             port: free_port(),
             peer_port: free_port(),
-            flags: Vec::new(),
+            flags,
             process: Mutex::new(None),
         };
         etcd.restart();
@@ -114,8 +124,6 @@ impl Etcd {
             .arg(format!("--initial-advertise-peer-urls={peer}"))
             .arg(format!("--initial-cluster=one={peer}"))
             .args(["--log-level=warn", "--enable-grpc-gateway=false", "--bcrypt-cost=4"])
-            // What it has written outlives its process all the same, and the disk isn't waited for.
-            .arg("--unsafe-no-fsync")
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -203,6 +203,14 @@ impl Pm {
         }
     }
 
+    /// Waits until its process has ended, by whatever.
+    pub async fn ended(&self) {
+        while matches!(self.child.lock().unwrap().try_wait(), Ok(None)) {
+            // Nothing tells of that without being its only owner.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
     /// Starts it again on the same store.
     pub async fn restart(self) -> Self {
         let setup = self.setup.clone();

@@ -14,9 +14,6 @@ const HIERARCHIES: &str = "/sys/fs/cgroup";
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"];
 /// How long processes that were killed may take to leave their groups.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// How much of a busy machine all pods of a cluster get, where a single process gets 1024: in version
-/// 1 of control groups a group counts as one process, however many are in it.
-const SHARES: &str = "4096";
 
 /// The roots under which groups are made: one for each controller, or the one of version 2.
 fn roots() -> Vec<PathBuf> {
@@ -52,10 +49,6 @@ pub(crate) fn make(spec: &Spec) -> Result<()> {
             fs::create_dir_all(&folder).map_err(making())?;
             let above = root.join(spec.addresses().bridge());
             delegate(&root, &[&root, &above]).map_err(making())?;
-            let shares = above.join("cpu.shares");
-            if shares.exists() {
-                fs::write(shares, SHARES).map_err(making())?;
-            }
         }
     }
     Ok(())

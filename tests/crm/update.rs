@@ -23,7 +23,6 @@ use oprc_tests::{
     load::{Connection, Load, Target},
     program,
     serving::{address, exactly, lasting, with_crm},
-    turns::alone,
 };
 use serde_json::{Value, json};
 
@@ -167,19 +166,15 @@ async fn a_rolling_update_under_load_drops_no_request() {
             .collect();
         assert_eq!(before.len(), 2);
 
-        // Alone: pods have seconds only until the node's proxy must have heard that they are going.
-        let sent = alone(async {
-            let load = Load::begin(Target::plain(&url));
-            spec["functions"][0]["provision"]["env"] = coloured_under_load("green");
-            update(place, crm, "busy", &spec).await;
-            // What matters most is after that: the old pods are still going.
-            for pod in &before {
-                let gone = await_condition(pods(place), pod, |pod: Option<&Pod>| pod.is_none());
-                within(&format!("{pod} to be gone"), ENDED, gone).await.unwrap();
-            }
-            load.end().await
-        })
-        .await;
+        let load = Load::begin(Target::plain(&url));
+        spec["functions"][0]["provision"]["env"] = coloured_under_load("green");
+        update(place, crm, "busy", &spec).await;
+        // What matters most is after that: the old pods are still going.
+        for pod in &before {
+            let gone = await_condition(pods(place), pod, |pod: Option<&Pod>| pod.is_none());
+            within(&format!("{pod} to be gone"), ENDED, gone).await.unwrap();
+        }
+        let sent = load.end().await;
         for (way, count) in &sent {
             assert!(*count >= SHARE, "only {count} requests were sent by {way:?}");
         }
@@ -226,7 +221,7 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
         // Knative lets its pods go on for the time of one call.
         spec["functions"][0]["config"] = json!({"timeout_ms": 5000});
         // So long has the load to hear of another address.
-        spec["rollout"] = json!({"drain_seconds": 15});
+        spec["rollout"] = json!({"drain_seconds": 8});
         spec["selected_template"] = json!("k8s_deployment");
         let plain = url(&update(place, crm, "moves", &spec).await, "greet");
         let target = reach(place, &plain).await;

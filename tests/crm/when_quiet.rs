@@ -107,7 +107,7 @@ async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_g
             deploy(client, "same", &spec)
         });
         // All at once, and each has a deadline.
-        for answer in when_quiet(place, join_all(calls)).await {
+        for answer in alone(join_all(calls)).await {
             assert!(answer.unwrap().accepted);
         }
         let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
@@ -191,12 +191,11 @@ async fn what_is_deleted_is_back() {
                 }
                 assert!(took <= AWAY, "{kind} {name} was back after {took:?}");
             }
-            // Who is quiet next doesn't have these pods to wait for.
-            for name in CLASSES {
-                available(place, name).await;
-            }
         })
         .await;
+        for name in CLASSES {
+            available(place, name).await;
+        }
     })
     .await;
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use oprc_sandbox::Cluster;
-use oprc_tests::{kill_supervisor, oprc, oprc_program, turns, with_simulated};
+use oprc_tests::{kill_supervisor, oprc, oprc_program, with_simulated};
 
 use crate::components::etcd_arguments;
 
@@ -132,8 +132,8 @@ fn a_full_disk() {
     assert_says(&said, &["no space left on the disk", "XDG_CACHE_HOME", "XDG_STATE_HOME"]);
 }
 
-#[tokio::test]
-async fn a_damaged_cache_is_made_again() {
+#[test]
+fn a_damaged_cache_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let cache = copy_of_cache(&folder.path().join("cache"));
     let programs = cache.join("oprc/programs");
@@ -150,7 +150,6 @@ async fn a_damaged_cache_is_made_again() {
     let variables = [("XDG_CACHE_HOME", cache.as_str()), ("XDG_STATE_HOME", state.as_str())];
     let up =
         ["sandbox", "up", "--name", "damaged", "--node", "simulated", "--prometheus", "--no-fsync"];
-    let _turn = turns::cluster().await;
     let output = oprc(&up, &variables);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let down = oprc(&["sandbox", "down", "--name", "damaged"], &variables);

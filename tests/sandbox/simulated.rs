@@ -7,15 +7,13 @@ use std::{
     process::{Command, Output},
 };
 
-use oprc_tests::{oprc_program, turns};
+use oprc_tests::oprc_program;
 
 /// A user that nobody is.
 const USER: u32 = 65_534;
 
-#[tokio::test]
-async fn a_thousand_pods_and_two_clusters_without_root() {
-    // Both take their turn, as all clusters of tests do.
-    let _turns = [turns::cluster().await, turns::cluster().await];
+#[test]
+fn a_thousand_pods_and_two_clusters_without_root() {
     let home = tempfile::tempdir().unwrap();
     let user = Unprivileged::at(home.path());
     let first = user.oprc(&["up", "--name", "first", "--nodes", "2", "--no-fsync"]);

@@ -37,8 +37,6 @@ async fn is_renewed_for_as_long_as_it_is_held() {
     let etcd = Etcd::start();
     let (first, second) = (open(&etcd).await, open(&etcd).await);
     let owned = first.own("driver", "one").await.unwrap();
-    assert!(timeout(OVER, own(&second, "two")).await.is_err());
-    assert!(owned.is_held());
     first.commit(Transaction::new().put("a", "").fenced(&owned)).await.unwrap();
     // An etcd that is started anew knows it still.
     etcd.kill();

@@ -28,7 +28,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use k8s_openapi::api::core::v1::{Namespace, PersistentVolume};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams},
@@ -157,6 +157,10 @@ async fn in_namespace_now(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
         .delete(&place.namespace, &DeleteParams::default())
         .await
         .expect("deleting the namespace");
+    // Nobody calls its pods any more: what they take to end others would have to wait for.
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let at_once = DeleteParams::default().grace_period(0);
+    let _ = pods.delete_collection(&at_once, &ListParams::default()).await;
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }

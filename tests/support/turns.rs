@@ -40,6 +40,6 @@ pub async fn alone<T>(part: impl Future<Output = T>) -> T {
 }
 
 /// A turn for a cluster of a test's own.
-pub async fn cluster() -> SemaphorePermit<'static> {
+pub(crate) async fn cluster() -> SemaphorePermit<'static> {
     CLUSTERS.acquire().await.expect("it is never closed")
 }

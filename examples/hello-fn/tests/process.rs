@@ -78,9 +78,9 @@ fn get(port: u16, path: &str) -> String {
 #[test]
 fn what_was_begun_is_finished_after_sigterm() {
     // Long enough for all that is asked below, on a busy machine too.
-    let mut function = Function::start(&[("DRAIN_MS", "10000")]);
+    let mut function = Function::start(&[("DRAIN_MS", "5000")]);
     let port = function.port;
-    let slow = thread::spawn(move || get(port, "/?sleep_ms=11000"));
+    let slow = thread::spawn(move || get(port, "/?sleep_ms=6000"));
     // One that came later has been answered meanwhile.
     assert!(function.get("/").contains("200 OK"));
     function.terminate();

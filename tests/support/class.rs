@@ -36,7 +36,7 @@ pub fn hello(key: &str) -> Value {
         "key": key,
         "image": HELLO,
         "health_check": {
-            "path": "/healthz", "period_seconds": 1, "timeout_seconds": 30, "failure_threshold": 100,
+            "path": "/healthz", "period_seconds": 1, "timeout_seconds": 3, "failure_threshold": 100,
         },
         "provision": {
             "image_pull_policy": "Never",

@@ -38,7 +38,7 @@ pub fn hello_template(name: &str) -> Value {
                 "ports": [{"name": "http", "containerPort": 8080}],
                 "readinessProbe": {
                     "httpGet": {"path": "/healthz", "port": "http"},
-                    "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 100,
+                    "periodSeconds": 1, "timeoutSeconds": 3, "failureThreshold": 100,
                 },
                 "resources": {"requests": {"cpu": "50m", "memory": "16Mi"}},
             }],

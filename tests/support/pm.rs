@@ -382,7 +382,7 @@ pub fn package(version: &str) -> Value {
                 // A node that is busy for a while is no reason to start anything anew.
                 "healthCheck": {
                     "path": "/healthz", "periodSeconds": 1,
-                    "timeoutSeconds": 30, "failureThreshold": 100,
+                    "timeoutSeconds": 3, "failureThreshold": 100,
                 },
             }},
         }],

@@ -24,7 +24,7 @@ fi
 # What a run has left that was killed would disturb this one.
 for name in $($oprc sandbox list -o name); do
     case $name in
-    test*) $oprc sandbox down --name "$name" || true ;;
+    test | test-*) $oprc sandbox down --name "$name" || true ;;
     esac
 done
 # These look at the whole machine: before any cluster is shared.

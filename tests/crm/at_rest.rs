@@ -19,12 +19,14 @@ mod proof {
     const RENEWALS: u64 = 13 + 7;
     /// After so long without a request nothing of what was deployed is still to be told.
     const SILENT: Duration = Duration::from_secs(3);
+    /// So often one waits for that. Who is never silent is found out afterwards.
+    const TURNS: usize = 50;
     /// How often the time may be taken again. What asks for no reason does so each time.
     const AGAIN: usize = 2;
 
     /// Waits until nothing is asked for any more, and gives what is in so many minutes after that.
     async fn idle(proxy: &ApiProxy, minutes: u64) -> Requests {
-        loop {
+        for _ in 0..TURNS {
             proxy.reset();
             let more = proxy.wait_for(|counts| asked(counts) > 0);
             if tokio::time::timeout(SILENT, more).await.is_err() {

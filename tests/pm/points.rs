@@ -86,7 +86,6 @@ pub(crate) async fn round(
     if !matches!(act, Act::Create | Act::CreateRefused) {
         pm.deploy(&wanted("1.0.0")).await.unwrap();
         pm.condition(&key, "RUNNING").await;
-        settled(&pm, &key).await;
     }
     second.refuse(refused);
     trap.arm(point, pm.killer());
@@ -97,8 +96,18 @@ pub(crate) async fn round(
             // Something may still be stored.
             tokio::time::timeout(QUIET, trap.sprung()).await.is_ok()
         }
-        // On a machine that is busy it may lose its lease, and ends by itself: the same must come of it.
-        () = pm.ended() => true,
+        () = pm.ended() => {
+            // On a machine that is busy it may lose its lease, and ends by itself: the same must come
+            // of it. Nothing else may end it.
+            if tokio::time::timeout(QUIET, trap.sprung()).await.is_err() {
+                eventually("why it has ended", SETTLED, || async {
+                    let log = pm.log();
+                    if log.contains("wasn't renewed in time") { Ok(()) } else { Err(log) }
+                })
+                .await;
+            }
+            true
+        }
         () = tokio::time::sleep(SETTLED) => panic!("{act:?} at {point}: neither done nor killed"),
     };
     trap.disarm();
@@ -135,16 +144,6 @@ pub(crate) async fn round(
     pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await.ok();
     pm.gone(&key).await;
     if hit { Round::Killed } else { Round::Over }
-}
-
-/// Everything that was to be stored is.
-pub(crate) async fn settled(pm: &Pm, key: &str) {
-    eventually("the outcome", SETTLED, || async {
-        let history = pm.call(Method::GET, &format!("/deployments/{key}/history"), None).await?;
-        let outcome = history["items"][0]["outcome"].as_str().unwrap_or_default();
-        if outcome.is_empty() { Err(history.to_string()) } else { Ok(()) }
-    })
-    .await;
 }
 
 async fn ask(

@@ -126,7 +126,7 @@ async fn a_delayed_request_takes_that_long() {
     in_namespace(async |place: &Place| {
         let (proxy, through, _) = setup(place).await;
         let delay = Duration::from_secs(2);
-        let _fault = proxy.inject_times(Match::any().client("tester"), Fault::Delay(delay), 1);
+        let _fault = proxy.inject(Match::any().client("tester"), Fault::Delay(delay));
         let begun = Instant::now();
         create(&through, "late").await.unwrap();
         assert!(begun.elapsed() >= delay);

@@ -129,8 +129,9 @@ impl Hands {
         }
         let api = self.api(&wanted.kind, &class.namespace);
         let mut params = PatchParams::apply(MANAGER);
-        // Who makes something may not have heard yet that somebody else has just made it: the API
-        // server then says whose fields they are, and the next look finds the name taken.
+        // Who makes something may not have heard yet that somebody else has just made it: where the
+        // two differ the API server says whose fields they are, and the next look finds the name
+        // taken.
         params.force = write.uid.is_some();
         match bounded(end, api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {

@@ -293,7 +293,7 @@ async fn an_adoption_that_another_change_came_before_is_done_all_the_same() {
     };
     tokio::select! {
         adopted = adopt(1) => assert_eq!(adopted.unwrap().plan.units.len(), 2),
-        () = late => {}
+        () = late => unreachable!("it follows for as long as there is a store"),
     }
 }
 

@@ -11,7 +11,7 @@ use oprc_tests::{
 use serde_json::{Value, json};
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use super::{ANSWERED, ask, plain, serving};
+use super::{ANSWERED, ask, plain, serves, serving};
 
 /// Readiness over HTTP.
 async fn ready(url: &str) -> (StatusCode, Value) {
@@ -45,16 +45,7 @@ async fn a_whole_cluster_is_served_once_nothing_is_missing() {
 
             install(&cluster);
             let client = connect(&url).await;
-            eventually("calls to be served", ANSWERED, || async {
-                let status =
-                    serving(&plain(), &url, "").await.map_err(|error| error.to_string())?;
-                if status == ServingStatus::Serving as i32 {
-                    Ok(())
-                } else {
-                    Err(status.to_string())
-                }
-            })
-            .await;
+            serves(&plain(), &url, "").await;
             assert_health(&url, ServingStatus::Serving).await;
 
             in_namespace_of(cluster.clone(), async |other: &Place| {

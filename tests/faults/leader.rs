@@ -8,6 +8,7 @@ use kube::{
     Api,
     api::{Patch, PatchParams, WatchEvent, WatchParams},
 };
+use oprc_grpc::deployment::{ClassRuntime, WatchClassRuntimesRequest};
 use oprc_sandbox::{proxy::ApiProxy, within};
 use oprc_tests::{
     Place,
@@ -16,11 +17,9 @@ use oprc_tests::{
 };
 use rustix::process::Signal;
 use serde_json::json;
+use tonic::Status;
 
-use crate::{
-    in_shared_cluster,
-    traffic::{count, counted},
-};
+use crate::in_shared_cluster;
 
 /// The lease's name, and what leases are called.
 const LEASE: &str = "oprc-crm";
@@ -106,13 +105,12 @@ async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes()
         let before = leases.get(LEASE).await.unwrap();
         proxy.reset();
         frozen.signal(Signal::CONT);
-        // It has woken when it watches the lease again, or asks for anything else.
-        counted(&proxy, "the frozen one to wake", PATIENCE, |counts| {
-            count(counts, "frozen", "", "") > 0
-        })
-        .await;
+        // What it does is seen only if it has heard of what there is to do: of what happened while it
+        // slept, and of what comes now. It need not ask for anything to hear that it leads no more.
+        hears(place, &frozen).await;
         deploy(&awake.client, "class", &of(&[hello("wave")])).await.unwrap();
         available(place, "class").await;
+        hears(place, &frozen).await;
         let reads = ["get", "list", "watch"];
         let tried: Vec<_> = proxy
             .seen()
@@ -126,6 +124,26 @@ async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes()
         assert!(holders.iter().all(|holder| *holder == leads), "{holders:?}, not only {leads}");
     })
     .await;
+}
+
+/// Waits until a CRM tells of the class as it is now.
+async fn hears(place: &Place, crm: &Separate) {
+    let now = classes(place).get("class").await.unwrap();
+    let seen = |class: &ClassRuntime| {
+        let observed = class.status.as_ref().map(|status| status.observed_generation);
+        Some(class.generation) == now.metadata.generation && observed == Some(class.generation)
+    };
+    let waiting = async {
+        let all = WatchClassRuntimesRequest::default();
+        let mut events = crm.client.clone().watch_class_runtimes(all).await?.into_inner();
+        while let Some(event) = events.try_next().await? {
+            if event.class_runtime.is_some_and(|class| seen(&class)) {
+                return Ok(());
+            }
+        }
+        Err(Status::unavailable("the stream has ended"))
+    };
+    within("a CRM to hear of the class as it is", PATIENCE, waiting).await.unwrap();
 }
 
 /// Who wrote the lease after some version of it, up to now.

@@ -112,6 +112,8 @@ fn why_not_real() -> Result<Option<String>> {
     let mut unshare = Command::new("unshare");
     unshare.args(["--net", "--mount", "--pid", "--fork", "--mount-proc"]);
     unshare.args(["mount", "-t", "overlay", "overlay", "/var/lib", "-o", &layers]);
+    // Where nobody has mounted anything before, it would make a folder in /run for its notes.
+    unshare.env("LIBMOUNT_UTAB", trial.path().join("utab"));
     if let Err(error) = command::run("Making namespaces and mounts", &mut unshare) {
         return Ok(Some(error.to_string()));
     }

@@ -174,8 +174,7 @@ fn serves_elsewhere(child: &Child, functions: &[FunctionPlan]) -> bool {
     functions.iter().any(|plan| {
         child.function.as_deref() == Some(&plan.label)
             && child.template.as_deref() != Some(plan.shape.as_str())
-            // A finished run serves nobody, and what runs to completion replaces nothing.
+            // A run serves nobody.
             && child.template.as_deref() != Some(Shape::Job.as_str())
-            && plan.shape != Shape::Job
     })
 }

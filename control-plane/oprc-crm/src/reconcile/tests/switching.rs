@@ -132,17 +132,26 @@ fn the_next_change_doesnt_cut_short_what_still_serves() {
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn", "KnativeService shop--beta-kn"]);
 }
 
-/// What runs to completion answers nobody, and nothing waits for it.
+/// A run has no address: the old one answers until the run is complete, and is told for as long.
 #[test]
-fn a_function_that_becomes_a_job_has_no_address() {
+fn a_function_that_becomes_a_job_answers_until_the_run_is_complete() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
     cluster.away.insert(crate::kinds::JOB);
     cluster.ask(&specs::one("job"));
+    for _ in 0..5 {
+        cluster.pass();
+        cluster.settle();
+        cluster.wait(Duration::from_secs(30));
+        assert_eq!(address(&cluster).as_deref(), Some(OLD));
+        assert_addresses_answer(&cluster);
+    }
+    cluster.away.clear();
+    cluster.settle();
     cluster.pass();
-    assert_addresses_answer(&cluster);
+    assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(address(&cluster), None);
     assert_eq!(cluster.status().functions[0].runs_as.as_deref(), Some("job"));
-    cluster.away.clear();
+    assert!(is_there(&cluster, &SERVICE, OLD), "clients may not know yet");
     cluster.rest();
     assert_eq!(cluster.names(), ["Job shop--alpha-g2"]);
 }

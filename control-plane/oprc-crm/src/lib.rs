@@ -21,3 +21,9 @@ pub mod reconcile;
 pub mod run;
 pub mod service;
 pub mod states;
+
+/// Where the workspace is.
+#[cfg(test)]
+fn workspace() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -7,7 +7,7 @@ use super::{cases, cluster::Cluster, specs, view::View};
 
 /// What happens while a class is on its way.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     /// Controllers do their part.
     Settle,
     /// A whole pass.
@@ -30,9 +30,26 @@ fn stale() -> impl Strategy<Value = Step> {
     prop_oneof![2 => Just(Step::Settle), 2 => Just(Step::Pass), 3 => (1_usize..20).prop_map(Step::Stale)]
 }
 
+fn anything() -> impl Strategy<Value = Step> {
+    prop_oneof![1 => undisturbed(), 1 => cut(), 1 => stale()]
+}
+
 /// What is asked for, one after the other, and what happens after each.
-fn lives(step: impl Strategy<Value = Step>) -> impl Strategy<Value = Vec<(Value, Vec<Step>)>> {
+type Life = Vec<(Value, Vec<Step>)>;
+
+fn lives(step: impl Strategy<Value = Step>) -> impl Strategy<Value = Life> {
     prop::collection::vec((specs::any(), prop::collection::vec(step, 0..8)), 1..4)
+}
+
+/// Whatever is asked for on the way, and whatever happens: in the end it can be brought about.
+pub(super) fn eventful_lives() -> impl Strategy<Value = Life> {
+    let steps = || prop::collection::vec(anything(), 0..8);
+    let before = prop_oneof![2 => specs::any(), 1 => specs::obstacle()];
+    let former = prop::collection::vec((before, steps()), 1..4);
+    (former, (specs::any(), steps())).prop_map(|(mut life, last)| {
+        life.push(last);
+        life
+    })
 }
 
 fn live(life: &[(Value, Vec<Step>)]) -> Cluster {
@@ -72,7 +89,7 @@ fn assert_at_rest(cluster: &mut Cluster) {
     }
 }
 
-fn assert_as_if_fresh(life: &[(Value, Vec<Step>)]) {
+pub(super) fn assert_as_if_fresh(life: &[(Value, Vec<Step>)]) {
     let mut cluster = live(life);
     let expected = fresh(life).outcome();
     assert_eq!(

@@ -12,6 +12,7 @@ mod foreign;
 mod grid;
 mod managed;
 mod pods;
+mod proof;
 mod rendering;
 mod reporting;
 mod rollback;

@@ -95,6 +95,25 @@ pub(super) fn any() -> impl Strategy<Value = Value> {
     )
 }
 
+/// One that can't be brought about, that waits, or that something else may run in place of.
+pub(super) fn obstacle() -> impl Strategy<Value = Value> {
+    let why =
+        prop::sample::select(vec!["no template", "no image", "too fast", "paused", "goes back"]);
+    (any(), why).prop_map(|(mut spec, why)| {
+        match why {
+            "no template" => spec["selected_template"] = json!("no-such-template"),
+            "no image" => spec = json!({"functions": [{"key": "alpha", "image": ""}]}),
+            "too fast" => {
+                spec["selected_template"] = json!("knative");
+                spec["constraints"] = json!({"hard_latency_ms": 1});
+            }
+            "paused" => spec["paused"] = json!(true),
+            _ => spec["rollout"] = json!({"rollback": true, "progress_deadline_seconds": 5}),
+        }
+        spec
+    })
+}
+
 fn any_single() -> impl Strategy<Value = bool> {
     prop::bool::weighted(0.15)
 }

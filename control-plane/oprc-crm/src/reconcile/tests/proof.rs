@@ -1,0 +1,29 @@
+//! Lives of classes in which anything happens: specifications that can't be brought about among
+//! others, processes that end after any action, decisions on views of long ago.
+
+use proptest::test_runner::{Config, TestRunner};
+
+use super::convergence::{assert_as_if_fresh, eventful_lives};
+
+#[path = "../../../../../tests/support/proof.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod proofs;
+
+const STACK: usize = 16 << 20;
+
+#[test]
+fn whatever_happens_the_end_is_the_same() {
+    let proof = proofs::begin("lives of classes, decided without a cluster", 100, 20_000);
+    let cases = u32::try_from(proof.rounds).unwrap();
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    // What may happen, of so many kinds, needs more room than a test is given.
+    let living = std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        TestRunner::new(config).run(&eventful_lives(), |life| {
+            assert_as_if_fresh(&life);
+            Ok(())
+        })
+    });
+    let lived = living.unwrap().join().unwrap();
+    lived.unwrap_or_else(|error| panic!("{error}"));
+    proof.held("specifications, ends and stale views in any order: the same in the end");
+}

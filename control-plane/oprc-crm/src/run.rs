@@ -22,6 +22,9 @@ use crate::{
 
 /// What gRPC's health protocol knows us by.
 const NAMES: [&str; 2] = ["", "deployment.DeploymentService"];
+/// The namespace that CRM is installed in: one that somebody starts beside it by hand, with a
+/// kubeconfig, is to wait for the same lease.
+const INSTALLED: &str = "oaas-system";
 /// How often it is looked whether something has been broken for too long.
 const LOOK: Duration = Duration::from_secs(5);
 /// How long those who follow our health have to take the last word.
@@ -84,9 +87,10 @@ impl Crm {
         let (stop, stopping) = watch::channel(false);
         let identity = identity("oprc-crm");
         let (candidate, leadership) = if config.leader_election {
-            let own = self.client.default_namespace();
+            let said = config.lease_namespace.as_deref();
+            let place = said.unwrap_or_else(|| self.client.default_namespace());
             let (candidate, leadership) =
-                Candidate::new(self.client.clone(), own, &config.lease, &identity);
+                Candidate::new(self.client.clone(), place, &config.lease, &identity);
             (Some(candidate), leadership)
         } else {
             (None, Leadership::always())
@@ -133,6 +137,9 @@ impl Crm {
         // Nobody leads who doesn't know everything yet, nor gives the lease back who still writes.
         let lead = {
             let (service, stopping) = (Arc::clone(&service), stopping.clone());
+            let elsewhere = config.lease_namespace.is_none()
+                && !config.namespaced
+                && self.client.default_namespace() != INSTALLED;
             async move {
                 tokio::select! {
                     () = filled(&service) => {}
@@ -140,7 +147,12 @@ impl Crm {
                 }
                 match candidate {
                     None => stopped(all_written).await,
-                    Some(candidate) => candidate.run(stopped(all_written)).await,
+                    Some(mut candidate) => {
+                        if elsewhere {
+                            candidate.join(INSTALLED).await;
+                        }
+                        candidate.run(stopped(all_written)).await;
+                    }
                 }
             }
         };

@@ -26,6 +26,8 @@ pub struct Config {
     pub leader_election: bool,
     /// The name of the lease.
     pub lease: String,
+    /// Its namespace, where that was said.
+    pub lease_namespace: Option<String>,
     /// How many classes are looked at at once.
     pub concurrency: usize,
     /// How many calls are worked on at once.
@@ -101,6 +103,7 @@ impl Config {
             environment,
             leader_election: settings.get("features.leader_election")?,
             lease: settings.get("kubernetes.lease")?,
+            lease_namespace: settings.get("kubernetes.lease_namespace")?,
             concurrency: settings.get("performance.max_concurrent_deployments")?,
             calls: settings.get("server.max_concurrent_calls")?,
             log_format: settings
@@ -133,11 +136,13 @@ impl Config {
             let disk = &self.environment.odgm_disk;
             return Err(Error::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
         }
-        if let Some(namespace) = &self.namespace
-            && !crate::names::is_namespace(namespace)
-        {
-            let message = format!("kubernetes.namespace: {namespace:?} is no name");
-            return Err(Error::Together(message));
+        for (path, namespace) in [
+            ("kubernetes.namespace", &self.namespace),
+            ("kubernetes.lease_namespace", &self.lease_namespace),
+        ] {
+            if let Some(name) = namespace.as_ref().filter(|it| !crate::names::is_namespace(it)) {
+                return Err(Error::Together(format!("{path}: {name:?} is no name")));
+            }
         }
         if crate::names::label(&self.lease) != self.lease {
             let lease = &self.lease;

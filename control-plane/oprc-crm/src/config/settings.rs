@@ -143,6 +143,13 @@ const SETTINGS: &[Setting] = &[
         ..Setting::EMPTY
     },
     Setting {
+        path: "kubernetes.lease_namespace",
+        env: &["OPRC_CRM_K8S_LEASE_NAMESPACE"],
+        kind: Kind::Text,
+        help: "The namespace of that lease; left out, CRM's own. One that runs outside of the cluster and sees all of it takes the lease in oaas-system where there is one, otherwise the kubeconfig's namespace",
+        ..Setting::EMPTY
+    },
+    Setting {
         path: "features.odgm",
         env: &["OPRC_CRM_FEATURES_ODGM"],
         kind: Kind::Bool,

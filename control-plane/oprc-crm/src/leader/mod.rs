@@ -76,6 +76,7 @@ impl Leadership {
 
 /// A candidate for a lease.
 pub struct Candidate {
+    client: Client,
     api: Api<Lease>,
     name: String,
     identity: String,
@@ -89,13 +90,33 @@ impl Candidate {
         let (leading, seen) = watch::channel(false);
         let until = Arc::default();
         let candidate = Self {
-            api: Api::namespaced(client, namespace),
+            api: Api::namespaced(client.clone(), namespace),
+            client,
             name: name.to_owned(),
             identity: identity.to_owned(),
             until: Arc::clone(&until),
             leading,
         };
         (candidate, Leadership { until, leading: seen, _always: None })
+    }
+
+    /// Takes part in another namespace, where there is such a lease. Who may not look there takes no
+    /// part there.
+    pub async fn join(&mut self, namespace: &str) {
+        let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
+        loop {
+            match tokio::time::timeout(REQUEST, api.get_metadata_opt(&self.name)).await {
+                Ok(Ok(Some(_))) => {
+                    tracing::info!(namespace, name = self.name, "takes part in the lease there");
+                    self.api = api;
+                    return;
+                }
+                Ok(Ok(None)) => return,
+                Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => return,
+                other => tracing::debug!(?other, namespace, "whether there is a lease isn't known"),
+            }
+            tokio::time::sleep(RENEW).await;
+        }
     }
 
     /// Takes part until it is told to stop, and gives the lease back then.

@@ -317,6 +317,19 @@ impl Cache {
         }
     }
 
+    /// Keeps only what is said of workloads that are there.
+    pub fn forget_unmade(&self) {
+        let mut book = self.write();
+        let there: HashSet<String> = book
+            .children
+            .values()
+            .flat_map(HashMap::values)
+            .filter(|child| book.unmade.contains_key(&child.uid))
+            .map(|child| child.uid.clone())
+            .collect();
+        book.unmade.retain(|uid, _| there.contains(uid));
+    }
+
     /// Nothing is said of a workload's pods any more.
     pub fn remove_unmade(&self, uid: &str) {
         self.write().unmade.remove(uid);

@@ -17,7 +17,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{WatchEvent, WatchParams},
-    core::{DynamicObject, NamespaceResourceScope, PartialObjectMeta},
+    core::{DynamicObject, NamespaceResourceScope},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, ExponentialBackoff},
@@ -280,6 +280,8 @@ impl Watches {
                 let pause = match api.watch(&params, "0").await {
                     Ok(events) => {
                         cache.set_filled("events");
+                        // Those that went while nobody watched aren't told of.
+                        cache.forget_unmade();
                         heed_events(&cache, events).await;
                         pauses = patience().build();
                         ANEW
@@ -318,7 +320,7 @@ impl Watches {
 
     /// Knative may come, and go, while we run.
     fn definitions(self: &Arc<Self>) {
-        let api: Api<PartialObjectMeta<CustomResourceDefinition>> = Api::all(self.client.clone());
+        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
         let name = format!("{}.{}", KNATIVE_SERVICE.plural, KNATIVE_SERVICE.group);
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let watches = Arc::downgrade(self);
@@ -329,9 +331,13 @@ impl Watches {
                 let Some(watches) = watches.upgrade() else { return };
                 match event {
                     Event::Init => there = false,
-                    Event::InitApply(_) | Event::Apply(_) => {
-                        there = true;
-                        watches.found_knative();
+                    Event::InitApply(definition) | Event::Apply(definition) => {
+                        there = is_served(&definition);
+                        if there {
+                            watches.found_knative();
+                        } else {
+                            watches.lost_knative();
+                        }
                     }
                     Event::Delete(_) => watches.lost_knative(),
                     Event::InitDone => {
@@ -382,6 +388,15 @@ async fn heed_events(
             WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}
         }
     }
+}
+
+/// Whether objects of Knative's can be asked for: a definition is there before what it defines is.
+fn is_served(definition: &CustomResourceDefinition) -> bool {
+    let conditions = definition.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    let established =
+        conditions.into_iter().any(|it| it.type_ == "Established" && it.status == "True");
+    let version = &*KNATIVE_SERVICE.version;
+    established && definition.spec.versions.iter().any(|it| it.served && it.name == version)
 }
 
 /// Whether there is Knative, asked until there is an answer.

@@ -33,6 +33,9 @@ const TELL: u32 = 5;
 const STOP: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause before something that failed is tried again.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_mins(1));
+/// The longest pause before a class is looked at that failed, though there is news of it: that may
+/// be no more than that it was told so.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// What the loop works with.
 pub struct Controller {
@@ -101,7 +104,8 @@ impl Controller {
                 keys = arriving.next() => {
                     // Whoever begins to lead looks at everything anyway.
                     for key in keys.into_iter().filter(|_| leads) {
-                        ask(&mut waiting, key, Duration::ZERO);
+                        let failed = attempts.get(&key).map(|count| backoff(*count, &key));
+                        ask(&mut waiting, key, failed.unwrap_or_default().min(NEWS));
                     }
                 }
                 Some(key) = async {

@@ -32,6 +32,21 @@ const IN_OTHER_WORDS: [&str; 6] = [
     "Unschedulable",
 ];
 
+/// What the API server and those it asks say, now and then with numbers of requests and connections
+/// in it. While the reason is the same, other numbers aren't news: each would be another write, and
+/// another look at the class because of that.
+const WITH_NUMBERS: [&str; 4] = ["ApiServerFails", "Conflict", "Forbidden", "Rejected"];
+
+/// Whether two sentences for the same reason say the same.
+fn no_news(reason: &str, left: &str, right: &str) -> bool {
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        let all = text.split(|it: char| !it.is_alphanumeric());
+        all.filter(|word| !word.contains(|it: char| it.is_ascii_digit()))
+    }
+    IN_OTHER_WORDS.contains(&reason)
+        || WITH_NUMBERS.contains(&reason) && words(left).eq(words(right))
+}
+
 /// A sentence that has its bounds.
 pub fn bounded(message: &str) -> String {
     let mut text: String = message.chars().take(LONGEST).collect();
@@ -167,30 +182,39 @@ impl ClassRuntimeStatus {
 
     /// Says in another's words what both say.
     fn take_words_of(&mut self, other: &Self) {
-        let same = |left: &Option<String>, right: &Option<String>| {
-            left == right && left.as_deref().is_some_and(|it| IN_OTHER_WORDS.contains(&it))
+        let take = |reasons: [Option<&str>; 2], own: &mut Option<String>, its: &Option<String>| {
+            let [Some(reason), Some(same)] = reasons else { return };
+            let (left, right) = (own.as_deref(), its.as_deref());
+            if reason == same
+                && no_news(reason, left.unwrap_or_default(), right.unwrap_or_default())
+            {
+                own.clone_from(its);
+            }
         };
-        if self.phase == other.phase && same(&self.reason, &other.reason) {
-            self.message.clone_from(&other.message);
+        if self.phase == other.phase {
+            let reasons = [self.reason.as_deref(), other.reason.as_deref()];
+            take(reasons, &mut self.message, &other.message);
         }
         for (own, its) in self.conditions.iter_mut().zip(&other.conditions) {
             if own.type_ == its.type_
                 && own.status == its.status
                 && own.reason == its.reason
-                && IN_OTHER_WORDS.contains(&own.reason.as_str())
+                && no_news(&own.reason, &own.message, &its.message)
             {
                 own.message.clone_from(&its.message);
             }
         }
         for (own, its) in self.functions.iter_mut().zip(&other.functions) {
-            if own.key == its.key && same(&own.reason, &its.reason) {
-                own.message.clone_from(&its.message);
+            if own.key == its.key {
+                take(
+                    [own.reason.as_deref(), its.reason.as_deref()],
+                    &mut own.message,
+                    &its.message,
+                );
             }
         }
-        if let (Some(own), Some(its)) = (&mut self.odgm, &other.odgm)
-            && same(&own.reason, &its.reason)
-        {
-            own.message.clone_from(&its.message);
+        if let (Some(own), Some(its)) = (&mut self.odgm, &other.odgm) {
+            take([own.reason.as_deref(), its.reason.as_deref()], &mut own.message, &its.message);
         }
     }
 }
@@ -220,6 +244,12 @@ mod tests {
         let after = failing("QuotaExceeded", "pods \"a-2\" is forbidden: exceeded quota");
         assert!(!after.worth_writing_over(Some(&before)));
         assert!(failing("CrashLoop", "pod a-1").worth_writing_over(Some(&before)));
+
+        let reset =
+            |port: u16| failing("ApiServerFails", &format!("500: tcp 10.0.0.5:{port}: reset"));
+        assert!(!reset(1).worth_writing_over(Some(&reset(2))));
+        let other = failing("ApiServerFails", "500: tcp 10.0.0.5:1: refused");
+        assert!(other.worth_writing_over(Some(&reset(1))));
 
         // Where the words are what there is to know, they count.
         let before = failing("NameTaken", "Service a");

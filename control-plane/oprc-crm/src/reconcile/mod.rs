@@ -288,11 +288,25 @@ fn settle<'a>(
 ) -> Result<Settled<'a>, Refusal> {
     let old = input.class.status.as_ref();
     let profile = before.and_then(profile).unwrap_or(input.environment.profile);
+    known_by_its_id(&input.class.name, &spec)?;
     let identity = input.class.identity(&spec, generation);
     let class = validate(profile, identity, &spec, input.environment)?;
     guard_data(class.odgm.as_ref(), old, &spec)?;
     let selection = select::select(&class, input.environment, before)?;
     Ok(Settled { spec, class, selection })
+}
+
+/// Whoever asks for a class by its id must find it, and no other.
+fn known_by_its_id(name: &str, spec: &ClassRuntimeSpec) -> Result<(), Refusal> {
+    let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str());
+    match id.filter(|id| *id != name && names::class_runtime(id) != name) {
+        None => Ok(()),
+        Some(id) => {
+            let field = "deployment_unit.id".to_owned();
+            let message = format!("{id:?} is no id of a ClassRuntime that is named {name:?}");
+            Err(Refusal::invalid(vec![Violation { field, message }]))
+        }
+    }
 }
 
 /// What was Available last, where something was, as it would be brought about now.

@@ -193,8 +193,7 @@ fn rejection(template: Template, class: &ValidClass, environment: &Environment) 
         Template::Knative if !environment.knative => {
             Some("the cluster has no Knative Serving".to_owned())
         }
-        Template::Knative => no_claims(class)
-            .or_else(|| too_long(class, environment))
+        Template::Knative => refused_by_knative(class, environment)
             .or_else(|| too_slow(class, |function| knative_floor(function, environment))),
         Template::Unified => too_slow(class, |function| match shape(function, environment) {
             Shape::Knative => knative_floor(function, environment),
@@ -203,34 +202,39 @@ fn rejection(template: Template, class: &ValidClass, environment: &Environment) 
     }
 }
 
-fn no_claims(class: &ValidClass) -> Option<String> {
-    class.functions.iter().find(|function| mounts_claims(function)).map(|function| {
-        format!("function {:?} mounts a volume claim, which Knative doesn't", function.key)
+fn refused_by_knative(class: &ValidClass, environment: &Environment) -> Option<String> {
+    class.functions.iter().find_map(|function| {
+        let why = knative_refuses(function, environment)?;
+        Some(format!("function {:?} {why}", function.key))
     })
 }
 
-fn mounts_claims(function: &ValidFunction) -> bool {
-    function.mounts.iter().any(|mount| mount.claim.is_some())
-}
+/// Ports of the proxy that Knative puts beside each container.
+const KNATIVE_PORTS: [i32; 6] = [8008, 8012, 8013, 8022, 9090, 9091];
+/// Variables that Knative sets itself.
+const KNATIVE_VARIABLES: [&str; 3] = ["K_CONFIGURATION", "K_REVISION", "K_SERVICE"];
 
-fn too_long(class: &ValidClass, environment: &Environment) -> Option<String> {
-    class.functions.iter().find(|it| outlasts_knative(it, environment)).map(|function| {
+/// Why Knative wouldn't take a function, where it wouldn't.
+fn knative_refuses(function: &ValidFunction, environment: &Environment) -> Option<String> {
+    if function.mounts.iter().any(|mount| mount.claim.is_some()) {
+        return Some("mounts a volume claim, which Knative doesn't".to_owned());
+    }
+    if KNATIVE_PORTS.contains(&function.port) {
+        return Some(format!("listens on port {}, which Knative needs itself", function.port));
+    }
+    let set = |name: &&str| function.env.iter().any(|variable| variable.name == **name);
+    if let Some(name) = KNATIVE_VARIABLES.iter().find(|name| set(name)) {
+        return Some(format!("has a variable {name}, which Knative sets itself"));
+    }
+    let most = environment.knative_timeout.as_secs();
+    let seconds = function.timeout_seconds().and_then(|it| u64::try_from(it).ok());
+    seconds.is_some_and(|seconds| seconds > most).then(|| {
         format!(
-            "function {:?} has a timeout of {} ms, and Knative takes {} s at most \
+            "has a timeout of {} ms, and Knative takes {most} s at most \
              (templates.knative_max_timeout)",
-            function.key,
-            function.timeout_ms.unwrap_or_default(),
-            environment.knative_timeout.as_secs()
+            function.timeout_ms.unwrap_or_default()
         )
     })
-}
-
-/// Whether Knative would refuse a function for the time that a call may take.
-fn outlasts_knative(function: &ValidFunction, environment: &Environment) -> bool {
-    function
-        .timeout_seconds()
-        .and_then(|it| u64::try_from(it).ok())
-        .is_some_and(|seconds| seconds > environment.knative_timeout.as_secs())
 }
 
 fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option<String> {
@@ -353,7 +357,6 @@ fn shape(function: &ValidFunction, environment: &Environment) -> Shape {
         && (function.is_bursty() || function.is_cost_bound())
         && function.latency.is_none_or(|latency| latency >= 50)
         && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, environment))
-        && !mounts_claims(function)
-        && !outlasts_knative(function, environment);
+        && knative_refuses(function, environment).is_none();
     if knative { Shape::Knative } else { Shape::Deployment }
 }

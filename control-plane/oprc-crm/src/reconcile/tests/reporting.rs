@@ -103,6 +103,19 @@ fn what_cant_be_brought_about_leaves_what_runs_alone() {
     assert_eq!(cluster.outcome(), before);
 }
 
+/// A copy under another name would be found in place of the original, by its id.
+#[test]
+fn a_class_with_the_id_of_another_is_refused() {
+    let mut spec = fixed(1);
+    spec["deployment_unit"] = json!({"id": "shop"});
+    assert_eq!(Cluster::with(&spec).phase().0, Phase::Available);
+    spec["deployment_unit"] = json!({"id": "other"});
+    let cluster = Cluster::with(&spec);
+    assert_eq!(cluster.status().reason.as_deref(), Some("InvalidSpec"));
+    assert!(cluster.status().message.unwrap().contains("deployment_unit.id"));
+    assert_eq!(cluster.names(), [""; 0]);
+}
+
 #[test]
 fn data_at_risk_is_refused_and_nothing_is_touched() {
     let grid = |partitions: i32| {

@@ -285,6 +285,28 @@ fn what_is_asked_for_and_cant_be_is_an_error() {
     assert!(refused(&claim, &environment()).contains("volume claim"));
 }
 
+/// Knative's webhook refuses what its proxy needs for itself: such a function fits elsewhere.
+#[test]
+fn what_knative_has_taken_for_itself_doesnt_go_there() {
+    let bursty = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
+    assert_eq!(choose(&bursty, &environment()).unwrap().template, Template::Knative);
+    let (mut port, mut variable) = (bursty.clone(), bursty);
+    port["functions"][0]["port"] = json!(9090);
+    variable["functions"][0]["provision"]["env"] = json!([{"name": "K_SERVICE", "value": "x"}]);
+    for (spec, why) in [(port, "port 9090"), (variable, "K_SERVICE")] {
+        let chosen = choose(&spec, &environment()).unwrap();
+        assert_ne!(chosen.template, Template::Knative);
+        let sheet = chosen.scores.iter().find(|it| it.template == "knative").unwrap();
+        assert!(sheet.rejected.as_ref().unwrap().contains(why), "{sheet:?}");
+        let shape = shape_under(Template::Unified, &class(&spec).functions[0], &environment());
+        assert_eq!(shape, Shape::Deployment);
+        let mut asked = spec;
+        asked["selected_template"] = json!("knative");
+        let refused = choose(&asked, &environment()).unwrap_err();
+        assert!(refused.message.contains(why), "{refused:?}");
+    }
+}
+
 /// Knative refuses a timeout above its own bound, which is 10 minutes unless it is told otherwise.
 #[test]
 fn a_call_that_takes_longer_than_knative_allows_doesnt_go_there() {

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     cut::Cut,
-    in_own_cluster,
+    in_own_cluster, in_shared_cluster,
     life::{
         STAGES, Undisturbed, ask, ask_again, children, generation, the_same, told, undisturbed,
     },
@@ -153,9 +153,9 @@ mod proof {
 
     #[tokio::test]
     async fn killed_at_any_time_it_ends_the_same() {
-        let proof = proofs::begin("CRM killed in the middle", 2, 10);
+        let proof = proofs::begin("CRM killed in the middle", 1, 10);
         let rounds = proof.rounds;
-        in_own_cluster("test-kills", async |place: &Place| {
+        in_shared_cluster(async |place: &Place| {
             let stages = Box::pin(undisturbed(place, &options())).await;
             let mut found_work = 0;
             for round in 0..rounds {
@@ -188,7 +188,7 @@ mod proof {
 /// A class that is paused is left as it is, until it is not.
 #[tokio::test]
 async fn paused_means_that_nothing_is_changed() {
-    in_own_cluster("test-paused", async |place: &Place| {
+    in_shared_cluster(async |place: &Place| {
         let crm = Crm::start(place, &options()).await;
         let mut spec = of(&[hello("a")]);
         deploy(&crm.client, "class", &spec).await.unwrap();

@@ -18,13 +18,27 @@ mod refusal;
 mod traffic;
 mod watches;
 
-use oprc_tests::{Place, crm::install, in_namespace, in_namespace_of, with_simulated};
+use oprc_sandbox::{NodeChoice, Options};
+use oprc_tests::{
+    Place, crm::install, hello_archive, in_namespace, in_namespace_of, with_cluster, with_simulated,
+};
 
 // Tests are on the heap: on the way through so many hands they would fill the stack.
 
 /// Runs a test in a namespace of a simulated cluster of its own.
 async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
     Box::pin(with_simulated(name, 1, async |cluster| {
+        install(&cluster);
+        in_namespace_of(cluster, async |place: &Place| Box::pin(test(place)).await).await;
+    }))
+    .await;
+}
+
+/// The same in one with a real node, which runs the sample function.
+async fn in_own_real_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
+    let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
+    Box::pin(with_cluster(name, &options, async |cluster| {
+        cluster.load_image(&hello_archive()).await.unwrap();
         install(&cluster);
         in_namespace_of(cluster, async |place: &Place| Box::pin(test(place)).await).await;
     }))

@@ -26,7 +26,7 @@ use oprc_tests::{
 use tonic::{Code, Request};
 
 use crate::{
-    in_own_cluster, in_shared_cluster, is_ready,
+    in_own_real_cluster, in_shared_cluster, is_ready,
     traffic::{count, requests_of, watched},
 };
 
@@ -120,7 +120,7 @@ mod proof {
     async fn the_api_server_is_gone_for_a_while() {
         let proof = proofs::begin("API server gone, in tens of seconds", 1, 6);
         let away = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        in_own_cluster("test-outage", async |place: &Place| {
+        in_own_real_cluster("test-outage", async |place: &Place| {
             let crm = Crm::start(place, &Options::default()).await;
             deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
             available(place, "before").await;

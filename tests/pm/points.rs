@@ -34,10 +34,55 @@ pub(crate) enum Act {
     CreateRefused,
     /// Another version of one of all or nothing, which the second cluster refuses.
     UpdateRefused,
+    /// Another version of one that runs, while the second cluster is away; then that is back.
+    UpdatePartly,
+    /// A new one of all or nothing, while the second cluster is away; then that is back.
+    CreateAway,
+    /// Another version of one of all or nothing, while the second cluster is away; then that is back.
+    UpdateAway,
 }
 
-pub(crate) const ACTS: [Act; 5] =
-    [Act::Create, Act::Update, Act::Delete, Act::CreateRefused, Act::UpdateRefused];
+pub(crate) const ACTS: [Act; 8] = [
+    Act::Create,
+    Act::Update,
+    Act::Delete,
+    Act::CreateRefused,
+    Act::UpdateRefused,
+    Act::UpdatePartly,
+    Act::CreateAway,
+    Act::UpdateAway,
+];
+
+impl Act {
+    /// Whether there is nothing before it.
+    fn makes(self) -> bool {
+        matches!(self, Self::Create | Self::CreateRefused | Self::CreateAway)
+    }
+
+    /// Whether the second cluster won't have it.
+    fn is_refused(self) -> bool {
+        matches!(self, Self::CreateRefused | Self::UpdateRefused)
+    }
+
+    /// Whether the second cluster is away at first.
+    fn is_away(self) -> bool {
+        matches!(self, Self::UpdatePartly | Self::CreateAway | Self::UpdateAway)
+    }
+
+    /// Whether it is done everywhere or nowhere.
+    fn is_all_or_nothing(self) -> bool {
+        self.is_refused() || matches!(self, Self::CreateAway | Self::UpdateAway)
+    }
+
+    /// The version that runs in the end.
+    fn leaves(self) -> Option<&'static str> {
+        match self {
+            Self::Create | Self::UpdateRefused | Self::UpdateAway => Some("1.0.0"),
+            Self::Update | Self::UpdatePartly => Some("2.0.0"),
+            Self::Delete | Self::CreateRefused | Self::CreateAway => None,
+        }
+    }
+}
 
 /// What came of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,32 +112,40 @@ pub(crate) async fn round(
     let setup =
         Setup::of([(one.as_str(), first.url.as_str()), (two.as_str(), second.url.as_str())])
             .in_etcd(&store.url, &format!("round-{number}"))
-            .with("OPRC_PM_STORE_ETCD_LEASE", "20s");
+            .with("OPRC_PM_STORE_ETCD_LEASE", "20s")
+            .with(
+                "OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE",
+                if act.is_away() { "5s" } else { "5m" },
+            );
     let mut pm = Pm::start(&setup).await;
     for version in ["1.0.0", "2.0.0"] {
         pm.publish(&package(version)).await;
     }
     let key = format!("d{number}");
-    let refused = matches!(act, Act::CreateRefused | Act::UpdateRefused);
     let wanted = |version: &str| {
         let mut wanted = deployment(&key, version);
         wanted["targetClusters"] = json!([one, two]);
-        wanted["policy"] = if refused { "ALL_OR_NOTHING" } else { "BEST_EFFORT" }.into();
+        wanted["policy"] =
+            if act.is_all_or_nothing() { "ALL_OR_NOTHING" } else { "BEST_EFFORT" }.into();
         wanted
     };
     for cluster in [&one, &two] {
         pm.cluster(cluster, "HEALTHY").await;
     }
-    if !matches!(act, Act::Create | Act::CreateRefused) {
+    if !act.makes() {
         pm.deploy(&wanted("1.0.0")).await.unwrap();
         pm.condition(&key, "RUNNING").await;
     }
-    second.refuse(refused);
+    second.refuse(act.is_refused());
+    if act.is_away() {
+        second.away(true);
+        pm.cluster(&two, "UNREACHABLE").await;
+    }
     trap.arm(point, pm.killer());
     let asked = ask(&pm, act, &key, &wanted).await;
     let hit = tokio::select! {
         () = trap.sprung() => true,
-        () = done(&pm, act, &key), if asked.is_ok() => {
+        () = done(&pm, act, &key, &second), if asked.is_ok() => {
             // Something may still be stored.
             tokio::time::timeout(QUIET, trap.sprung()).await.is_ok()
         }
@@ -117,14 +170,10 @@ pub(crate) async fn round(
             // Whoever wasn't answered asks again.
             again(&pm, act, &key, &wanted).await;
         }
-        done(&pm, act, &key).await;
+        done(&pm, act, &key, &second).await;
     }
     let ids = (format!("{key}.Sample..{one}"), format!("{key}.Sample..{two}"));
-    let mark = match act {
-        Act::Create | Act::UpdateRefused => Some("1.0.0"),
-        Act::Update => Some("2.0.0"),
-        Act::Delete | Act::CreateRefused => None,
-    };
+    let mark = act.leaves();
     let prefix = format!("{key}.");
     for (half, id) in [(east, &ids.0), (west, &ids.1)] {
         let expected: Vec<_> = mark.iter().map(|mark| (id.as_str(), *mark)).collect();
@@ -152,11 +201,10 @@ async fn ask(
     key: &str,
     wanted: &impl Fn(&str) -> Value,
 ) -> Result<Value, String> {
-    match act {
-        Act::Create | Act::CreateRefused => pm.deploy(&wanted("1.0.0")).await,
-        Act::Update | Act::UpdateRefused => pm.deploy(&wanted("2.0.0")).await,
-        Act::Delete => pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await,
+    if act == Act::Delete {
+        return pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await;
     }
+    pm.deploy(&wanted(if act.makes() { "1.0.0" } else { "2.0.0" })).await
 }
 
 /// Asks again for what may have been stored before: it is harmless.
@@ -171,11 +219,21 @@ async fn again(pm: &Pm, act: Act, key: &str, wanted: &impl Fn(&str) -> Value) {
     .await;
 }
 
-/// Waits until it is as it should be.
-async fn done(pm: &Pm, act: Act, key: &str) {
-    match act {
-        Act::Create | Act::Update => drop(pm.condition(key, "RUNNING").await),
-        Act::CreateRefused | Act::UpdateRefused => drop(pm.condition(key, "ROLLED_BACK").await),
-        Act::Delete => pm.gone(key).await,
+/// Waits until it is as it should be; who was away is back when everybody else has done their part.
+async fn done(pm: &Pm, act: Act, key: &str, second: &Relay) {
+    if act == Act::Delete {
+        return pm.gone(key).await;
     }
+    let (first, end) = match (act.is_all_or_nothing(), act.is_away()) {
+        (true, _) => (["ROLLING_BACK", "ROLLED_BACK"], "ROLLED_BACK"),
+        (false, true) => (["PARTIAL", "RUNNING"], "RUNNING"),
+        (false, false) => (["RUNNING", "RUNNING"], "RUNNING"),
+    };
+    let told = |status: &Value| {
+        let condition = status["condition"].as_str();
+        condition.is_some_and(|it| first.contains(&it))
+    };
+    pm.until(key, first[0], told).await;
+    second.away(false);
+    pm.condition(key, end).await;
 }

@@ -1,5 +1,6 @@
 //! Stands between the package manager and what it calls: a CRM or an etcd. It counts the calls that
-//! change something, can refuse them, and can end whoever calls before or after any of them.
+//! change something, can refuse them, can be away for a while, and can end whoever calls before or
+//! after any of them.
 
 use std::{
     sync::{
@@ -16,6 +17,8 @@ use axum::{
     http::{StatusCode, Uri},
     response::{IntoResponse as _, Response},
 };
+use futures::StreamExt as _;
+use http_body_util::{BodyStream, StreamBody};
 use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
@@ -85,6 +88,7 @@ pub struct Relay {
     /// Where it listens.
     pub url: String,
     refuses: Arc<AtomicBool>,
+    away: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
@@ -99,6 +103,7 @@ struct Way {
     to: String,
     trap: Trap,
     refuses: Arc<AtomicBool>,
+    away: watch::Receiver<bool>,
     client: Client<HttpConnector, Body>,
 }
 
@@ -108,27 +113,37 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let refuses = Arc::new(AtomicBool::new(false));
+        let (away, gone) = watch::channel(false);
         let way = Way {
             to: to.to_owned(),
             trap: trap.clone(),
             refuses: refuses.clone(),
+            away: gone,
             client: Client::builder(TokioExecutor::new()).http2_only(true).build_http(),
         };
         let router = Router::new().fallback(pass).with_state(way);
         let task = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
-        Self { url, refuses, task }
+        Self { url, refuses, away, task }
     }
 
     /// Whether deployments are refused from now on, as by a CRM that won't have them.
     pub fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::SeqCst);
     }
+
+    /// Whether nobody is there from now on: calls fail, and streams that run break off.
+    pub fn away(&self, away: bool) {
+        self.away.send_replace(away);
+    }
 }
 
 async fn pass(State(way): State<Way>, mut request: Request) -> Response {
     let path = request.uri().path().to_owned();
+    if *way.away.borrow() {
+        return StatusCode::BAD_GATEWAY.into_response();
+    }
     let changes = CHANGES.contains(&path.as_str());
     if changes && !way.trap.passes() {
         return nothing().await;
@@ -144,13 +159,19 @@ async fn pass(State(way): State<Way>, mut request: Request) -> Response {
     }
     *request.uri_mut() = format!("{}{path}", way.to).parse::<Uri>().unwrap();
     let answer = match way.client.request(request).await {
-        Ok(answer) => answer.map(Body::new),
+        Ok(answer) => answer.map(|body| until_away(Body::new(body), way.away.clone())),
         Err(_) => return StatusCode::BAD_GATEWAY.into_response(),
     };
     if changes && !way.trap.passes() {
         return nothing().await;
     }
     answer
+}
+
+/// What is answered, until nobody is there.
+fn until_away(body: Body, mut away: watch::Receiver<bool>) -> Body {
+    let left = async move { drop(away.wait_for(|away| *away).await) };
+    Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(left))))
 }
 
 /// No answer: whoever asked is dead.

@@ -61,6 +61,16 @@ impl Oprc {
         said
     }
 
+    /// The same for a call: not every proxy knows of a function at once.
+    async fn eventually_ok(&self, arguments: &[&str]) -> String {
+        eventually("an answer", SETTLED, || async {
+            let done = self.run(arguments);
+            let told = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+            if done.status.success() { Ok(told(&done.stdout)) } else { Err(told(&done.stderr)) }
+        })
+        .await
+    }
+
     fn json(&self, arguments: &[&str]) -> Value {
         serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
     }
@@ -138,13 +148,7 @@ async fn a_package_goes_all_the_way() {
         for part in ["shop", "RUNNING", "cluster east", "class Sample", "function greet", "pod "] {
             assert!(status.contains(part), "{part}: {status}");
         }
-        // Not every proxy knows of it at once.
-        let greeted = eventually("a greeting", SETTLED, || async {
-            let done = oprc.run(&["invoke", "shop", "--path", "/?name=you"]);
-            let told = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-            if done.status.success() { Ok(told(&done.stdout)) } else { Err(told(&done.stderr)) }
-        })
-        .await;
+        let greeted = oprc.eventually_ok(&["invoke", "shop", "--path", "/?name=you"]).await;
         assert!(greeted.contains("Hello, you!"), "{greeted}");
         let greeted = oprc.ok(&["invoke", "shop", "hello"]);
         assert!(greeted.contains("Hello"), "{greeted}");
@@ -263,7 +267,42 @@ async fn orphans_are_adopted_by_one_command() {
         oprc.ok(&["orphan", "adopt", "--all"]);
         assert_eq!(oprc.json(&["orphan", "list"]), serde_json::json!([]));
         oprc.ok(&["watch", "shop", "--until-running", "--for", "1m"]);
+        // Its package is lost: it is called by its own name, as nobody knows any other.
+        assert!(oprc.eventually_ok(&["invoke", "shop", "greet"]).await.contains("Hello"));
         oprc.ok(&["delete", "shop"]);
+    })
+    .await;
+}
+
+/// What the examples say of themselves: a class with state, inheritance, a macro.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_examples_run_as_they_stand() {
+    in_namespace(async |place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
+        pm.cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, place);
+        let example = |name: &str| {
+            path(&oprc_tests::workspace().join(format!("examples/packages/{name}.yaml"))).to_owned()
+        };
+        oprc.ok(&["deploy", &example("counter")]);
+        let greeted =
+            oprc.eventually_ok(&["invoke", "counter", "increment", "--path", "/?name=you"]).await;
+        assert!(greeted.contains("Hello, you!"), "{greeted}");
+        let told = oprc.fails(3, &["invoke", "counter", "announce"]);
+        assert!(told.contains("PRIVATE"), "{told}");
+        oprc.ok(&["delete", "counter"]);
+
+        oprc.ok(&["deploy", &example("shapes")]);
+        let area = oprc.eventually_ok(&["invoke", "shapes", "area", "--class", "Circle"]).await;
+        assert!(area.contains("Hello"), "{area}");
+        let data = r#"{"object": {"label": "a"}, "args": {"factor": 2}}"#;
+        let call = ["invoke", "shapes", "scaled-area", "--class", "Circle"];
+        let area = oprc.eventually_ok(&[&call[..], &["-d", data]].concat()).await;
+        assert!(area.contains("Hello"), "{area}");
+        let told = oprc.fails(2, &call);
+        assert!(told.contains("$args.factor"), "{told}");
+        oprc.ok(&["delete", "shapes"]);
     })
     .await;
 }

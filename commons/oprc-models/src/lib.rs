@@ -17,7 +17,7 @@ mod quantity;
 mod resolve;
 mod text;
 
-pub use check::{check, check_against, check_deployment, check_update};
+pub use check::{Ref, check, check_against, check_deployment, check_update};
 pub use fault::{Fault, Faults, Place};
 pub use injected::INJECTED;
 pub use model::*;

@@ -11,7 +11,7 @@ use crate::{
 
 /// What a step refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ref<'a> {
+pub enum Ref<'a> {
     /// The object that the macro was called on.
     Object,
     /// A key of its state, or an object that it refers to.
@@ -23,7 +23,8 @@ pub(crate) enum Ref<'a> {
 }
 
 impl<'a> Ref<'a> {
-    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+    /// Reads a text of a step.
+    pub fn parse(text: &'a str) -> Option<Self> {
         let word = |word: &str| Name::Word.fault(word).is_none();
         if text == "$" {
             return Some(Self::Object);

@@ -12,9 +12,10 @@ mod update;
 
 use std::collections::BTreeSet;
 
-pub(crate) use self::{deployment::inline as check_inline, flow::Ref, package::MAX_CLASSES};
+pub(crate) use self::{deployment::inline as check_inline, package::MAX_CLASSES};
 pub use self::{
     deployment::{check_against, check_deployment},
+    flow::Ref,
     package::check,
     update::check_update,
 };

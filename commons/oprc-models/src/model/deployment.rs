@@ -144,7 +144,7 @@ words! {
         /// Recommendations are made.
         #[default]
         Observe = "OBSERVE",
-        /// Recommendations are followed, within safeguards.
+        /// Recommendations are followed, within safeguards. While nothing does so, plans tell that.
         Enforce = "ENFORCE",
     }
 }

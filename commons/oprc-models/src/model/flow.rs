@@ -7,7 +7,8 @@ use crate::macros::model;
 model! {
     /// A flow of calls. It runs in no container: PM checks it, sees to it that the functions of its
     /// steps are deployed with each class that offers the macro, and serves it in the catalogue,
-    /// from where whoever invokes the macro (`oprc invoke`) takes the steps.
+    /// from where whoever invokes the macro (`oprc invoke`) takes the steps. A function is called with
+    /// a document that has the `object` it is called on, `args` and `inputs`; so is the macro.
     Macro {
         /// The calls, in their order.
         steps: Vec<Step>,

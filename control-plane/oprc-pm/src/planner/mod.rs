@@ -20,8 +20,8 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{
-    Collection, Faults, FunctionType, OClassDeployment, ResolvedClass, ResolvedPackage,
-    check_against,
+    Access, Collection, EnforcementMode, Faults, FunctionType, OClassDeployment, ResolvedClass,
+    ResolvedPackage, check_against,
 };
 use oprc_rest::{Plan, Reason};
 
@@ -87,13 +87,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
     for place in places.iter().filter(|place| !place.facts.reachable) {
         warnings.push(format!("{} doesn't answer: it catches up when it returns", place.cluster));
     }
-    for class in &classes {
-        let macros = class.functions.iter().filter(|it| it.function.kind() == FunctionType::Macro);
-        warnings.extend(macros.map(|it| {
-            let (class, key) = (&class.key, &it.key);
-            format!("{class}: {key} is a macro, and nothing runs the steps of macros yet")
-        }));
-    }
+    unheeded(deployment, &classes, &mut warnings);
     let mut drafts = Vec::with_capacity(count);
     for place in places {
         for class in &classes {
@@ -132,6 +126,28 @@ fn version(request: &Request<'_>) -> Reason {
     reason("version", request.package.version.to_string(), because)
 }
 
+/// Tells of what nothing in a cluster sees to.
+fn unheeded(deployment: &OClassDeployment, classes: &[&ResolvedClass], warnings: &mut Vec<String>) {
+    let mode = deployment.enforcement.as_ref().and_then(|it| it.mode);
+    if mode == Some(EnforcementMode::Enforce) {
+        warnings.push("enforcement.mode: nothing enforces requirements yet".to_owned());
+    }
+    for class in classes {
+        let key = &class.key;
+        let macros = class.functions.iter().filter(|it| it.function.kind() == FunctionType::Macro);
+        warnings.extend(macros.map(|it| {
+            format!("{key}: {} is a macro: its steps are taken by `oprc invoke`", it.key)
+        }));
+        let private = class.bindings.iter().filter(|it| it.access == Some(Access::Private));
+        warnings.extend(private.map(|it| {
+            format!(
+                "{key}: {} is PRIVATE, and pods of its cluster can call it all the same",
+                it.name
+            )
+        }));
+    }
+}
+
 /// Tells of triggers that no unit has, as what they call runs in none.
 fn triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<String>) {
     let kept: BTreeSet<&str> = drafts
@@ -142,9 +158,16 @@ fn triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<Stri
         .collect();
     let events = request.deployment.odgm.as_ref().and_then(|it| it.events.as_ref());
     let said = events.into_iter().flat_map(|it| &it.triggers).map(|it| it.function.as_str());
-    warnings.extend(said.filter(|key| !kept.contains(key)).map(|key| {
-        format!("odgm.events.triggers: {key} is switched off, so changes of state don't call it")
-    }));
+    let off = |key: &str| format!("{key} is switched off, so changes of state don't call it");
+    let lost = said.filter(|key| !kept.contains(key));
+    warnings.extend(lost.map(|key| format!("odgm.events.triggers: {}", off(key))));
+    for Draft { class, .. } in drafts {
+        let own = || drafts.iter().filter(|draft| draft.class.key == class.key);
+        let runs = |key: &String| own().any(|it| !it.spec.disabled_functions.contains(key));
+        let bound = class.bindings.iter().filter(|it| it.trigger_on_state_change);
+        let lost = bound.filter(|it| !runs(&it.function));
+        warnings.extend(lost.map(|it| format!("{}.{}: {}", class.key, it.name, off(&it.function))));
+    }
 }
 
 /// Settles which members have which shards of a class.

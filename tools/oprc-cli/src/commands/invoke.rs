@@ -1,4 +1,6 @@
-//! `oprc invoke`: calls a function of a class over HTTP.
+//! `oprc invoke`: calls a function of a class over HTTP, or all that a macro calls.
+
+mod flow;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
@@ -8,9 +10,14 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::{Method, Request, StatusCode, Uri, header::HOST};
 use k8s_openapi::api::core::v1;
 use kube::Api;
-use oprc_rest::{BindingEntry, ClassEntry, Deployment, FunctionStatus, UnitStatus};
+use oprc_models::{Access as Openness, Macro};
+use oprc_rest::{
+    BindingEntry, ClassEntry, Deployment, FunctionEntry, FunctionStatus, PackageVersion, UnitStatus,
+};
+use serde_json::Value;
 use tokio::{net::TcpStream, time::timeout};
 
+use self::flow::Asked;
 use super::package::filtered;
 use crate::{
     client::{Client, escape},
@@ -26,11 +33,13 @@ use crate::{
 const MAX_ANSWER: usize = 64 << 20;
 /// How long a public address may take to be reached.
 const REACHED: Duration = Duration::from_secs(3);
+/// Macros call macros no deeper than this.
+const DEEPEST: usize = 8;
 
 /// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Addresses that can't be reached from here are called through the cluster's API server, and all are where --kubeconfig or --kube-context says how.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-"
+    after_help = "Addresses that can't be reached from here are called through the cluster's API server, and all are where --kubeconfig or --kube-context says how.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
 )]
 pub(crate) struct Command {
     /// The deployment.
@@ -72,14 +81,27 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let unit = choose_unit(&command, &found)?;
     let bindings = bindings(&client, &found, &unit.class).await?;
     let function = choose_function(unit, &bindings, command.function.as_deref())?;
-    if function.invocation_url.is_none() {
-        let why = function.error_msg.clone().unwrap_or_else(|| "it has no address".to_owned());
-        return Err(Failure::Failed(format!("{} can't be called: {why}", function.key)).into());
-    }
+    let data = match command.data.as_deref().map(|data| (data, data.strip_prefix('@'))) {
+        Some((_, Some(file))) => Some(files::read(Path::new(file))?),
+        Some((data, None)) => Some(data.to_owned()),
+        None => None,
+    };
     let context = command.remote.settle()?;
-    let call = call(&command, &context, function, &client);
+    let caller = Caller { command: &command, context: &context, client: &client, unit };
+    let called = async {
+        if function.invocation_url.is_none() {
+            let package = Place::of(&found);
+            let own = caller.place(&package, &function.key).await?;
+            if let Some(flow) = caller.macro_at(&own).await? {
+                let asked = Asked::read(data.as_deref())?;
+                let result = caller.take(&own, &flow, &asked, 0).await?;
+                return Ok((StatusCode::OK, format!("{result}\n").into()));
+            }
+        }
+        caller.call(function, data, command.method.clone()).await
+    };
     let late = |_| Failure::Away(format!("no answer within {}", age::short(command.timeout)));
-    let (status, body) = timeout(command.timeout, call).await.map_err(late)??;
+    let (status, body) = timeout(command.timeout, called).await.map_err(late)??;
     // Just what the function said, whatever it is.
     print_bytes(&body)?;
     if body.last().is_some_and(|last| *last != b'\n') {
@@ -116,9 +138,18 @@ fn choose_unit<'a>(command: &Command, found: &'a Deployment) -> Result<&'a UnitS
 async fn bindings(client: &Client, found: &Deployment, class: &str) -> Result<Vec<BindingEntry>> {
     let (package, version) = (found.plan.package.clone(), found.plan.version.clone());
     let filters = [("package", Some(package)), ("version", Some(version))];
-    let all: Vec<ClassEntry> = client.list(&format!("/classes{}", filtered(filters))).await?;
+    let all: Vec<ClassEntry> = known(client.list(&format!("/classes{}", filtered(filters))).await)?;
     let found = all.into_iter().find(|it| it.key == class);
     Ok(found.map(|it| it.functions).unwrap_or_default())
+}
+
+/// What is known of a package. What was adopted runs, though its package was lost with the store: then
+/// that is nothing, and functions go by their keys.
+fn known<T>(all: Result<Vec<T>>) -> Result<Vec<T>> {
+    match all {
+        Err(error) if matches!(error.downcast_ref(), Some(Failure::Missing(_))) => Ok(Vec::new()),
+        all => all,
+    }
 }
 
 /// The function to call: by the name it is offered under, by its own, or the default one.
@@ -131,6 +162,10 @@ fn choose_function<'a>(
         Some(name) => bindings.iter().find(|it| it.name == name),
         None => bindings.iter().find(|it| it.default_route),
     };
+    if let Some(binding) = binding.filter(|it| it.access == Openness::Private.to_string()) {
+        let told = format!("{} is PRIVATE: only its own class calls it", binding.name);
+        return Err(Failure::Refused(told));
+    }
     // Functions of other packages are named with them.
     let bare = |name: &str| name.rsplit_once('.').map_or(name, |(_, key)| key).to_owned();
     let key = binding.map(|it| it.function.clone()).or(name.map(str::to_owned));
@@ -154,57 +189,138 @@ fn choose_function<'a>(
     })
 }
 
-async fn call(
-    command: &Command,
-    context: &Context,
-    function: &FunctionStatus,
-    client: &Client,
-) -> Result<(StatusCode, Bytes)> {
-    let data = match command.data.as_deref().map(|data| (data, data.strip_prefix('@'))) {
-        Some((_, Some(file))) => Some(files::read(Path::new(file))?),
-        Some((data, None)) => Some(data.to_owned()),
-        None => None,
-    };
-    let usual = if data.is_some() { Method::POST } else { Method::GET };
-    let url = function.invocation_url.as_deref().unwrap_or_default();
-    let through = through_cluster(command, context, function).await?;
-    let uri = through.as_ref().map_or_else(|| joined(url, &command.path), |it| it.path.clone());
-    let method = command.method.clone().unwrap_or(usual);
-    let mut request = Request::builder().method(method).uri(&uri);
-    let mut host = through.as_ref().and_then(|it| it.host.as_deref());
-    let mut typed = data.is_none();
-    for header in &command.headers {
-        let wrong = || Failure::Wrong(format!("{header:?} is no header such as 'Name: value'"));
-        let (name, value) = header.split_once(':').ok_or_else(wrong)?;
-        typed |= name.trim().eq_ignore_ascii_case("content-type");
-        host = host.filter(|_| !name.trim().eq_ignore_ascii_case("host"));
-        if through.is_some() && name.trim().eq_ignore_ascii_case("authorization") {
-            // The API server would take it as meant for itself.
-            let told = "Authorization can't be sent through a cluster's API server";
-            return Err(Failure::Wrong(told.to_owned()).into());
+/// A function of a package.
+#[derive(Clone, Debug)]
+struct Place {
+    package: String,
+    version: String,
+    key: String,
+}
+
+impl Place {
+    /// The package of a deployment, and none of its functions yet.
+    fn of(found: &Deployment) -> Self {
+        let (package, version) = (found.plan.package.clone(), found.plan.version.clone());
+        Self { package, version, key: String::new() }
+    }
+}
+
+/// Whoever calls functions of a unit.
+struct Caller<'a> {
+    command: &'a Command,
+    context: &'a Context,
+    client: &'a Client,
+    unit: &'a UnitStatus,
+}
+
+impl Caller<'_> {
+    /// The package that a function is of which another names, as its own or as one of a dependency.
+    async fn place(&self, from: &Place, function: &str) -> Result<Place> {
+        let Some((package, key)) = function.split_once('.') else {
+            return Ok(Place { key: function.to_owned(), ..from.clone() });
+        };
+        let path =
+            format!("/packages/{}/versions/{}", escape(&from.package), escape(&from.version));
+        let mut found: PackageVersion = self.client.get(&path).await?;
+        let missing = || Failure::Missing(format!("{} depends on no {package}", from.package));
+        let version = found.resolved.remove(package).ok_or_else(missing)?;
+        Ok(Place { package: package.to_owned(), version, key: key.to_owned() })
+    }
+
+    /// The steps of a function, where it is a macro.
+    async fn macro_at(&self, place: &Place) -> Result<Option<Macro>> {
+        let Place { package, version, key } = place.clone();
+        let filters = [("package", Some(package)), ("version", Some(version))];
+        let all: Vec<FunctionEntry> =
+            known(self.client.list(&format!("/functions{}", filtered(filters))).await)?;
+        Ok(all.into_iter().find(|it| it.key == key).and_then(|it| it.flow))
+    }
+
+    /// Takes the steps of a macro, and gives its result.
+    async fn take(&self, own: &Place, flow: &Macro, asked: &Asked, depth: usize) -> Result<Value> {
+        if depth > DEEPEST {
+            let told = format!("{}: macros call each other too deeply", own.key);
+            return Err(Failure::Failed(told).into());
         }
-        request = request.header(name.trim(), value.trim());
+        flow::take(flow, asked, async |function, asked| {
+            let place = self.place(own, function).await?;
+            match self.macro_at(&place).await? {
+                Some(flow) => Box::pin(self.take(&place, &flow, &asked, depth + 1)).await,
+                None => self.step(&place, &asked).await,
+            }
+        })
+        .await
     }
-    if let Some(host) = host {
-        request = request.header(HOST, host);
+
+    /// Calls a function of a macro's step.
+    async fn step(&self, place: &Place, asked: &Asked) -> Result<Value> {
+        let named = format!("{}.{}", place.package, place.key);
+        let known = self.unit.functions.iter().find(|it| it.key == place.key || it.key == named);
+        let missing = || Failure::Missing(format!("{} doesn't run {named}", self.unit.class));
+        let data = serde_json::to_string(asked)?;
+        let (status, body) =
+            self.call(known.ok_or_else(missing)?, Some(data), Some(Method::POST)).await?;
+        let text = || String::from_utf8_lossy(&body).into_owned();
+        if !status.is_success() {
+            let told = format!("{named} answered {status}: {}", text().trim());
+            return Err(Failure::Failed(told).into());
+        }
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| text().into()))
     }
-    if !typed {
-        let json =
-            data.as_deref().is_some_and(|it| serde_json::from_str::<serde_json::Value>(it).is_ok());
-        request =
-            request.header("content-type", if json { "application/json" } else { "text/plain" });
-    }
-    let body = Bytes::from(data.unwrap_or_default());
-    let wrong = |error: hyper::http::Error| Failure::Wrong(format!("no such call: {error}"));
-    if let Some(through) = through {
-        let request = request.body(kube::client::Body::from(body.to_vec())).map_err(wrong)?;
-        let answer = through.cluster.send(request).await.map_err(|error| failure(&error))?;
+
+    /// Calls a function.
+    async fn call(
+        &self,
+        function: &FunctionStatus,
+        data: Option<String>,
+        method: Option<Method>,
+    ) -> Result<(StatusCode, Bytes)> {
+        let Self { command, context, client, .. } = *self;
+        let usual = if data.is_some() { Method::POST } else { Method::GET };
+        let Some(url) = function.invocation_url.as_deref() else {
+            let why = function.error_msg.clone().unwrap_or_else(|| "it has no address".to_owned());
+            return Err(Failure::Failed(format!("{} can't be called: {why}", function.key)).into());
+        };
+        let through = through_cluster(command, context, function).await?;
+        let uri = through.as_ref().map_or_else(|| joined(url, &command.path), |it| it.path.clone());
+        let method = method.unwrap_or(usual);
+        let mut request = Request::builder().method(method).uri(&uri);
+        let mut host = through.as_ref().and_then(|it| it.host.as_deref());
+        let mut typed = data.is_none();
+        for header in &command.headers {
+            let wrong = || Failure::Wrong(format!("{header:?} is no header such as 'Name: value'"));
+            let (name, value) = header.split_once(':').ok_or_else(wrong)?;
+            typed |= name.trim().eq_ignore_ascii_case("content-type");
+            host = host.filter(|_| !name.trim().eq_ignore_ascii_case("host"));
+            if through.is_some() && name.trim().eq_ignore_ascii_case("authorization") {
+                // The API server would take it as meant for itself.
+                let told = "Authorization can't be sent through a cluster's API server";
+                return Err(Failure::Wrong(told.to_owned()).into());
+            }
+            request = request.header(name.trim(), value.trim());
+        }
+        if let Some(host) = host {
+            request = request.header(HOST, host);
+        }
+        if !typed {
+            let json = data
+                .as_deref()
+                .is_some_and(|it| serde_json::from_str::<serde_json::Value>(it).is_ok());
+            request = request
+                .header("content-type", if json { "application/json" } else { "text/plain" });
+        }
+        let body = Bytes::from(data.unwrap_or_default());
+        let wrong = |error: hyper::http::Error| Failure::Wrong(format!("no such call: {error}"));
+        if let Some(through) = through {
+            let request = request.body(kube::client::Body::from(body.to_vec())).map_err(wrong)?;
+            let answer = through.cluster.send(request).await.map_err(|error| failure(&error))?;
+            let status = answer.status();
+            return Ok((status, whole(answer.into_body()).await?));
+        }
+        let answer = client.elsewhere(request.body(body.into()).map_err(wrong)?).await?;
         let status = answer.status();
-        return Ok((status, whole(answer.into_body()).await?));
+        Ok((status, whole(answer.into_body()).await?))
     }
-    let answer = client.elsewhere(request.body(body.into()).map_err(wrong)?).await?;
-    let status = answer.status();
-    Ok((status, whole(answer.into_body()).await?))
 }
 
 async fn whole<B>(body: B) -> Result<Bytes>

@@ -1,6 +1,6 @@
 //! What is said takes effect, or is told.
 
-use super::{cluster, clusters, planned, shop};
+use super::{cluster, clusters, planned, read, shop, single};
 
 const GRID: &str = "    stateSpec: {}";
 
@@ -51,4 +51,42 @@ fn a_trigger_of_what_is_switched_off_is_told() {
     assert_eq!(warnings(&more("")), [""; 0]);
     let told = warnings(&more(", disabledFn: [buy]"));
     assert!(told[0].contains("buy is switched off"), "{told:?}");
+}
+
+#[test]
+fn what_nothing_sees_to_is_told() {
+    let warnings = |class: &str, more: &str| {
+        let (package, deployment) = shop(class, more);
+        planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings
+    };
+    assert_eq!(warnings("", "    enforcement: {mode: OBSERVE}"), [""; 0]);
+    let told = warnings("", "    enforcement: {mode: ENFORCE}");
+    assert!(told[0].contains("nothing enforces"), "{told:?}");
+    let (package, deployment) = single(
+        "docker: {image: i}",
+        "  - {key: m, type: MACRO, macro: {steps: [{function: f}]}}",
+        "",
+    );
+    let told = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings;
+    assert_eq!(told, [""; 0], "no class offers it");
+}
+
+#[test]
+fn a_binding_whose_function_is_switched_off_is_told() {
+    let warnings = |members: &str| {
+        let text = format!(
+            "name: s\nversion: 1.0.0\nfunctions:\n  - {{key: f, provision: {{docker: {{image: i}}}}}}\n\
+             classes:\n  - key: C\n    stateSpec: {{}}\n    functions:\n      \
+             - {{name: onChange, function: f, triggerOnStateChange: true, access: PRIVATE}}\n\
+             deployments:\n  - key: d\n    class: C\n    members: [{members}]\n"
+        );
+        let (package, deployments) = read(&text);
+        let all = clusters([("a", cluster()), ("b", cluster())]);
+        planned(&package, &deployments[0], &all).unwrap().warnings
+    };
+    let told = warnings("{id: 1, cluster: a, disabledFn: [f]}, {id: 2, cluster: b}");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("onChange is PRIVATE"), "{told:?}");
+    let told = warnings("{id: 1, cluster: a, disabledFn: [f]}");
+    assert!(told.iter().any(|it| it.contains("f is switched off")), "{told:?}");
 }

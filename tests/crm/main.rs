@@ -12,6 +12,7 @@ mod at_rest;
 mod counting;
 mod drift;
 mod fields;
+mod figures;
 mod harmless;
 mod idempotence;
 mod lifecycle;

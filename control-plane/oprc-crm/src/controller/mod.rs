@@ -95,6 +95,7 @@ impl Controller {
                         break;
                     }
                     if *leading.borrow_and_update() {
+                        self.metrics.leads();
                         self.cache.mark_all();
                     }
                 }
@@ -236,8 +237,10 @@ impl Controller {
         action: &Action,
     ) -> Result<(), perform::Error> {
         self.hands.perform(class, version, action).await?;
-        if let Action::Status(status) = action {
-            self.metrics.told(class, status);
+        match action {
+            Action::Status(status) => self.metrics.told(class, status),
+            Action::RemoveFinalizer => self.metrics.goes(class),
+            _ => {}
         }
         Ok(())
     }

@@ -10,6 +10,7 @@
 
 mod at_rest;
 mod counting;
+mod definition;
 mod drift;
 mod fields;
 mod figures;

@@ -21,5 +21,6 @@ mod malformed;
 mod neighbour;
 mod port;
 mod refusals;
+mod security;
 mod update;
 mod when_quiet;

@@ -14,6 +14,7 @@ mod definition;
 mod drift;
 mod fields;
 mod figures;
+mod grid;
 mod harmless;
 mod idempotence;
 mod lifecycle;

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::PersistentVolumeClaim};
+use k8s_openapi::api::{
+    apps::v1::Deployment, core::v1::PersistentVolumeClaim, events::v1::Event as KubeEvent,
+};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams},
@@ -10,14 +12,16 @@ use kube::{
 };
 use oprc_crm::{
     crd::{ClassRuntimeStatus, Phase},
-    kinds::{DEPLOYMENT, JOB},
+    kinds::{DEPLOYMENT, JOB, KNATIVE_SERVICE},
+    names,
 };
 use oprc_grpc::deployment::GetDeploymentStatusRequest;
 use oprc_sandbox::within;
 use oprc_tests::{
     HELLO, Place,
     class::{
-        AVAILABLE, all, available, classes, delete, deploy, gone, hello, of, until, url, with_odgm,
+        AVAILABLE, all, available, classes, delete, deploy, gone, hello, of, until, until_all, url,
+        with_odgm,
     },
     crm::{Crm, Options, apply},
     eventually, in_namespace,
@@ -27,7 +31,10 @@ use oprc_tests::{
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::port::{ANSWERED, plain, reflected::Reflected};
+use crate::{
+    grid::assert_after_grid,
+    port::{ANSWERED, plain, reflected::Reflected},
+};
 
 /// How long Knative may take until nothing is left to run.
 const ASLEEP: Duration = Duration::from_mins(5);
@@ -59,6 +66,23 @@ async fn begin(place: &Place) -> (Crm, BTreeSet<String>) {
     (crm, inventory(place).await)
 }
 
+/// Waits until all of that was told of a class.
+async fn events(place: &Place, class: &str, reasons: &[&str]) {
+    let api: Api<KubeEvent> = Api::namespaced(place.client.clone(), &place.namespace);
+    until_all(&api, &format!("Events of {class}"), ANSWERED, |all| {
+        let about = |event: &KubeEvent| {
+            let regarding = event.regarding.as_ref();
+            regarding.is_some_and(|it| {
+                it.kind.as_deref() == Some("ClassRuntime") && it.name.as_deref() == Some(class)
+            })
+        };
+        let own = || all.values().filter(|event| about(event));
+        let told = |reason: &&str| own().any(|event| event.reason.as_deref() == Some(*reason));
+        reasons.iter().all(told)
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn two_functions_with_a_data_grid() {
     in_namespace(async |place: &Place| {
@@ -68,9 +92,12 @@ async fn two_functions_with_a_data_grid() {
         assert!(answer.accepted && answer.class_runtime.unwrap().deployment_id == "shop");
         let status = available(place, "shop").await;
         assert_eq!(status.ready.as_deref(), Some("3/3"));
+        let made = |key| (DEPLOYMENT, names::function("shop", Some(key)));
+        assert_after_grid(place, "shop", &[made("greet"), made("wave")]).await;
         for key in ["greet", "wave"] {
             answers(place, &url(&status, key), key).await;
         }
+        events(place, "shop", &["TemplateSelected", "Applied", "Available"]).await;
         // What the data grid says of itself, asked for as a client does that has no files of CRM.
         let api = Reflected::at(plain(), &crm.url).await;
         let grid = eventually("what the data grid says", ANSWERED, || async {
@@ -117,7 +144,7 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
     in_namespace(async |place: &Place| {
         let (crm, before) = begin(place).await;
         let persistent = |on_delete: &str| -> Value {
-            let mut spec = with_odgm(&[hello("greet")]);
+            let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
             spec["odgm_config"]["replicas"] = json!(2);
             spec["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
             spec["data_retention"] = json!({"on_delete": on_delete});
@@ -127,7 +154,11 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         deploy(&crm.client, "lost", &persistent("delete")).await.unwrap();
         for name in ["kept", "lost"] {
             let status = available(place, name).await;
-            answers(place, &url(&status, "greet"), name).await;
+            let made = |key| (DEPLOYMENT, names::function(name, Some(key)));
+            assert_after_grid(place, name, &[made("greet"), made("wave")]).await;
+            for key in ["greet", "wave"] {
+                answers(place, &url(&status, key), name).await;
+            }
         }
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(place.client.clone(), &place.namespace);
@@ -156,28 +187,42 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
 async fn knative_goes_to_zero_and_comes_back() {
     in_namespace(async |place: &Place| {
         let (crm, before) = begin(place).await;
-        let mut spec = of(&[hello("greet")]);
+        let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
         spec["selected_template"] = json!("knative");
-        // Knative lets its pods go on for the time of one call, which waits for the first of them.
-        spec["functions"][0]["config"] = json!({"timeout_ms": 20000});
+        for function in spec["functions"].as_array_mut().unwrap() {
+            // Knative lets its pods go on for the time of one call, which waits for the first.
+            function["config"] = json!({"timeout_ms": 20000});
+        }
         deploy(&crm.client, "lazy", &spec).await.unwrap();
         let status = available(place, "lazy").await;
         assert_eq!(status.selection.as_ref().unwrap().template, "knative");
-        let url = url(&status, "greet");
-        answers(place, &url, "first").await;
-        let workload = &all(place, &DEPLOYMENT).await[0].name_any();
+        let made = |key| (KNATIVE_SERVICE, names::knative("lazy", Some(key)));
+        assert_after_grid(place, "lazy", &[made("greet"), made("wave")]).await;
+        let urls = ["greet", "wave"].map(|key| url(&status, key));
+        for url in &urls {
+            answers(place, url, "first").await;
+        }
         let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
         let asleep = |deployment: Option<&Deployment>| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
-        let asleep = await_condition(deployments, workload, asleep);
-        within("zero replicas", ASLEEP, asleep).await.unwrap();
+        // The data grid has a Deployment, too, and stays awake.
+        let mut workloads = all(place, &DEPLOYMENT).await;
+        workloads.retain(|it| it.labels().contains_key("serving.knative.dev/service"));
+        assert_eq!(workloads.len(), 2);
+        for workload in workloads {
+            let name = workload.name_any();
+            let asleep = await_condition(deployments.clone(), &name, asleep);
+            within("zero replicas", ASLEEP, asleep).await.unwrap();
+        }
         let asleep = |status: &ClassRuntimeStatus| {
-            status.phase == Phase::Available && status.ready.as_deref() == Some("1/1")
+            status.phase == Phase::Available && status.ready.as_deref() == Some("3/3")
         };
         until(place, "lazy", "it to be Available while it sleeps", AVAILABLE, asleep).await;
-        answers(place, &url, "second").await;
+        for url in &urls {
+            answers(place, url, "second").await;
+        }
         delete(&crm.client, "lazy").await.unwrap();
         gone(place, "lazy").await;
         nothing_else_than(place, &before, &[]).await;
@@ -195,7 +240,7 @@ async fn unified_chooses_for_each_function() {
         let mut steady = hello("steady");
         steady["provision"]["min_scale"] = json!(1);
         bursty["config"] = json!({"timeout_ms": 20000});
-        let mut spec = of(&[bursty, steady]);
+        let mut spec = with_odgm(&[bursty, steady]);
         spec["selected_template"] = json!("unified");
         deploy(&crm.client, "both", &spec).await.unwrap();
         let status = available(place, "both").await;
@@ -207,6 +252,11 @@ async fn unified_chooses_for_each_function() {
             (runs_as("bursty"), runs_as("steady")),
             ("knative".into(), "k8s_deployment".into())
         );
+        let made = [
+            (KNATIVE_SERVICE, names::knative("both", Some("bursty"))),
+            (DEPLOYMENT, names::function("both", Some("steady"))),
+        ];
+        assert_after_grid(place, "both", &made).await;
         for key in ["bursty", "steady"] {
             answers(place, &url(&status, key), key).await;
         }
@@ -233,26 +283,34 @@ async fn a_job_runs_once_for_each_generation() {
         deploy(&crm.client, "asked", &of(&[hello("greet")])).await.unwrap();
         let asked = url(&available(place, "asked").await, "greet");
         // The sample function's own client asks once, and ends.
-        let mut run = hello("run");
-        run["provision"]["args"] = json!(["get", asked]);
-        run.as_object_mut().unwrap().remove("health_check");
-        let mut spec = of(&[run]);
+        let run = |key: &str| {
+            let mut run = hello(key);
+            run["provision"]["args"] = json!(["get", asked]);
+            run.as_object_mut().unwrap().remove("health_check");
+            run
+        };
+        let mut spec = with_odgm(&[run("run"), run("also")]);
         spec["selected_template"] = json!("job");
         deploy(&crm.client, "once", &spec).await.unwrap();
-        let status = available(place, "once").await;
-        assert_eq!(status.functions[0].completed, Some(1));
-        assert_eq!(status.functions[0].url, None);
+        let ran = |status: &ClassRuntimeStatus, times: i64| {
+            assert_eq!(status.functions.len(), 2);
+            for function in &status.functions {
+                assert_eq!((function.completed, &function.url), (Some(times), &None));
+            }
+        };
+        ran(&available(place, "once").await, 1);
+        let made = |key| (JOB, names::job("once", Some(key), 1));
+        assert_after_grid(place, "once", &[made("run"), made("also")]).await;
         let first = jobs(place).await;
-        assert_eq!(first.len(), 1, "{first:?}");
+        assert_eq!(first.len(), 2, "{first:?}");
 
         spec["functions"][0]["provision"]["env"] = json!([{"name": "AGAIN", "value": "yes"}]);
         deploy(&crm.client, "once", &spec).await.unwrap();
-        let status = available(place, "once").await;
-        assert_eq!(status.functions[0].completed, Some(2));
-        // One more run, and what ran before isn't run again.
-        eventually("only the second run to be there", ANSWERED, || async {
+        ran(&available(place, "once").await, 2);
+        // One more run of each, and what ran before isn't run again.
+        eventually("only the second runs to be there", ANSWERED, || async {
             let second = jobs(place).await;
-            let only = second.len() == 1 && second != first;
+            let only = second.len() == 2 && second.iter().all(|job| !first.contains(job));
             if only { Ok(()) } else { Err(format!("{second:?} after {first:?}")) }
         })
         .await;

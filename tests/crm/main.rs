@@ -10,8 +10,11 @@
 
 mod at_rest;
 mod counting;
+mod definition;
 mod drift;
 mod fields;
+mod figures;
+mod grid;
 mod harmless;
 mod idempotence;
 mod lifecycle;
@@ -19,5 +22,6 @@ mod malformed;
 mod neighbour;
 mod port;
 mod refusals;
+mod security;
 mod update;
 mod when_quiet;

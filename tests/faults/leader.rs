@@ -12,7 +12,7 @@ use oprc_grpc::deployment::{ClassRuntime, WatchClassRuntimesRequest};
 use oprc_sandbox::{proxy::ApiProxy, within};
 use oprc_tests::{
     Place,
-    class::{available, classes, condition_of, deploy, hello, of},
+    class::{available, classes, condition_of, delete, deploy, hello, of},
     crm::{Options, Separate},
 };
 use rustix::process::Signal;
@@ -28,8 +28,8 @@ const LEASES: &str = "leases.coordination.k8s.io";
 const TAKEOVER: Duration = Duration::from_secs(17);
 /// How long it may take when the one that leads gives the lease back.
 const CLEAN: Duration = Duration::from_secs(2);
-/// How often a time is taken: a machine that is busy with something else for a moment is no reason to
-/// fail, and what is too slow is so each time.
+/// How often a time is taken in a sample: a machine that is busy with something else for a moment is no
+/// reason to fail, and what is too slow is so each time.
 const TIMES: usize = 4;
 /// How long one waits for what isn't a matter of time.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -44,44 +44,100 @@ async fn holder(place: &Place, other_than: Option<&str>) -> String {
     lease.unwrap().spec.unwrap().holder_identity.unwrap()
 }
 
-/// Ends the one that leads by a signal, again and again with another beside it, until that one leads
-/// in good time; gives it.
-async fn hand_over(place: &Place, leads: Separate, signal: Signal, limit: Duration) -> Separate {
-    let (mut leads, mut took) = (leads, Vec::new());
-    for time in 1..=TIMES {
-        let led = holder(place, None).await;
-        let name = format!("after-{}-{time}", signal.as_raw());
-        let next = Separate::start(place, &Options::user(&name)).await;
-        // Whoever doesn't lead takes calls just as well.
-        deploy(&next.client, "class", &of(&[hello("greet")])).await.unwrap();
-        available(place, "class").await;
-        let begun = Instant::now();
-        leads.signal(signal);
-        holder(place, Some(&led)).await;
-        took.push(begun.elapsed());
-        leads = next;
-        // Whoever leads works, too.
-        deploy(&leads.client, &name, &of(&[hello("greet")])).await.unwrap();
-        available(place, &name).await;
-        if took.iter().any(|took| *took <= limit) {
-            return leads;
-        }
-    }
-    panic!("nobody led within {limit:?} after {signal:?}: {took:?}");
+/// Ends the one that leads by a signal with another beside it, and gives that one and how long nobody
+/// led.
+async fn hand_over(
+    place: &Place,
+    leads: Separate,
+    signal: Signal,
+    name: &str,
+) -> (Separate, Duration) {
+    let led = holder(place, None).await;
+    let next = Separate::start(place, &Options::user(name)).await;
+    // Whoever doesn't lead takes calls just as well.
+    deploy(&next.client, "class", &of(&[hello("greet")])).await.unwrap();
+    available(place, "class").await;
+    let begun = Instant::now();
+    leads.signal(signal);
+    holder(place, Some(&led)).await;
+    let took = begun.elapsed();
+    // Whoever leads works, too.
+    deploy(&next.client, name, &of(&[hello("greet")])).await.unwrap();
+    available(place, name).await;
+    delete(&next.client, name).await.unwrap();
+    (next, took)
 }
 
-#[tokio::test]
-async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() {
-    in_shared_cluster(async |place: &Place| {
-        let first = Separate::start(place, &Options::user("first")).await;
-        let second = hand_over(place, first, Signal::KILL, TAKEOVER).await;
-        let third = hand_over(place, second, Signal::TERM, CLEAN).await;
-        let mut spec = of(&[hello("greet"), hello("wave")]);
-        spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
-        deploy(&third.client, "class", &spec).await.unwrap();
-        assert_eq!(available(place, "class").await.functions.len(), 2);
-    })
-    .await;
+mod proof {
+    //! Leaders that are killed or told to stop, one after another.
+
+    use oprc_tests::{proof, turns::alone};
+
+    use super::*;
+
+    /// Hands over in good time. What is to be proven isn't tried twice.
+    async fn in_time(
+        place: &Place,
+        leads: Separate,
+        signal: Signal,
+        limit: Duration,
+        round: usize,
+    ) -> (Separate, Duration) {
+        let (mut leads, mut all) = (leads, Vec::new());
+        for time in 0..if proof::whole() { 1 } else { TIMES } {
+            let name = format!("after-{}-{round}-{time}", signal.as_raw());
+            let (next, took) = hand_over(place, leads, signal, &name).await;
+            if took <= limit {
+                return (next, took);
+            }
+            all.push(took);
+            leads = next;
+        }
+        panic!("round {round}: nobody led within {limit:?} after {signal:?}: {all:?}");
+    }
+
+    /// Hands over again and again, by each of both, and gives who leads and the longest time that
+    /// each took.
+    async fn rounds(place: &Place, rounds: usize) -> (Separate, Duration, Duration) {
+        let mut leads = Separate::start(place, &Options::user("first")).await;
+        let (mut killed, mut stopped) = (Duration::ZERO, Duration::ZERO);
+        for round in 0..rounds {
+            let took;
+            (leads, took) = in_time(place, leads, Signal::KILL, TAKEOVER, round).await;
+            killed = killed.max(took);
+            let took;
+            (leads, took) = in_time(place, leads, Signal::TERM, CLEAN, round).await;
+            stopped = stopped.max(took);
+        }
+        (leads, killed, stopped)
+    }
+
+    #[tokio::test]
+    async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() {
+        in_shared_cluster(async |place: &Place| {
+            let proof = proof::begin("leader killed or stopped", 1, 10);
+            let (last, killed, stopped) = if proof::whole() {
+                // Each time counts: nobody else is to be in the way.
+                alone(Box::pin(rounds(place, proof.rounds))).await
+            } else {
+                rounds(place, proof.rounds).await
+            };
+            let mut spec = of(&[hello("greet"), hello("wave")]);
+            spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
+            deploy(&last.client, "class", &spec).await.unwrap();
+            assert_eq!(available(place, "class").await.functions.len(), 2);
+            let seen = format!(
+                "{} killed, the next led within {} ms; {} stopped, within {} ms",
+                proof.rounds,
+                killed.as_millis(),
+                proof.rounds,
+                stopped.as_millis()
+            );
+            println!("{seen}");
+            proof.held(&seen);
+        })
+        .await;
+    }
 }
 
 #[tokio::test]

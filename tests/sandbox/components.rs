@@ -24,7 +24,7 @@ use oprc_tests::{
     Place, eventually, hello_archive,
     http::get_ok,
     in_namespace_of,
-    objects::{READY, deploy_hello, hello_template, named},
+    objects::{READY, deploy_hello, hello_template, named, restricted},
     shared, with_cluster, with_simulated,
 };
 use serde_json::json;
@@ -132,7 +132,10 @@ async fn a_component_can_be_frozen_stopped_and_started() {
 async fn pod(place: &Place, name: &str) {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
     let pod = serde_json::from_value(json!({
-        "metadata": {"name": name}, "spec": {"containers": [{"name": "none", "image": "none"}]},
+        "metadata": {"name": name},
+        "spec": {"containers": [{
+            "name": "none", "image": "none", "securityContext": restricted(),
+        }]},
     }));
     // The account that pods run as comes a moment after the namespace.
     let pod = pod.unwrap();

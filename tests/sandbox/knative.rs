@@ -13,6 +13,7 @@ use oprc_tests::{
     HELLO, Place, eventually,
     http::{get, get_ok},
     in_namespace,
+    objects::restricted,
 };
 use serde_json::{Value, json};
 
@@ -33,6 +34,7 @@ async fn a_service_goes_to_zero_and_comes_back() {
                 "metadata": {"annotations": {"autoscaling.knative.dev/window": "6s"}},
                 "spec": {"containers": [{
                     "image": HELLO, "imagePullPolicy": "Never", "ports": [{"containerPort": 8080}],
+                    "securityContext": restricted(),
                 }]},
             }},
         }))

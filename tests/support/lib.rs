@@ -42,6 +42,8 @@ pub const SHARED: &str = "test";
 const SECOND: &str = "test-second";
 /// How long one answer may take that [`eventually`] asks for.
 const ANSWERED: Duration = Duration::from_secs(30);
+/// What says which pods a namespace takes.
+const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
 /// The image of the sample function, as it is known on the nodes.
 pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
@@ -131,21 +133,35 @@ pub struct Place {
     pub namespace: String,
 }
 
-/// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards.
+/// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards. It takes
+/// only pods that keep to the pod security standard `restricted`, as all of ours are to.
 pub async fn in_namespace(test: impl AsyncFnOnce(&Place)) {
-    turns::beside_others(Box::pin(async { in_namespace_now(shared().await, test).await })).await;
+    let test = async { in_namespace_now(shared().await, "restricted", test).await };
+    turns::beside_others(Box::pin(test)).await;
 }
 
 /// The same in another cluster.
 pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
-    turns::beside_others(Box::pin(in_namespace_now(cluster, test))).await;
+    turns::beside_others(Box::pin(in_namespace_now(cluster, "restricted", test))).await;
 }
 
-async fn in_namespace_now(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
+/// The same in one that takes pods of the pod security standard `baseline`, too, for tests about
+/// images that need more than others.
+pub async fn in_baseline_namespace(test: impl AsyncFnOnce(&Place)) {
+    let test = async { in_namespace_now(shared().await, "baseline", test).await };
+    turns::beside_others(Box::pin(test)).await;
+}
+
+async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&Place)) {
     let client = cluster.client().await.expect("a client");
     let namespaces: Api<Namespace> = Api::all(client.clone());
+    let labels = [(POD_SECURITY.to_owned(), pods.to_owned())];
     let object = Namespace {
-        metadata: ObjectMeta { generate_name: Some("t-".to_owned()), ..ObjectMeta::default() },
+        metadata: ObjectMeta {
+            generate_name: Some("t-".to_owned()),
+            labels: Some(labels.into()),
+            ..ObjectMeta::default()
+        },
         ..Namespace::default()
     };
     let made = namespaces.create(&PostParams::default(), &object).await.expect("a namespace");

@@ -22,6 +22,17 @@ use crate::{HELLO, Place, eventually, http::get_ok};
 /// How long a pod of ours may take to be ready.
 pub const READY: Duration = Duration::from_mins(2);
 
+/// What the containers of a pod may do where the pod security standard `restricted` is enforced. Our
+/// images name a user that isn't root.
+pub fn restricted() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": true,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    })
+}
+
 /// A pod template of the sample function for a class of that name.
 pub fn hello_template(name: &str) -> Value {
     json!({
@@ -41,6 +52,7 @@ pub fn hello_template(name: &str) -> Value {
                     "periodSeconds": 1, "timeoutSeconds": 3, "failureThreshold": 100,
                 },
                 "resources": {"requests": {"cpu": "50m", "memory": "16Mi"}},
+                "securityContext": restricted(),
             }],
         },
     })
@@ -101,6 +113,7 @@ async fn ask_from_pod(place: &Place, url: &str) -> (bool, String) {
             "restartPolicy": "Never",
             "containers": [{
                 "name": "client", "image": HELLO, "imagePullPolicy": "Never", "args": ["get", url],
+                "securityContext": restricted(),
             }],
         },
     }))

@@ -188,8 +188,8 @@ async fn deadlines_sizes_and_ids() {
         let mut large = paused.clone();
         large["functions"][0]["provision"]["env"][0]["value"] = json!("x".repeat(5 << 20));
         let status = client.deploy(request("large", &large)).await.unwrap_err();
-        let too_large = [Code::OutOfRange, Code::ResourceExhausted];
-        assert!(too_large.contains(&status.code()), "{status:?}");
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+        assert_eq!(status.get_error_details().error_info().unwrap().reason, "TOO_LARGE");
 
         let mut known = tonic::Request::new(request("known", &of(&[hello("greet")])));
         known.metadata_mut().insert(CORRELATION, "call-4711".parse().unwrap());

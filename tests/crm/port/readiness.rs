@@ -2,10 +2,17 @@
 //! it has then; such a CRM takes all classes for its own, so the cluster is the test's own, too.
 
 use hyper::{Method, StatusCode};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+};
+use oprc_crm::kinds::{KNATIVE_SERVICE, Kind};
+use oprc_grpc::deployment::GetClusterInfoRequest;
 use oprc_tests::{
     Place,
-    class::{available, gone, hello, request, with_odgm},
-    crm::{Begun, Options, connect, install},
+    class::{available, condition_of, gone, hello, request, with_odgm},
+    crm::{Begun, Client, Options, connect, install},
     eventually, in_namespace_of, with_simulated,
 };
 use serde_json::{Value, json};
@@ -65,8 +72,65 @@ async fn a_whole_cluster_is_served_once_nothing_is_missing() {
                 }
             })
             .await;
+            knative_comes_and_goes(place, &url, &client).await;
         })
         .await;
     })
     .await;
+}
+
+/// What Knative Serving defines, as far as CRM looks: nobody answers for it here.
+fn definition() -> CustomResourceDefinition {
+    let Kind { group, version, kind, plural } = &KNATIVE_SERVICE;
+    serde_json::from_value(json!({
+        "metadata": {"name": format!("{plural}.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": "service"},
+            "versions": [{
+                "name": version,
+                "served": true,
+                "storage": true,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                }},
+            }],
+        },
+    }))
+    .unwrap()
+}
+
+/// Waits until a CRM says whether there is Knative, and can be asked for it.
+async fn says_of_knative(client: &Client, expected: bool) {
+    eventually(&format!("Knative to be there: {expected}"), ANSWERED, || async {
+        let info = client.clone().get_cluster_info(GetClusterInfoRequest {}).await;
+        let info = info.map_err(|status| format!("{status:?}"))?.into_inner();
+        let offered = info.templates.iter().any(|template| template == "knative");
+        let same = info.capabilities.get("knative") == Some(&expected) && offered == expected;
+        if same { Ok(()) } else { Err(format!("{info:?}")) }
+    })
+    .await;
+}
+
+/// What the cluster can do may change while CRM runs.
+async fn knative_comes_and_goes(place: &Place, url: &str, client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(place.client.clone());
+    let definition = definition();
+    let name = definition.metadata.name.clone().unwrap();
+    says_of_knative(client, false).await;
+    // What has come once may come again.
+    for _ in 0..2 {
+        definitions.create(&PostParams::default(), &definition).await.unwrap();
+        says_of_knative(client, true).await;
+        definitions.delete(&name, &DeleteParams::default()).await.unwrap();
+        says_of_knative(client, false).await;
+        let absent = |it: Option<&CustomResourceDefinition>| it.is_none();
+        condition_of(&definitions, &name, "the definition to be gone", ANSWERED, absent)
+            .await
+            .unwrap();
+    }
+    let (status, said) = ready(url).await;
+    assert_eq!(status, StatusCode::OK, "{said}");
 }

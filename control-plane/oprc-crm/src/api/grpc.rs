@@ -68,9 +68,8 @@ impl DeploymentApi {
         let deployment_id: String = deployment_id.chars().take(253).collect();
         let span = tracing::info_span!("call", method, deployment_id, caller, correlation_id = id);
         let outcome = async {
-            let deadline = timeout(metadata)?.unwrap_or(LONGEST).min(LONGEST);
             // By the clock: on a busy machine a timer may be heard of after the work is done.
-            let outcome = until(Instant::now() + deadline, work(id.clone())).await;
+            let outcome = until(end(metadata)?, work(id.clone())).await;
             outcome.unwrap_or_else(|| Err(Status::deadline_exceeded("the deadline is over")))
         }
         .instrument(span.clone())
@@ -103,6 +102,11 @@ impl DeploymentApi {
             }
         }
     }
+}
+
+/// When the time of a call that has just come is over.
+fn end(metadata: &MetadataMap) -> Result<Instant, Status> {
+    Ok(Instant::now() + timeout(metadata)?.unwrap_or(LONGEST).min(LONGEST))
 }
 
 /// What a client says about how long it will wait, as gRPC spells it: a number and a unit.
@@ -260,8 +264,10 @@ impl DeploymentService for DeploymentApi {
     ) -> Result<Response<GetOdgmStatusResponse>, Status> {
         let (metadata, extensions, request) = request.into_parts();
         let id = request.deployment_id.clone();
+        let end = end(&metadata);
         self.call("GetOdgmStatus", (&metadata, &extensions), &id, |correlation_id| async move {
-            let asked = self.service.odgm(&request.namespace, &request.deployment_id).await;
+            let (namespace, id) = (&request.namespace, &request.deployment_id);
+            let asked = self.service.odgm(namespace, id, &correlation_id, end?).await;
             let (info, collections) = asked.map_err(|error| status(&error))?;
             let nodes = info.nodes.into_iter().map(|node| OdgmNode {
                 node_id: node.node_id,

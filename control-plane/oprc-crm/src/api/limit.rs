@@ -16,8 +16,9 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
 };
-use tonic::Status;
+use tonic::{Code, Status};
 
+use super::status::too_large;
 use crate::metrics::{Call, Metrics};
 
 /// How long a call may take until its answer begins, its body being sent included. A call's own
@@ -96,14 +97,90 @@ pub(super) async fn limit(State(limit): State<Limit>, request: Request, next: Ne
     let held = Held::none_of(&limit.bytes);
     let request = request.map(|body| held.counted(body));
     match timeout(BEGIN, next.run(request)).await {
+        Ok(answer) if is_out_of_range(&answer) => limit.refuse(too_large()),
         Ok(answer) => answer,
         Err(_) => limit.refuse(Status::deadline_exceeded("the call wasn't sent in time")),
     }
 }
 
+/// Whether a call was refused with a code that none of ours has: tonic says so of a message that is
+/// larger than it may be, where gRPC's own word is another.
+fn is_out_of_range(answer: &Response) -> bool {
+    let status = Status::from_header_map(answer.headers());
+    status.is_some_and(|status| status.code() == Code::OutOfRange)
+}
+
 #[cfg(test)]
 mod tests {
+    use axum::{Router, middleware::from_fn_with_state, routing::post};
+    use tokio::sync::Notify;
+    use tonic::service::Routes;
+    use tonic_types::StatusExt as _;
+    use tower::ServiceExt as _;
+
     use super::*;
+    use crate::cluster::Contact;
+
+    /// Asks for something, and gives the status where there is one in the head of the answer.
+    async fn ask(router: Router, path: &str, body: Vec<u8>) -> Option<Status> {
+        let request = Request::post(path).header("content-type", "application/grpc");
+        let answer = router.oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
+        Status::from_header_map(answer.headers())
+    }
+
+    fn limited(router: Router, calls: usize) -> (Router, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::new(&Contact::default()));
+        let limits = Limit::new(calls, Arc::clone(&metrics));
+        (router.layer(from_fn_with_state(limits, limit)), metrics)
+    }
+
+    fn refused(metrics: &Metrics) -> u64 {
+        let call = Call { method: "any".to_owned(), code: "ResourceExhausted".to_owned() };
+        metrics.calls.get_or_create(&call).get()
+    }
+
+    #[tokio::test]
+    async fn a_call_too_many_is_refused_at_once_and_taken_later() {
+        let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let wait = {
+            let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+            move || async move {
+                begun.notify_one();
+                end.notified().await;
+            }
+        };
+        let (router, metrics) = limited(Router::new().route("/wait", post(wait)), 1);
+        let first = tokio::spawn(ask(router.clone(), "/wait", Vec::new()));
+        begun.notified().await;
+        let status = ask(router.clone(), "/wait", Vec::new()).await.unwrap();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        assert_eq!(refused(&metrics), 1);
+        end.notify_one();
+        assert!(first.await.unwrap().is_none());
+        end.notify_one();
+        assert!(ask(router.clone(), "/wait", Vec::new()).await.is_none());
+        assert_eq!(refused(&metrics), 1);
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_too_large_has_exhausted_what_it_may_have() {
+        let (_, health) = tonic_health::server::health_reporter();
+        let health = Routes::new(health.max_decoding_message_size(8)).into_axum_router();
+        let (router, metrics) = limited(health, 1);
+        // The name of a service of so many bytes, as a message in its frame.
+        let message = |bytes: u8| {
+            let frame = [0, 0, 0, 0, bytes + 2, 0x0a, bytes];
+            frame.into_iter().chain(std::iter::repeat_n(b'a', bytes.into())).collect()
+        };
+        let path = "/grpc.health.v1.Health/Check";
+        let status = ask(router.clone(), path, message(7)).await.unwrap();
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        assert_eq!(status.get_error_details().error_info().unwrap().reason, "TOO_LARGE");
+        assert_eq!(refused(&metrics), 1);
+        // Nobody knows such a service, but it is read.
+        let status = ask(router.clone(), path, message(6)).await.unwrap();
+        assert_eq!(status.code(), Code::NotFound, "{status}");
+    }
 
     #[tokio::test]
     async fn bytes_are_held_until_a_call_ends() {
@@ -117,7 +194,7 @@ mod tests {
         let second = Held::none_of(&bytes);
         let error = read(&second, "four").await.unwrap_err();
         let status = Status::from_error(error.into());
-        assert_eq!(status.code(), tonic::Code::ResourceExhausted, "{status}");
+        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
         drop((first, second));
         assert_eq!(bytes.available_permits(), 10);
     }

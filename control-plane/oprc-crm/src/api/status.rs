@@ -66,6 +66,15 @@ pub(super) fn status(error: &Error) -> Status {
     Status::with_error_details(code, message, details)
 }
 
+/// What a client is told whose message has more bytes than it may have. To send it again is of no
+/// use, unlike with others of its code.
+pub(super) fn too_large() -> Status {
+    let mut details = ErrorDetails::new();
+    details.set_error_info("TOO_LARGE", DOMAIN, HashMap::new());
+    let message = format!("a message may have {} bytes at most", super::MESSAGE);
+    Status::with_error_details(Code::ResourceExhausted, message, details)
+}
+
 /// The beginning of a text that is too long.
 fn bounded(text: &str, most: usize) -> String {
     if text.len() <= most {

@@ -98,6 +98,7 @@ impl Controller {
                         break;
                     }
                     if *leading.borrow_and_update() {
+                        self.metrics.leads();
                         self.cache.mark_all();
                     }
                 }
@@ -240,8 +241,10 @@ impl Controller {
         action: &Action,
     ) -> Result<(), perform::Error> {
         self.hands.perform(class, version, action).await?;
-        if let Action::Status(status) = action {
-            self.metrics.told(class, status);
+        match action {
+            Action::Status(status) => self.metrics.told(class, status),
+            Action::RemoveFinalizer => self.metrics.goes(class),
+            _ => {}
         }
         Ok(())
     }

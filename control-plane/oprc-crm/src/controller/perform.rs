@@ -292,3 +292,56 @@ impl Refused {
         Error::Told(Failure { reason, message: format!("{what}: {message}") })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What becomes of a refusal: whether it is told at once, its reason, and its message.
+    fn outcome(error: Error) -> (bool, &'static str, String) {
+        match error {
+            Error::Told(failure) => (true, failure.reason, failure.message),
+            Error::Passing(failure) => (false, failure.reason, failure.message),
+            Error::NotLeading => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn what_only_a_human_can_change_is_told_at_once() {
+        let api = |code, message: &str| Refused::Api(code, message.to_owned());
+        let quota = "pods \"p\" is forbidden: exceeded quota: few";
+        let message = |said: &str| format!("Service shop: {said}");
+        for (refused, told, reason, said) in [
+            (api(400, "no JSON"), true, "Rejected", "no JSON"),
+            (api(401, "who?"), false, "ApiServerFails", "401: who?"),
+            (api(403, "may not"), true, "Forbidden", "may not"),
+            (api(403, quota), true, "QuotaExceeded", quota),
+            (api(404, "not found"), true, "KindMissing", "not found"),
+            (api(405, "not so"), true, "Rejected", "not so"),
+            (api(409, "changed"), false, "Conflict", "changed"),
+            (api(413, "too large"), true, "Rejected", "too large"),
+            (api(422, "immutable"), true, "Rejected", "immutable"),
+            (api(429, "later"), false, "ApiServerFails", "429: later"),
+            (api(500, "webhook"), false, "ApiServerFails", "500: webhook"),
+            (api(503, "away"), false, "ApiServerFails", "503: away"),
+            (Refused::Other("cut".to_owned()), false, "ApiServerFails", "cut"),
+        ] {
+            assert_eq!(outcome(refused.told("Service shop")), (told, reason, message(said)));
+        }
+    }
+
+    /// The status and the finalizer are CRM's own: nobody is to mend them.
+    #[test]
+    fn what_may_pass_is_never_told_at_once() {
+        for (code, reason, said) in [
+            (403, "ApiServerFails", "the status: 403: no"),
+            (404, "ApiServerFails", "the status: 404: no"),
+            (409, "Conflict", "the status: no"),
+            (422, "ApiServerFails", "the status: 422: no"),
+            (500, "ApiServerFails", "the status: 500: no"),
+        ] {
+            let refused = Refused::Api(code, "no".to_owned());
+            assert_eq!(outcome(refused.passing("the status")), (false, reason, said.to_owned()));
+        }
+    }
+}

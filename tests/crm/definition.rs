@@ -1,0 +1,230 @@
+//! What the definition of classes refuses by itself: the API server says so, whoever asks.
+
+use std::{collections::BTreeSet, fs};
+
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
+use oprc_crm::crd::ClassRuntime;
+use oprc_tests::{HELLO, Place, in_namespace, workspace};
+use serde_json::{Value, json};
+
+use crate::neighbour::anyhow;
+
+/// A place in the definition, and what is said where its rule is broken.
+type Rule = (String, String);
+
+/// All rules that the definition has.
+fn rules() -> BTreeSet<Rule> {
+    let file = workspace().join("k8s/crds/classruntimes.gen.yaml");
+    let all: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(file).unwrap()).unwrap();
+    let mut found = BTreeSet::new();
+    collect(&all[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "", &mut found);
+    found
+}
+
+fn collect(schema: &Value, here: &str, found: &mut BTreeSet<Rule>) {
+    for rule in schema["x-kubernetes-validations"].as_array().into_iter().flatten() {
+        let message = rule["message"].as_str().expect("a message in our own words");
+        found.insert((here.to_owned(), message.to_owned()));
+    }
+    for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+        let place = if here.is_empty() { name.clone() } else { format!("{here}.{name}") };
+        collect(inner, &place, found);
+    }
+    for inner in ["items", "additionalProperties"] {
+        if schema[inner].is_object() {
+            collect(&schema[inner], &format!("{here}[]"), found);
+        }
+    }
+}
+
+/// Objects that break one rule each, with its place and its message.
+fn broken() -> Vec<(Rule, Value)> {
+    let one = "give one of value, secret and config_map";
+    let either = "give either secret or config_map";
+    let exactly = "give exactly one of secret, config_map, claim and empty_dir";
+    let twice = "availability and availability_pct say the same thing: give one of them";
+    let variable = json!([{"name": "A", "value": "b", "secret": {"name": "s", "key": "k"}}]);
+    let available = json!({"availability": 0.9, "availability_pct": 90});
+    let of_functions = [
+        (
+            "provision",
+            "min_scale is larger than max_scale",
+            json!({"min_scale": 3, "max_scale": 2}),
+        ),
+        ("provision.env[]", one, json!({"env": variable})),
+        ("provision.env_from[]", either, json!({"env_from": [{"secret": "s", "config_map": "c"}]})),
+        ("provision.volume_mounts[]", exactly, json!({"volume_mounts": [{"mount_path": "/a"}]})),
+        ("requirements", twice, available.clone()),
+    ];
+    let mut all = Vec::new();
+    for (place, message, wrong) in of_functions {
+        let field = place.split('.').next().unwrap();
+        let mut function = json!({"image": HELLO, field: wrong});
+        let alone = json!({"function": function});
+        all.push(((format!("spec.function.{place}"), message.to_owned()), alone));
+        function["key"] = json!("greet");
+        let several = json!({"functions": [function]});
+        all.push(((format!("spec.functions[].{place}"), message.to_owned()), several));
+    }
+    let of_classes = [
+        ("spec.nfr_requirements", twice, "nfr_requirements", available),
+        ("spec.odgm_config.env[]", one, "odgm_config", json!({"env": variable})),
+        (
+            "spec",
+            "give either function or functions, not both",
+            "function",
+            json!({"image": HELLO}),
+        ),
+    ];
+    for (place, message, field, wrong) in of_classes {
+        all.push(((place.to_owned(), message.to_owned()), with(field, wrong)));
+    }
+    let mut hinted = with("selected_template", json!("knative"));
+    hinted["template_hint"] = json!("job");
+    let message = "selected_template and template_hint say the same thing: give one of them";
+    all.push((("spec".to_owned(), message.to_owned()), hinted));
+    all
+}
+
+/// Changes that break one rule each, with its message: what there is, and what it is to be.
+fn broken_by_change() -> Vec<(&'static str, Value, Value)> {
+    let environment = "target_environment can't be changed once the class is made";
+    let unit = "the unit's id can't be changed";
+    let (prod, test) =
+        (with("target_environment", json!("prod")), with("target_environment", json!("test")));
+    let (mine, yours) =
+        (with("deployment_unit.id", json!("mine")), with("deployment_unit.id", json!("yours")));
+    vec![
+        (environment, prod.clone(), test),
+        (environment, prod.clone(), valid()),
+        (environment, valid(), prod),
+        (unit, mine.clone(), yours),
+        (unit, mine.clone(), valid()),
+        (unit, valid(), mine),
+    ]
+}
+
+/// Values just past what the main fields take.
+fn out_of_bounds() -> Vec<(&'static str, Value)> {
+    let letters = |count: usize| json!("a".repeat(count));
+    let functions: Vec<Value> =
+        (0..65).map(|at| json!({"key": format!("f{at}"), "image": HELLO})).collect();
+    let addons: Vec<String> = (0..17).map(|at| format!("addon-{at}")).collect();
+    vec![
+        ("addons", json!(addons)),
+        ("constraints.hard_latency_ms", json!(0)),
+        ("constraints.max_concurrency", json!(1001)),
+        ("data_retention.on_delete", json!("keep")),
+        ("deployment_unit.id", letters(254)),
+        ("functions", json!(functions)),
+        ("functions.0.access", json!("SECRET")),
+        ("functions.0.config.timeout_ms", json!(0)),
+        ("functions.0.health_check.path", json!("healthz")),
+        ("functions.0.image", letters(0)),
+        ("functions.0.image", letters(1025)),
+        ("functions.0.key", json!("-")),
+        ("functions.0.key", letters(254)),
+        ("functions.0.port", json!(0)),
+        ("functions.0.port", json!(65_536)),
+        ("functions.0.provision.max_scale", json!(0)),
+        ("functions.0.provision.min_scale", json!(-1)),
+        ("functions.0.provision.requests.cpu", letters(33)),
+        ("functions.0.provision.security.level", json!("privileged")),
+        ("functions.0.type", json!("OTHER")),
+        ("nfr_requirements.availability", json!(1.5)),
+        ("nfr_requirements.consistency", json!("perhaps")),
+        ("nfr_requirements.max_latency_ms", json!(0)),
+        ("odgm_config.partition_count", json!(4097)),
+        ("odgm_config.replicas", json!(100)),
+        ("odgm_config.shard_type", json!("other")),
+        ("odgm_config.storage.size", letters(0)),
+        ("resource_allocation.replication_factor", json!(0)),
+        ("rollout.drain_seconds", json!(3601)),
+        ("rollout.progress_deadline_seconds", json!(0)),
+        ("selected_template", letters(64)),
+        ("state.state_type", json!("OTHER")),
+        ("target_environment", letters(0)),
+        ("target_environment", letters(64)),
+    ]
+}
+
+fn valid() -> Value {
+    json!({"functions": [{"key": "greet", "image": HELLO}]})
+}
+
+/// A specification that is right but for one field.
+fn with(path: &str, wrong: Value) -> Value {
+    let mut spec = valid();
+    let mut place = &mut spec;
+    for part in path.split('.') {
+        place = match part.parse::<usize>() {
+            Ok(at) => &mut place[at],
+            Err(_) => &mut place[part],
+        };
+    }
+    *place = wrong;
+    spec
+}
+
+/// Applies a class as the API server checks it; without a name of its own nothing is kept.
+async fn apply(place: &Place, name: Option<&str>, spec: &Value) -> Result<(), kube::Error> {
+    let kind = ApiResource::erase::<ClassRuntime>(&());
+    let class = DynamicObject::new(name.unwrap_or("dry"), &kind).data(json!({"spec": spec}));
+    let mut params = PatchParams::apply("tests");
+    params.dry_run = name.is_none();
+    let applied = anyhow(place).patch(name.unwrap_or("dry"), &params, &Patch::Apply(&class)).await;
+    applied.map(|_| ())
+}
+
+/// That something was refused for what is wrong there, and nothing else.
+fn assert_refused(outcome: Result<(), kube::Error>, place: &str, message: &str, spec: &Value) {
+    let what = format!("{place}: {message}: {spec}");
+    let status = match outcome {
+        Err(kube::Error::Api(status)) => status,
+        other => panic!("{other:?} for {what}"),
+    };
+    assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?} for {what}");
+    let causes = &status.details.as_ref().unwrap().causes;
+    let told = |field: &str| field.replace("[0]", "[]") == place;
+    assert!(
+        causes.iter().any(|it| told(&it.field) && it.message.contains(message)),
+        "{causes:?} for {what}"
+    );
+}
+
+#[tokio::test]
+async fn every_rule_of_the_definition_is_kept() {
+    let (broken, changes) = (broken(), broken_by_change());
+    let of_changes = changes.iter().map(|(message, ..)| ("spec".to_owned(), (*message).to_owned()));
+    let covered: BTreeSet<Rule> =
+        broken.iter().map(|(rule, _)| rule.clone()).chain(of_changes).collect();
+    assert_eq!(rules(), covered);
+    in_namespace(async |place: &Place| {
+        apply(place, None, &valid()).await.unwrap();
+        for ((field, message), spec) in &broken {
+            assert_refused(apply(place, None, spec).await, field, message, spec);
+        }
+        for (at, (message, before, after)) in changes.iter().enumerate() {
+            let name = format!("changed-{at}");
+            apply(place, Some(&name), before).await.unwrap();
+            assert_refused(apply(place, Some(&name), after).await, "spec", message, after);
+            // Other changes are nobody's business.
+            let mut other = before.clone();
+            other["functions"][0]["port"] = json!(9000);
+            apply(place, Some(&name), &other).await.unwrap();
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn every_bound_of_the_main_fields_is_kept() {
+    in_namespace(async |place: &Place| {
+        for (path, wrong) in out_of_bounds() {
+            let spec = with(path, wrong);
+            let field = format!("spec.{}", path.replace(".0", "[]"));
+            assert_refused(apply(place, None, &spec).await, &field, "", &spec);
+        }
+    })
+    .await;
+}

@@ -1,0 +1,135 @@
+//! Figures that Prometheus reads: each that is written down is there, and follows a class from its
+//! first word to its last.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
+
+use oprc_tests::{
+    Place,
+    class::{available, degraded, delete, deploy, gone, hello, of},
+    crm::{Crm, Options},
+    eventually,
+    http::get_ok,
+    serving::with_crm,
+    workspace,
+};
+use serde_json::json;
+
+use crate::port::ANSWERED;
+
+/// All figures with their labels. The first five are those of deployments that CRM was asked for;
+/// a histogram goes by how often it was observed.
+const FIGURES: [(&str, &[&str]); 12] = [
+    ("crm_deployments_total", &["environment", "template", "status"]),
+    ("crm_deployment_duration_seconds", &["environment", "template"]),
+    ("crm_deployment_failures_total", &["environment", "reason"]),
+    ("crm_active_deployments", &["environment"]),
+    ("crm_template_usage", &["environment", "template"]),
+    ("crm_reconciliation_duration_seconds", &["result"]),
+    ("crm_reconciliations_running", &[]),
+    ("crm_queue_depth", &[]),
+    ("crm_requeues_total", &[]),
+    ("crm_grpc_requests_total", &["method", "code"]),
+    ("crm_api_requests_total", &["verb", "code"]),
+    ("crm_leading", &[]),
+];
+
+/// A name with its labels.
+type Series = (String, BTreeMap<String, String>);
+/// What is told of each.
+type Figures = BTreeMap<Series, f64>;
+
+/// What a CRM tells now.
+async fn figures(crm: &Crm) -> Result<Figures, String> {
+    let text = get_ok(&format!("{}/metrics", crm.url)).await?;
+    let all = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
+    Ok(all.filter_map(figure).collect())
+}
+
+fn figure(line: &str) -> Option<(Series, f64)> {
+    let (series, value) = line.rsplit_once(' ')?;
+    let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+    let labels = labels.strip_suffix('}')?.split(',').filter(|label| !label.is_empty());
+    let labels = labels.map(|label| {
+        let (name, value) = label.split_once('=').unwrap();
+        (name.to_owned(), value.trim_matches('"').to_owned())
+    });
+    let name = name.strip_suffix("_count").unwrap_or(name);
+    Some(((name.to_owned(), labels.collect()), value.parse().ok()?))
+}
+
+/// How much it is of a series, or nothing.
+fn of_series(figures: &Figures, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    figures.get(&(name.to_owned(), labels.collect())).copied().unwrap_or_default()
+}
+
+/// The names of figures in the documentation.
+fn documented() -> BTreeSet<String> {
+    let text = fs::read_to_string(workspace().join("docs/crm.md")).unwrap();
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `crm_"));
+    rows.map(|row| format!("crm_{}", row.split('`').next().unwrap())).collect()
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_class_is_counted() {
+    let listed: BTreeSet<String> = FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(documented(), listed);
+    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+        let mut spec = of(&[hello("greet")]);
+        spec["target_environment"] = json!("prod");
+        spec["selected_template"] = json!("k8s_deployment");
+        let mut broken = spec.clone();
+        broken["functions"][0]["image"] = json!("oprc.local/nobody-has-this:1");
+        deploy(&crm.client, "counted", &broken).await.unwrap();
+        degraded(place, "counted", "ImagePullFailed").await;
+        deploy(&crm.client, "counted", &spec).await.unwrap();
+        available(place, "counted").await;
+
+        let prod = ("environment", "prod");
+        let by_template = [prod, ("template", "k8s_deployment")];
+        let became = |figures: &Figures, status: &str| {
+            let labels = [by_template[0], by_template[1], ("status", status)];
+            of_series(figures, "crm_deployments_total", &labels)
+        };
+        // What is counted comes a moment after what is told.
+        let told = eventually("the class to be counted", ANSWERED, || async {
+            let told = figures(crm).await?;
+            if became(&told, "ACTIVE") > 0.0 { Ok(told) } else { Err(format!("{told:#?}")) }
+        })
+        .await;
+        for (name, labels) in FIGURES {
+            let labels: BTreeSet<&str> = labels.iter().copied().collect();
+            let same = told.keys().any(|(other, theirs)| {
+                other == name && theirs.keys().map(String::as_str).eq(labels.iter().copied())
+            });
+            assert!(same, "no {name} with {labels:?}: {told:#?}");
+        }
+        // Pods of the first specification may be there for a moment when the second is looked at.
+        let failed = [prod, ("reason", "ImagePullFailed")];
+        assert!(of_series(&told, "crm_deployment_failures_total", &failed) > 0.0, "{told:#?}");
+        assert!(became(&told, "PENDING") > 0.0 && became(&told, "FAILED") > 0.0, "{told:#?}");
+        let exactly = |name: &str, labels: &[(&str, &str)]| {
+            let value = of_series(&told, name, labels);
+            assert!((value - 1.0).abs() < f64::EPSILON, "{name} {labels:?}: {told:#?}");
+        };
+        // Only the second of two changes has become Available.
+        exactly("crm_deployment_duration_seconds", &by_template);
+        exactly("crm_active_deployments", &[prod]);
+        exactly("crm_template_usage", &by_template);
+        exactly("crm_leading", &[]);
+
+        delete(&crm.client, "counted").await.unwrap();
+        gone(place, "counted").await;
+        eventually("the class to be counted as gone", ANSWERED, || async {
+            let told = figures(crm).await?;
+            let deleted = (became(&told, "DELETED") - 1.0).abs() < f64::EPSILON;
+            let absent = of_series(&told, "crm_active_deployments", &[prod]) < 1.0;
+            if deleted && absent { Ok(()) } else { Err(format!("{told:#?}")) }
+        })
+        .await;
+    })
+    .await;
+}

@@ -1,0 +1,44 @@
+//! What functions of a class with a data grid are given, and when they are made.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt as _, api::ListParams};
+use oprc_crm::{kinds::Kind, names};
+use oprc_tests::{
+    Place,
+    class::{objects, variable},
+};
+
+/// That a class's functions know its data grid, and were made only when all of that ran.
+pub(crate) async fn assert_after_grid(place: &Place, class: &str, functions: &[(Kind, String)]) {
+    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let own = format!("oaas.io/owner={class},oaas.io/component=odgm");
+    let nodes = pods.list(&ListParams::default().labels(&own)).await.unwrap().items;
+    let begun = nodes.iter().map(|pod| {
+        let status = pod.status.as_ref().and_then(|it| it.container_statuses.as_ref());
+        let running = status.and_then(|all| all.first()?.state.as_ref()?.running.as_ref());
+        running.and_then(|it| it.started_at.clone()).unwrap_or_else(|| panic!("{pod:?}"))
+    });
+    let begun = begun.max().expect("a node of the data grid");
+    for (kind, name) in functions {
+        let function = objects(place, kind).get(name).await.unwrap();
+        let made = function.creation_timestamp().unwrap();
+        assert!(made >= begun, "{kind} {name} of {made:?}, before the data grid of {begun:?}");
+        let pod = function.data.pointer("/spec/template/spec").unwrap();
+        let service = format!("{}:8081", names::odgm_service(&names::base(class)));
+        let endpoint = format!("http://{service}");
+        for (variable_name, expected) in [
+            ("ODGM_ENABLED", Some("true")),
+            ("ODGM_SERVICE", Some(service.as_str())),
+            ("ODGM_ENDPOINT", Some(endpoint.as_str())),
+            ("ODGM_COLLECTIONS", Some("orders")),
+            ("ODGM_NODE_ROLE", Some("client")),
+            ("ODGM_CLUSTER_ID", None),
+            ("ODGM_ACCESS_MODE", None),
+            ("ODGM_CACHING_STRATEGY", None),
+        ] {
+            let given = variable(pod, variable_name);
+            let right = given.is_some_and(|given| expected.is_none_or(|it| it == given));
+            assert!(right, "{variable_name} of {kind} {name} is {given:?}");
+        }
+    }
+}

@@ -50,7 +50,8 @@ pub struct DeploymentRecord {
     pub plan: Plan,
     /// Where it is on its way.
     pub stage: Stage,
-    /// What was driven before this revision, until this one has succeeded: what it goes back to.
+    /// What was driven before this revision, until this one has succeeded: what it goes back to,
+    /// where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Former>,
 }
@@ -64,6 +65,17 @@ pub struct Former {
     pub deployment: OClassDeployment,
     /// Its plan.
     pub plan: Plan,
+}
+
+impl Former {
+    /// A deployment as it is driven now.
+    pub fn of(record: &DeploymentRecord) -> Self {
+        Self {
+            revision: record.revision.clone(),
+            deployment: record.deployment.clone(),
+            plan: record.plan.clone(),
+        }
+    }
 }
 
 /// Where a deployment is on its way.

@@ -15,7 +15,7 @@ use super::{
     book::{PREFIX, SEEN},
 };
 use crate::{
-    dispatcher::{Units, former_of, units_of},
+    dispatcher::{Units, check_room, former_of, units_of},
     error::Error,
     records::{self, DeploymentRecord, REVISIONS, Stage, UNITS, UnitRecord},
     stamp,
@@ -168,6 +168,7 @@ impl Deployments {
                 format!("{} units, with those of before; {UNITS} are the most", all.len());
             return Err(Error::Parameter { field: "deployment", message });
         }
+        check_room(&record, &wanted)?;
         let name = records::deployment(key);
         let check = before.as_ref().map_or(Check::Absent, |kept| Check::Version(kept.version));
         let mut change = Transaction::new()
@@ -346,6 +347,6 @@ fn record(
         correlation_id: caller.correlation_id.clone(),
         plan,
         stage: Stage::Driving { since: now },
-        former: before.and_then(former_of),
+        former: before.and_then(|before| former_of(before, deployment)),
     })
 }

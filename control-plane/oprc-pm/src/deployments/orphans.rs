@@ -8,7 +8,7 @@ use oprc_rest::{ClassRuntime, Deployment, Plan, Reason, Revision, UnitPlan};
 
 use super::{Caller, Deployments, RuntimeFilter, change::PATIENCE};
 use crate::{
-    dispatcher::{Outcome, goes_back},
+    dispatcher::{Outcome, Units, check_room, goes_back},
     error::Error,
     planner::parse_unit_id,
     records::{self, DeploymentRecord, Stage, Taken, UNITS, UnitRecord},
@@ -222,7 +222,11 @@ impl Deployments {
             correlation_id: caller.correlation_id.clone(),
         };
         let name = records::unit(&unit.cluster, &unit.id);
+        let mut all: Units =
+            units.iter().map(|(key, kept)| (key.clone(), kept.record.as_ref().clone())).collect();
+        all.insert((unit.cluster.clone(), unit.id.clone()), adopted.clone());
         record.plan.units.push(unit);
+        check_room(&record, &all)?;
         let entry = Revision {
             revision: record.revision.clone(),
             at: record.updated_at.clone(),
@@ -268,7 +272,7 @@ impl Deployments {
 fn stays(record: &DeploymentRecord) -> bool {
     match record.stage {
         Stage::Settled { .. } => true,
-        Stage::Driving { .. } => !goes_back(record),
+        Stage::Driving { .. } => !goes_back(&record.deployment),
         Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting { .. } => false,
     }
 }

@@ -374,3 +374,34 @@ async fn what_others_ask_of_a_cluster_is_no_room() {
     manager.deployments.delete("greeting", None, &caller()).await.unwrap();
     assert_eq!(warnings(&second).await, [""; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_couldnt_be_gone_back_from_isnt_begun() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.until_reached("one").await;
+    let variables = (0..15).map(|number| format!("BIG_{number}: {}", "x".repeat(30 << 10)));
+    let text = format!(
+        "name: hello\nversion: 1.0.0\n\
+         functions: [{{key: f, provision: {{deployment: {{image: f, env: {{{}}}}}}}}}]\n\
+         classes: [{{key: Hello, functions: [{{name: f, function: f}}]}}]",
+        variables.collect::<Vec<_>>().join(", "),
+    );
+    let documents = parse(&text, "hello.yaml").unwrap();
+    manager.deployments.registry.publish(&documents, None).await.unwrap();
+    // The plan and its unit are less than 1 MiB; with what it would go back to they are more.
+    let all = greeting(&["one"], Policy::AllOrNothing);
+    let refused = manager.deployments.create(all.clone(), &caller()).await.unwrap_err();
+    let why = refused.to_string();
+    assert!(matches!(refused, Error::Parameter { field: "deployment", .. }), "{refused:?}");
+    assert!(why.contains("split the deployment"), "{why}");
+    // What doesn't go back can be changed however often.
+    let stays = OClassDeployment { rollback_on_failure: Some(false), ..all };
+    manager.deployments.create(stays.clone(), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    let effort = greeting(&["one"], Policy::BestEffort);
+    for wanted in [effort, stays] {
+        manager.deployments.put(wanted, None, &caller()).await.unwrap();
+        manager.until(DeploymentCondition::Running).await;
+    }
+}

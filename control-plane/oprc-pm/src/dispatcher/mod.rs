@@ -6,6 +6,7 @@
 
 mod condition;
 mod drive;
+mod room;
 mod settle;
 mod stage;
 mod transition;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 
 pub use self::{
     condition::{condition, is_available},
+    room::check_room,
     stage::{Limits, Outlook, Transition, UnitView, goes_back, outlook},
     transition::{Next, Units, former_of, perform, units_of},
     troubles::Troubles,

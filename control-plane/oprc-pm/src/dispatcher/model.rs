@@ -272,14 +272,15 @@ impl World {
             ..UnitPlan::default()
         });
         let plan = Plan { units: units.collect(), ..Plan::default() };
-        let former = self.record.as_ref().and_then(former_of);
+        let deployment = OClassDeployment {
+            key: "it".to_owned(),
+            policy: Some(policy),
+            ..OClassDeployment::default()
+        };
+        let former = self.record.as_ref().and_then(|before| former_of(before, &deployment));
         self.units.extend(units_of(Some((&revision, &plan)), "it", "", &self.units));
         self.record = Some(DeploymentRecord {
-            deployment: OClassDeployment {
-                key: "it".to_owned(),
-                policy: Some(policy),
-                ..OClassDeployment::default()
-            },
+            deployment,
             revision,
             created_at: text(0),
             updated_at: text(self.now),

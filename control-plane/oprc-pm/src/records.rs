@@ -137,6 +137,16 @@ pub struct UnitRecord {
     pub correlation_id: String,
 }
 
+impl UnitRecord {
+    /// The namespace that it is in; empty where only the cluster knows yet.
+    pub fn place(&self) -> &str {
+        match &self.taken {
+            Some(taken) if self.namespace.is_empty() => &taken.namespace,
+            _ => &self.namespace,
+        }
+    }
+}
+
 /// What a cluster said when it took a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
@@ -146,6 +156,9 @@ pub struct Taken {
     pub uid: String,
     /// Its generation.
     pub generation: i64,
+    /// Where it is: a copy of it elsewhere isn't it. Empty where that wasn't noted yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
 }
 
 /// The key of a package's head.

@@ -101,7 +101,11 @@ impl Link {
             .await;
         match answer.map(|answer| answer.class_runtime) {
             Ok(Some(class)) => {
-                let took = Outcome::Took { uid: class.uid.clone(), generation: class.generation };
+                let took = Outcome::Took {
+                    uid: class.uid.clone(),
+                    generation: class.generation,
+                    namespace: class.namespace.clone(),
+                };
                 self.learn(|observed| observed.answered(Arc::new(class)));
                 took
             }

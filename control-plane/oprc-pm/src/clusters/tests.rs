@@ -31,7 +31,8 @@ async fn a_link_says_what_came_of_calls() {
     let link = Link::new(config, DEADLINE);
     assert_eq!(link.delete("unit", "", "call-1").await, Outcome::Gone);
     let took = link.deploy("unit", "", ClassSpec::default(), "call-2").await;
-    assert_eq!(took, Outcome::Took { uid: "1".to_owned(), generation: 1 });
+    let namespace = "default".to_owned();
+    assert_eq!(took, Outcome::Took { uid: "1".to_owned(), generation: 1, namespace });
     {
         let state = fake.state.lock().unwrap();
         assert_eq!((state.correlation.as_str(), state.token.as_str()), ("call-2", "Bearer canary"));

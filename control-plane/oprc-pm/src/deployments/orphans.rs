@@ -218,6 +218,7 @@ impl Deployments {
                 revision: record.revision.clone(),
                 uid: class.uid.clone(),
                 generation: class.generation,
+                namespace: class.namespace.clone(),
             }),
             correlation_id: caller.correlation_id.clone(),
         };

@@ -405,3 +405,22 @@ async fn what_couldnt_be_gone_back_from_isnt_begun() {
         manager.until(DeploymentCondition::Running).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_in_another_namespace_is_not_what_is_driven() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let copy = ClassRuntime {
+        deployment_id: "greeting.Hello..one".to_owned(),
+        namespace: "a-copy".to_owned(),
+        uid: "copy".to_owned(),
+        generation: 1,
+        ..ClassRuntime::default()
+    };
+    one.state.lock().unwrap().classes.insert("copy".to_owned(), copy);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!(running.status.units[0].namespace, "default");
+    assert_eq!(one.state.lock().unwrap().deploys, 1);
+}

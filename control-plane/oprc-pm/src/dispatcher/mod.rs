@@ -73,7 +73,7 @@ impl Dispatcher {
             let (seen, away_since) = match self.clusters.link(&key.0) {
                 Some(link) => {
                     let observed = link.observed();
-                    (observed.seen(&key.1, &record.namespace), observed.away_since())
+                    (observed.seen(&key.1, record.place()), observed.away_since())
                 }
                 None => (Seen::Unknown, None),
             };

@@ -59,6 +59,10 @@ struct World {
     ghosts: Vec<Call>,
 }
 
+fn took(uid: &str, generation: i64) -> Outcome {
+    Outcome::Took { uid: uid.to_owned(), generation, namespace: String::new() }
+}
+
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 impl World {
@@ -169,14 +173,14 @@ impl World {
                         deleting: false,
                     };
                     objects.insert(id, object);
-                    return Outcome::Took { uid, generation: 1 };
+                    return took(&uid, 1);
                 };
                 if object.content != content {
                     object.content = content;
                     object.generation += 1;
                     object.phase = "Progressing";
                 }
-                Outcome::Took { uid: object.uid.clone(), generation: object.generation }
+                took(&object.uid, object.generation)
             }
             (_, Some(object)) => {
                 if !object.deleting {

@@ -116,7 +116,7 @@ pub enum Stage {
 /// One unit that a cluster is to have, or to have no more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitRecord {
-    /// The deployment.
+    /// The deployment; none, as an empty text, for an orphan that is to go.
     pub deployment: String,
     /// The revision that wants it so.
     pub revision: String,

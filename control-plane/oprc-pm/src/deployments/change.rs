@@ -11,7 +11,7 @@ use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
 use tokio::time::timeout;
 
 use super::{
-    Caller, Deployments, Kept, KeptUnit, UnitKey, Whole,
+    Caller, Deployments, Kept, UnitKey, Whole,
     book::{PREFIX, SEEN},
 };
 use crate::{
@@ -104,7 +104,7 @@ impl Deployments {
             }
             let made = before.is_none();
             let mut plan = self.plan(&deployment, &[]).await?;
-            stay(&mut plan, &units)?;
+            stay(&mut plan, |key| self.book.unit(key))?;
             if before.as_ref().is_some_and(|kept| is_same(&kept.record, &deployment, &plan)) {
                 return Ok((self.get(&deployment.key)?, false));
             }
@@ -279,13 +279,15 @@ impl Deployments {
 
 /// Has units stay in the namespaces that they are in. A unit is known by its id alone: in another
 /// namespace it would be made anew, and left where it was.
-fn stay(plan: &mut Plan, units: &[KeptUnit]) -> Result<(), Error> {
+fn stay(
+    plan: &mut Plan,
+    known: impl Fn(&UnitKey) -> Option<Kept<UnitRecord>>,
+) -> Result<(), Error> {
     for unit in &mut plan.units {
-        let same = |((cluster, id), _): &&KeptUnit| *id == unit.id && *cluster == unit.cluster;
-        let known = units.iter().find(same).map(|(_, kept)| &kept.record.namespace);
-        match known {
-            Some(known) if unit.namespace.is_empty() => unit.namespace.clone_from(known),
-            Some(known) if unit.namespace != *known => {
+        let known = known(&(unit.cluster.clone(), unit.id.clone()));
+        match known.map(|kept| kept.record.namespace.clone()) {
+            Some(known) if unit.namespace.is_empty() => unit.namespace = known,
+            Some(known) if unit.namespace != known => {
                 let detail = "the namespace of a deployment can't be changed: delete it, and make \
                               it anew";
                 return Err(Error::Conflict {

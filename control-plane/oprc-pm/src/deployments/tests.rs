@@ -424,3 +424,65 @@ async fn a_copy_in_another_namespace_is_not_what_is_driven() {
     assert_eq!(running.status.units[0].namespace, "default");
     assert_eq!(one.state.lock().unwrap().deploys, 1);
 }
+
+/// A package manager that has lost its store, and the id of the only unit on its cluster.
+async fn with_orphan(store: &Store, one: &Fake) -> (Manager, String) {
+    let manager = Manager::start(&Store::memory(), &[("one", one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+    let manager = Manager::start(store, &[("one", one)]).await;
+    manager.until_reached("one").await;
+    let id = manager.deployments.orphans()[0].id.clone();
+    (manager, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_goes_unless_its_cluster_refuses() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (manager, id) = with_orphan(&store, &one).await;
+    one.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { reason: "REFUSED", .. }), "{refused:?}");
+    assert_eq!(manager.deployments.orphans().len(), 1);
+    one.state.lock().unwrap().refuse = None;
+    manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
+    manager.until_class("one", |class| class.is_none()).await;
+    let key = ("one".to_owned(), id);
+    manager.seen("forgotten", || manager.deployments.book.unit(&key).is_none().then_some(())).await;
+    assert_eq!(count(&one), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_wants_by_now_is_no_orphan() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (mut manager, id) = with_orphan(&store, &one).await;
+    // It is stored a moment before, and not read yet.
+    manager.running.abort();
+    let _ = (&mut manager.running).await;
+    let wanted = Transaction::new().put(records::unit("one", &id), "{}");
+    store.commit(wanted).await.unwrap();
+    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { reason: "NO_ORPHAN", .. }), "{refused:?}");
+    assert_eq!(count(&one), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_that_is_to_go_stays_when_it_is_wanted_again() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (manager, id) = with_orphan(&store, &one).await;
+    manager.publish().await;
+    let link = manager.deployments.clusters.link("one").unwrap();
+    one.stop();
+    manager.seen("away", || (!link.observed().is_known()).then_some(())).await;
+    // It goes when the cluster is back, unless it is wanted by then.
+    manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
+    let again = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(again, Error::Conflict { reason: "DELETING", .. }), "{again:?}");
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    one.resume();
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!(running.status.units[0].namespace, "default");
+    assert_eq!(one.state.lock().unwrap().classes.values().next().unwrap().uid, "1");
+}

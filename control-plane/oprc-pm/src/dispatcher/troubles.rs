@@ -59,7 +59,7 @@ impl Troubles {
     }
 
     /// Is told whenever something goes wrong in a way that wasn't known, or doesn't any more.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 

@@ -16,6 +16,7 @@ use tonic::{
     Code, Request, Status, Streaming,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
+use tonic_types::StatusExt as _;
 
 use super::{breaker::Breaker, observed::Observed};
 use crate::{
@@ -232,7 +233,7 @@ impl Link {
             Err(_) => Err(Status::deadline_exceeded("no answer in time")),
         };
         match &answer {
-            Err(status) if is_no_answer(status.code()) => self.breaker.failed(Instant::now()),
+            Err(status) if is_no_answer(status) => self.breaker.failed(Instant::now()),
             _ => self.breaker.answered(),
         }
         answer.map(tonic::Response::into_inner)
@@ -310,12 +311,19 @@ async fn secured(tls: &ClusterTls) -> Result<ClientTlsConfig, Status> {
     Ok(secured)
 }
 
+/// Why a CRM can do nothing at all for now, in its own words. All else that it says to be unavailable
+/// is about one class.
+const AWAY: [&str; 3] = ["API_SERVER_UNAVAILABLE", "CRD_MISSING", "NOT_READY"];
+
 /// Whether nobody was there who could have answered, or they won't let us in.
-fn is_no_answer(code: Code) -> bool {
+fn is_no_answer(status: &Status) -> bool {
+    if status.code() == Code::Unavailable {
+        let said = status.get_details_error_info();
+        return said.is_none_or(|info| AWAY.contains(&info.reason.as_str()));
+    }
     matches!(
-        code,
-        Code::Unavailable
-            | Code::DeadlineExceeded
+        status.code(),
+        Code::DeadlineExceeded
             | Code::Cancelled
             | Code::Unknown
             | Code::Unauthenticated

@@ -56,6 +56,31 @@ async fn a_link_says_what_came_of_calls() {
 }
 
 #[tokio::test]
+async fn what_a_crm_says_of_one_class_is_no_silence() {
+    let fake = Fake::start().await;
+    let is_asked = async |reason| {
+        let link = Link::new(fake.config("one"), DEADLINE);
+        {
+            let mut state = fake.state.lock().unwrap();
+            (state.refuse, state.reason) = (Some(Code::Unavailable), Some(reason));
+        }
+        let mut asked = true;
+        for _ in 0..20 {
+            let failed = link.deploy("unit", "", ClassSpec::default(), "call").await;
+            let Outcome::Failed(why) = failed else { panic!("{failed:?}") };
+            asked &= why.contains("as the test says");
+        }
+        asked
+    };
+    for reason in ["DELETING", "CONFLICT"] {
+        assert!(is_asked(reason).await, "{reason}");
+    }
+    for reason in ["API_SERVER_UNAVAILABLE", "CRD_MISSING", "NOT_READY"] {
+        assert!(!is_asked(reason).await, "{reason}");
+    }
+}
+
+#[tokio::test]
 async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
     let fake = Fake::start().await;
     let clusters = Arc::new(Clusters::new([fake.config("one")], DEADLINE));

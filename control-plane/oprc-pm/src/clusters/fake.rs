@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) reason: Option<&'static str>,
     /// Whether a Deploy is done, and its answer lost.
     pub(crate) lose_answers: bool,
+    /// Whether it never tells what it has and can do.
+    pub(crate) silent: bool,
     pub(crate) deploys: usize,
     pub(crate) correlation: String,
     pub(crate) token: String,
@@ -220,6 +222,9 @@ impl DeploymentService for Fake {
         _: Request<GetClusterInfoRequest>,
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
         self.there()?;
+        if self.state.lock().unwrap().silent {
+            return std::future::pending().await;
+        }
         answer(GetClusterInfoResponse {
             nodes_known: true,
             nodes: 3,

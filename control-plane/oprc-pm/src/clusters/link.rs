@@ -32,6 +32,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const ANSWER: usize = 4 << 20;
 /// What is known of nodes, capacity and templates is asked again after this time.
 const FACTS: Duration = Duration::from_secs(30);
+/// How long somebody waits for that.
+const MOMENT: Duration = Duration::from_secs(2);
 
 type Client = DeploymentServiceClient<Channel>;
 
@@ -44,6 +46,7 @@ pub struct Link {
     breaker: Breaker,
     observed: RwLock<Arc<Observed>>,
     info: RwLock<Option<(Instant, GetClusterInfoResponse)>>,
+    asking: Arc<Mutex<()>>,
     changes: watch::Sender<u64>,
 }
 
@@ -57,6 +60,7 @@ impl Link {
             breaker: Breaker::default(),
             observed: RwLock::new(Arc::new(Observed::new(stamp::now()))),
             info: RwLock::new(None),
+            asking: Arc::default(),
             changes: watch::Sender::new(0),
         }
     }
@@ -163,14 +167,31 @@ impl Link {
         info.as_ref().map(|(_, info)| info.clone())
     }
 
-    /// Asks for it again, if it is old.
-    pub(super) async fn refresh(&self) -> Option<GetClusterInfoResponse> {
+    /// Asks for it again, if it is old. What is known must do where it isn't told anew in a moment:
+    /// others wait for their plans, too.
+    pub(super) async fn refresh(self: &Arc<Self>) {
         let at = self.info.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.0);
         if at.is_some_and(|at| at.elapsed() < FACTS) || !self.observed().is_streaming() {
-            return self.info();
+            return;
         }
-        // What is known must do where it can't be told anew.
-        self.ask_info().await.ok().or_else(|| self.info())
+        // One asks at a time, and is heard however late it is answered.
+        let Ok(turn) = Arc::clone(&self.asking).try_lock_owned() else { return };
+        let link = Arc::clone(self);
+        let asking = tokio::spawn(async move {
+            let _turn = turn;
+            link.ask_info().await
+        });
+        if tokio::time::timeout(MOMENT, asking).await.is_err() {
+            tracing::debug!(cluster = self.name(), "what it has and can do isn't told in time");
+        }
+    }
+
+    /// Has what is known be old.
+    #[cfg(test)]
+    pub(super) fn age(&self) {
+        if let Some((at, _)) = self.info.write().unwrap().as_mut() {
+            *at = at.checked_sub(FACTS).unwrap();
+        }
     }
 
     pub(super) async fn ask_info(&self) -> Result<GetClusterInfoResponse, Status> {

@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use oprc_grpc::deployment::unit::ClassSpec;
 use oprc_rest::{Contact, Health};
@@ -106,6 +109,29 @@ async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
     fake.resume();
     until("back", &link, Observed::is_known).await;
     until("told anew", &link, |it| it.classes().count() == 0).await;
+    running.abort();
+}
+
+#[tokio::test]
+async fn who_plans_waits_but_a_moment_for_a_silent_cluster() {
+    let fake = Fake::start().await;
+    let clusters = Arc::new(Clusters::new([fake.config("one")], DEADLINE));
+    let running = tokio::spawn({
+        let clusters = Arc::clone(&clusters);
+        async move { clusters.run().await }
+    });
+    let link = Arc::clone(clusters.link("one").unwrap());
+    until("known", &link, Observed::is_known).await;
+    link.age();
+    fake.state.lock().unwrap().silent = true;
+    let begun = Instant::now();
+    let facts = clusters.facts().await.remove("one").unwrap();
+    assert_eq!(facts.ready_nodes, 3);
+    assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
+    // It is asked already: nobody else waits.
+    let begun = Instant::now();
+    clusters.facts().await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     running.abort();
 }
 

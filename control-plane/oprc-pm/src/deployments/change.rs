@@ -90,6 +90,8 @@ impl Deployments {
         caller: &Caller,
     ) -> Result<(Deployment, bool), Error> {
         check_deployment(&deployment)?;
+        // Others don't wait in turn for a cluster that is slow to tell.
+        self.clusters.refresh().await;
         let _turn = self.turns.of(deployment.package.as_deref().unwrap_or_default()).await?;
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {

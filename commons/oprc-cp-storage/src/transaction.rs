@@ -102,7 +102,8 @@ impl Transaction {
         }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// How many bytes its keys and values have: at most [`MAX_BYTES`].
+    pub fn bytes(&self) -> usize {
         let checks: usize = self.checks.iter().map(|(key, _)| key.len()).sum();
         checks + self.changes.iter().map(Change::bytes).sum::<usize>()
     }

@@ -50,7 +50,8 @@ pub struct DeploymentRecord {
     pub plan: Plan,
     /// Where it is on its way.
     pub stage: Stage,
-    /// What was driven before this revision, until this one has succeeded: what it goes back to.
+    /// What was driven before this revision, until this one has succeeded: what it goes back to,
+    /// where it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<Former>,
 }
@@ -64,6 +65,17 @@ pub struct Former {
     pub deployment: OClassDeployment,
     /// Its plan.
     pub plan: Plan,
+}
+
+impl Former {
+    /// A deployment as it is driven now.
+    pub fn of(record: &DeploymentRecord) -> Self {
+        Self {
+            revision: record.revision.clone(),
+            deployment: record.deployment.clone(),
+            plan: record.plan.clone(),
+        }
+    }
 }
 
 /// Where a deployment is on its way.
@@ -104,7 +116,7 @@ pub enum Stage {
 /// One unit that a cluster is to have, or to have no more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitRecord {
-    /// The deployment.
+    /// The deployment; none, as an empty text, for an orphan that is to go.
     pub deployment: String,
     /// The revision that wants it so.
     pub revision: String,
@@ -125,6 +137,16 @@ pub struct UnitRecord {
     pub correlation_id: String,
 }
 
+impl UnitRecord {
+    /// The namespace that it is in; empty where only the cluster knows yet.
+    pub fn place(&self) -> &str {
+        match &self.taken {
+            Some(taken) if self.namespace.is_empty() => &taken.namespace,
+            _ => &self.namespace,
+        }
+    }
+}
+
 /// What a cluster said when it took a unit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
@@ -134,6 +156,9 @@ pub struct Taken {
     pub uid: String,
     /// Its generation.
     pub generation: i64,
+    /// Where it is: a copy of it elsewhere isn't it. Empty where that wasn't noted yet.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
 }
 
 /// The key of a package's head.

@@ -1,7 +1,7 @@
 //! A CRM that does as a test says, for faults that no real one can be made to show.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     pin::Pin,
     sync::{Arc, Mutex},
 };
@@ -18,6 +18,7 @@ use oprc_grpc::deployment::{
 };
 use tokio::sync::{broadcast, watch};
 use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
+use tonic_types::{ErrorDetails, StatusExt as _};
 
 use crate::config::ClusterConfig;
 
@@ -27,8 +28,12 @@ pub(crate) struct State {
     pub(crate) classes: BTreeMap<String, ClassRuntime>,
     /// What calls are answered with instead.
     pub(crate) refuse: Option<Code>,
+    /// Why, in a word for programs.
+    pub(crate) reason: Option<&'static str>,
     /// Whether a Deploy is done, and its answer lost.
     pub(crate) lose_answers: bool,
+    /// Whether it never tells what it has and can do.
+    pub(crate) silent: bool,
     pub(crate) deploys: usize,
     pub(crate) correlation: String,
     pub(crate) token: String,
@@ -93,10 +98,13 @@ impl Fake {
 
     fn check(&self) -> Result<(), Status> {
         self.there()?;
-        match self.state.lock().unwrap().refuse {
-            Some(code) => Err(Status::new(code, "as the test says")),
-            None => Ok(()),
+        let state = self.state.lock().unwrap();
+        let Some(code) = state.refuse else { return Ok(()) };
+        let mut details = ErrorDetails::new();
+        if let Some(reason) = state.reason {
+            details.set_error_info(reason, "oaas.io", HashMap::new());
         }
+        Err(Status::with_error_details(code, "as the test says", details))
     }
 }
 
@@ -214,6 +222,9 @@ impl DeploymentService for Fake {
         _: Request<GetClusterInfoRequest>,
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
         self.there()?;
+        if self.state.lock().unwrap().silent {
+            return std::future::pending().await;
+        }
         answer(GetClusterInfoResponse {
             nodes_known: true,
             nodes: 3,

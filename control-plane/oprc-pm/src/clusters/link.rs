@@ -16,6 +16,7 @@ use tonic::{
     Code, Request, Status, Streaming,
     transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity},
 };
+use tonic_types::StatusExt as _;
 
 use super::{breaker::Breaker, observed::Observed};
 use crate::{
@@ -31,6 +32,8 @@ const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const ANSWER: usize = 4 << 20;
 /// What is known of nodes, capacity and templates is asked again after this time.
 const FACTS: Duration = Duration::from_secs(30);
+/// How long somebody waits for that.
+const MOMENT: Duration = Duration::from_secs(2);
 
 type Client = DeploymentServiceClient<Channel>;
 
@@ -43,6 +46,7 @@ pub struct Link {
     breaker: Breaker,
     observed: RwLock<Arc<Observed>>,
     info: RwLock<Option<(Instant, GetClusterInfoResponse)>>,
+    asking: Arc<Mutex<()>>,
     changes: watch::Sender<u64>,
 }
 
@@ -56,6 +60,7 @@ impl Link {
             breaker: Breaker::default(),
             observed: RwLock::new(Arc::new(Observed::new(stamp::now()))),
             info: RwLock::new(None),
+            asking: Arc::default(),
             changes: watch::Sender::new(0),
         }
     }
@@ -101,7 +106,11 @@ impl Link {
             .await;
         match answer.map(|answer| answer.class_runtime) {
             Ok(Some(class)) => {
-                let took = Outcome::Took { uid: class.uid.clone(), generation: class.generation };
+                let took = Outcome::Took {
+                    uid: class.uid.clone(),
+                    generation: class.generation,
+                    namespace: class.namespace.clone(),
+                };
                 self.learn(|observed| observed.answered(Arc::new(class)));
                 took
             }
@@ -158,14 +167,31 @@ impl Link {
         info.as_ref().map(|(_, info)| info.clone())
     }
 
-    /// Asks for it again, if it is old.
-    pub(super) async fn refresh(&self) -> Option<GetClusterInfoResponse> {
+    /// Asks for it again, if it is old. What is known must do where it isn't told anew in a moment:
+    /// others wait for their plans, too.
+    pub(super) async fn refresh(self: &Arc<Self>) {
         let at = self.info.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.0);
         if at.is_some_and(|at| at.elapsed() < FACTS) || !self.observed().is_streaming() {
-            return self.info();
+            return;
         }
-        // What is known must do where it can't be told anew.
-        self.ask_info().await.ok().or_else(|| self.info())
+        // One asks at a time, and is heard however late it is answered.
+        let Ok(turn) = Arc::clone(&self.asking).try_lock_owned() else { return };
+        let link = Arc::clone(self);
+        let asking = tokio::spawn(async move {
+            let _turn = turn;
+            link.ask_info().await
+        });
+        if tokio::time::timeout(MOMENT, asking).await.is_err() {
+            tracing::debug!(cluster = self.name(), "what it has and can do isn't told in time");
+        }
+    }
+
+    /// Has what is known be old.
+    #[cfg(test)]
+    pub(super) fn age(&self) {
+        if let Some((at, _)) = self.info.write().unwrap().as_mut() {
+            *at = at.checked_sub(FACTS).unwrap();
+        }
     }
 
     pub(super) async fn ask_info(&self) -> Result<GetClusterInfoResponse, Status> {
@@ -228,7 +254,7 @@ impl Link {
             Err(_) => Err(Status::deadline_exceeded("no answer in time")),
         };
         match &answer {
-            Err(status) if is_no_answer(status.code()) => self.breaker.failed(Instant::now()),
+            Err(status) if is_no_answer(status) => self.breaker.failed(Instant::now()),
             _ => self.breaker.answered(),
         }
         answer.map(tonic::Response::into_inner)
@@ -306,12 +332,19 @@ async fn secured(tls: &ClusterTls) -> Result<ClientTlsConfig, Status> {
     Ok(secured)
 }
 
+/// Why a CRM can do nothing at all for now, in its own words. All else that it says to be unavailable
+/// is about one class.
+const AWAY: [&str; 3] = ["API_SERVER_UNAVAILABLE", "CRD_MISSING", "NOT_READY"];
+
 /// Whether nobody was there who could have answered, or they won't let us in.
-fn is_no_answer(code: Code) -> bool {
+fn is_no_answer(status: &Status) -> bool {
+    if status.code() == Code::Unavailable {
+        let said = status.get_details_error_info();
+        return said.is_none_or(|info| AWAY.contains(&info.reason.as_str()));
+    }
     matches!(
-        code,
-        Code::Unavailable
-            | Code::DeadlineExceeded
+        status.code(),
+        Code::DeadlineExceeded
             | Code::Cancelled
             | Code::Unknown
             | Code::Unauthenticated

@@ -52,13 +52,16 @@ impl Clusters {
         self.links.values()
     }
 
+    /// Asks all of them anew for what a plan goes by, where that is old.
+    pub async fn refresh(&self) {
+        join_all(self.links.values().map(Link::refresh)).await;
+    }
+
     /// What is known of all of them for a plan, asked anew where that is old.
     pub async fn facts(&self) -> BTreeMap<String, ClusterFacts> {
-        let facts = self.links.values().map(async |link| {
-            let info = link.refresh().await;
-            (link.name().to_owned(), facts::facts(link, info))
-        });
-        join_all(facts).await.into_iter().collect()
+        self.refresh().await;
+        let facts = |link: &Arc<Link>| (link.name().to_owned(), facts::facts(link, link.info()));
+        self.links.values().map(facts).collect()
     }
 
     /// How all of them are. `units` tells how many units are driven on one.

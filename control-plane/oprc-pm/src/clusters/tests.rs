@@ -1,4 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use oprc_grpc::deployment::unit::ClassSpec;
 use oprc_rest::{Contact, Health};
@@ -31,7 +34,8 @@ async fn a_link_says_what_came_of_calls() {
     let link = Link::new(config, DEADLINE);
     assert_eq!(link.delete("unit", "", "call-1").await, Outcome::Gone);
     let took = link.deploy("unit", "", ClassSpec::default(), "call-2").await;
-    assert_eq!(took, Outcome::Took { uid: "1".to_owned(), generation: 1 });
+    let namespace = "default".to_owned();
+    assert_eq!(took, Outcome::Took { uid: "1".to_owned(), generation: 1, namespace });
     {
         let state = fake.state.lock().unwrap();
         assert_eq!((state.correlation.as_str(), state.token.as_str()), ("call-2", "Bearer canary"));
@@ -52,6 +56,31 @@ async fn a_link_says_what_came_of_calls() {
         }
     }
     assert!(told.contains("doesn't answer"), "{told}");
+}
+
+#[tokio::test]
+async fn what_a_crm_says_of_one_class_is_no_silence() {
+    let fake = Fake::start().await;
+    let is_asked = async |reason| {
+        let link = Link::new(fake.config("one"), DEADLINE);
+        {
+            let mut state = fake.state.lock().unwrap();
+            (state.refuse, state.reason) = (Some(Code::Unavailable), Some(reason));
+        }
+        let mut asked = true;
+        for _ in 0..20 {
+            let failed = link.deploy("unit", "", ClassSpec::default(), "call").await;
+            let Outcome::Failed(why) = failed else { panic!("{failed:?}") };
+            asked &= why.contains("as the test says");
+        }
+        asked
+    };
+    for reason in ["DELETING", "CONFLICT"] {
+        assert!(is_asked(reason).await, "{reason}");
+    }
+    for reason in ["API_SERVER_UNAVAILABLE", "CRD_MISSING", "NOT_READY"] {
+        assert!(!is_asked(reason).await, "{reason}");
+    }
 }
 
 #[tokio::test]
@@ -80,6 +109,29 @@ async fn a_cluster_that_goes_and_comes_back_is_seen_to() {
     fake.resume();
     until("back", &link, Observed::is_known).await;
     until("told anew", &link, |it| it.classes().count() == 0).await;
+    running.abort();
+}
+
+#[tokio::test]
+async fn who_plans_waits_but_a_moment_for_a_silent_cluster() {
+    let fake = Fake::start().await;
+    let clusters = Arc::new(Clusters::new([fake.config("one")], DEADLINE));
+    let running = tokio::spawn({
+        let clusters = Arc::clone(&clusters);
+        async move { clusters.run().await }
+    });
+    let link = Arc::clone(clusters.link("one").unwrap());
+    until("known", &link, Observed::is_known).await;
+    link.age();
+    fake.state.lock().unwrap().silent = true;
+    let begun = Instant::now();
+    let facts = clusters.facts().await.remove("one").unwrap();
+    assert_eq!(facts.ready_nodes, 3);
+    assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());
+    // It is asked already: nobody else waits.
+    let begun = Instant::now();
+    clusters.facts().await;
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     running.abort();
 }
 

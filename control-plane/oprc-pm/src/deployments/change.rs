@@ -11,11 +11,11 @@ use oprc_rest::{Deployment, Event, Plan, Revision, UnitPlan};
 use tokio::time::timeout;
 
 use super::{
-    Caller, Deployments, Kept, KeptUnit, UnitKey, Whole,
+    Caller, Deployments, Kept, UnitKey, Whole,
     book::{PREFIX, SEEN},
 };
 use crate::{
-    dispatcher::{Units, former_of, units_of},
+    dispatcher::{Units, check_room, former_of, units_of},
     error::Error,
     records::{self, DeploymentRecord, REVISIONS, Stage, UNITS, UnitRecord},
     stamp,
@@ -90,6 +90,8 @@ impl Deployments {
         caller: &Caller,
     ) -> Result<(Deployment, bool), Error> {
         check_deployment(&deployment)?;
+        // Others don't wait in turn for a cluster that is slow to tell.
+        self.clusters.refresh().await;
         let _turn = self.turns.of(deployment.package.as_deref().unwrap_or_default()).await?;
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
@@ -104,7 +106,7 @@ impl Deployments {
             }
             let made = before.is_none();
             let mut plan = self.plan(&deployment, &[]).await?;
-            stay(&mut plan, &units)?;
+            stay(&mut plan, |key| self.book.unit(key))?;
             if before.as_ref().is_some_and(|kept| is_same(&kept.record, &deployment, &plan)) {
                 return Ok((self.get(&deployment.key)?, false));
             }
@@ -168,6 +170,7 @@ impl Deployments {
                 format!("{} units, with those of before; {UNITS} are the most", all.len());
             return Err(Error::Parameter { field: "deployment", message });
         }
+        check_room(&record, &wanted)?;
         let name = records::deployment(key);
         let check = before.as_ref().map_or(Check::Absent, |kept| Check::Version(kept.version));
         let mut change = Transaction::new()
@@ -278,13 +281,15 @@ impl Deployments {
 
 /// Has units stay in the namespaces that they are in. A unit is known by its id alone: in another
 /// namespace it would be made anew, and left where it was.
-fn stay(plan: &mut Plan, units: &[KeptUnit]) -> Result<(), Error> {
+fn stay(
+    plan: &mut Plan,
+    known: impl Fn(&UnitKey) -> Option<Kept<UnitRecord>>,
+) -> Result<(), Error> {
     for unit in &mut plan.units {
-        let same = |((cluster, id), _): &&KeptUnit| *id == unit.id && *cluster == unit.cluster;
-        let known = units.iter().find(same).map(|(_, kept)| &kept.record.namespace);
-        match known {
-            Some(known) if unit.namespace.is_empty() => unit.namespace.clone_from(known),
-            Some(known) if unit.namespace != *known => {
+        let known = known(&(unit.cluster.clone(), unit.id.clone()));
+        match known.map(|kept| kept.record.namespace.clone()) {
+            Some(known) if unit.namespace.is_empty() => unit.namespace = known,
+            Some(known) if unit.namespace != known => {
                 let detail = "the namespace of a deployment can't be changed: delete it, and make \
                               it anew";
                 return Err(Error::Conflict {
@@ -346,6 +351,6 @@ fn record(
         correlation_id: caller.correlation_id.clone(),
         plan,
         stage: Stage::Driving { since: now },
-        former: before.and_then(former_of),
+        former: before.and_then(|before| former_of(before, deployment)),
     })
 }

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, time::Instant};
 use oprc_cp_storage::{Check, Error as StoreError, Transaction};
 use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{ClassRuntime, Deployment, Plan, Reason, Revision, UnitPlan};
+use tokio::time::timeout;
 
-use super::{Caller, Deployments, RuntimeFilter, change::PATIENCE};
+use super::{Caller, Deployments, RuntimeFilter, UnitKey, change::PATIENCE};
 use crate::{
-    dispatcher::{Outcome, goes_back},
+    dispatcher::{Seen, Units, check_room, goes_back},
     error::Error,
     planner::parse_unit_id,
     records::{self, DeploymentRecord, Stage, Taken, UNITS, UnitRecord},
@@ -32,7 +33,8 @@ impl Deployments {
         let observed = link.observed();
         let class = observed.class(id, "").ok_or_else(|| Error::not_found("class runtime", id))?;
         let document = self.class_document(cluster, class, observed.contact());
-        if class.deleting {
+        let known = self.book.unit(&(cluster.to_owned(), id.to_owned()));
+        if class.deleting || known.is_some_and(|kept| kept.record.spec.is_none()) {
             return Err(Error::Conflict {
                 reason: "DELETING",
                 detail: format!("{id} on {cluster} is going already"),
@@ -49,7 +51,8 @@ impl Deployments {
         })
     }
 
-    /// Has a cluster take an orphan away.
+    /// Has a cluster take an orphan away. That is stored as for any unit, so that whoever comes to
+    /// want it meanwhile is met there, and a cluster that is away does it when it is back.
     pub async fn delete_orphan(
         &self,
         cluster: &str,
@@ -57,14 +60,93 @@ impl Deployments {
         caller: &Caller,
     ) -> Result<(), Error> {
         let orphan = self.orphan(cluster, id)?;
-        let link = self.clusters.link(cluster);
-        let link = link.ok_or_else(|| Error::not_found("cluster", cluster))?;
-        match link.delete(id, &orphan.unit.namespace, &caller.correlation_id).await {
-            Outcome::Going | Outcome::Gone | Outcome::Took { .. } => Ok(()),
-            Outcome::Refused(why) | Outcome::Failed(why) => {
-                Err(Error::Unavailable(format!("{cluster}: {why}")))
+        let parts = parse_unit_id(id).ok_or_else(|| Error::not_found("orphan", id))?;
+        let going = UnitRecord {
+            // It is no deployment's: none is held up by it, and none holds it up.
+            deployment: String::new(),
+            revision: stamp::id(),
+            class: parts.class.to_owned(),
+            environment: parts.environment.to_owned(),
+            namespace: orphan.unit.namespace,
+            spec: None,
+            taken: None,
+            correlation_id: caller.correlation_id.clone(),
+        };
+        let name = records::unit(cluster, id);
+        let change = Transaction::new()
+            .check(name.clone(), Check::Absent)
+            .put(name, records::write(&going)?)
+            .fenced(&self.ownership);
+        match self.store.commit(change).await {
+            Ok(at) => self.book.reach(at).await?,
+            Err(StoreError::Conflict { .. }) => {
+                return Err(Error::Conflict {
+                    reason: "NO_ORPHAN",
+                    detail: format!("{id} on {cluster} is no orphan any more"),
+                    blockers: Vec::new(),
+                });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let key = (cluster.to_owned(), id.to_owned());
+        match timeout(PATIENCE, self.refusal(&key, &going)).await {
+            Ok(Some(why)) => self.keep_orphan(&key, &going, why).await,
+            // It goes, or will when the cluster answers.
+            Ok(None) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Waits until a cluster takes something away, or says why it won't.
+    async fn refusal(&self, key: &UnitKey, going: &UnitRecord) -> Option<String> {
+        let link = self.clusters.link(&key.0)?;
+        let (mut stored, mut told) = (self.book.changes(), link.changes());
+        let mut troubles = self.troubles.changes();
+        loop {
+            let kept = self.book.unit(key)?;
+            if kept.record.revision != going.revision {
+                return None;
+            }
+            match link.observed().seen(&key.1, going.place()) {
+                Seen::Present(sight) if !sight.deleting => {}
+                Seen::Present(_) | Seen::Absent | Seen::Unknown => return None,
+            }
+            if let Some(why) = self.troubles.refused(key, going) {
+                return Some(why);
+            }
+            tokio::select! {
+                _ = stored.changed() => {}
+                _ = told.changed() => {}
+                _ = troubles.changed() => {}
             }
         }
+    }
+
+    /// What a cluster won't take away is an orphan as before.
+    async fn keep_orphan(
+        &self,
+        key: &UnitKey,
+        going: &UnitRecord,
+        why: String,
+    ) -> Result<(), Error> {
+        let kept = self.book.unit(key).filter(|kept| kept.record.revision == going.revision);
+        // Somebody wants it by now: it isn't taken away any more.
+        let Some(kept) = kept else { return Ok(()) };
+        let (cluster, id) = key;
+        let name = records::unit(cluster, id);
+        let change = Transaction::new()
+            .check(name.clone(), Check::Version(kept.version))
+            .delete(name)
+            .fenced(&self.ownership);
+        match self.store.commit(change).await {
+            Ok(at) => self.book.reach(at).await?,
+            Err(StoreError::Conflict { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        Err(Error::Conflict {
+            reason: "REFUSED",
+            detail: format!("{cluster} won't delete {id}: {why}"),
+            blockers: Vec::new(),
+        })
     }
 
     /// Makes an orphan a unit of the deployment that its id names, which is made if there is none.
@@ -218,11 +300,16 @@ impl Deployments {
                 revision: record.revision.clone(),
                 uid: class.uid.clone(),
                 generation: class.generation,
+                namespace: class.namespace.clone(),
             }),
             correlation_id: caller.correlation_id.clone(),
         };
         let name = records::unit(&unit.cluster, &unit.id);
+        let mut all: Units =
+            units.iter().map(|(key, kept)| (key.clone(), kept.record.as_ref().clone())).collect();
+        all.insert((unit.cluster.clone(), unit.id.clone()), adopted.clone());
         record.plan.units.push(unit);
+        check_room(&record, &all)?;
         let entry = Revision {
             revision: record.revision.clone(),
             at: record.updated_at.clone(),
@@ -268,7 +355,7 @@ impl Deployments {
 fn stays(record: &DeploymentRecord) -> bool {
     match record.stage {
         Stage::Settled { .. } => true,
-        Stage::Driving { .. } => !goes_back(record),
+        Stage::Driving { .. } => !goes_back(&record.deployment),
         Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting { .. } => false,
     }
 }

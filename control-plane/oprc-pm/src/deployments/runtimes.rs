@@ -112,6 +112,8 @@ impl Deployments {
             ownership: ownership.to_owned(),
             deployment: driven
                 .map(|kept| kept.record.deployment.clone())
+                // An orphan that goes is none's.
+                .filter(|deployment| !deployment.is_empty())
                 .or_else(|| parsed.map(|unit| unit.deployment.to_owned())),
             unit,
             details: details(class),

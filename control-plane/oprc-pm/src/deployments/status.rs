@@ -63,7 +63,7 @@ pub(super) fn unit(
     let (cluster, id) = key;
     let known = clusters.link(cluster).map(|link| {
         let observed = link.observed();
-        (observed.contact(), observed.class(id, &record.namespace).cloned())
+        (observed.contact(), observed.class(id, record.place()).cloned())
     });
     let (contact, class) = known.unwrap_or((Contact::Unconfigured, None));
     let mut unit =

@@ -374,3 +374,115 @@ async fn what_others_ask_of_a_cluster_is_no_room() {
     manager.deployments.delete("greeting", None, &caller()).await.unwrap();
     assert_eq!(warnings(&second).await, [""; 0]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_couldnt_be_gone_back_from_isnt_begun() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.until_reached("one").await;
+    let variables = (0..15).map(|number| format!("BIG_{number}: {}", "x".repeat(30 << 10)));
+    let text = format!(
+        "name: hello\nversion: 1.0.0\n\
+         functions: [{{key: f, provision: {{deployment: {{image: f, env: {{{}}}}}}}}}]\n\
+         classes: [{{key: Hello, functions: [{{name: f, function: f}}]}}]",
+        variables.collect::<Vec<_>>().join(", "),
+    );
+    let documents = parse(&text, "hello.yaml").unwrap();
+    manager.deployments.registry.publish(&documents, None).await.unwrap();
+    // The plan and its unit are less than 1 MiB; with what it would go back to they are more.
+    let all = greeting(&["one"], Policy::AllOrNothing);
+    let refused = manager.deployments.create(all.clone(), &caller()).await.unwrap_err();
+    let why = refused.to_string();
+    assert!(matches!(refused, Error::Parameter { field: "deployment", .. }), "{refused:?}");
+    assert!(why.contains("split the deployment"), "{why}");
+    // What doesn't go back can be changed however often.
+    let stays = OClassDeployment { rollback_on_failure: Some(false), ..all };
+    manager.deployments.create(stays.clone(), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    let effort = greeting(&["one"], Policy::BestEffort);
+    for wanted in [effort, stays] {
+        manager.deployments.put(wanted, None, &caller()).await.unwrap();
+        manager.until(DeploymentCondition::Running).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_in_another_namespace_is_not_what_is_driven() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let copy = ClassRuntime {
+        deployment_id: "greeting.Hello..one".to_owned(),
+        namespace: "a-copy".to_owned(),
+        uid: "copy".to_owned(),
+        generation: 1,
+        ..ClassRuntime::default()
+    };
+    one.state.lock().unwrap().classes.insert("copy".to_owned(), copy);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!(running.status.units[0].namespace, "default");
+    assert_eq!(one.state.lock().unwrap().deploys, 1);
+}
+
+/// A package manager that has lost its store, and the id of the only unit on its cluster.
+async fn with_orphan(store: &Store, one: &Fake) -> (Manager, String) {
+    let manager = Manager::start(&Store::memory(), &[("one", one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+    let manager = Manager::start(store, &[("one", one)]).await;
+    manager.until_reached("one").await;
+    let id = manager.deployments.orphans()[0].id.clone();
+    (manager, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_goes_unless_its_cluster_refuses() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (manager, id) = with_orphan(&store, &one).await;
+    one.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { reason: "REFUSED", .. }), "{refused:?}");
+    assert_eq!(manager.deployments.orphans().len(), 1);
+    one.state.lock().unwrap().refuse = None;
+    manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
+    manager.until_class("one", |class| class.is_none()).await;
+    let key = ("one".to_owned(), id);
+    manager.seen("forgotten", || manager.deployments.book.unit(&key).is_none().then_some(())).await;
+    assert_eq!(count(&one), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_somebody_wants_by_now_is_no_orphan() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (mut manager, id) = with_orphan(&store, &one).await;
+    // It is stored a moment before, and not read yet.
+    manager.running.abort();
+    let _ = (&mut manager.running).await;
+    let wanted = Transaction::new().put(records::unit("one", &id), "{}");
+    store.commit(wanted).await.unwrap();
+    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { reason: "NO_ORPHAN", .. }), "{refused:?}");
+    assert_eq!(count(&one), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_that_is_to_go_stays_when_it_is_wanted_again() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (manager, id) = with_orphan(&store, &one).await;
+    manager.publish().await;
+    let link = manager.deployments.clusters.link("one").unwrap();
+    one.stop();
+    manager.seen("away", || (!link.observed().is_known()).then_some(())).await;
+    // It goes when the cluster is back, unless it is wanted by then.
+    manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
+    let again = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(again, Error::Conflict { reason: "DELETING", .. }), "{again:?}");
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    one.resume();
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!(running.status.units[0].namespace, "default");
+    assert_eq!(one.state.lock().unwrap().classes.values().next().unwrap().uid, "1");
+}

@@ -70,7 +70,7 @@ impl Dispatcher {
             if under_way.contains(&key) {
                 continue;
             }
-            let seen = link.observed().seen(&key.1, &kept.record.namespace);
+            let seen = link.observed().seen(&key.1, kept.record.place());
             let step = unit::step(&kept.record, &seen);
             if step == Step::Rest {
                 continue;

@@ -6,6 +6,7 @@
 
 mod condition;
 mod drive;
+mod room;
 mod settle;
 mod stage;
 mod transition;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 
 pub use self::{
     condition::{condition, is_available},
+    room::check_room,
     stage::{Limits, Outlook, Transition, UnitView, goes_back, outlook},
     transition::{Next, Units, former_of, perform, units_of},
     troubles::Troubles,
@@ -71,7 +73,7 @@ impl Dispatcher {
             let (seen, away_since) = match self.clusters.link(&key.0) {
                 Some(link) => {
                     let observed = link.observed();
-                    (observed.seen(&key.1, &record.namespace), observed.away_since())
+                    (observed.seen(&key.1, record.place()), observed.away_since())
                 }
                 None => (Seen::Unknown, None),
             };

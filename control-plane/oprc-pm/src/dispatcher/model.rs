@@ -59,6 +59,10 @@ struct World {
     ghosts: Vec<Call>,
 }
 
+fn took(uid: &str, generation: i64) -> Outcome {
+    Outcome::Took { uid: uid.to_owned(), generation, namespace: String::new() }
+}
+
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 impl World {
@@ -169,14 +173,14 @@ impl World {
                         deleting: false,
                     };
                     objects.insert(id, object);
-                    return Outcome::Took { uid, generation: 1 };
+                    return took(&uid, 1);
                 };
                 if object.content != content {
                     object.content = content;
                     object.generation += 1;
                     object.phase = "Progressing";
                 }
-                Outcome::Took { uid: object.uid.clone(), generation: object.generation }
+                took(&object.uid, object.generation)
             }
             (_, Some(object)) => {
                 if !object.deleting {
@@ -272,14 +276,15 @@ impl World {
             ..UnitPlan::default()
         });
         let plan = Plan { units: units.collect(), ..Plan::default() };
-        let former = self.record.as_ref().and_then(former_of);
+        let deployment = OClassDeployment {
+            key: "it".to_owned(),
+            policy: Some(policy),
+            ..OClassDeployment::default()
+        };
+        let former = self.record.as_ref().and_then(|before| former_of(before, &deployment));
         self.units.extend(units_of(Some((&revision, &plan)), "it", "", &self.units));
         self.record = Some(DeploymentRecord {
-            deployment: OClassDeployment {
-                key: "it".to_owned(),
-                policy: Some(policy),
-                ..OClassDeployment::default()
-            },
+            deployment,
             revision,
             created_at: text(0),
             updated_at: text(self.now),

@@ -1,6 +1,6 @@
 //! How a deployment goes on: when it has succeeded, failed, gone back or gone. Pure.
 
-use oprc_models::Policy;
+use oprc_models::{OClassDeployment, Policy};
 
 use super::unit::{Seen, is_current, is_good};
 use crate::{
@@ -70,9 +70,8 @@ pub struct Outlook {
 }
 
 /// Whether a deployment is of all or nothing and goes back when it fails.
-pub fn goes_back(record: &DeploymentRecord) -> bool {
-    record.deployment.policy == Some(Policy::AllOrNothing)
-        && record.deployment.rollback_on_failure != Some(false)
+pub fn goes_back(deployment: &OClassDeployment) -> bool {
+    deployment.policy == Some(Policy::AllOrNothing) && deployment.rollback_on_failure != Some(false)
 }
 
 /// The units that the plan has, all of them stored for its revision.
@@ -127,7 +126,7 @@ fn driving(
     }
     let mut again: Option<Millis> = None;
     // One that doesn't go back has no time by which it has failed.
-    for unit in wanted.iter().filter(|_| goes_back(record)) {
+    for unit in wanted.iter().filter(|_| goes_back(&record.deployment)) {
         match failure(record, unit, since, now, limits) {
             Failure::Now(because) => {
                 // Until that is stored nothing more is done for what has failed.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use oprc_models::OClassDeployment;
+
 use super::stage::{Transition, UnitView, goes_back};
 use crate::{
     records::{DeploymentRecord, Former, Stage, UnitRecord},
@@ -10,6 +12,9 @@ use crate::{
 
 /// The units by cluster and id.
 pub type Units = BTreeMap<(String, String), UnitRecord>;
+
+/// How many letters are kept of why something failed: it must not keep the rest from being stored.
+const BECAUSE: usize = 2048;
 
 /// What a transition leaves.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,11 +43,18 @@ pub fn perform(
             units: Units::new(),
             outcome: "succeeded".to_owned(),
         },
-        Transition::RollBack { because } => Next {
-            record: with(Stage::RollingBack { since, because: because.clone() }),
-            units: back(record, units),
-            outcome: format!("rolling back: {because}"),
-        },
+        Transition::RollBack { because } => {
+            let because = shortened(because);
+            let existing: Units = units
+                .iter()
+                .map(|unit| ((unit.cluster.to_owned(), unit.id.to_owned()), unit.record.clone()))
+                .collect();
+            Next {
+                units: back(record, &existing),
+                outcome: format!("rolling back: {because}"),
+                record: with(Stage::RollingBack { since, because }),
+            }
+        }
         Transition::RolledBack => {
             let because = match &record.stage {
                 Stage::RollingBack { because, .. } => because.clone(),
@@ -58,36 +70,36 @@ pub fn perform(
     }
 }
 
-/// What there is to go back to once something else than this is wanted.
-pub fn former_of(before: &DeploymentRecord) -> Option<Former> {
+/// The beginning of a text that is too long.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(BECAUSE) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// What there is to go back to once something else than this is wanted, where that goes back.
+pub fn former_of(before: &DeploymentRecord, wanted: &OClassDeployment) -> Option<Former> {
+    if !goes_back(wanted) {
+        return None;
+    }
     let runs = match &before.stage {
         Stage::Settled { .. } => true,
         // It stays as far as it came, whatever becomes of it.
-        Stage::Driving { .. } => !goes_back(before),
+        Stage::Driving { .. } => !goes_back(&before.deployment),
         Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting { .. } => false,
     };
-    if !runs {
-        return before.former.clone();
-    }
-    Some(Former {
-        revision: before.revision.clone(),
-        deployment: before.deployment.clone(),
-        plan: before.plan.clone(),
-    })
+    if runs { Some(Former::of(before)) } else { before.former.clone() }
 }
 
 /// The units as they were before: those of the former plan, and none of the others.
-fn back(record: &DeploymentRecord, units: &[UnitView<'_>]) -> Units {
-    let existing: Units = units
-        .iter()
-        .map(|unit| ((unit.cluster.to_owned(), unit.id.to_owned()), unit.record.clone()))
-        .collect();
+pub(super) fn back(record: &DeploymentRecord, existing: &Units) -> Units {
     let former = record.former.as_ref();
     units_of(
         former.map(|former: &Former| (former.revision.as_str(), &former.plan)),
         &record.deployment.key,
         &record.correlation_id,
-        &existing,
+        existing,
     )
 }
 

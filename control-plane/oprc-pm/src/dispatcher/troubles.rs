@@ -41,6 +41,8 @@ struct Trouble {
     refused: Option<String>,
     last: String,
     unsure_until: Option<Instant>,
+    /// Whether the last call was a Deploy that the cluster took.
+    took: bool,
 }
 
 impl Trouble {
@@ -57,7 +59,7 @@ impl Troubles {
     }
 
     /// Is told whenever something goes wrong in a way that wasn't known, or doesn't any more.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
@@ -95,7 +97,10 @@ impl Troubles {
 
     /// Notes what came of a call.
     pub(super) fn note(&self, key: Key, record: &UnitRecord, step: Step, outcome: &Outcome) {
-        let now = Instant::now();
+        self.note_at(Instant::now(), key, record, step, outcome);
+    }
+
+    fn note_at(&self, now: Instant, key: Key, record: &UnitRecord, step: Step, outcome: &Outcome) {
         let mut all = self.all();
         let unsure_until = match (step, outcome) {
             (Step::Deploy, Outcome::Failed(_)) => Some(now + self.unsure),
@@ -109,14 +114,22 @@ impl Troubles {
             refused: None,
             last: String::new(),
             unsure_until,
+            took: false,
         };
         let trouble = all.entry(key).or_insert_with(new);
         let before = (trouble.refused.clone(), trouble.last.clone());
         let failed = matches!(outcome, Outcome::Refused(_) | Outcome::Failed(_));
-        if !trouble.is_about(record) || !failed {
+        // What is taken again and again, and is never as it should be, is as good as failed; what
+        // was well for some time in between is a new matter.
+        let took = matches!(outcome, Outcome::Took { .. });
+        let quiet = trouble.took && now >= trouble.not_before + LONGEST;
+        let again = failed || (took && trouble.took);
+        let new_matter = !trouble.is_about(record) || quiet || !again;
+        if new_matter {
             *trouble = new();
         }
         trouble.unsure_until = unsure_until;
+        trouble.took = took;
         match outcome {
             Outcome::Refused(why) => {
                 trouble.refused = Some(why.clone());
@@ -125,7 +138,8 @@ impl Troubles {
             Outcome::Failed(why) => trouble.last.clone_from(why),
             _ => {}
         }
-        let wait = if failed { trouble.delays.next().unwrap_or(LONGEST) } else { SHOWS };
+        let wait =
+            if failed || !new_matter { trouble.delays.next().unwrap_or(LONGEST) } else { SHOWS };
         trouble.not_before = now + wait;
         if before != (trouble.refused.clone(), trouble.last.clone()) {
             self.changes.send_modify(|count| *count += 1);
@@ -142,5 +156,48 @@ impl Troubles {
     /// There is no such unit any more.
     pub(super) fn forget(&self, key: &Key) {
         self.all().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn record(revision: &str) -> UnitRecord {
+        serde_json::from_value(json!({
+            "deployment": "d", "revision": revision, "class": "A", "environment": "",
+            "namespace": "", "spec": {}, "correlation_id": "",
+        }))
+        .unwrap()
+    }
+
+    /// How long to wait after a Deploy that was taken at that time.
+    fn taken(troubles: &Troubles, record: &UnitRecord, now: Instant) -> Duration {
+        let key = ("east".to_owned(), "d.A..east".to_owned());
+        let took = Outcome::Took { uid: "u".to_owned(), generation: 1, namespace: String::new() };
+        troubles.note_at(now, key.clone(), record, Step::Deploy, &took);
+        troubles.not_before(&key, record).unwrap() - now
+    }
+
+    #[test]
+    fn what_is_taken_in_vain_is_sent_ever_more_seldom() {
+        let (troubles, one) = (Troubles::new(Duration::ZERO), record("r1"));
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            let wait = taken(&troubles, &one, now);
+            waits.push(wait);
+            now += wait;
+        }
+        assert_eq!(waits[0], SHOWS);
+        assert!(waits[1] >= SHORTEST && waits[9] >= LONGEST, "{waits:?}");
+        // Another revision is another matter, and so is what was well for some time.
+        let other = record("r2");
+        assert_eq!(taken(&troubles, &other, now), SHOWS);
+        now += SHOWS;
+        assert!(taken(&troubles, &other, now) > SHOWS);
+        assert_eq!(taken(&troubles, &other, now + LONGEST * 4), SHOWS);
     }
 }

@@ -54,6 +54,8 @@ pub enum Outcome {
         uid: String,
         /// Its generation.
         generation: i64,
+        /// Where it is.
+        namespace: String,
     },
     /// The cluster takes it away.
     Going,
@@ -109,11 +111,12 @@ pub fn step(record: &UnitRecord, seen: &Seen) -> Step {
 /// What a call means for the record that led to it.
 pub fn after(record: &UnitRecord, outcome: &Outcome) -> Kept {
     match (outcome, &record.spec) {
-        (Outcome::Took { uid, generation }, Some(_)) => {
+        (Outcome::Took { uid, generation, namespace }, Some(_)) => {
             let taken = Taken {
                 revision: record.revision.clone(),
                 uid: uid.clone(),
                 generation: *generation,
+                namespace: namespace.clone(),
             };
             if record.taken.as_ref() == Some(&taken) {
                 return Kept::Same;

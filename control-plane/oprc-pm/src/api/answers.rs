@@ -96,6 +96,10 @@ impl Deploying for Deployments {
         self.class_runtimes(filter, after, limit)
     }
 
+    fn runtime(&self, id: &str, cluster: Option<&str>) -> Result<ClassRuntime, Error> {
+        self.class_runtime(id, cluster)
+    }
+
     async fn adopt(
         &self,
         cluster: &str,

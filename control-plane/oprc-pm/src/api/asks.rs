@@ -84,6 +84,8 @@ pub trait Deploying: Send + Sync + 'static {
         after: Option<&str>,
         limit: usize,
     ) -> Page<ClassRuntime>;
+    /// A class runtime, by its id, on that cluster or on whichever has it.
+    fn runtime(&self, id: &str, cluster: Option<&str>) -> Result<ClassRuntime, Error>;
     /// Has a deployment have an orphan.
     async fn adopt(
         &self,

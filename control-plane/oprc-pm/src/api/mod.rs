@@ -92,6 +92,8 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(deployments::rollback))
         .routes(routes!(runtimes::list))
         .routes(routes!(runtimes::list_records))
+        .routes(routes!(runtimes::get))
+        .routes(routes!(runtimes::get_record))
         .routes(routes!(runtimes::orphans))
         .routes(routes!(runtimes::adopt))
         .routes(routes!(runtimes::delete_orphan))

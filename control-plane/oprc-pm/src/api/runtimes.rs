@@ -104,6 +104,55 @@ pub(super) async fn list_records(
     page(&app, wanted)
 }
 
+/// Where a class runtime is looked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Where {
+    /// The cluster; the first that has it, where none is said.
+    cluster: Option<String>,
+}
+
+/// What a cluster has, by its id. A slash in an id is written as `%2F`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/class-runtimes/{id}",
+    tag = "clusters",
+    params(("id" = String, Path, description = "The class runtime"), Where),
+    responses(
+        (status = 200, description = "The class runtime", body = ClassRuntime),
+        (status = 404, description = "No cluster has it"),
+    ),
+)]
+pub(super) async fn get(
+    _: Viewer,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(Where { cluster }): Query<Where>,
+) -> Answer<Json<ClassRuntime>> {
+    Ok(Json(app.deployments.runtime(&id, cluster.as_deref())?))
+}
+
+/// The same as `/api/v1/class-runtimes/{id}`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployment-records/{id}",
+    tag = "clusters",
+    params(("id" = String, Path, description = "The class runtime"), Where),
+    responses(
+        (status = 200, description = "The class runtime", body = ClassRuntime),
+        (status = 404, description = "No cluster has it"),
+    ),
+)]
+pub(super) async fn get_record(
+    viewer: Viewer,
+    app: State<App>,
+    id: Path<String>,
+    query: Query<Where>,
+) -> Answer<Json<ClassRuntime>> {
+    get(viewer, app, id, query).await
+}
+
 /// What clusters have of a package manager's that this one doesn't know.
 #[utoipa::path(
     get,

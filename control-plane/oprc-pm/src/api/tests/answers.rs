@@ -89,3 +89,16 @@ async fn orphans_are_the_class_runtimes_that_nobody_drives() {
     let asked = ["runtimes Some(\"orphan\")", "runtimes None", "runtimes Some(\"foreign\")"];
     assert_eq!(*server.fake.asked.lock().unwrap(), asked);
 }
+
+#[tokio::test]
+async fn a_class_runtime_is_found_by_an_id_with_slashes() {
+    let server = Server::new(LIMITS).await;
+    let answered = server.get("/api/v1/class-runtimes/team%2Fshop").await;
+    assert_eq!(answered.json()["id"], "team/shop");
+    let answered = server.get("/api/v1/deployment-records/shop?cluster=east").await;
+    assert_eq!(answered.status, StatusCode::OK);
+    let answered = server.get("/api/v1/class-runtimes/shop?clutser=east").await;
+    assert_eq!(answered.problem().reason, "INVALID_PARAMETER");
+    let asked = ["runtime team/shop None", "runtime shop Some(\"east\")"];
+    assert_eq!(*server.fake.asked.lock().unwrap(), asked);
+}

@@ -102,6 +102,11 @@ impl Deploying for Fake {
         Page { items: Vec::new(), next: None }
     }
 
+    fn runtime(&self, id: &str, cluster: Option<&str>) -> Result<ClassRuntime, Error> {
+        self.note(format!("runtime {id} {cluster:?}"));
+        Ok(ClassRuntime { id: id.to_owned(), ..ClassRuntime::default() })
+    }
+
     async fn adopt(&self, _: &str, id: &str, _: &str, _: &Caller) -> Result<Deployment, Error> {
         Err(Error::not_found("orphan", id))
     }

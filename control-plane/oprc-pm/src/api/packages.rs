@@ -329,12 +329,13 @@ pub(super) async fn deprecate(
     ),
 )]
 pub(super) async fn undeprecate(
-    _: Deployer,
+    Deployer(caller): Deployer,
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
 ) -> Answer<Response> {
     let changed = app.registry.deprecate(&name, &version, None, conditions.expected()?).await?;
+    tell(&app, "package.undeprecated", &name, &version, &caller.correlation_id);
     Ok(tagged(&tag(&changed), &Conditions::default(), &changed))
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use tokio::time::advance;
+
 use super::*;
 
 fn open(path: &str) -> Request<Body> {
@@ -58,4 +60,16 @@ async fn probes_figures_and_the_page_need_no_token() {
     server.stop.send_replace(true);
     assert_eq!(server.send(open("/health/ready")).await.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(server.send(open("/health/live")).await.status, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_counted_once_a_second_however_many_ask() {
+    let server = Server::new(LIMITS).await;
+    let ask = || server.send(open("/metrics"));
+    let (one, two, three) = futures::join!(ask(), ask(), ask());
+    assert!(one.status == StatusCode::OK && one.body == two.body && two.body == three.body);
+    assert_eq!(*server.fake.asked.lock().unwrap(), ["conditions"]);
+    advance(Duration::from_secs(1)).await;
+    ask().await;
+    assert_eq!(*server.fake.asked.lock().unwrap(), ["conditions", "conditions"]);
 }

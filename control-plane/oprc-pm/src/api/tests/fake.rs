@@ -132,6 +132,7 @@ impl Deploying for Fake {
     }
 
     fn conditions(&self) -> Vec<String> {
+        self.note("conditions".to_owned());
         vec!["RUNNING".to_owned(), "RUNNING".to_owned()]
     }
 

@@ -20,7 +20,7 @@ use super::{
     problem::{Answer, Failure},
     query::{Query, limit},
 };
-use crate::{deployments::DeploymentFilter, error::Error};
+use crate::{deployments::DeploymentFilter, error::Error, heavy::heavy};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -141,7 +141,7 @@ pub(super) async fn create(
     State(app): State<App>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = one(&text)?;
+    let deployment = heavy(move || one(&text)).await??;
     let expected = Expected { none: true, ..Expected::default() };
     let (deployment, _) = app.deployments.apply(deployment, &expected, &caller).await?;
     Ok(answer(StatusCode::CREATED, &deployment))
@@ -165,7 +165,7 @@ pub(super) async fn plan(
     State(app): State<App>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
-    let (deployment, packages) = one_of(&text)?;
+    let (deployment, packages) = heavy(move || one_of(&text)).await??;
     Ok(Json(app.deployments.plan(&deployment, &packages).await?))
 }
 
@@ -217,7 +217,7 @@ pub(super) async fn put(
     conditions: Conditions,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = one(&text)?;
+    let deployment = heavy(move || one(&text)).await??;
     if deployment.key != key {
         let detail = format!("The body is of {:?}, the path of {key:?}.", deployment.key);
         let status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -321,7 +321,7 @@ pub(super) async fn rollback(
     conditions: Conditions,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Rollback { revision } = small(&text)?;
+    let Rollback { revision } = heavy(move || small(&text)).await??;
     let expected = expected(&conditions)?;
     let deployments = &app.deployments;
     let back = deployments.rollback(&key, revision.as_deref(), &expected, &caller).await?;

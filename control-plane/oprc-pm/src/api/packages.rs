@@ -24,7 +24,10 @@ use super::{
     problem::{Answer, Failure},
     query::Query,
 };
-use crate::registry::{Filter, Paging, labels, tag};
+use crate::{
+    heavy::heavy,
+    registry::{Filter, Paging, labels, tag},
+};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -73,6 +76,21 @@ pub(super) fn documents(text: &str) -> Answer<Vec<Document>> {
     Ok(oprc_models::parse(text, "body").map_err(crate::error::Error::from)?)
 }
 
+/// The documents of a body, which are packages all of them.
+fn only_packages(text: &str) -> Answer<Vec<Document>> {
+    let documents = documents(text)?;
+    let deployments = documents.iter().filter(|it| matches!(it.body, Body::Deployment(_))).count();
+    if deployments > 0 || documents.is_empty() {
+        let detail = match deployments {
+            0 => "There is no package in the body.".to_owned(),
+            _ => "There is a deployment in the body: those go to /api/v1/deployments.".to_owned(),
+        };
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
+    }
+    Ok(documents)
+}
+
 /// Packages, by name.
 #[utoipa::path(
     get,
@@ -111,16 +129,7 @@ pub(super) async fn publish(
     State(app): State<App>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let documents = documents(&text)?;
-    let deployments = documents.iter().filter(|it| matches!(it.body, Body::Deployment(_))).count();
-    if deployments > 0 || documents.is_empty() {
-        let detail = match deployments {
-            0 => "There is no package in the body.".to_owned(),
-            _ => "There is a deployment in the body: those go to /api/v1/deployments.".to_owned(),
-        };
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
-    }
+    let documents = heavy(move || only_packages(&text)).await??;
     let published = app.registry.publish(&documents, caller.name.as_deref()).await?;
     let mut created = false;
     for it in published.iter().filter(|it| !it.unchanged) {
@@ -158,7 +167,8 @@ pub(super) async fn validate(
     State(app): State<App>,
     Text(text): Text,
 ) -> Answer<Json<Vec<Published>>> {
-    Ok(Json(app.registry.validate(&documents(&text)?)?))
+    let check = move || -> Answer<_> { Ok(app.registry.validate(&documents(&text)?)?) };
+    Ok(Json(heavy(check).await??))
 }
 
 /// A package.
@@ -305,7 +315,7 @@ pub(super) async fn deprecate(
     conditions: Conditions,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Deprecation { reason } = small(&text)?;
+    let Deprecation { reason } = heavy(move || small(&text)).await??;
     let expected = conditions.expected()?;
     let changed = app.registry.deprecate(&name, &version, Some(&reason), expected).await?;
     tell(&app, "package.deprecated", &name, &version, &caller.correlation_id);

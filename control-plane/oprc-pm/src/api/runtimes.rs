@@ -16,7 +16,7 @@ use super::{
     problem::Answer,
     query::{Query, limit},
 };
-use crate::{deployments::RuntimeFilter, error::Error};
+use crate::{deployments::RuntimeFilter, error::Error, heavy::heavy};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -193,7 +193,7 @@ pub(super) async fn adopt(
     Path((cluster, id)): Path<(String, String)>,
     Text(text): Text,
 ) -> Answer<Json<Deployment>> {
-    let Adoption { deployment } = small(&text)?;
+    let Adoption { deployment } = heavy(move || small(&text)).await??;
     if deployment.is_empty() {
         let message = "must name a deployment".to_owned();
         return Err(Error::Parameter { field: "deployment", message }.into());

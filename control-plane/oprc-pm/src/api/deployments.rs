@@ -8,8 +8,8 @@ use axum::{
 };
 use oprc_models::{Body, Document, OClassDeployment};
 use oprc_rest::{Deployment, DeploymentStatus, Page, Plan, Revision, Rollback};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     App, Expected,
@@ -18,7 +18,7 @@ use super::{
     conditional::{Conditions, tagged},
     packages::documents,
     problem::{Answer, Failure},
-    query::{Query, limit},
+    query::{Nothing, Query, limit},
 };
 use crate::{deployments::DeploymentFilter, error::Error, heavy::heavy};
 
@@ -40,6 +40,33 @@ pub(super) struct Wanted {
     limit: Option<usize>,
     /// Where the page before said that the next begins.
     cursor: Option<String>,
+}
+
+/// How a change is made.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct How {
+    /// Whether nothing is to be stored: the answer is the plan that would be, refused where that
+    /// would be. `dryRun` says the same.
+    #[serde(alias = "dryRun")]
+    dry_run: Option<bool>,
+}
+
+impl How {
+    fn is_dry(&self) -> bool {
+        self.dry_run.unwrap_or_default()
+    }
+}
+
+/// What a change is answered with: the deployment, or what it would come to.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Applied {
+    /// What is stored.
+    Deployment(Box<Deployment>),
+    /// What would be.
+    Plan(Plan),
 }
 
 /// The one deployment of a body, checked for itself.
@@ -83,16 +110,22 @@ fn expected(conditions: &Conditions) -> Answer<Expected> {
     })
 }
 
-fn answer(status: StatusCode, deployment: &Deployment) -> Response {
-    let mut response = tagged(&deployment.revision, &Conditions::default(), deployment);
+fn answer(status: StatusCode, deployment: Deployment) -> Response {
+    let place = format!("/api/v1/deployments/{}", deployment.deployment.key);
+    let revision = deployment.revision.clone();
+    let document = Applied::Deployment(Box::new(deployment));
+    let mut response = tagged(&revision, &Conditions::default(), &document);
     *response.status_mut() = status;
     if status == StatusCode::CREATED
-        && let Ok(place) =
-            HeaderValue::from_str(&format!("/api/v1/deployments/{}", deployment.deployment.key))
+        && let Ok(place) = HeaderValue::from_str(&place)
     {
         response.headers_mut().insert(header::LOCATION, place);
     }
     response
+}
+
+fn dry(plan: Result<Plan, Error>) -> Answer<Response> {
+    Ok(Json(Applied::Plan(plan?)).into_response())
 }
 
 /// Deployments, by key.
@@ -129,8 +162,10 @@ pub(super) async fn list(
     post,
     path = "/api/v1/deployments",
     tag = "deployments",
+    params(How),
     request_body(content((Object = "application/json"), (String = "application/yaml"))),
     responses(
+        (status = 200, description = "What it would come to (`dry_run`)", body = Plan),
         (status = 201, description = "Stored", body = Deployment),
         (status = 404, description = "There is no such package or version"),
         (status = 409, description = "There is one already, or it can't be planned"),
@@ -139,12 +174,16 @@ pub(super) async fn list(
 pub(super) async fn create(
     Deployer(caller): Deployer,
     State(app): State<App>,
+    Query(how): Query<How>,
     Text(text): Text,
 ) -> Answer<Response> {
     let deployment = heavy(move || one(&text)).await??;
     let expected = Expected { none: true, ..Expected::default() };
+    if how.is_dry() {
+        return dry(app.deployments.try_out(&deployment, &expected, &caller).await);
+    }
     let (deployment, _) = app.deployments.apply(deployment, &expected, &caller).await?;
-    Ok(answer(StatusCode::CREATED, &deployment))
+    Ok(answer(StatusCode::CREATED, deployment))
 }
 
 /// What a deployment would come to, and why; nothing is changed. Packages may stand beside it, in
@@ -163,6 +202,7 @@ pub(super) async fn create(
 pub(super) async fn plan(
     _: Viewer,
     State(app): State<App>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
     let (deployment, packages) = heavy(move || one_of(&text)).await??;
@@ -187,7 +227,7 @@ pub(super) async fn get(
 ) -> Answer<Response> {
     // Its status changes within a revision: it is sent each time.
     let deployment = app.deployments.get(&key)?;
-    Ok(answer(StatusCode::OK, &deployment))
+    Ok(answer(StatusCode::OK, deployment))
 }
 
 /// Makes a deployment or changes it. If-Match has it change one revision only, `If-None-Match: *`
@@ -198,12 +238,14 @@ pub(super) async fn get(
     tag = "deployments",
     params(
         ("key" = String, Path, description = "The deployment"),
+        How,
         ("If-Match" = Option<String>, Header, description = "The revision to change"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none"),
     ),
     request_body(content((Object = "application/json"), (String = "application/yaml"))),
     responses(
-        (status = 200, description = "Changed, or unchanged", body = Deployment),
+        (status = 200, description = "Changed, or unchanged; or what it would come to (`dry_run`)",
+            body = Applied),
         (status = 201, description = "Made", body = Deployment),
         (status = 404, description = "There is no such package or version"),
         (status = 409, description = "It can't be planned, or is being taken away"),
@@ -215,6 +257,7 @@ pub(super) async fn put(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
+    Query(how): Query<How>,
     Text(text): Text,
 ) -> Answer<Response> {
     let deployment = heavy(move || one(&text)).await??;
@@ -224,13 +267,18 @@ pub(super) async fn put(
         return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
     }
     let expected = expected(&conditions)?;
-    let applied = app.deployments.apply(deployment, &expected, &caller).await;
-    let (deployment, made) = applied.map_err(|error| match error {
+    let refusal = |error| match error {
         // It was to be made only if there is none.
         Error::Conflict { reason: "EXISTS", .. } => Error::Changed("one".to_owned()),
         error => error,
-    })?;
-    Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, &deployment))
+    };
+    if how.is_dry() {
+        let plan = app.deployments.try_out(&deployment, &expected, &caller).await;
+        return dry(plan.map_err(refusal));
+    }
+    let applied = app.deployments.apply(deployment, &expected, &caller).await;
+    let (deployment, made) = applied.map_err(refusal)?;
+    Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, deployment))
 }
 
 /// Has a deployment be taken away. It is gone once its clusters have nothing of it any more.
@@ -254,6 +302,7 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<Response> {
     let deployment = app.deployments.delete(&key, &expected(&conditions)?, &caller).await?;
     Ok((StatusCode::ACCEPTED, Json(deployment)).into_response())
@@ -319,11 +368,12 @@ pub(super) async fn rollback(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
     let Rollback { revision } = heavy(move || small(&text)).await??;
     let expected = expected(&conditions)?;
     let deployments = &app.deployments;
     let back = deployments.rollback(&key, revision.as_deref(), &expected, &caller).await?;
-    Ok(answer(StatusCode::OK, &back))
+    Ok(answer(StatusCode::OK, back))
 }

@@ -22,7 +22,7 @@ use super::{
     caller::{Admin, Deployer, Viewer},
     conditional::{Conditions, tagged},
     problem::{Answer, Failure},
-    query::Query,
+    query::{Nothing, Query},
 };
 use crate::{
     heavy::heavy,
@@ -127,6 +127,7 @@ pub(super) async fn list(
 pub(super) async fn publish(
     Deployer(caller): Deployer,
     State(app): State<App>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
     let documents = heavy(move || only_packages(&text)).await??;
@@ -165,6 +166,7 @@ fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) 
 pub(super) async fn validate(
     _: Viewer,
     State(app): State<App>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Vec<Published>>> {
     let check = move || -> Answer<_> { Ok(app.registry.validate(&documents(&text)?)?) };
@@ -211,6 +213,7 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(name): Path<String>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.registry.delete_package(&name, conditions.expected()?).await?;
     tell(&app, "package.deleted", &name, "", &caller.correlation_id);
@@ -285,6 +288,7 @@ pub(super) async fn delete_version(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.registry.delete_version(&name, &version, conditions.expected()?).await?;
     tell(&app, "package.deleted", &name, &version, &caller.correlation_id);
@@ -313,6 +317,7 @@ pub(super) async fn deprecate(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
     let Deprecation { reason } = heavy(move || small(&text)).await??;
@@ -343,6 +348,7 @@ pub(super) async fn undeprecate(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<Response> {
     let changed = app.registry.deprecate(&name, &version, None, conditions.expected()?).await?;
     tell(&app, "package.undeprecated", &name, &version, &caller.correlation_id);

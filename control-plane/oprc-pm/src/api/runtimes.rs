@@ -14,7 +14,7 @@ use super::{
     body::{Text, small},
     caller::{Admin, Viewer},
     problem::Answer,
-    query::{Query, limit},
+    query::{Nothing, Query, limit},
 };
 use crate::{deployments::RuntimeFilter, error::Error, heavy::heavy};
 
@@ -191,6 +191,7 @@ pub(super) async fn adopt(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Deployment>> {
     let Adoption { deployment } = heavy(move || small(&text)).await??;
@@ -220,6 +221,7 @@ pub(super) async fn delete_orphan(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.deployments.delete_orphan(&cluster, &id, &caller).await?;
     Ok(StatusCode::ACCEPTED)

@@ -8,6 +8,7 @@ mod forget;
 mod orphans;
 mod runtimes;
 mod status;
+mod try_out;
 mod turns;
 
 #[cfg(test)]

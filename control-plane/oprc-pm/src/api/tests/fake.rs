@@ -57,6 +57,20 @@ impl Deploying for Fake {
         Ok((made, former.is_none()))
     }
 
+    async fn try_out(
+        &self,
+        deployment: &OClassDeployment,
+        expected: &Expected,
+        _: &Caller,
+    ) -> Result<Plan, Error> {
+        if let Ok(kept) = self.found(&deployment.key)
+            && (expected.none || expected.revision.as_ref().is_some_and(|it| *it != kept.revision))
+        {
+            return Err(Error::Changed(kept.revision));
+        }
+        Ok(Plan { deployment: deployment.key.clone(), ..Plan::default() })
+    }
+
     async fn plan(
         &self,
         deployment: &OClassDeployment,

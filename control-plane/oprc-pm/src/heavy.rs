@@ -10,7 +10,7 @@ static FREE: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// Does something on a thread of its own, when it is its turn. Once begun it goes on to its end, and
 /// counts until then, though nobody may wait for it any more.
-pub async fn heavy<T: Send + 'static>(
+pub(crate) async fn heavy<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     let turn = FREE.acquire().await.map_err(|error| Error::Unavailable(error.to_string()))?;

@@ -248,8 +248,11 @@ fn a_wrong_configuration_stops_the_start_and_is_named() {
         (vec![("HTTP_PORT", "many")], "many"),
         (vec![("OPRC_PM_STORE_KIND", "etcd")], "endpoints"),
         (vec![], "token_file"),
+        (vec![("OPRC_PM_SECURITY_TOKEN_FILE", "tokens")], "tokens: line 2: a token needs a role"),
     ] {
         let folder = tempfile::tempdir().unwrap();
+        let lines = format!("admin {ADMIN} role=admin\nother {VIEWER}\n");
+        fs::write(folder.path().join("tokens"), lines).unwrap();
         let done = std::process::Command::new(oprc_tests::program("oprc-pm"))
             .env_clear()
             .envs(variables.iter().copied())
@@ -259,6 +262,6 @@ fn a_wrong_configuration_stops_the_start_and_is_named() {
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(!done.status.success(), "{variables:?} is taken");
         assert!(told.contains(expected), "{variables:?}: {told}");
-        assert!(!told.contains("panicked"), "{told}");
+        assert!(!told.contains("panicked") && !told.contains(VIEWER), "{told}");
     }
 }

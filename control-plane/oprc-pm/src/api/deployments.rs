@@ -163,7 +163,9 @@ pub(super) async fn list(
     path = "/api/v1/deployments",
     tag = "deployments",
     params(How),
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(
+        content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
+    ),
     responses(
         (status = 200, description = "What it would come to (`dry_run`)", body = Plan),
         (status = 201, description = "Stored", body = Deployment),
@@ -192,7 +194,9 @@ pub(super) async fn create(
     post,
     path = "/api/v1/plan",
     tag = "deployments",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(
+        content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
+    ),
     responses(
         (status = 200, description = "The plan", body = Plan),
         (status = 404, description = "There is no such package or version"),
@@ -242,7 +246,9 @@ pub(super) async fn get(
         ("If-Match" = Option<String>, Header, description = "The revision to change"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none"),
     ),
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(
+        content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
+    ),
     responses(
         (status = 200, description = "Changed, or unchanged; or what it would come to (`dry_run`)",
             body = Applied),

@@ -15,6 +15,7 @@ mod cors;
 mod deployments;
 mod dress;
 mod events;
+mod examples;
 mod metrics;
 mod openapi;
 mod packages;

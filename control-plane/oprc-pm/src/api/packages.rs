@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use oprc_models::{Body, Document};
+use oprc_models::{Body, Document, OPackage};
 use oprc_rest::{
     ClassEntry, Deprecation, FunctionEntry, FunctionStatus, PackageSummary, PackageVersion, Page,
     Published, VersionSummary,
@@ -116,7 +116,7 @@ pub(super) async fn list(
     post,
     path = "/api/v1/packages",
     tag = "packages",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
         (status = 200, description = "All of it was there already", body = Vec<Published>),
         (status = 201, description = "Published", body = Vec<Published>),
@@ -156,7 +156,7 @@ fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) 
     post,
     path = "/api/v1/validate",
     tag = "packages",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
         (status = 200, description = "Nothing is wrong with it", body = Vec<Published>),
         (status = 404, description = "A package that it depends on isn't there"),
@@ -178,7 +178,10 @@ pub(super) async fn validate(
     get,
     path = "/api/v1/packages/{name}",
     tag = "packages",
-    params(("name" = String, Path, description = "The package")),
+    params(
+        ("name" = String, Path, description = "The package"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of what you have"),
+    ),
     responses(
         (status = 200, description = "The package", body = PackageSummary),
         (status = 304, description = "You have it already"),
@@ -200,7 +203,10 @@ pub(super) async fn get(
     delete,
     path = "/api/v1/packages/{name}",
     tag = "packages",
-    params(("name" = String, Path, description = "The package")),
+    params(
+        ("name" = String, Path, description = "The package"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
+    ),
     responses(
         (status = 204, description = "Deleted"),
         (status = 404, description = "There is no such package"),
@@ -247,6 +253,7 @@ pub(super) async fn versions(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version, or `latest`"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of what you have"),
     ),
     responses(
         (status = 200, description = "The version", body = PackageVersion),
@@ -275,6 +282,7 @@ pub(super) async fn get_version(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
     ),
     responses(
         (status = 204, description = "Deleted"),
@@ -303,6 +311,7 @@ pub(super) async fn delete_version(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
     ),
     request_body = Deprecation,
     responses(
@@ -335,6 +344,7 @@ pub(super) async fn deprecate(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
     ),
     responses(
         (status = 200, description = "Not deprecated any more", body = PackageVersion),

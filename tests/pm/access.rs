@@ -3,9 +3,11 @@
 use std::fs;
 
 use hyper::{Method, StatusCode};
+use k8s_openapi::api::core::v1::Event;
+use kube::{Api, api::ListParams};
 use oprc_tests::{
     authority::Authority,
-    crm::{Begun, Options},
+    crm::{Begun, Options, Separate},
     eventually, in_namespace,
     pm::{ADMIN, Pm, SETTLED, Setup, deployment, package},
 };
@@ -76,12 +78,14 @@ async fn no_secret_is_told_to_anybody() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens");
         fs::write(&file, format!("pm {CRM}\n")).unwrap();
-        let options =
-            Options::default().with("OPRC_CRM_SECURITY_TOKEN_FILE", file.to_str().unwrap());
-        let crm = Begun::start(place, &options).await;
-        let url = format!("http://{}", crm.address);
+        let options = Options::default()
+            .with("OPRC_CRM_SECURITY_TOKEN_FILE", file.to_str().unwrap())
+            // What it does itself, whole; of the libraries below it there is too much to read.
+            .with("RUST_LOG", "debug,oprc_crm=trace,oprc_server=trace");
+        // A process of its own: what it logs is told apart from what the test does.
+        let crm = Separate::start(place, &options).await;
         let setup = Setup::default()
-            .cluster("east", json!({"url": url, "token": CRM}))
+            .cluster("east", json!({"url": crm.url, "token": CRM}))
             .with("RUST_LOG", "trace");
         let pm = Pm::start(&setup).await;
         pm.cluster("east", "HEALTHY").await;
@@ -131,8 +135,17 @@ async fn no_secret_is_told_to_anybody() {
             assert!(report.contains(part), "the report tells of {part}");
         }
         let metrics = pm.ask(Method::GET, "/metrics", None, None).await.unwrap().1.to_string();
+        // The one that runs has been told of by Kubernetes, and CRM has logged what it did.
+        let events: Api<Event> = Api::namespaced(place.client.clone(), &place.namespace);
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let kubernetes = serde_json::to_string(&events.items).unwrap();
+        assert!(kubernetes.contains("shop"), "{kubernetes}");
+        let crm_log = crm.log();
+        assert!(crm_log.contains("shop."), "CRM logs what it does");
         for (what, text) in [
             ("the log", pm.log()),
+            ("CRM's log", crm_log),
+            ("Kubernetes' events", kubernetes),
             ("the report", report),
             ("events", told),
             ("metrics", metrics),
@@ -235,8 +248,11 @@ fn a_wrong_configuration_stops_the_start_and_is_named() {
         (vec![("HTTP_PORT", "many")], "many"),
         (vec![("OPRC_PM_STORE_KIND", "etcd")], "endpoints"),
         (vec![], "token_file"),
+        (vec![("OPRC_PM_SECURITY_TOKEN_FILE", "tokens")], "tokens: line 2: a token needs a role"),
     ] {
         let folder = tempfile::tempdir().unwrap();
+        let lines = format!("admin {ADMIN} role=admin\nother {VIEWER}\n");
+        fs::write(folder.path().join("tokens"), lines).unwrap();
         let done = std::process::Command::new(oprc_tests::program("oprc-pm"))
             .env_clear()
             .envs(variables.iter().copied())
@@ -246,6 +262,6 @@ fn a_wrong_configuration_stops_the_start_and_is_named() {
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(!done.status.success(), "{variables:?} is taken");
         assert!(told.contains(expected), "{variables:?}: {told}");
-        assert!(!told.contains("panicked"), "{told}");
+        assert!(!told.contains("panicked") && !told.contains(VIEWER), "{told}");
     }
 }

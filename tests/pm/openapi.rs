@@ -1,11 +1,20 @@
 //! The document that describes the API, against the server that runs.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{env, fs, path::PathBuf, process::Command, time::Duration};
 
-use oprc_tests::pm::{ADMIN, Pm, Setup, package};
+use oprc_tests::{
+    crm::{Crm, Options},
+    in_namespace,
+    pm::{ADMIN, Pm, Setup},
+    workspace,
+};
+use serde_json::json;
+use tokio::time::timeout;
 
 /// What asks everything that the document says can be asked.
 const CHECKER: &str = "schemathesis==4.32.5";
+/// How long that may take.
+const CHECKED: Duration = Duration::from_mins(15);
 
 /// The checker, fetched from PyPI once.
 fn checker() -> PathBuf {
@@ -29,10 +38,38 @@ fn checker() -> PathBuf {
     folder
 }
 
-#[tokio::test]
-async fn every_answer_is_one_that_the_document_describes() {
-    let pm = Pm::start(&Setup::default().with("OPRC_PM_SERVER_RATE_LIMIT", "0")).await;
-    pm.publish(&package("1.0.0")).await;
+/// Makes what the examples of the document are about: so lists have something in them, and what is
+/// sent can be done.
+async fn fill(pm: &Pm) {
+    for name in ["hello", "counter", "shapes"] {
+        let file = workspace().join(format!("examples/packages/{name}.yaml"));
+        let text = fs::read_to_string(file).unwrap();
+        // A deployment that stands behind a package doesn't go where packages do.
+        pm.publish_text(text.split("\n---\n").next().unwrap()).await.unwrap();
+    }
+    // There is a revision to go back to, and something to take away.
+    for seconds in [300, 600] {
+        let options = json!({"progressDeadlineSeconds": seconds});
+        let hello =
+            json!({"key": "hello", "package": "hello", "class": "Hello", "options": options});
+        pm.deploy(&hello).await.unwrap();
+    }
+    let counter = json!({"key": "counter", "package": "counter", "class": "Counter"});
+    pm.deploy(&counter).await.unwrap();
+    pm.condition("hello", "RUNNING").await;
+    for list in ["packages", "classes", "functions", "deployments", "class-runtimes", "clusters"] {
+        let page = pm.get(&format!("/{list}")).await;
+        assert!(page["items"].as_array().is_some_and(|items| !items.is_empty()), "{list}: {page}");
+    }
+    let runtime = pm.get("/class-runtimes/hello.Hello..east").await;
+    assert_eq!(runtime["ownership"], "driven", "{runtime}");
+    let functions = pm.get("/functions?package=hello").await;
+    assert_eq!(functions["items"][0]["status"][0]["condition"], "RUNNING", "{functions}");
+    assert_eq!(pm.get("/deployments/hello/history").await["items"].as_array().unwrap().len(), 2);
+}
+
+/// Asks everything that the document says can be asked, and compares the answers with it.
+async fn compare(pm: &Pm) {
     let folder = tokio::task::spawn_blocking(checker).await.unwrap();
     let mut command = tokio::process::Command::new(folder.join("bin/schemathesis"));
     let seed = "1";
@@ -49,9 +86,22 @@ async fn every_answer_is_one_that_the_document_describes() {
         .env("PYTHONPATH", &folder)
         .current_dir(pm.folder())
         .kill_on_drop(true);
-    let done = command.output().await.unwrap();
+    let done = timeout(CHECKED, command.output()).await.expect("all to be asked in time").unwrap();
     let told = String::from_utf8_lossy(&done.stdout);
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{told}{error}");
     assert!(!pm.log().contains("panicked"), "{}", pm.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_answer_is_one_that_the_document_describes() {
+    in_namespace(async |place| {
+        let crm = Crm::start(place, &Options::default()).await;
+        let clusters = Setup::of([("east", crm.url.as_str())]);
+        let pm = Pm::start(&clusters.with("OPRC_PM_SERVER_RATE_LIMIT", "0")).await;
+        pm.cluster("east", "HEALTHY").await;
+        fill(&pm).await;
+        compare(&pm).await;
+    })
+    .await;
 }

@@ -6,6 +6,7 @@ use std::{
     io::{BufRead as _, BufReader},
     net::SocketAddr,
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -334,6 +335,7 @@ pub struct Separate {
     pub client: Client,
     /// The process.
     pub child: Child,
+    log: Arc<Mutex<String>>,
     _kubeconfig: tempfile::NamedTempFile,
 }
 
@@ -359,17 +361,25 @@ impl Separate {
         std::fs::write(file.path(), config.to_string()).unwrap();
         let mut command = Command::new(program("oprc-crm"));
         command
+            .env("RUST_LOG", "info")
             .envs(options.environment(&place.namespace))
             .env("KUBECONFIG", file.path())
-            .env("RUST_LOG", "info")
             .env("OPRC_CRM_LOG_FORMAT", "json")
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("oprc-crm");
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         // From here on it is killed whatever happens.
         let ended = Ended(Some(child));
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&log);
         let reading = tokio::task::spawn_blocking(move || {
-            let address = lines.by_ref().map_while(Result::ok).find_map(|line| listens(&line));
+            let keep = move |line: &String| {
+                let mut kept = kept.lock().unwrap();
+                kept.push_str(line);
+                kept.push('\n');
+            };
+            let mut lines = lines.map_while(Result::ok).inspect(keep);
+            let address = lines.find_map(|line| listens(&line));
             // Somebody has to read on, or it would stand still one day.
             std::thread::spawn(move || lines.for_each(drop));
             address.ok_or("it ended")
@@ -379,7 +389,12 @@ impl Separate {
         let url = format!("http://{address}");
         let client = connect(&url).await;
         let child = ended.release();
-        Self { url, client, child, _kubeconfig: file }
+        Self { url, client, child, log, _kubeconfig: file }
+    }
+
+    /// What it has logged so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 
     /// Sends it a signal.

@@ -15,6 +15,8 @@ mod model;
 mod names;
 mod quantity;
 mod resolve;
+#[cfg(feature = "openapi")]
+mod schema;
 mod text;
 
 pub use check::{Ref, check, check_against, check_deployment, check_update};

@@ -16,6 +16,7 @@ macro_rules! model {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
         #[serde(rename_all = "camelCase", deny_unknown_fields)]
         pub struct $name {
             $(
@@ -139,6 +140,16 @@ macro_rules! words {
                 )
             }
         }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+                $crate::schema::words(&[$($text),*])
+            }
+        }
+
+        #[cfg(feature = "openapi")]
+        impl utoipa::ToSchema for $name {}
 
         #[cfg(test)]
         impl crate::tests::Sample for $name {

@@ -33,7 +33,6 @@ document! {
     /// A deployment. Its ETag is its revision.
     pub struct Deployment {
         /// What is wanted.
-        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub deployment: OClassDeployment,
         /// The revision: a new one with each change of what is wanted.
         pub revision: String,
@@ -83,7 +82,6 @@ document! {
         /// The package's version.
         pub version: String,
         /// What was wanted.
-        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub deployment: OClassDeployment,
         /// What became of it, where that is known.
         #[serde(skip_serializing_if = "String::is_empty")]

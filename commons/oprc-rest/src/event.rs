@@ -10,8 +10,8 @@ document! {
         pub id: String,
         /// When.
         pub at: String,
-        /// What: `package.published`, `package.deprecated`, `package.deleted`,
-        /// `deployment.created`, `deployment.updated`, `deployment.condition`,
+        /// What: `package.published`, `package.deprecated`, `package.undeprecated`,
+        /// `package.deleted`, `deployment.created`, `deployment.updated`, `deployment.condition`,
         /// `deployment.deleted`, `unit.condition`, `cluster.health`, `orphan.found`.
         #[serde(rename = "type")]
         pub kind: String,

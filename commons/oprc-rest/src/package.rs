@@ -10,7 +10,6 @@ document! {
     /// One version of a package, as it was published. Its ETag is its digest.
     pub struct PackageVersion {
         /// What was published.
-        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub package: OPackage,
         /// A digest of it.
         pub digest: String,
@@ -163,7 +162,6 @@ document! {
         pub output_cls: Option<String>,
         /// The steps of a macro, as they were published.
         #[serde(rename = "macro", skip_serializing_if = "Option::is_none")]
-        #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
         pub flow: Option<Macro>,
         /// What its variables are for.
         #[serde(skip_serializing_if = "Vec::is_empty")]

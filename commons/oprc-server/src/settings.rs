@@ -26,6 +26,8 @@ pub struct Settings {
     pub mtls: bool,
     /// A file of tokens, one of which callers need.
     pub token_file: Option<PathBuf>,
+    /// Whether each of them must have a role; those without may do everything otherwise.
+    pub roles: bool,
 }
 
 impl Settings {
@@ -49,6 +51,7 @@ impl Settings {
             tls,
             mtls: settings.get("security.mtls")?,
             token_file: settings.get("security.token_file")?,
+            roles: false,
         };
         if all.mtls && all.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
             let from = settings.source("security.mtls").map(|from| format!(", by {from}"));
@@ -68,7 +71,10 @@ impl Settings {
 
     /// Listens, and reads certificates and tokens: what is wrong with them is known now.
     pub async fn bind(&self) -> Result<(Server, Access), Error> {
-        let tokens = self.token_file.as_ref().map(TokenFile::load).transpose()?;
+        let read = |path: &PathBuf| {
+            if self.roles { TokenFile::with_roles(path) } else { TokenFile::load(path) }
+        };
+        let tokens = self.token_file.as_ref().map(read).transpose()?;
         if tokens.is_some() && self.tls.is_none() && !self.address.ip().is_loopback() {
             tracing::warn!("tokens travel in the open: there is no security.tls.certificate");
         }

@@ -20,15 +20,17 @@ use crate::{
 /// Shorter ones can be guessed.
 const MIN_CHARACTERS: usize = 16;
 const LINE: &str = "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]";
+const ROLE: &str = "a role is viewer, deployer or admin";
+const NO_ROLE: &str = "a token needs a role here: role=viewer, role=deployer or role=admin";
 
 /// A file of bearer tokens, read again when it changes. Cheap to clone.
 ///
 /// A line is `TOKEN` or `NAME TOKEN`, and behind both there may be `role=viewer|deployer|admin` and
 /// `expires=` with a time as in RFC 3339; what follows a `#` at the start of a word is a comment. A
-/// token without a role may do everything, one without an end is good until it is taken out. A name
-/// may have several tokens, so that they can be rotated. A change that can't be read or is
-/// wrong is logged and leaves the tokens as they were; a file without tokens lets nobody in. A file
-/// is best replaced by renaming another one over it.
+/// token without a role may do everything, or is wrong where roles matter; one without an end is good
+/// until it is taken out. A name may have several tokens, so that they can be rotated. A change that
+/// can't be read or is wrong is logged and leaves the tokens as they were; a file without tokens lets
+/// nobody in. A file is best replaced by renaming another one over it.
 #[derive(Clone)]
 pub struct TokenFile {
     path: Arc<Path>,
@@ -47,10 +49,19 @@ impl TokenFile {
     /// Reads a file, which must hold a token: that it holds none is a mistake when a program
     /// starts, though later it may be how everybody is locked out.
     pub fn load(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        let path = path.into();
+        Self::read(path.into(), Roles::Admin)
+    }
+
+    /// The same where roles matter: a token that has none is a mistake, as it might have been meant
+    /// for less than everything.
+    pub fn with_roles(path: impl Into<PathBuf>) -> Result<Self, Error> {
+        Self::read(path.into(), Roles::Said)
+    }
+
+    fn read(path: PathBuf, roles: Roles) -> Result<Self, Error> {
         let file = path.clone();
-        let tokens =
-            Reread::new(vec![path.clone()], INTERVAL, move || parse(&file, &read(&file)?))?;
+        let load = move || parse(&file, &read(&file)?, roles);
+        let tokens = Reread::new(vec![path.clone()], INTERVAL, load)?;
         if tokens.current().is_empty() {
             return Err(Error::File { path, reason: "holds no token".to_owned() });
         }
@@ -83,7 +94,16 @@ impl fmt::Debug for TokenFile {
     }
 }
 
-fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
+/// What a token without a role may do.
+#[derive(Clone, Copy)]
+enum Roles {
+    /// Everything.
+    Admin,
+    /// Nothing: all must have one.
+    Said,
+}
+
+fn parse(path: &Path, content: &[u8], roles: Roles) -> Result<Vec<Token>, Error> {
     let Ok(content) = from_utf8(content) else {
         return Err(Error::File { path: path.to_owned(), reason: "isn't UTF-8".to_owned() });
     };
@@ -105,7 +125,7 @@ fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
             match word.split_once('=') {
                 Some(("role", name)) if role.is_none() => {
                     let known = Role::parse(name);
-                    role = Some(known.ok_or_else(|| wrong("a role is viewer, deployer or admin"))?);
+                    role = Some(known.ok_or_else(|| wrong(ROLE))?);
                 }
                 Some(("expires", end)) if expires.is_none() => {
                     let end = OffsetDateTime::parse(end, &Rfc3339);
@@ -118,7 +138,11 @@ fn parse(path: &Path, content: &[u8]) -> Result<Vec<Token>, Error> {
         if token.chars().count() < MIN_CHARACTERS {
             return Err(wrong("a token has at least 16 characters"));
         }
-        let role = role.unwrap_or(Role::Admin);
+        let role = match (role, roles) {
+            (Some(role), _) => role,
+            (None, Roles::Admin) => Role::Admin,
+            (None, Roles::Said) => return Err(wrong(NO_ROLE)),
+        };
         tokens.push(Token { name, role, expires, digest: Sha256::digest(token).into() });
     }
     Ok(tokens)
@@ -139,7 +163,7 @@ mod tests {
     use super::*;
 
     fn error(content: &[u8]) -> String {
-        parse(Path::new("/tokens"), content).err().unwrap().to_string()
+        parse(Path::new("/tokens"), content, Roles::Admin).err().unwrap().to_string()
     }
 
     #[test]
@@ -174,14 +198,15 @@ mod tests {
             assert_eq!(told, format!("/tokens: line 1: {LINE}"), "{line}");
         }
         // What only fills a token up is a part of it.
-        let tokens = parse(Path::new(""), b"eve abcdefghijklmnopqrstuv==\n").unwrap();
+        let line = b"eve abcdefghijklmnopqrstuv==\n";
+        let tokens = parse(Path::new(""), line, Roles::Admin).unwrap();
         assert_eq!(tokens[0].name.as_deref(), Some("eve"));
     }
 
     #[test]
     fn a_comment_may_follow_a_token() {
-        let tokens =
-            parse(Path::new(""), b"  0123456789abcdef # of the operator's laptop\n").unwrap();
+        let line = b"  0123456789abcdef # of the operator's laptop\n";
+        let tokens = parse(Path::new(""), line, Roles::Admin).unwrap();
         assert_eq!(tokens.len(), 1);
         assert_eq!(tokens[0].name, None);
         let digest: [u8; 32] = Sha256::digest("0123456789abcdef").into();
@@ -193,13 +218,30 @@ mod tests {
         let lines = b"0123456789abcdef role=viewer\n\
             eve 0123456789abcdeg expires=2030-01-31T12:00:00+01:00 role=deployer # for a while\n\
             adam 0123456789abcdeh\n";
-        let tokens = parse(Path::new(""), lines).unwrap();
+        let tokens = parse(Path::new(""), lines, Roles::Admin).unwrap();
         let [bare, eve, adam] = tokens.as_slice() else { panic!("three lines") };
         assert_eq!((bare.name.as_deref(), bare.role, bare.expires), (None, Role::Viewer, None));
         assert_eq!((eve.name.as_deref(), eve.role), (Some("eve"), Role::Deployer));
         let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(526_691);
         assert_eq!(eve.expires, Some(end));
         assert_eq!((adam.role, adam.expires), (Role::Admin, None));
+    }
+
+    #[test]
+    fn where_roles_matter_a_token_has_one() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let good = "eve 0123456789abcdef role=viewer\n";
+        for bad in ["adam 0123456789abcdeg", "0123456789abcdeg expires=2030-01-31T12:00:00Z"] {
+            std::fs::write(file.path(), format!("{good}{bad}\n")).unwrap();
+            let told = TokenFile::with_roles(file.path()).unwrap_err().to_string();
+            assert_eq!(told, format!("{}: line 2: {NO_ROLE}", file.path().display()));
+            assert!(!told.contains("0123456789"));
+            TokenFile::load(file.path()).unwrap();
+        }
+        std::fs::write(file.path(), good).unwrap();
+        let tokens = TokenFile::with_roles(file.path()).unwrap();
+        let found = tokens.find(b"0123456789abcdef", SystemTime::now()).unwrap();
+        assert_eq!(found.role, Role::Viewer);
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod config;
 pub mod deployments;
 pub mod dispatcher;
 pub mod error;
+mod heavy;
 pub mod planner;
 pub mod records;
 pub mod registry;

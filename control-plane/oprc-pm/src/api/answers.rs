@@ -30,13 +30,18 @@ impl Deploying for Deployments {
         if expected.none {
             return Ok((self.create(deployment, caller).await?, true));
         }
-        let mut revision = expected.revision.clone();
-        if expected.some && revision.is_none() {
-            // Whichever it is: it must still be that one when it is changed.
-            let found = Self::get(self, &deployment.key);
-            revision = Some(found.map_err(|_| Error::Changed("nothing".to_owned()))?.revision);
-        }
+        let revision = revision(self, &deployment.key, expected)?;
         self.put(deployment, revision.as_deref(), caller).await
+    }
+
+    async fn try_out(
+        &self,
+        deployment: &OClassDeployment,
+        expected: &Expected,
+        caller: &Caller,
+    ) -> Result<Plan, Error> {
+        let revision = revision(self, &deployment.key, expected)?;
+        Self::try_out(self, deployment, revision.as_deref(), expected.none, caller).await
     }
 
     async fn plan(
@@ -94,6 +99,10 @@ impl Deploying for Deployments {
         limit: usize,
     ) -> Page<ClassRuntime> {
         self.class_runtimes(filter, after, limit)
+    }
+
+    fn runtime(&self, id: &str, cluster: Option<&str>) -> Result<ClassRuntime, Error> {
+        self.class_runtime(id, cluster)
     }
 
     async fn adopt(
@@ -154,6 +163,20 @@ impl Deploying for Deployments {
         let before = gap.then_some(Told::Gap).into_iter().chain(missed);
         stream::iter(before).chain(stream::unfold(coming, next)).boxed()
     }
+}
+
+/// The revision that a change is for, where it is for one.
+fn revision(
+    deployments: &Deployments,
+    key: &str,
+    expected: &Expected,
+) -> Result<Option<String>, Error> {
+    if !expected.some || expected.revision.is_some() {
+        return Ok(expected.revision.clone());
+    }
+    // Whichever it is: it must still be that one when it is changed.
+    let found = deployments.get(key);
+    Ok(Some(found.map_err(|_| Error::Changed("nothing".to_owned()))?.revision))
 }
 
 fn word(status: &DeploymentStatus) -> String {

@@ -43,6 +43,13 @@ pub trait Deploying: Send + Sync + 'static {
         expected: &Expected,
         caller: &Caller,
     ) -> Result<(Deployment, bool), Error>;
+    /// The plan that making a deployment or changing it would store, refused where that would be.
+    async fn try_out(
+        &self,
+        deployment: &OClassDeployment,
+        expected: &Expected,
+        caller: &Caller,
+    ) -> Result<Plan, Error>;
     /// What a deployment would come to if these packages were published.
     async fn plan(
         &self,
@@ -84,6 +91,8 @@ pub trait Deploying: Send + Sync + 'static {
         after: Option<&str>,
         limit: usize,
     ) -> Page<ClassRuntime>;
+    /// A class runtime, by its id, on that cluster or on whichever has it.
+    fn runtime(&self, id: &str, cluster: Option<&str>) -> Result<ClassRuntime, Error>;
     /// Has a deployment have an orphan.
     async fn adopt(
         &self,

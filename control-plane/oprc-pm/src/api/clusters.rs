@@ -12,6 +12,7 @@ use super::{
     App,
     caller::{Admin, Viewer},
     problem::Answer,
+    query::{Nothing, Query},
 };
 use crate::error::Error;
 
@@ -66,6 +67,7 @@ pub(super) async fn forget(
     Admin(caller): Admin,
     State(app): State<App>,
     Path(name): Path<String>,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.deployments.forget_cluster(&name, &caller).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -8,8 +8,8 @@ use axum::{
 };
 use oprc_models::{Body, Document, OClassDeployment};
 use oprc_rest::{Deployment, DeploymentStatus, Page, Plan, Revision, Rollback};
-use serde::Deserialize;
-use utoipa::IntoParams;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{
     App, Expected,
@@ -18,9 +18,9 @@ use super::{
     conditional::{Conditions, tagged},
     packages::documents,
     problem::{Answer, Failure},
-    query::{Query, limit},
+    query::{Nothing, Query, limit},
 };
-use crate::{deployments::DeploymentFilter, error::Error};
+use crate::{deployments::DeploymentFilter, error::Error, heavy::heavy};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -40,6 +40,33 @@ pub(super) struct Wanted {
     limit: Option<usize>,
     /// Where the page before said that the next begins.
     cursor: Option<String>,
+}
+
+/// How a change is made.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct How {
+    /// Whether nothing is to be stored: the answer is the plan that would be, refused where that
+    /// would be. `dryRun` says the same.
+    #[serde(alias = "dryRun")]
+    dry_run: Option<bool>,
+}
+
+impl How {
+    fn is_dry(&self) -> bool {
+        self.dry_run.unwrap_or_default()
+    }
+}
+
+/// What a change is answered with: the deployment, or what it would come to.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub(super) enum Applied {
+    /// What is stored.
+    Deployment(Box<Deployment>),
+    /// What would be.
+    Plan(Plan),
 }
 
 /// The one deployment of a body, checked for itself.
@@ -83,16 +110,22 @@ fn expected(conditions: &Conditions) -> Answer<Expected> {
     })
 }
 
-fn answer(status: StatusCode, deployment: &Deployment) -> Response {
-    let mut response = tagged(&deployment.revision, &Conditions::default(), deployment);
+fn answer(status: StatusCode, deployment: Deployment) -> Response {
+    let place = format!("/api/v1/deployments/{}", deployment.deployment.key);
+    let revision = deployment.revision.clone();
+    let document = Applied::Deployment(Box::new(deployment));
+    let mut response = tagged(&revision, &Conditions::default(), &document);
     *response.status_mut() = status;
     if status == StatusCode::CREATED
-        && let Ok(place) =
-            HeaderValue::from_str(&format!("/api/v1/deployments/{}", deployment.deployment.key))
+        && let Ok(place) = HeaderValue::from_str(&place)
     {
         response.headers_mut().insert(header::LOCATION, place);
     }
     response
+}
+
+fn dry(plan: Result<Plan, Error>) -> Answer<Response> {
+    Ok(Json(Applied::Plan(plan?)).into_response())
 }
 
 /// Deployments, by key.
@@ -129,8 +162,12 @@ pub(super) async fn list(
     post,
     path = "/api/v1/deployments",
     tag = "deployments",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    params(How),
+    request_body(
+        content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
+    ),
     responses(
+        (status = 200, description = "What it would come to (`dry_run`)", body = Plan),
         (status = 201, description = "Stored", body = Deployment),
         (status = 404, description = "There is no such package or version"),
         (status = 409, description = "There is one already, or it can't be planned"),
@@ -139,12 +176,16 @@ pub(super) async fn list(
 pub(super) async fn create(
     Deployer(caller): Deployer,
     State(app): State<App>,
+    Query(how): Query<How>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = one(&text)?;
+    let deployment = heavy(move || one(&text)).await??;
     let expected = Expected { none: true, ..Expected::default() };
+    if how.is_dry() {
+        return dry(app.deployments.try_out(&deployment, &expected, &caller).await);
+    }
     let (deployment, _) = app.deployments.apply(deployment, &expected, &caller).await?;
-    Ok(answer(StatusCode::CREATED, &deployment))
+    Ok(answer(StatusCode::CREATED, deployment))
 }
 
 /// What a deployment would come to, and why; nothing is changed. Packages may stand beside it, in
@@ -153,7 +194,9 @@ pub(super) async fn create(
     post,
     path = "/api/v1/plan",
     tag = "deployments",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(
+        content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
+    ),
     responses(
         (status = 200, description = "The plan", body = Plan),
         (status = 404, description = "There is no such package or version"),
@@ -163,9 +206,10 @@ pub(super) async fn create(
 pub(super) async fn plan(
     _: Viewer,
     State(app): State<App>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
-    let (deployment, packages) = one_of(&text)?;
+    let (deployment, packages) = heavy(move || one_of(&text)).await??;
     Ok(Json(app.deployments.plan(&deployment, &packages).await?))
 }
 
@@ -187,7 +231,7 @@ pub(super) async fn get(
 ) -> Answer<Response> {
     // Its status changes within a revision: it is sent each time.
     let deployment = app.deployments.get(&key)?;
-    Ok(answer(StatusCode::OK, &deployment))
+    Ok(answer(StatusCode::OK, deployment))
 }
 
 /// Makes a deployment or changes it. If-Match has it change one revision only, `If-None-Match: *`
@@ -198,12 +242,16 @@ pub(super) async fn get(
     tag = "deployments",
     params(
         ("key" = String, Path, description = "The deployment"),
+        How,
         ("If-Match" = Option<String>, Header, description = "The revision to change"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none"),
     ),
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(
+        content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
+    ),
     responses(
-        (status = 200, description = "Changed, or unchanged", body = Deployment),
+        (status = 200, description = "Changed, or unchanged; or what it would come to (`dry_run`)",
+            body = Applied),
         (status = 201, description = "Made", body = Deployment),
         (status = 404, description = "There is no such package or version"),
         (status = 409, description = "It can't be planned, or is being taken away"),
@@ -215,22 +263,28 @@ pub(super) async fn put(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
+    Query(how): Query<How>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = one(&text)?;
+    let deployment = heavy(move || one(&text)).await??;
     if deployment.key != key {
         let detail = format!("The body is of {:?}, the path of {key:?}.", deployment.key);
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
     }
     let expected = expected(&conditions)?;
-    let applied = app.deployments.apply(deployment, &expected, &caller).await;
-    let (deployment, made) = applied.map_err(|error| match error {
+    let refusal = |error| match error {
         // It was to be made only if there is none.
         Error::Conflict { reason: "EXISTS", .. } => Error::Changed("one".to_owned()),
         error => error,
-    })?;
-    Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, &deployment))
+    };
+    if how.is_dry() {
+        let plan = app.deployments.try_out(&deployment, &expected, &caller).await;
+        return dry(plan.map_err(refusal));
+    }
+    let applied = app.deployments.apply(deployment, &expected, &caller).await;
+    let (deployment, made) = applied.map_err(refusal)?;
+    Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, deployment))
 }
 
 /// Has a deployment be taken away. It is gone once its clusters have nothing of it any more.
@@ -254,6 +308,7 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<Response> {
     let deployment = app.deployments.delete(&key, &expected(&conditions)?, &caller).await?;
     Ok((StatusCode::ACCEPTED, Json(deployment)).into_response())
@@ -319,11 +374,12 @@ pub(super) async fn rollback(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Rollback { revision } = small(&text)?;
+    let Rollback { revision } = heavy(move || small(&text)).await??;
     let expected = expected(&conditions)?;
     let deployments = &app.deployments;
     let back = deployments.rollback(&key, revision.as_deref(), &expected, &caller).await?;
-    Ok(answer(StatusCode::OK, &back))
+    Ok(answer(StatusCode::OK, back))
 }

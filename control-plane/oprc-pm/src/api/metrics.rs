@@ -1,11 +1,9 @@
 //! Figures for Prometheus.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::http::{Method, StatusCode};
+use oprc_rest::{Cluster, Health};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -16,6 +14,19 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use tokio::{sync::Mutex, task::spawn_blocking, time::Instant};
+
+use super::asks::Deploying;
+use crate::error::Error;
+
+/// So long figures are told again as they were counted.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Figures as they were told last.
+struct Scraped {
+    at: Instant,
+    text: String,
+}
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Answered {
@@ -47,7 +58,7 @@ pub struct Metrics {
     durations: Family<Route, Histogram, fn() -> Histogram>,
     clusters: Family<ByCluster, Gauge>,
     deployments: Family<ByCondition, Gauge>,
-    scraped: Mutex<()>,
+    scraped: Arc<Mutex<Option<Scraped>>>,
     /// Event streams that are open.
     pub streams: Gauge,
     /// Requests that were refused because there were too many, of one caller or of all.
@@ -65,7 +76,7 @@ impl Default for Metrics {
             answers: Family::default(),
             durations: Family::new_with_constructor(seconds),
             clusters: Family::default(),
-            scraped: Mutex::default(),
+            scraped: Arc::default(),
             deployments: Family::default(),
             streams: Gauge::default(),
             limited: Counter::default(),
@@ -125,30 +136,37 @@ impl Metrics {
         self.answers.get_or_create(&Answered { method, route, status: status.as_u16() }).inc();
     }
 
-    /// How clusters and deployments are now, with everything else, as OpenMetrics has it.
-    pub fn scrape<'a>(
-        &self,
-        clusters: impl Iterator<Item = (&'a str, bool)>,
-        conditions: impl Iterator<Item = String>,
-    ) -> String {
-        // What is now is counted anew each time: one at a time.
-        let _one = self.scraped.lock().unwrap_or_else(PoisonError::into_inner);
-        self.clusters(clusters);
-        self.deployments(conditions);
-        self.text()
+    /// How clusters and deployments are, with everything else, as OpenMetrics has it. It takes a
+    /// while to count, and everybody may ask: that is done by one at a time, aside, and told again
+    /// for a moment.
+    pub async fn scrape(self: Arc<Self>, deployments: Arc<dyn Deploying>) -> Result<String, Error> {
+        let mut scraped = Arc::clone(&self.scraped).lock_owned().await;
+        if let Some(fresh) = scraped.as_ref().filter(|it| it.at.elapsed() < FRESH) {
+            return Ok(fresh.text.clone());
+        }
+        // Who doesn't wait any more leaves it to the next.
+        let count = spawn_blocking(move || {
+            self.clusters(&deployments.clusters());
+            self.deployments(deployments.conditions());
+            let text = self.text();
+            *scraped = Some(Scraped { at: Instant::now(), text: text.clone() });
+            text
+        });
+        count.await.map_err(|error| Error::Internal(error.to_string()))
     }
 
     /// How the clusters are now.
-    fn clusters<'a>(&self, clusters: impl Iterator<Item = (&'a str, bool)>) {
+    fn clusters(&self, clusters: &[Cluster]) {
         self.clusters.clear();
-        for (cluster, reachable) in clusters {
-            let by = ByCluster { cluster: cluster.to_owned() };
+        for cluster in clusters {
+            let by = ByCluster { cluster: cluster.name.clone() };
+            let reachable = cluster.health != Health::Unreachable;
             self.clusters.get_or_create(&by).set(i64::from(reachable));
         }
     }
 
     /// How the deployments are now.
-    fn deployments(&self, conditions: impl Iterator<Item = String>) {
+    fn deployments(&self, conditions: Vec<String>) {
         self.deployments.clear();
         for condition in conditions {
             self.deployments.get_or_create(&ByCondition { condition }).inc();

@@ -15,6 +15,7 @@ mod cors;
 mod deployments;
 mod dress;
 mod events;
+mod examples;
 mod metrics;
 mod openapi;
 mod packages;
@@ -92,6 +93,8 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(deployments::rollback))
         .routes(routes!(runtimes::list))
         .routes(routes!(runtimes::list_records))
+        .routes(routes!(runtimes::get))
+        .routes(routes!(runtimes::get_record))
         .routes(routes!(runtimes::orphans))
         .routes(routes!(runtimes::adopt))
         .routes(routes!(runtimes::delete_orphan))

@@ -11,6 +11,8 @@ use utoipa::{
     },
 };
 
+use super::examples;
+
 /// What any request may be answered with, beside what its handler says.
 const ANYWAY: [(&str, &str); 8] = [
     ("400", "The request makes no sense."),
@@ -51,6 +53,7 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
             operation.operation_id = Some(id(method, path));
+            examples::add(method, path, operation);
             let body = operation.request_body.is_some();
             for (status, description) in ANYWAY {
                 if status != "413" || body {

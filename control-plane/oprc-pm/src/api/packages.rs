@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse as _, Response},
 };
-use oprc_models::{Body, Document};
+use oprc_models::{Body, Document, OPackage};
 use oprc_rest::{
     ClassEntry, Deprecation, FunctionEntry, FunctionStatus, PackageSummary, PackageVersion, Page,
     Published, VersionSummary,
@@ -22,9 +22,12 @@ use super::{
     caller::{Admin, Deployer, Viewer},
     conditional::{Conditions, tagged},
     problem::{Answer, Failure},
-    query::Query,
+    query::{Nothing, Query},
 };
-use crate::registry::{Filter, Paging, labels, tag};
+use crate::{
+    heavy::heavy,
+    registry::{Filter, Paging, labels, tag},
+};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -73,6 +76,21 @@ pub(super) fn documents(text: &str) -> Answer<Vec<Document>> {
     Ok(oprc_models::parse(text, "body").map_err(crate::error::Error::from)?)
 }
 
+/// The documents of a body, which are packages all of them.
+fn only_packages(text: &str) -> Answer<Vec<Document>> {
+    let documents = documents(text)?;
+    let deployments = documents.iter().filter(|it| matches!(it.body, Body::Deployment(_))).count();
+    if deployments > 0 || documents.is_empty() {
+        let detail = match deployments {
+            0 => "There is no package in the body.".to_owned(),
+            _ => "There is a deployment in the body: those go to /api/v1/deployments.".to_owned(),
+        };
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
+    }
+    Ok(documents)
+}
+
 /// Packages, by name.
 #[utoipa::path(
     get,
@@ -98,7 +116,7 @@ pub(super) async fn list(
     post,
     path = "/api/v1/packages",
     tag = "packages",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
         (status = 200, description = "All of it was there already", body = Vec<Published>),
         (status = 201, description = "Published", body = Vec<Published>),
@@ -109,18 +127,10 @@ pub(super) async fn list(
 pub(super) async fn publish(
     Deployer(caller): Deployer,
     State(app): State<App>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let documents = documents(&text)?;
-    let deployments = documents.iter().filter(|it| matches!(it.body, Body::Deployment(_))).count();
-    if deployments > 0 || documents.is_empty() {
-        let detail = match deployments {
-            0 => "There is no package in the body.".to_owned(),
-            _ => "There is a deployment in the body: those go to /api/v1/deployments.".to_owned(),
-        };
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
-    }
+    let documents = heavy(move || only_packages(&text)).await??;
     let published = app.registry.publish(&documents, caller.name.as_deref()).await?;
     let mut created = false;
     for it in published.iter().filter(|it| !it.unchanged) {
@@ -146,7 +156,7 @@ fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) 
     post,
     path = "/api/v1/validate",
     tag = "packages",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
         (status = 200, description = "Nothing is wrong with it", body = Vec<Published>),
         (status = 404, description = "A package that it depends on isn't there"),
@@ -156,9 +166,11 @@ fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) 
 pub(super) async fn validate(
     _: Viewer,
     State(app): State<App>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Vec<Published>>> {
-    Ok(Json(app.registry.validate(&documents(&text)?)?))
+    let check = move || -> Answer<_> { Ok(app.registry.validate(&documents(&text)?)?) };
+    Ok(Json(heavy(check).await??))
 }
 
 /// A package.
@@ -166,7 +178,10 @@ pub(super) async fn validate(
     get,
     path = "/api/v1/packages/{name}",
     tag = "packages",
-    params(("name" = String, Path, description = "The package")),
+    params(
+        ("name" = String, Path, description = "The package"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of what you have"),
+    ),
     responses(
         (status = 200, description = "The package", body = PackageSummary),
         (status = 304, description = "You have it already"),
@@ -188,7 +203,10 @@ pub(super) async fn get(
     delete,
     path = "/api/v1/packages/{name}",
     tag = "packages",
-    params(("name" = String, Path, description = "The package")),
+    params(
+        ("name" = String, Path, description = "The package"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
+    ),
     responses(
         (status = 204, description = "Deleted"),
         (status = 404, description = "There is no such package"),
@@ -201,6 +219,7 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(name): Path<String>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.registry.delete_package(&name, conditions.expected()?).await?;
     tell(&app, "package.deleted", &name, "", &caller.correlation_id);
@@ -234,6 +253,7 @@ pub(super) async fn versions(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version, or `latest`"),
+        ("If-None-Match" = Option<String>, Header, description = "The ETag of what you have"),
     ),
     responses(
         (status = 200, description = "The version", body = PackageVersion),
@@ -262,6 +282,7 @@ pub(super) async fn get_version(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
     ),
     responses(
         (status = 204, description = "Deleted"),
@@ -275,6 +296,7 @@ pub(super) async fn delete_version(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.registry.delete_version(&name, &version, conditions.expected()?).await?;
     tell(&app, "package.deleted", &name, &version, &caller.correlation_id);
@@ -289,6 +311,7 @@ pub(super) async fn delete_version(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
     ),
     request_body = Deprecation,
     responses(
@@ -303,9 +326,10 @@ pub(super) async fn deprecate(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Deprecation { reason } = small(&text)?;
+    let Deprecation { reason } = heavy(move || small(&text)).await??;
     let expected = conditions.expected()?;
     let changed = app.registry.deprecate(&name, &version, Some(&reason), expected).await?;
     tell(&app, "package.deprecated", &name, &version, &caller.correlation_id);
@@ -320,6 +344,7 @@ pub(super) async fn deprecate(
     params(
         ("name" = String, Path, description = "The package"),
         ("version" = String, Path, description = "The version"),
+        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
     ),
     responses(
         (status = 200, description = "Not deprecated any more", body = PackageVersion),
@@ -329,12 +354,14 @@ pub(super) async fn deprecate(
     ),
 )]
 pub(super) async fn undeprecate(
-    _: Deployer,
+    Deployer(caller): Deployer,
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
+    _: Query<Nothing>,
 ) -> Answer<Response> {
     let changed = app.registry.deprecate(&name, &version, None, conditions.expected()?).await?;
+    tell(&app, "package.undeprecated", &name, &version, &caller.correlation_id);
     Ok(tagged(&tag(&changed), &Conditions::default(), &changed))
 }
 

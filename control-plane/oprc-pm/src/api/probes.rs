@@ -13,7 +13,7 @@ use serde_json::json;
 use utoipa::openapi::OpenApi;
 use utoipa_scalar::Scalar;
 
-use super::App;
+use super::{App, problem::Answer};
 
 /// What the page may load: its own document, and its script from where it says.
 const PAGE: &str = "default-src 'none'; script-src https://cdn.jsdelivr.net 'unsafe-inline'; \
@@ -56,12 +56,8 @@ async fn health(State(app): State<App>) -> Response {
     (status, Json(json!({ "status": word, "ready": ready, "troubles": troubles }))).into_response()
 }
 
-async fn metrics(State(app): State<App>) -> Response {
-    let clusters = app.deployments.clusters();
-    let reachable = clusters
-        .iter()
-        .map(|cluster| (cluster.name.as_str(), cluster.health != oprc_rest::Health::Unreachable));
-    let text = app.metrics.scrape(reachable, app.deployments.conditions().into_iter());
+async fn metrics(State(app): State<App>) -> Answer<Response> {
+    let text = app.metrics.scrape(app.deployments).await?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, kind)], text).into_response()
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

@@ -4,7 +4,7 @@ use axum::{
     extract::{FromRequestParts, Query as Raw},
     http::request::Parts,
 };
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::problem::Failure;
 
@@ -21,6 +21,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         Ok(Self(read))
     }
 }
+
+/// No parameters, for what changes something: one that isn't known may be one misspelt that would
+/// have kept it from that.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
 
 /// How much is on a page where nothing is said, and at most.
 const ON_A_PAGE: usize = 100;

@@ -14,9 +14,9 @@ use super::{
     body::{Text, small},
     caller::{Admin, Viewer},
     problem::Answer,
-    query::{Query, limit},
+    query::{Nothing, Query, limit},
 };
-use crate::{deployments::RuntimeFilter, error::Error};
+use crate::{deployments::RuntimeFilter, error::Error, heavy::heavy};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -104,6 +104,55 @@ pub(super) async fn list_records(
     page(&app, wanted)
 }
 
+/// Where a class runtime is looked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Where {
+    /// The cluster; the first that has it, where none is said.
+    cluster: Option<String>,
+}
+
+/// What a cluster has, by its id. A slash in an id is written as `%2F`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/class-runtimes/{id}",
+    tag = "clusters",
+    params(("id" = String, Path, description = "The class runtime"), Where),
+    responses(
+        (status = 200, description = "The class runtime", body = ClassRuntime),
+        (status = 404, description = "No cluster has it"),
+    ),
+)]
+pub(super) async fn get(
+    _: Viewer,
+    State(app): State<App>,
+    Path(id): Path<String>,
+    Query(Where { cluster }): Query<Where>,
+) -> Answer<Json<ClassRuntime>> {
+    Ok(Json(app.deployments.runtime(&id, cluster.as_deref())?))
+}
+
+/// The same as `/api/v1/class-runtimes/{id}`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/deployment-records/{id}",
+    tag = "clusters",
+    params(("id" = String, Path, description = "The class runtime"), Where),
+    responses(
+        (status = 200, description = "The class runtime", body = ClassRuntime),
+        (status = 404, description = "No cluster has it"),
+    ),
+)]
+pub(super) async fn get_record(
+    viewer: Viewer,
+    app: State<App>,
+    id: Path<String>,
+    query: Query<Where>,
+) -> Answer<Json<ClassRuntime>> {
+    get(viewer, app, id, query).await
+}
+
 /// What clusters have of a package manager's that this one doesn't know.
 #[utoipa::path(
     get,
@@ -142,9 +191,10 @@ pub(super) async fn adopt(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
+    _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Deployment>> {
-    let Adoption { deployment } = small(&text)?;
+    let Adoption { deployment } = heavy(move || small(&text)).await??;
     if deployment.is_empty() {
         let message = "must name a deployment".to_owned();
         return Err(Error::Parameter { field: "deployment", message }.into());
@@ -171,6 +221,7 @@ pub(super) async fn delete_orphan(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
+    _: Query<Nothing>,
 ) -> Answer<StatusCode> {
     app.deployments.delete_orphan(&cluster, &id, &caller).await?;
     Ok(StatusCode::ACCEPTED)

@@ -83,7 +83,7 @@ impl Config {
     pub fn of(settings: &Resolved, variables: &BTreeMap<String, String>) -> Result<Self, Error> {
         let auth: &str = settings.get("security.auth")?;
         let config = Self {
-            server: oprc_server::Settings::of(settings)?,
+            server: oprc_server::Settings { roles: true, ..oprc_server::Settings::of(settings)? },
             limits: Limits {
                 body_bytes: settings.get("server.max_body_bytes")?,
                 requests: settings.get("server.max_concurrent_requests")?,

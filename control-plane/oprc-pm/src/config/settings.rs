@@ -258,7 +258,7 @@ const SETTINGS: &[Setting] = &[
         path: "security.token_file",
         env: &["OPRC_PM_SECURITY_TOKEN_FILE"],
         kind: Kind::Path,
-        help: "A file of bearer tokens, [NAME] TOKEN [role=viewer|deployer|admin] [expires=TIME] to a line; it is reread",
+        help: "A file of bearer tokens, [NAME] TOKEN role=viewer|deployer|admin [expires=TIME] to a line; it is reread",
         ..Setting::EMPTY
     },
     Setting {

@@ -96,14 +96,7 @@ impl Deployments {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
             let (before, units) = self.book.whole(&deployment.key);
-            match (&before, revision) {
-                (Some(kept), Some(revision)) if kept.record.revision != revision => {
-                    return Err(Error::Changed(kept.record.revision.clone()));
-                }
-                (None, Some(_)) => return Err(Error::Changed("nothing".to_owned())),
-                (Some(_), _) if cause == "created" => return Err(exists(&deployment.key)),
-                _ => {}
-            }
+            expect(before.as_ref(), revision, cause == "created")?;
             let made = before.is_none();
             let mut plan = self.plan(&deployment, &[]).await?;
             stay(&mut plan, |key| self.book.unit(key))?;
@@ -143,7 +136,7 @@ impl Deployments {
     }
 
     /// Everything that a change of what is wanted stores.
-    async fn change(
+    pub(super) async fn change(
         &self,
         deployment: &OClassDeployment,
         plan: Plan,
@@ -279,9 +272,25 @@ impl Deployments {
     }
 }
 
+/// Refuses what isn't meant for what is there.
+pub(super) fn expect(
+    before: Option<&Kept<DeploymentRecord>>,
+    revision: Option<&str>,
+    new: bool,
+) -> Result<(), Error> {
+    match (before.map(|kept| &kept.record), revision) {
+        (Some(record), Some(revision)) if record.revision != revision => {
+            Err(Error::Changed(record.revision.clone()))
+        }
+        (None, Some(_)) => Err(Error::Changed("nothing".to_owned())),
+        (Some(record), _) if new => Err(exists(&record.deployment.key)),
+        _ => Ok(()),
+    }
+}
+
 /// Has units stay in the namespaces that they are in. A unit is known by its id alone: in another
 /// namespace it would be made anew, and left where it was.
-fn stay(
+pub(super) fn stay(
     plan: &mut Plan,
     known: impl Fn(&UnitKey) -> Option<Kept<UnitRecord>>,
 ) -> Result<(), Error> {

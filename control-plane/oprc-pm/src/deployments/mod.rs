@@ -8,6 +8,7 @@ mod forget;
 mod orphans;
 mod runtimes;
 mod status;
+mod try_out;
 mod turns;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ use crate::{
     clusters::Clusters,
     dispatcher::Troubles,
     error::Error,
+    heavy::heavy,
     planner::{self, Defaults},
     records::{self, DeploymentRecord, Stage},
     registry::Registry,
@@ -104,20 +106,29 @@ impl Deployments {
         if deployment.package.is_none() {
             return Err(Error::Parameter { field: "package", message: "is missing".to_owned() });
         }
-        let package = self.registry.package_of(deployment, packages)?;
+        let (registry, deployment) = (self.registry.clone(), deployment.clone());
+        let packages = packages.to_vec();
+        let find = move || {
+            let package = registry.package_of(&deployment, &packages);
+            package.map(|package| (deployment, package))
+        };
+        let (deployment, package) = heavy(find).await??;
         let mut clusters = self.clusters.facts().await;
         for (name, facts) in &mut clusters {
             facts.taken = self.book.asks(name, &deployment.key).on(facts);
         }
         let former = self.book.deployment(&deployment.key);
-        let plan = planner::plan(&planner::Request {
-            deployment,
-            package: &package,
-            clusters: &clusters,
-            defaults: &self.defaults,
-            former: former.as_ref().and_then(|kept| running(&kept.record)),
-        })?;
-        Ok(plan)
+        let defaults = self.defaults.clone();
+        let plan = move || {
+            planner::plan(&planner::Request {
+                deployment: &deployment,
+                package: &package,
+                clusters: &clusters,
+                defaults: &defaults,
+                former: former.as_ref().and_then(|kept| running(&kept.record)),
+            })
+        };
+        Ok(heavy(plan).await??)
     }
 
     /// A deployment and how it is.

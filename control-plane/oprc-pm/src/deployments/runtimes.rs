@@ -36,11 +36,7 @@ impl Deployments {
         let is =
             |wanted: &Option<String>, it: &str| wanted.as_ref().is_none_or(|wanted| wanted == it);
         // By its parts: as a text `a-2/…` would come before `a/…`.
-        let cursor = cursor.map(|cursor| {
-            let mut parts = cursor.splitn(3, '/').map(str::to_owned);
-            let mut part = || parts.next().unwrap_or_default();
-            (part(), part(), part())
-        });
+        let cursor = cursor.map(read);
         let mut items: Vec<oprc_rest::ClassRuntime> = Vec::new();
         let mut last = None;
         for link in self.clusters.links().filter(|link| is(&filter.cluster, link.name())) {
@@ -61,10 +57,7 @@ impl Deployments {
                     continue;
                 }
                 if items.len() == limit {
-                    let next = last.map(|(cluster, id, namespace): Position| {
-                        format!("{cluster}/{id}/{namespace}")
-                    });
-                    return Page { items, next };
+                    return Page { items, next: last.as_ref().map(written) };
                 }
                 items.push(document);
                 last = Some(at);
@@ -73,9 +66,15 @@ impl Deployments {
         Page { items, next: None }
     }
 
-    /// A class, by its id, on whichever cluster it is.
-    pub fn class_runtime(&self, id: &str) -> Result<oprc_rest::ClassRuntime, Error> {
-        let found = self.clusters.links().find_map(|link| {
+    /// A class, by its id, on that cluster or on whichever it is.
+    pub fn class_runtime(
+        &self,
+        id: &str,
+        cluster: Option<&str>,
+    ) -> Result<oprc_rest::ClassRuntime, Error> {
+        let links = self.clusters.links();
+        let mut links = links.filter(|link| cluster.is_none_or(|cluster| cluster == link.name()));
+        let found = links.find_map(|link| {
             let observed = link.observed();
             let class = observed.class(id, "")?;
             Some(self.class_document(link.name(), class, observed.contact()))
@@ -129,6 +128,18 @@ fn position(cluster: &str, class: &ClassRuntime) -> Position {
     (cluster.to_owned(), class.deployment_id.clone(), class.namespace.clone())
 }
 
+/// A place in the list, as a page tells where the next begins.
+fn written((cluster, id, namespace): &Position) -> String {
+    format!("{cluster}/{id}/{namespace}")
+}
+
+/// The same, read again. Names of clusters and namespaces have no slash, and ids may have some.
+fn read(cursor: &str) -> Position {
+    let (cluster, rest) = cursor.split_once('/').unwrap_or((cursor, ""));
+    let (id, namespace) = rest.rsplit_once('/').unwrap_or((rest, ""));
+    (cluster.to_owned(), id.to_owned(), namespace.to_owned())
+}
+
 /// What CRM tells beside what has a field.
 fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
     let mut details = BTreeMap::new();
@@ -163,4 +174,18 @@ fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
     });
     put("conditions", conditions.collect());
     details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_behind_an_id_with_slashes() {
+        for id in ["shop.Cart.dev.east", "team/shop", "a/b/c", "/", ""] {
+            let at = ("east".to_owned(), id.to_owned(), "default".to_owned());
+            assert_eq!(read(&written(&at)), at);
+        }
+        assert_eq!(read("east"), ("east".to_owned(), String::new(), String::new()));
+    }
 }

@@ -148,6 +148,30 @@ fn count(fake: &Fake) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_is_tried_out_is_refused_as_it_would_be_and_not_stored() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    let wanted = greeting(&["one"], Policy::BestEffort);
+    let before = store.list("").await.unwrap().entries;
+    let deployments = &manager.deployments;
+    let plan = deployments.try_out(&wanted, None, true, &caller()).await.unwrap();
+    assert_eq!((plan.deployment.as_str(), plan.units.len()), ("greeting", 1));
+    assert_eq!(store.list("").await.unwrap().entries, before);
+    let late = deployments.try_out(&wanted, Some("r"), false, &caller()).await;
+    assert!(matches!(late, Err(Error::Changed(_))), "{late:?}");
+    let made = deployments.create(wanted.clone(), &caller()).await.unwrap();
+    assert_eq!(made.plan, plan);
+    let again = deployments.try_out(&wanted, None, true, &caller()).await;
+    assert!(matches!(again, Err(Error::Conflict { reason: "EXISTS", .. })), "{again:?}");
+    let moved = OClassDeployment { namespace: Some("other".to_owned()), ..wanted };
+    let moved = deployments.try_out(&moved, Some(&made.revision), false, &caller()).await;
+    assert!(matches!(moved, Err(Error::Conflict { reason: "NAMESPACE_FIXED", .. })), "{moved:?}");
+    assert_eq!(deployments.history("greeting").await.unwrap().len(), 1);
+    manager.crash().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_comes_changes_and_goes() {
     let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;

@@ -70,7 +70,7 @@ impl Followed {
         self.seen.send_replace(Seen { revision, trouble: None });
     }
 
-    fn apply(&self, commit: &Commit, read: &[(&'static str, Revision)]) {
+    fn apply(&self, commit: &Commit, read: &Read) {
         let new = |change: &&Change| {
             read.iter()
                 .any(|(prefix, since)| change.key().starts_with(prefix) && commit.revision > *since)
@@ -78,7 +78,9 @@ impl Followed {
         let changes: Vec<_> =
             commit.changes.iter().filter(new).map(|it| (commit.revision, it)).collect();
         if !changes.is_empty() {
-            self.index.write().unwrap_or_else(PoisonError::into_inner).apply(changes);
+            // Nobody else changes it between the two.
+            let staged = self.read(|index| index.stage(changes));
+            self.index.write().unwrap_or_else(PoisonError::into_inner).take(staged);
         }
         self.seen.send_replace(Seen { revision: commit.revision, trouble: None });
     }
@@ -160,7 +162,7 @@ async fn run(store: Store, followed: Arc<Followed>, mut read: Read) {
 }
 
 /// Until the watch ends: why, and whether it told anything.
-async fn follow(store: &Store, followed: &Followed, read: &Read) -> (Trouble, bool) {
+async fn follow(store: &Store, followed: &Arc<Followed>, read: &Read) -> (Trouble, bool) {
     // All keys: one watch tells of a transaction at once, whatever it changes.
     let mut watch = match store.watch("", Some(since(read))).await {
         Ok(watch) => watch,
@@ -169,6 +171,14 @@ async fn follow(store: &Store, followed: &Followed, read: &Read) -> (Trouble, bo
     let mut any = false;
     loop {
         match watch.next().await {
+            // Versions are settled with what they depend on, which may take a while.
+            Ok(commit) if commit.changes.iter().any(|it| it.key().starts_with("version/")) => {
+                let (followed, read) = (Arc::clone(followed), read.clone());
+                let applied = spawn_blocking(move || followed.apply(&commit, &read)).await;
+                if let Err(error) = applied {
+                    return (Trouble::Unavailable { reason: error.to_string() }, any);
+                }
+            }
             Ok(commit) => followed.apply(&commit, read),
             Err(error) => return (error, any),
         }

@@ -34,7 +34,7 @@ pub(super) struct Package {
     pub(super) summary: PackageSummary,
     /// What searches look at, in small letters.
     pub(super) text: String,
-    pub(super) catalogue: Catalogue,
+    pub(super) catalogue: Arc<Catalogue>,
 }
 
 impl Package {
@@ -88,7 +88,7 @@ impl Package {
             labels: about.labels,
             classes,
         };
-        self.catalogue = catalogue;
+        self.catalogue = Arc::new(catalogue);
     }
 }
 
@@ -150,81 +150,124 @@ impl Index {
 
     /// What a version was settled with.
     pub(super) fn others(&self, version: &PackageVersion) -> Settled {
-        let found = version.resolved.iter().filter_map(|(name, version)| {
-            let package = self.packages.get(name)?;
-            Some((name.clone(), package.versions.get(&version.parse().ok()?)?.clone()))
-        });
-        Settled(found.collect())
+        others(version, |name| self.packages.get(name))
     }
 
     /// Takes in what has changed.
     pub(super) fn apply<'a>(&mut self, changes: impl IntoIterator<Item = (Revision, &'a Change)>) {
-        let mut changed = BTreeSet::new();
+        let staged = self.stage(changes);
+        self.take(staged);
+    }
+
+    /// What changes come to. All that takes a while is done here, where nobody waits who reads.
+    pub(super) fn stage<'a>(
+        &self,
+        changes: impl IntoIterator<Item = (Revision, &'a Change)>,
+    ) -> Staged {
+        let mut staged = Staged::default();
         for (revision, change) in changes {
             let (key, value) = (change.key(), change.value().map(AsRef::as_ref));
             if let Some(name) = key.strip_prefix("package/") {
-                self.head(name, revision, value);
-                changed.insert(name.to_owned());
+                let read = value.and_then(|value| readable(key, value));
+                staged.package(self, name).head = read.map(|head| (revision, head));
             } else if let Some((name, version)) =
                 key.strip_prefix("version/").and_then(|rest| rest.rsplit_once('/'))
             {
-                self.version(key, name, version, value);
-                changed.insert(name.to_owned());
+                staged.version(self, key, (name, version), value);
             } else if let Some(deployment) = key.strip_prefix("deployment/") {
-                self.deployment(key, deployment, value);
+                let uses = value.and_then(|value| readable::<Uses>(key, value)).map(Uses::all);
+                staged.uses.insert(deployment.to_owned(), uses);
             }
         }
-        for name in changed {
-            self.refresh(&name);
+        // All of them are there now: what is published together may depend on each other.
+        let names: Vec<String> = staged.packages.keys().cloned().collect();
+        for name in names {
+            staged.settle(self, &name);
+        }
+        staged
+    }
+
+    /// Puts in its place what was staged since nothing else was.
+    pub(super) fn take(&mut self, staged: Staged) {
+        for (name, package) in staged.packages {
+            if let Some(before) = self.packages.get(&name) {
+                self.marks.remove(&before.summary);
+            }
+            self.marks.add(&package.summary);
+            if package.head.is_none() && package.versions.is_empty() {
+                self.packages.remove(&name);
+            } else {
+                self.packages.insert(name, package);
+            }
+        }
+        for (deployment, uses) in staged.uses {
+            match uses {
+                Some(uses) => self.uses.insert(deployment, uses),
+                None => self.uses.remove(&deployment),
+            };
         }
     }
+}
 
-    fn head(&mut self, name: &str, revision: Revision, value: Option<&[u8]>) {
-        let package = self.packages.entry(name.to_owned()).or_default();
-        let read = value.and_then(|value| readable(&records::package(name), value));
-        Arc::make_mut(package).head = read.map(|head| (revision, head));
+/// What a version was settled with, of the packages that are found.
+fn others<'a>(
+    version: &PackageVersion,
+    find: impl Fn(&str) -> Option<&'a Arc<Package>>,
+) -> Settled {
+    let found = version.resolved.iter().filter_map(|(name, version)| {
+        Some((name.clone(), find(name)?.versions.get(&version.parse().ok()?)?.clone()))
+    });
+    Settled(found.collect())
+}
+
+/// What changes come to, until the index has it.
+#[derive(Debug, Default)]
+pub(super) struct Staged {
+    /// Those that have changed, as they will be.
+    packages: BTreeMap<String, Arc<Package>>,
+    /// By deployment; none where it is gone.
+    uses: BTreeMap<String, Option<BTreeSet<(String, String)>>>,
+}
+
+impl Staged {
+    fn package(&mut self, index: &Index, name: &str) -> &mut Package {
+        let known = || index.packages.get(name).cloned().unwrap_or_default();
+        Arc::make_mut(self.packages.entry(name.to_owned()).or_insert_with(known))
     }
 
-    fn version(&mut self, key: &str, name: &str, version: &str, value: Option<&[u8]>) {
+    fn version(
+        &mut self,
+        index: &Index,
+        key: &str,
+        (name, version): (&str, &str),
+        value: Option<&[u8]>,
+    ) {
         let Ok(version) = version.parse::<Version>() else {
             return tracing::error!(key, "no version");
         };
-        let package = Arc::make_mut(self.packages.entry(name.to_owned()).or_default());
+        let package = self.package(index, name);
         match value.and_then(|value| readable::<PackageVersion>(key, value)) {
             Some(read) => package.versions.insert(version, Arc::new(read)),
             None => package.versions.remove(&version),
         };
         // What follows from the versions doesn't hold any more.
-        self.marks.remove(&std::mem::take(&mut package.summary));
+        package.summary = PackageSummary::default();
     }
 
-    fn deployment(&mut self, key: &str, deployment: &str, value: Option<&[u8]>) {
-        match value.and_then(|value| readable::<Uses>(key, value)) {
-            Some(uses) => self.uses.insert(deployment.to_owned(), uses.all()),
-            None => self.uses.remove(deployment),
-        };
-    }
-
-    fn refresh(&mut self, name: &str) {
+    fn settle(&mut self, index: &Index, name: &str) {
         let Some(package) = self.packages.get(name) else { return };
-        let Some(latest) = package.latest() else {
-            if package.head.is_none() {
-                self.packages.remove(name);
-            }
-            return;
-        };
         // A head that was written as it is changes nothing that people see.
         if !package.summary.name.is_empty() {
             return;
         }
-        let catalogue = Catalogue::new(latest, &self.others(latest)).unwrap_or_else(|faults| {
+        let Some(latest) = package.latest().cloned() else { return };
+        let others =
+            others(&latest, |name| self.packages.get(name).or_else(|| index.packages.get(name)));
+        let catalogue = Catalogue::new(&latest, &others).unwrap_or_else(|faults| {
             tracing::error!(package = name, %faults, "What is published can't be settled");
             Catalogue::default()
         });
-        if let Some(package) = self.packages.get_mut(name) {
-            Arc::make_mut(package).settle(name, catalogue);
-            self.marks.add(&package.summary);
-        }
+        self.package(index, name).settle(name, catalogue);
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     prepare::{Prepared, packages, prepare},
     race,
 };
-use crate::{error::Error, stamp};
+use crate::{error::Error, heavy::heavy, stamp};
 
 impl Registry {
     /// Publishes all packages of a file, or none. Deployments that stand in it are left to the
@@ -21,9 +21,17 @@ impl Registry {
         documents: &[Document],
         by: Option<&str>,
     ) -> Result<Vec<Published>, Error> {
+        let shared: Arc<[Document]> = documents.into();
         for _ in 0..ATTEMPTS {
-            let prepared = self.prepare(documents, by)?;
-            let Some(transaction) = prepared.transaction()? else { return Ok(prepared.published) };
+            let (registry, documents) = (self.clone(), Arc::clone(&shared));
+            let name = by.map(ToOwned::to_owned);
+            let prepare = move || -> Result<_, Error> {
+                let prepared = registry.prepare(&documents, name.as_deref())?;
+                let transaction = prepared.transaction()?;
+                Ok((prepared, transaction))
+            };
+            let (prepared, transaction) = heavy(prepare).await??;
+            let Some(transaction) = transaction else { return Ok(prepared.published) };
             if self.commit(transaction).await? {
                 for it in &prepared.published {
                     tracing::info!(package = it.name, version = it.version, by, "Published");
@@ -35,7 +43,8 @@ impl Registry {
         Err(race(first.map_or("the package", |it| &it.name)))
     }
 
-    /// Checks a file as publishing would, its deployments too, and changes nothing.
+    /// Checks a file as publishing would, its deployments too, and changes nothing. Takes a while
+    /// for a large one.
     pub fn validate(&self, documents: &[Document]) -> Result<Vec<Published>, Error> {
         let prepared = self.prepare(documents, None)?;
         prepared.transaction()?;
@@ -60,7 +69,8 @@ impl Registry {
         prepare(&known, documents, by, &stamp::text(stamp::now()))
     }
 
-    /// What a deployment would be of if the packages of a file were published.
+    /// What a deployment would be of if the packages of a file were published. Takes a while for a
+    /// large one.
     pub fn package_of(
         &self,
         deployment: &OClassDeployment,

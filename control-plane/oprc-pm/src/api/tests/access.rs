@@ -53,6 +53,28 @@ async fn a_viewer_changes_nothing() {
     assert_eq!(writes, 12);
 }
 
+/// Each write refuses what it doesn't know: a misspelt `dry_run` changes nothing.
+#[tokio::test]
+async fn a_parameter_that_is_not_known_changes_nothing() {
+    let server = Server::new(LIMITS).await;
+    let document = openapi::finish(api().into_openapi());
+    for (path, item) in &document.paths.paths {
+        let path = path.replace(['{', '}'], "");
+        for (method, operation) in
+            [(Method::PUT, &item.put), (Method::POST, &item.post), (Method::DELETE, &item.delete)]
+        {
+            if operation.is_some() {
+                let path = format!("{path}?dry-run=true");
+                let answered = server.yaml(ADMIN, method.as_str(), &path, "{}").await;
+                let problem = answered.problem();
+                let told = (problem.status, problem.reason.as_str());
+                assert_eq!(told, (400, "INVALID_PARAMETER"), "{method} {path}");
+                assert!(problem.detail.contains("dry-run"), "{}", problem.detail);
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn who_asks_too_often_is_told_when_to_ask_again() {
     let server = Server::new(Limits { rate: 1, burst: 2, ..LIMITS }).await;

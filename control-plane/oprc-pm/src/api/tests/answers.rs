@@ -89,3 +89,46 @@ async fn orphans_are_the_class_runtimes_that_nobody_drives() {
     let asked = ["runtimes Some(\"orphan\")", "runtimes None", "runtimes Some(\"foreign\")"];
     assert_eq!(*server.fake.asked.lock().unwrap(), asked);
 }
+
+#[tokio::test]
+async fn a_class_runtime_is_found_by_an_id_with_slashes() {
+    let server = Server::new(LIMITS).await;
+    let answered = server.get("/api/v1/class-runtimes/team%2Fshop").await;
+    assert_eq!(answered.json()["id"], "team/shop");
+    let answered = server.get("/api/v1/deployment-records/shop?cluster=east").await;
+    assert_eq!(answered.status, StatusCode::OK);
+    let answered = server.get("/api/v1/class-runtimes/shop?clutser=east").await;
+    assert_eq!(answered.problem().reason, "INVALID_PARAMETER");
+    let asked = ["runtime team/shop None", "runtime shop Some(\"east\")"];
+    assert_eq!(*server.fake.asked.lock().unwrap(), asked);
+}
+
+#[tokio::test]
+async fn what_is_tried_out_is_planned_and_not_stored() {
+    let server = Server::new(LIMITS).await;
+    let (all, path) = ("/api/v1/deployments", "/api/v1/deployments/hello");
+    let text = "key: hello\npackage: hello\nclass: Greeter\n";
+    for (method, path) in [
+        ("POST", format!("{all}?dry_run=true")),
+        ("POST", format!("{all}?dryRun=true")),
+        ("PUT", format!("{path}?dry_run=true")),
+    ] {
+        let answered = server.yaml(DEPLOYER, method, &path, text).await;
+        assert_eq!(answered.status, StatusCode::OK, "{method} {path}");
+        assert_eq!(answered.json()["deployment"], "hello", "a plan");
+        assert_eq!(server.get("/api/v1/deployments/hello").await.status, StatusCode::NOT_FOUND);
+    }
+    let answered = server.yaml(DEPLOYER, "POST", &format!("{all}?dry_run=false"), text).await;
+    assert_eq!(answered.status, StatusCode::CREATED);
+    assert_eq!(answered.json()["deployment"]["key"], "hello", "a deployment");
+    let wrong = server.yaml(DEPLOYER, "POST", &format!("{all}?dry_run=perhaps"), text).await;
+    assert_eq!(wrong.problem().reason, "INVALID_PARAMETER");
+    // It is refused for what it would be refused for.
+    let again = server.yaml(DEPLOYER, "POST", &format!("{all}?dry_run=true"), text).await;
+    assert_eq!(again.problem().reason, "CHANGED");
+    let put = as_(DEPLOYER, "PUT", &format!("{path}?dry_run=true"))
+        .header(header::CONTENT_TYPE, "application/yaml")
+        .header(header::IF_MATCH, "\"r0\"");
+    let answered = server.send(put.body(Body::from(text)).unwrap()).await;
+    assert_eq!(answered.problem().reason, "CHANGED");
+}

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use tokio::time::advance;
+
 use super::*;
 
 fn open(path: &str) -> Request<Body> {
@@ -58,4 +60,47 @@ async fn probes_figures_and_the_page_need_no_token() {
     server.stop.send_replace(true);
     assert_eq!(server.send(open("/health/ready")).await.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(server.send(open("/health/live")).await.status, StatusCode::OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_counted_once_a_second_however_many_ask() {
+    let server = Server::new(LIMITS).await;
+    let ask = || server.send(open("/metrics"));
+    let (one, two, three) = futures::join!(ask(), ask(), ask());
+    assert!(one.status == StatusCode::OK && one.body == two.body && two.body == three.body);
+    assert_eq!(*server.fake.asked.lock().unwrap(), ["conditions"]);
+    advance(Duration::from_secs(1)).await;
+    ask().await;
+    assert_eq!(*server.fake.asked.lock().unwrap(), ["conditions", "conditions"]);
+}
+
+/// What the examples are: names of what is there, and bodies that can be sent.
+#[tokio::test]
+async fn examples_are_taken() {
+    let server = Server::new(LIMITS).await;
+    let document = server.send(open("/openapi.json")).await.json();
+    let mut bodies = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let said = parameter["in"] != "path" || parameter.get("example").is_some();
+                assert!(said, "{method} {path}: {parameter}");
+            }
+            let Some(contents) = operation.pointer("/requestBody/content") else { continue };
+            for (kind, content) in contents.as_object().unwrap() {
+                let example = content.get("example").expect(path).to_string();
+                bodies += 1;
+                if content["schema"]["$ref"].as_str().is_some_and(|it| it.contains("/O")) {
+                    let documents = oprc_models::parse(&example, "example").unwrap();
+                    assert_eq!(documents.len(), 1, "{method} {path} {kind}");
+                    documents[0].check().unwrap();
+                }
+            }
+        }
+    }
+    assert_eq!(bodies, 13);
+    let package = &document["paths"]["/api/v1/packages"]["post"]["requestBody"]["content"];
+    let package = package["application/json"]["example"].to_string();
+    let answered = server.yaml(DEPLOYER, "POST", "/api/v1/packages", &package).await;
+    assert_eq!(answered.status, StatusCode::CREATED);
 }

@@ -57,6 +57,20 @@ impl Deploying for Fake {
         Ok((made, former.is_none()))
     }
 
+    async fn try_out(
+        &self,
+        deployment: &OClassDeployment,
+        expected: &Expected,
+        _: &Caller,
+    ) -> Result<Plan, Error> {
+        if let Ok(kept) = self.found(&deployment.key)
+            && (expected.none || expected.revision.as_ref().is_some_and(|it| *it != kept.revision))
+        {
+            return Err(Error::Changed(kept.revision));
+        }
+        Ok(Plan { deployment: deployment.key.clone(), ..Plan::default() })
+    }
+
     async fn plan(
         &self,
         deployment: &OClassDeployment,
@@ -102,6 +116,11 @@ impl Deploying for Fake {
         Page { items: Vec::new(), next: None }
     }
 
+    fn runtime(&self, id: &str, cluster: Option<&str>) -> Result<ClassRuntime, Error> {
+        self.note(format!("runtime {id} {cluster:?}"));
+        Ok(ClassRuntime { id: id.to_owned(), ..ClassRuntime::default() })
+    }
+
     async fn adopt(&self, _: &str, id: &str, _: &str, _: &Caller) -> Result<Deployment, Error> {
         Err(Error::not_found("orphan", id))
     }
@@ -127,6 +146,7 @@ impl Deploying for Fake {
     }
 
     fn conditions(&self) -> Vec<String> {
+        self.note("conditions".to_owned());
         vec!["RUNNING".to_owned(), "RUNNING".to_owned()]
     }
 

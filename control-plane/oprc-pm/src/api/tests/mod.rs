@@ -88,7 +88,7 @@ impl Server {
             stopping,
         };
         let options = Options {
-            access: Access::new(false, Some(TokenFile::load(&path).unwrap())),
+            access: Access::new(false, Some(TokenFile::with_roles(&path).unwrap())),
             limits,
             cors_origins: vec!["https://console.example.org".to_owned()],
             docs: true,

@@ -56,6 +56,21 @@ async fn what_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn whoever_follows_is_told_of_deprecations_both_ways() {
+    let server = Server::new(LIMITS).await;
+    let text = package("1.0.0", "example.org/greet:1");
+    server.yaml(DEPLOYER, "POST", "/api/v1/packages", &text).await;
+    let deprecation = "/api/v1/packages/hello/versions/1.0.0/deprecation";
+    server.yaml(DEPLOYER, "PUT", deprecation, "reason: there is a better one").await;
+    let back = as_(DEPLOYER, "DELETE", deprecation).body(Body::empty()).unwrap();
+    assert_eq!(server.send(back).await.status, StatusCode::OK);
+    let told = server.fake.told.lock().unwrap().clone();
+    let kinds: Vec<&str> = told.iter().map(|it| it.kind.as_str()).collect();
+    assert_eq!(kinds, ["package.published", "package.deprecated", "package.undeprecated"]);
+    assert!(told.iter().all(|it| it.subject == "hello" && it.message == "1.0.0"));
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_a_file_is_told_by_place() {
     let server = Server::new(LIMITS).await;
     let text = package("1.0.0", "example.org/greet:1").replace("classes:", "clases:");

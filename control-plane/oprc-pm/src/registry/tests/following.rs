@@ -4,12 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use oprc_cp_storage::{
-    Backend, Entry, Error as Trouble, Ownership, Page, Result, Revision, Transaction, Watch,
+    Backend, Change, Entry, Error as Trouble, Ownership, Page, Result, Revision, Transaction, Watch,
 };
 use tokio::sync::watch;
 
 use super::{
-    super::{Filter, Paging},
+    super::{
+        Filter, Paging,
+        index::{Index, PREFIXES},
+        marks::Mark,
+    },
     *,
 };
 
@@ -136,4 +140,34 @@ async fn the_follower_ends_with_the_registry() {
     })
     .await
     .unwrap();
+}
+
+#[tokio::test]
+async fn nobody_who_reads_waits_while_a_package_is_settled() {
+    let registry = registry().await;
+    publish(&registry, &package("a", "1.0.0", "metadata: {tags: [t]}")).await.unwrap();
+    let mut changes = Vec::new();
+    for prefix in PREFIXES {
+        let entries = registry.inner.store.list(prefix).await.unwrap().entries;
+        changes.extend(
+            entries
+                .into_iter()
+                .map(|it| (it.version, Change::Put { key: it.key, value: it.value })),
+        );
+    }
+    let mut index = Index::default();
+    // All of the work is done on an index that others may read.
+    let staged = index.stage(changes.iter().map(|(version, change)| (*version, change)));
+    assert!(index.packages().is_empty());
+    index.take(staged);
+    let found = index.package("a").unwrap();
+    assert_eq!((found.summary.latest.as_str(), found.catalogue.classes.len()), ("1.0.0", 1));
+    let gone = changes
+        .iter()
+        .map(|(version, change)| (*version, Change::Delete { key: change.key().to_owned() }));
+    let gone: Vec<_> = gone.collect();
+    index.apply(gone.iter().map(|(version, change)| (*version, change)));
+    assert!(index.packages().is_empty());
+    let marked = index.marks().narrowest([Mark::Tag("t".to_owned())].into_iter());
+    assert!(marked.unwrap().is_empty());
 }

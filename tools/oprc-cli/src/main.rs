@@ -108,7 +108,9 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if failure::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::say(&format!("{} {error:#}", output::paint(output::Tone::Bad, "error:")));
+            // Much of what is said here was written by others.
+            let told = output::clean_lines(&format!("{error:#}"));
+            output::say(&format!("{} {told}", output::paint(output::Tone::Bad, "error:")));
             failure::code(&error)
         }
     }

@@ -16,6 +16,8 @@ PROGRAMS := $(if $(filter dev,$(PROFILE)),--workspace --bins,-p oprc-cli $(addpr
 NAME ?= oprc
 # How many clusters `make up` makes.
 CLUSTERS ?= 1
+# Where `make install` puts `oprc`; DESTDIR goes before it.
+PREFIX ?= /usr/local
 # Options for `oprc up`, such as UP="--knative" or UP="--node simulated".
 UP ?=
 
@@ -36,6 +38,12 @@ image: build ## Make the images of PM, CRM and the samples, target/*.oci.tar
 	@for image in $(IMAGES); do \
 		$(OPRC) sandbox image --name oprc.local/$$image:dev $(BUILT)/$$image target/$$image.oci.tar || exit 1; \
 	done
+
+.PHONY: install
+install: tools ## Install oprc, which is also `kubectl oaas`, into PREFIX=/usr/local
+	@cargo build --quiet --profile $(PROFILE) -p oprc-cli
+	@install -D -m 755 $(OPRC) $(DESTDIR)$(PREFIX)/bin/oprc
+	@ln -sf oprc $(DESTDIR)$(PREFIX)/bin/kubectl-oaas
 
 .PHONY: up
 up: image ## From nothing to clusters with PM, CRM, Prometheus and a sample class that answers

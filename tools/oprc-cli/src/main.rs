@@ -2,6 +2,7 @@
 
 mod client;
 mod commands;
+mod complete;
 mod contexts;
 mod failure;
 mod files;
@@ -94,9 +95,14 @@ enum Command {
     Down(up::Down),
 }
 
+fn main() -> ExitCode {
+    complete::answer(Arguments::command);
+    start()
+}
+
 // One thread: the processes that a supervisor starts live as long as the thread that started them.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+async fn start() -> ExitCode {
     let given: Vec<_> = std::env::args_os().collect();
     let matches = named(given.first()).get_matches_from(given);
     let arguments = match Arguments::from_arg_matches(&matches) {
@@ -108,7 +114,9 @@ async fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if failure::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::say(&format!("{} {error:#}", output::paint(output::Tone::Bad, "error:")));
+            // Much of what is said here was written by others.
+            let told = output::clean_lines(&format!("{error:#}"));
+            output::say(&format!("{} {told}", output::paint(output::Tone::Bad, "error:")));
             failure::code(&error)
         }
     }
@@ -134,7 +142,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check(command) => commands::check::run(command).await,
         Command::Report(command) => commands::report::run(command).await,
         Command::Context(command) => commands::context::run(command),
-        Command::Completion(command) => commands::completion::run(&command, Arguments::command()),
+        Command::Completion(command) => commands::completion::run(&command),
         Command::Sandbox(command) => sandbox::run(command).await,
         Command::Up(command) => up::up(command).await,
         Command::Down(command) => up::down(command).await,
@@ -167,7 +175,8 @@ mod tests {
             let below: Vec<_> = command.get_subcommands().filter(|it| !it.is_hide_set()).collect();
             if below.is_empty() {
                 let example = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-                if command.get_about().is_none() || !example.contains("oprc ") {
+                let shown = example.contains("Example") && example.contains("\n  ");
+                if command.get_about().is_none() || !shown || !example.contains("oprc ") {
                     without.push(path);
                 }
                 return;

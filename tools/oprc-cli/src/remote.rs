@@ -25,7 +25,8 @@ pub(crate) struct Remote {
     /// The context to use; where left out `OPRC_CONTEXT`, or the current one (see `oprc context`).
     #[arg(long, value_name = "NAME")]
     pub(crate) context: Option<String>,
-    /// Where the package manager answers, whatever the context says (`OPRC_SERVER`).
+    /// Where the package manager answers, whatever the context says, whose token and certificates
+    /// are then left out (`OPRC_SERVER`).
     #[arg(long, value_name = "URL")]
     pub(crate) server: Option<String>,
     /// A file with the token to show (`OPRC_TOKEN_FILE`, unless --server or --context is said).
@@ -61,9 +62,10 @@ impl Remote {
             (None, Some(server)) => Context { server, ..Context::default() },
             (name, server) => {
                 let mut context = contexts.choose(name.as_deref())?;
+                // What is shown to the context's own server isn't shown to another.
                 if let Some(server) = server {
-                    context.server = server;
-                    context.tunnel = None;
+                    let clusters = context.clusters;
+                    context = Context { server, clusters, ..Context::default() };
                 }
                 context
             }
@@ -114,6 +116,7 @@ fn read_token(path: &PathBuf) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contexts::Tunnel;
 
     #[test]
     fn what_is_said_counts_more_than_variables() {
@@ -152,6 +155,40 @@ mod tests {
             ("http://other", None, None),
             "what belongs to another server stays here"
         );
+    }
+
+    #[test]
+    fn what_a_context_shows_its_server_is_shown_to_no_other() {
+        let prod = Context {
+            server: "https://prod".to_owned(),
+            tunnel: Some(Tunnel::default()),
+            token_file: Some("prod-token".into()),
+            ca: Some("prod-ca".into()),
+            ..Context::default()
+        };
+        let contexts = Contexts { current: None, contexts: [("prod".to_owned(), prod)].into() };
+        let other = || Some("http://other".to_owned());
+        let plain = Context { server: "http://other".to_owned(), ..Context::default() };
+        let variable = |name: &str| match name {
+            "OPRC_CONTEXT" => Some("prod".to_owned()),
+            "OPRC_SERVER" => other(),
+            _ => None,
+        };
+        let nothing = Remote { context: None, ..Remote::of_context("") };
+        assert_eq!(nothing.settle_with(&contexts, variable).unwrap(), plain);
+        let said = Remote { server: other(), ..Remote::of_context("prod") };
+        assert_eq!(said.settle_with(&contexts, |_| None).unwrap(), plain);
+        // What is given beside the server is meant for it.
+        let variable = |name: &str| match name {
+            "OPRC_TOKEN_FILE" => Some("other-token".to_owned()),
+            "OPRC_CA" => Some("other-ca".to_owned()),
+            name => variable(name),
+        };
+        let given = nothing.settle_with(&contexts, variable).unwrap();
+        let files = (Some("other-token".into()), Some("other-ca".into()));
+        assert_eq!((given.token_file, given.ca), files);
+        let said = Remote { token_file: Some("mine".into()), ..said };
+        assert_eq!(said.settle_with(&contexts, |_| None).unwrap().token_file, Some("mine".into()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
     contexts::Tunnel,
     failure::Failure,
     kube::{self as cluster, within},
-    output::say,
+    output::{clean, say},
 };
 
 /// Opens a tunnel; gives the address that stands for the service.
@@ -29,7 +29,7 @@ pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
             let (client, namespace, service) = (client.clone(), namespace.clone(), service.clone());
             tokio::spawn(async move {
                 if let Err(error) = carry(&client, &namespace, &service, stream).await {
-                    say(&format!("the way through the cluster broke: {error:#}"));
+                    say(&clean(&format!("the way through the cluster broke: {error:#}")));
                 }
             });
         }

@@ -11,7 +11,7 @@ use crate::{
     client::{Client, escape},
     failure::Failure,
     files,
-    output::say,
+    output::{clean, say},
 };
 
 /// What is wanted.
@@ -142,7 +142,7 @@ pub(crate) async fn publish(client: &Client, packages: Vec<OPackage>) -> Result<
     let published: Vec<Published> = client.send_yaml("/packages", &to_yaml(&bodies)?).await?;
     for one in &published {
         let how = if one.unchanged { "unchanged" } else { "published" };
-        say(&format!("package {} {} {how}", one.name, one.version));
+        say(&clean(&format!("package {} {} {how}", one.name, one.version)));
     }
     Ok(published)
 }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::{StatusCode, body::Incoming};
 use oprc_rest::Problem;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::clean};
 
 /// How much of a problem is read.
 pub(super) const MAX_PROBLEM: usize = 1 << 20;
@@ -57,21 +57,22 @@ pub(super) fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     }
 }
 
-/// A problem in words: what, where, and who stands in the way.
+/// A problem in words: what, where, and who stands in the way. Whoever answered, nothing of it may
+/// steer a terminal.
 fn tell(problem: &Problem) -> String {
-    let mut told =
-        if problem.detail.is_empty() { problem.title.clone() } else { problem.detail.clone() };
-    if !problem.reason.is_empty() {
-        let _ = write!(told, " ({})", problem.reason);
+    let Problem { title, detail, reason, correlation_id, .. } = problem;
+    let mut told = clean(if detail.is_empty() { title } else { detail });
+    if !reason.is_empty() {
+        let _ = write!(told, " ({})", clean(reason));
     }
     for fault in &problem.faults {
-        let _ = write!(told, "\n  {fault}");
+        let _ = write!(told, "\n  {}", clean(&fault.to_string()));
     }
     if !problem.blockers.is_empty() {
-        let _ = write!(told, "\n  in the way: {}", problem.blockers.join(", "));
+        let _ = write!(told, "\n  in the way: {}", clean(&problem.blockers.join(", ")));
     }
-    if !problem.correlation_id.is_empty() {
-        let _ = write!(told, "\n  correlation id: {}", problem.correlation_id);
+    if !correlation_id.is_empty() {
+        let _ = write!(told, "\n  correlation id: {}", clean(correlation_id));
     }
     told
 }
@@ -103,5 +104,10 @@ mod tests {
         assert!(matches!(failure, Failure::Away(_)));
         assert_eq!(failure.to_string(), "502 Bad Gateway: <html>[2Jproxy");
         assert!(matches!(refusal(StatusCode::NOT_FOUND, b"{}"), Failure::Missing(_)));
+        let body = br#"{"detail":"a\u001b[2Jb","reason":"\u001b]0;c","correlationId":"d\r",
+            "blockers":["e\u009b2J"],"faults":[{"path":"f\u0007","message":"g\u0008"}]}"#;
+        let told = refusal(StatusCode::CONFLICT, body).to_string();
+        assert!(!told.contains(|it: char| it.is_control() && it != '\n'), "{told:?}");
+        assert!("abcdefg".chars().all(|it| told.contains(it)), "{told:?}");
     }
 }

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap_complete::Shell;
 
-use crate::output::print;
+use crate::{complete, output::print_bytes};
 
 /// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  source <(oprc completion bash)\n  oprc completion fish > ~/.config/fish/completions/oprc.fish"
+    after_help = "Names of deployments, packages, classes, functions, clusters and contexts are offered as well: the\npackage manager that the command is for is asked while you type, for a second at most.\n\nExamples:\n  source <(oprc completion bash)      # in ~/.bashrc; for zsh after compinit in ~/.zshrc, with zsh\n  oprc completion fish | source       # in ~/.config/fish/config.fish\n  oprc status cou<TAB>                # offers counter, where that is deployed"
 )]
 pub(crate) struct Command {
     /// The shell.
@@ -18,9 +18,7 @@ pub(crate) struct Command {
 }
 
 /// Does it.
-pub(crate) fn run(command: &Command, mut of: clap::Command) -> Result<ExitCode> {
-    let mut script = Vec::new();
-    clap_complete::generate(command.shell, &mut of, "oprc", &mut script);
-    print(&String::from_utf8_lossy(&script))?;
+pub(crate) fn run(command: &Command) -> Result<ExitCode> {
+    print_bytes(&complete::script(command.shell)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,7 @@ use crate::{
     client::{Client, escape},
     failure::is_missing,
     follow::{Goal, follow},
-    output::{Format, Show, Table, age, print, say},
+    output::{Format, Show, Table, age, clean, print, say},
     remote::Remote,
     wanted::{self, Wanted},
 };
@@ -88,8 +88,8 @@ async fn put(client: &Client, wanted: &OClassDeployment) -> Result<Deployment> {
         Err(error) => return Err(error),
     };
     let made: Deployment = made;
-    say(&format!("deployment {} {how} (revision {})", wanted.key, made.revision));
-    made.plan.warnings.iter().for_each(|warning| say(&format!("warning: {warning}")));
+    say(&clean(&format!("deployment {} {how} (revision {})", wanted.key, made.revision)));
+    made.plan.warnings.iter().for_each(|warning| say(&clean(&format!("warning: {warning}"))));
     Ok(made)
 }
 
@@ -113,7 +113,7 @@ pub(super) async fn settle(
     match show.output {
         Format::Json | Format::Yaml => show.document(&shown)?,
         Format::Name => {
-            let names = shown.iter().map(|it| format!("{}\n", it.deployment.key));
+            let names = shown.iter().map(|it| clean(&it.deployment.key) + "\n");
             print(&names.collect::<String>())?;
         }
         Format::Table | Format::Wide => {

@@ -4,9 +4,11 @@ use std::{fmt::Write as _, process::ExitCode};
 
 use anyhow::Result;
 use oprc_models::{OClassDeployment, OPackage};
-use oprc_rest::{Deployment, PackageVersion};
+use oprc_rest::{
+    Condition, Contact, Deployment, DeploymentCondition as Is, DeploymentStatus, PackageVersion,
+};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use similar::{ChangeTag, TextDiff};
 
 use crate::{
@@ -15,6 +17,7 @@ use crate::{
     output::{Format, Show, Tone, clean, paint, say},
     remote::Remote,
     wanted::Wanted,
+    words::word,
 };
 
 /// The command.
@@ -82,6 +85,9 @@ async fn compare(command: Command) -> Result<bool> {
         let old = optional::<Deployment>(client.get(&path).await)?;
         let title = format!("deployment {}", wanted.key);
         all.extend(differ(&title, old.as_ref().map(|it| &it.deployment), Some(wanted))?);
+        if let Some(old) = &old {
+            all.extend(condition(&title, &old.status)?);
+        }
         // It can't be published, and so not be planned.
         if taken.is_empty() {
             match units(&client, old.as_ref(), wanted, &settled.packages).await {
@@ -98,6 +104,33 @@ async fn compare(command: Command) -> Result<bool> {
     }
     show(&all)?;
     Ok(!all.is_empty())
+}
+
+/// That what was wanted last isn't what runs: its document tells only what was wanted.
+fn condition(title: &str, status: &DeploymentStatus) -> Result<Option<Difference>> {
+    let Some(why) = unmet(status) else { return Ok(None) };
+    let now = json!({"condition": word(&status.condition)});
+    let wanted = json!({"condition": word(&Is::Running)});
+    let found = differ(&format!("condition of {title}"), Some(&now), Some(&wanted))?;
+    if found.is_some() {
+        say(&clean(&format!("{title} {why}")));
+    }
+    Ok(found)
+}
+
+/// Why what was wanted last isn't what runs, where it isn't.
+fn unmet(status: &DeploymentStatus) -> Option<&'static str> {
+    let late = status.units.iter().any(|unit| {
+        // Of a cluster that is away nothing is known.
+        !unit.current && unit.condition != Condition::Deleted && unit.contact == Contact::Fresh
+    });
+    match status.condition {
+        Is::RollingBack => Some("failed: what was before it is being brought back"),
+        Is::RolledBack => Some("failed and was rolled back: what runs is what was before it"),
+        Is::Deleting | Is::Deleted => Some("is being deleted"),
+        _ if late => Some("isn't yet what runs"),
+        _ => None,
+    }
 }
 
 /// What would change in the clusters.
@@ -169,9 +202,25 @@ impl Difference {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use oprc_rest::UnitStatus;
 
     use super::*;
+
+    #[test]
+    fn what_was_rolled_back_differs() {
+        let status = |condition, current, contact| {
+            let unit = UnitStatus { current, contact, ..UnitStatus::default() };
+            DeploymentStatus { condition, units: vec![unit], ..DeploymentStatus::default() }
+        };
+        let differs = |status: &DeploymentStatus| condition("a", status).unwrap();
+        for is in [Is::RollingBack, Is::RolledBack, Is::Deleting] {
+            let found = differs(&status(is, true, Contact::Fresh)).unwrap();
+            assert_eq!(found.now, json!({"condition": word(&is)}));
+        }
+        assert!(differs(&status(Is::Deploying, false, Contact::Fresh)).is_some());
+        assert!(differs(&status(Is::Running, true, Contact::Fresh)).is_none());
+        assert!(differs(&status(Is::Down, false, Contact::Stale)).is_none());
+    }
 
     #[test]
     fn what_differs_is_a_patch_or_a_document() {

@@ -83,7 +83,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         return Err(away.into_iter().next().map_or_else(none, |(_, error)| error));
     }
     for (cluster, error) in &away {
-        say(&format!("cluster {cluster}: {error:#}"));
+        say(&clean(&format!("cluster {cluster}: {error:#}")));
     }
     let mut broken = away.len();
     if found.len() > MOST {
@@ -111,7 +111,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             // One pod that is only starting doesn't hide the others, and nothing of it is missing.
             Err(error) => {
                 broken += usize::from(is_away(&error));
-                say(&format!("{title}: {error:#}"));
+                say(&clean(&format!("{title}: {error:#}")));
             }
         }
     }
@@ -128,7 +128,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             Ok(line) => print(&line)?,
             Err(told) => {
                 broken += 1;
-                say(&told);
+                say(&clean(&told));
             }
         }
     }
@@ -146,7 +146,7 @@ async fn of_unit(command: &Command, context: &Context, unit: &UnitStatus) -> Res
         command.function.as_ref().is_none_or(|key| is_of_function(&pod.function, key))
     });
     let found = pods.into_iter().map(|pod| {
-        let title = format!("{}/{}", unit.cluster, pod.name);
+        let title = clean(&format!("{}/{}", unit.cluster, pod.name));
         (title, Api::namespaced(client.clone(), &pod.namespace), pod.name)
     });
     Ok(found.collect())

@@ -10,7 +10,7 @@ use oprc_rest::{Adoption, ClassRuntime};
 use crate::{
     client::escape,
     failure::Failure,
-    output::{Show, Table, say},
+    output::{Show, Table, clean, say},
     remote::Remote,
 };
 
@@ -75,7 +75,9 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 let path = format!("/orphans/{}/{}/adopt", escape(&cluster), escape(&id));
                 let body = Adoption { deployment: deployment.unwrap_or_default() };
                 client.tell(Method::POST, &path, Some(&body)).await?;
-                say(&format!("{id} on {cluster} belongs to deployment {} now", body.deployment));
+                let told =
+                    format!("{id} on {cluster} belongs to deployment {} now", body.deployment);
+                say(&clean(&told));
             }
         }
         Command::Delete { cluster, id, remote } => {

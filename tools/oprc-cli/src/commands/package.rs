@@ -6,14 +6,14 @@ use anyhow::Result;
 use clap::Subcommand;
 use hyper::Method;
 use oprc_models::{Body, to_yaml};
-use oprc_rest::{Deprecation, PackageSummary, PackageVersion};
+use oprc_rest::{Deprecation, PackageSummary, PackageVersion, Published};
 use serde::Serialize;
 
 use crate::{
     client::escape,
     failure::Failure,
     files,
-    output::{Format, Show, Table, age, print, say},
+    output::{Format, Show, Table, age, clean, print, say},
     remote::Remote,
     wanted,
 };
@@ -216,7 +216,8 @@ async fn apply(files: &[PathBuf], show: &Show, remote: &Remote) -> Result<()> {
     match show.output {
         Format::Table | Format::Wide => Ok(()),
         Format::Name => {
-            let names = published.iter().map(|it| format!("{}@{}\n", it.name, it.version));
+            let name = |it: &Published| clean(&format!("{}@{}", it.name, it.version)) + "\n";
+            let names = published.iter().map(name);
             print(&names.collect::<String>())
         }
         _ => show.document(&published),

@@ -1,6 +1,12 @@
 //! `oprc report`: a bundle for a report of a bug, with secrets removed.
 
-use std::{fs::File, path::PathBuf, process::ExitCode};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -52,7 +58,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         "at": now.unix_timestamp(),
     });
     parts.insert(0, ("about.json".to_owned(), about));
-    let made = File::create_new(&file).with_context(|| format!("making {}", file.display()))?;
+    let made = create(&file).with_context(|| format!("making {}", file.display()))?;
     bundle(made, parts, now.unix_timestamp())
         .with_context(|| format!("writing {}", file.display()))?;
     say(
@@ -60,6 +66,12 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     );
     print(&format!("{}\n", file.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the archive, where there is none yet. Only its owner may read it: what is in it is only
+/// meant for those whom it is given to.
+fn create(file: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)
 }
 
 /// Everything that can be had; what can't says why.
@@ -107,7 +119,18 @@ fn bundle(to: impl std::io::Write, parts: Vec<(String, Value)>, at: i64) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
+
+    #[test]
+    fn only_its_owner_reads_the_bundle() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("report.tar");
+        let mode = create(&path).unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(create(&path).is_err(), "what is there stays as it is");
+    }
 
     #[test]
     fn no_secret_gets_into_the_bundle() {

@@ -9,7 +9,7 @@ use oprc_rest::{Deployment, Rollback};
 use super::deploy::{Wait, settle};
 use crate::{
     client::escape,
-    output::{Show, say},
+    output::{Show, clean, say},
     remote::Remote,
 };
 
@@ -39,6 +39,6 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let path = format!("/deployments/{}/rollback", escape(&deployment));
     let made: Deployment =
         client.send(Method::POST, &path, &Rollback { revision: to }, None).await?;
-    say(&format!("deployment {deployment} goes back (revision {})", made.revision));
+    say(&clean(&format!("deployment {deployment} goes back (revision {})", made.revision)));
     settle(&client, vec![made], &wait, &show).await
 }

@@ -8,7 +8,7 @@ use oprc_rest::{Contact, Deployment, DeploymentStatus, Revision, UnitStatus};
 use crate::{
     client::escape,
     failure::Failure,
-    kube::{self, Access},
+    kube::{self, Access, PodLine, is_of_function},
     output::{Show, Table, Tone, Tree, age, clean, paint, tone_of},
     remote::Remote,
     words::word,
@@ -17,7 +17,7 @@ use crate::{
 /// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  oprc status\n  oprc status hello --pods\n  oprc status hello --history"
+    after_help = "Examples:\n  oprc status\n  oprc status hello --pods\n  oprc status hello --history\n  oprc status hello --watch"
 )]
 pub(crate) struct Command {
     /// The deployment; all of them, where left out.
@@ -28,6 +28,9 @@ pub(crate) struct Command {
     /// What was wanted before.
     #[arg(long, requires = "deployment", conflicts_with = "pods")]
     history: bool,
+    /// Tell each change as it comes, as `oprc watch` does.
+    #[arg(long, short, requires = "deployment", conflicts_with_all = ["pods", "history"])]
+    watch: bool,
     #[command(flatten)]
     access: Access,
     #[command(flatten)]
@@ -38,7 +41,10 @@ pub(crate) struct Command {
 
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let Command { deployment, pods, history, access, show, remote } = command;
+    let Command { deployment, pods, history, watch, access, show, remote } = command;
+    if let (Some(key), true) = (&deployment, watch) {
+        return super::watch::run(super::watch::Command::of(key.clone(), show, remote)).await;
+    }
     if deployment.is_some() && !history {
         show.refuse(&[])?;
     }
@@ -63,11 +69,8 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     if pods {
         let context = remote.settle()?;
         for unit in &found.status.units {
-            let lines = match kube::pods(&access, &context, unit).await {
-                Ok(pods) => pods.iter().map(kube::PodLine::tell).collect(),
-                Err(error) => vec![paint(Tone::Bad, &clean(&format!("pods: {error:#}")))],
-            };
-            seen.insert(unit.id.clone(), lines);
+            let pods = kube::pods(&access, &context, unit).await;
+            seen.insert(unit.id.clone(), pods.map_err(|error| format!("{error:#}")));
         }
     }
     let text = |it: &Deployment, wide| tree(&key, it, &seen, wide).render();
@@ -113,7 +116,8 @@ fn revisions(all: &[Revision]) -> Table {
     table
 }
 
-type Pods = BTreeMap<String, Vec<String>>;
+/// The pods of units, or why they aren't known.
+type Pods = BTreeMap<String, Result<Vec<PodLine>, String>>;
 
 /// The tree: deployment, cluster, class, functions and data grid, pods.
 fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
@@ -144,7 +148,7 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
     root
 }
 
-fn unit(unit: &UnitStatus, pods: Option<&Vec<String>>, wide: bool) -> Tree {
+fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodLine>, String>>, wide: bool) -> Tree {
     let place = if unit.environment.is_empty() {
         String::new()
     } else {
@@ -164,6 +168,14 @@ fn unit(unit: &UnitStatus, pods: Option<&Vec<String>>, wide: bool) -> Tree {
         title.push_str(&paint(Tone::Faint, &clean(more.trim_end())));
     }
     let mut tree = Tree::new(title);
+    let mut pods: Vec<&PodLine> = match pods {
+        Some(Ok(pods)) => pods.iter().collect(),
+        Some(Err(why)) => {
+            tree.push(Tree::new(paint(Tone::Bad, &clean(&format!("pods: {why}")))));
+            Vec::new()
+        }
+        None => Vec::new(),
+    };
     for function in &unit.functions {
         let error = function.error_msg.as_deref().unwrap_or_default();
         let mut title =
@@ -171,14 +183,32 @@ fn unit(unit: &UnitStatus, pods: Option<&Vec<String>>, wide: bool) -> Tree {
         if let Some(url) = &function.invocation_url {
             title.push_str(&clean(&format!("  {url}")));
         }
-        tree.push(Tree::new(title));
+        let is_its = |pod: &PodLine| is_of_function(&pod.function, &function.key);
+        tree.push(above(title, &mut pods, is_its));
     }
     if let Some(grid) = &unit.odgm {
         let condition = if grid.ready { "RUNNING" } else { "DEPLOYING" };
         let more = format!("{} node(s), {}", grid.replicas, grid.collections.join(", "));
-        tree.push(Tree::new(line("odgm", condition, &more, "")));
+        let title = line("odgm", condition, &more, "");
+        tree.push(above(title, &mut pods, |pod| pod.function.is_empty()));
     }
-    pods.into_iter().flatten().for_each(|pod| tree.push(Tree::new(pod.clone())));
+    // Those of what isn't told of any more.
+    for pod in pods {
+        tree.push(Tree::new(pod.tell()));
+    }
+    tree
+}
+
+/// A line with its pods below it, which are taken from the others.
+fn above(title: String, pods: &mut Vec<&PodLine>, is_its: impl Fn(&PodLine) -> bool) -> Tree {
+    let mut tree = Tree::new(title);
+    pods.retain(|pod| {
+        let its = is_its(pod);
+        if its {
+            tree.push(Tree::new(pod.tell()));
+        }
+        !its
+    });
     tree
 }
 
@@ -195,7 +225,7 @@ fn line(name: &str, condition: &str, message: &str, since: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use oprc_rest::{Condition, DeploymentCondition, FunctionStatus, Plan};
+    use oprc_rest::{Condition, DeploymentCondition, FunctionStatus, GridStatus, Plan};
 
     use super::*;
 
@@ -235,16 +265,38 @@ mod tests {
 
     #[test]
     fn a_deployment_is_a_tree() {
-        let pods = BTreeMap::from([("u1".to_owned(), vec!["pod hello-1".to_owned()])]);
-        let text = tree("hello", &sample(), &pods, false).render();
+        let pod = |name: String, function: &str| {
+            let mut pod = PodLine::default();
+            (pod.name, pod.function) = (name, function.to_owned());
+            pod
+        };
+        let mut deployment = sample();
+        let unit = &mut deployment.status.units[0];
+        unit.functions.push(FunctionStatus { key: "Part_Ways".to_owned(), ..Default::default() });
+        let collections = vec!["Hello".to_owned()];
+        unit.odgm = Some(GridStatus { replicas: 1, collections, ..GridStatus::default() });
+        let pods = ["part-ways-0123456789", "", "greet", "gone"];
+        let pods = pods.map(|function| pod(format!("of-{function}"), function));
+        let pods = BTreeMap::from([("u1".to_owned(), Ok(pods.to_vec()))]);
+        let told = |deployment: &Deployment, pods: &Pods| {
+            let text = tree("hello", deployment, pods, false).render();
+            anstream::adapter::strip_str(&text).to_string()
+        };
         assert_eq!(
-            anstream::adapter::strip_str(&text).to_string(),
+            told(&deployment, &pods),
             "hello  PARTIAL  hello 0.1.0, 0/1 available\n\
              └─ cluster east, stale\n   \
              └─ class Hello  Degraded: ImagePull: no image\n      \
              ├─ function greet  DOWN  http://hello.default.svc\n      \
-             └─ pod hello-1\n"
+             │  └─ pod of-greet  , not ready\n      \
+             ├─ function Part_Ways  PENDING\n      \
+             │  └─ pod of-part-ways-0123456789  , not ready\n      \
+             ├─ odgm  DEPLOYING: 1 node(s), Hello\n      \
+             │  └─ pod of-  , not ready\n      \
+             └─ pod of-gone  , not ready\n"
         );
+        let away = BTreeMap::from([("u1".to_owned(), Err("nobody\nanswers".to_owned()))]);
+        assert!(told(&sample(), &away).contains("├─ pods: nobody answers\n"));
     }
 
     #[test]

@@ -29,6 +29,13 @@ pub(crate) struct Command {
     remote: Remote,
 }
 
+impl Command {
+    /// One that tells each change of a deployment, without an end.
+    pub(super) fn of(deployment: String, show: Show, remote: Remote) -> Self {
+        Self { deployment, until_running: false, limit: None, show, remote }
+    }
+}
+
 /// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let goal = if command.until_running { Goal::Running } else { Goal::Never };

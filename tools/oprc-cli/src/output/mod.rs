@@ -7,7 +7,10 @@ mod redact;
 mod table;
 mod tree;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::{
+    fmt::Write as _,
+    io::{IsTerminal as _, Write as _},
+};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -16,7 +19,7 @@ use serde::Serialize;
 use crate::failure::{Failure, NotPrinted, is_closed_pipe};
 
 pub(crate) use self::{
-    paint::{Colour, Tone, clean, paint, set_colour, tone_of},
+    paint::{Colour, Tone, clean, clean_lines, paint, set_colour, tone_of},
     redact::redact,
     table::Table,
     tree::Tree,
@@ -75,7 +78,7 @@ impl Show {
     fn text<T: Serialize>(&self, value: &T) -> Result<String> {
         match self.output {
             Format::Yaml => Ok(serde_saphyr::to_string(value)?),
-            _ => Ok(serde_json::to_string_pretty(value)? + "\n"),
+            _ => Ok(escaped(&serde_json::to_string_pretty(value)?) + "\n"),
         }
     }
 
@@ -101,7 +104,7 @@ impl Show {
         }
     }
 
-    /// Prints one thing: `text` tells it to people.
+    /// Prints one thing: `text` tells it to people, `name` what it or each part of it is called.
     pub(crate) fn one<T: Serialize>(
         &self,
         item: &T,
@@ -110,7 +113,7 @@ impl Show {
     ) -> Result<()> {
         match self.output {
             Format::Json | Format::Yaml => self.document(item),
-            Format::Name => print(&(clean(&name(item)) + "\n")),
+            Format::Name => print(&(clean_lines(&name(item)) + "\n")),
             Format::Table | Format::Wide => print(&text(item, self.output == Format::Wide)),
         }
     }
@@ -141,11 +144,26 @@ impl Show {
         line: impl FnOnce() -> String,
     ) -> Result<()> {
         match self.output {
-            Format::Json => print(&(serde_json::to_string(value)? + "\n")),
+            Format::Json => print(&(escaped(&serde_json::to_string(value)?) + "\n")),
             Format::Yaml => print(&format!("---\n{}", serde_saphyr::to_string(value)?)),
             _ => print(&line()),
         }
     }
+}
+
+/// JSON whose texts steer no terminal: it leaves some control characters as they are, which only
+/// stand within texts, and mean the same as they are written here.
+fn escaped(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match u32::from(letter) {
+            code @ 0x7f..=0x9f => {
+                let _ = write!(escaped, "\\u{code:04x}");
+            }
+            _ => escaped.push(letter),
+        }
+    }
+    escaped
 }
 
 /// Prints a result.
@@ -166,4 +184,21 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
 pub(crate) fn say(text: &str) {
     let mut out = anstream::stderr().lock();
     let _ = writeln!(out, "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_steer_no_terminal_and_stay_what_they_are() {
+        let text = "a\u{9b}2J\u{1b}[2J\u{7f}ü";
+        for output in [Format::Json, Format::Yaml] {
+            let show = Show { output, no_headers: false };
+            let told = show.text(&[text]).unwrap();
+            assert!(!told.contains(|it: char| it.is_control() && it != '\n'), "{told:?}");
+            let read: Vec<String> = serde_saphyr::from_str(&told).unwrap();
+            assert_eq!(read, [text]);
+        }
+    }
 }

@@ -75,6 +75,11 @@ pub(crate) fn clean(text: &str) -> String {
     cleaned
 }
 
+/// The same, line by line.
+pub(crate) fn clean_lines(text: &str) -> String {
+    text.split('\n').map(clean).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +88,7 @@ mod tests {
     fn what_others_wrote_steers_no_terminal() {
         assert_eq!(clean("a\x1b[2Jb\nc"), "a\\u{1b}[2Jb c");
         assert_eq!(clean("Zähler 計"), "Zähler 計");
+        assert_eq!(clean_lines("a\x1b[2Jb\n\u{9b}c\n"), "a\\u{1b}[2Jb\n\\u{9b}c\n");
     }
 
     #[test]

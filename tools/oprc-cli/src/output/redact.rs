@@ -18,12 +18,13 @@ const SECRET: [&str; 9] = [
     "cookie",
 ];
 
-/// Names of what people put secrets into: all values below are removed, the names stay.
+/// Names of what people put secrets into, however they are spelled: all values below are removed,
+/// the names stay.
 const HOLDERS: [&str; 6] =
-    ["env", "environment_variables", "annotations", "parameters", "command", "args"];
+    ["env", "environmentvariables", "annotations", "parameters", "command", "args"];
 
 /// Removes secrets from a document: values of fields that are called like secrets, everything in
-/// environments and command lines of functions, and passwords within addresses.
+/// environments and command lines of functions, and users and queries within addresses.
 pub(crate) fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -33,7 +34,7 @@ pub(crate) fn redact(value: &mut Value) {
             for (name, value) in fields.iter_mut() {
                 if is_secret(name) || (secret && name == "value") {
                     blank(value);
-                } else if HOLDERS.contains(&name.to_ascii_lowercase().as_str()) {
+                } else if HOLDERS.contains(&bare(name).as_str()) {
                     blank_below(value);
                 } else {
                     redact(value);
@@ -41,18 +42,17 @@ pub(crate) fn redact(value: &mut Value) {
             }
         }
         Value::Array(items) => items.iter_mut().for_each(redact),
-        Value::String(text) => {
-            if let Some(plain) = without_password(text) {
-                *text = plain;
-            }
-        }
+        Value::String(text) => *text = without_queries(&without_users(text)),
         _ => {}
     }
 }
 
+fn bare(name: &str) -> String {
+    name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
 fn is_secret(name: &str) -> bool {
-    let bare: String =
-        name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let bare = bare(name);
     // Files are told by their names, which are no secrets.
     !bare.ends_with("file") && SECRET.iter().any(|word| bare.contains(word))
 }
@@ -66,24 +66,68 @@ fn blank(value: &mut Value) {
 
 fn blank_below(value: &mut Value) {
     match value {
-        Value::Object(fields) => {
-            fields
-                .iter_mut()
-                .filter(|(name, _)| *name != "name")
-                .for_each(|(_, it)| blank_below(it));
-        }
-        Value::Array(items) => items.iter_mut().for_each(blank_below),
+        Value::Object(fields) => fields.values_mut().for_each(blank_below),
+        Value::Array(items) => items.iter_mut().for_each(blank_item),
         other => blank(other),
     }
 }
 
-/// `scheme://user:password@host` without who it is.
-fn without_password(text: &str) -> Option<String> {
-    let (scheme, rest) = text.split_once("://")?;
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, path) = rest.split_at_checked(end)?;
-    let (_, host) = authority.rsplit_once('@')?;
-    Some(format!("{scheme}://{REMOVED}@{host}{path}"))
+/// In a list a variable is `{name: A, value: …}`; in a map `name` is a variable as any other.
+fn blank_item(item: &mut Value) {
+    match item {
+        Value::Object(fields)
+            if fields.contains_key("value") || fields.contains_key("valueFrom") =>
+        {
+            let others = fields.iter_mut().filter(|(name, _)| *name != "name");
+            others.for_each(|(_, it)| blank_below(it));
+        }
+        other => blank_below(other),
+    }
+}
+
+/// Whether an address within a sentence has ended.
+fn is_end(letter: char) -> bool {
+    letter.is_whitespace() || matches!(letter, '"' | '<' | '>')
+}
+
+/// Each `scheme://user:password@host` of a text without who it is.
+fn without_users(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|it| is_end(it) || matches!(it, '/' | '?' | '#'));
+        let (authority, rest) =
+            part.split_at_checked(end.unwrap_or(part.len())).unwrap_or_default();
+        plain.push_str("://");
+        match authority.rsplit_once('@') {
+            Some((_, host)) => plain.extend([REMOVED, "@", host]),
+            None => plain.push_str(authority),
+        }
+        plain.push_str(rest);
+    }
+    plain
+}
+
+/// A text with the names of its `?name=value&…`, and without the values.
+fn without_queries(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let (mut query, mut value) = (false, false);
+    for letter in text.chars() {
+        match letter {
+            it if is_end(it) => (query, value) = (false, false),
+            '?' | '#' if !value => query = true,
+            '&' => value = false,
+            '=' if query && !value => {
+                value = true;
+                plain.extend(["=", REMOVED]);
+            }
+            _ => {}
+        }
+        if !value {
+            plain.push(letter);
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -103,6 +147,10 @@ mod tests {
             "container": {"command": ["/fn", "canary"], "args": ["--password", "canary"]},
             "apiKey": "canary", "tokenFile": "/run/token", "accessToken": {"x": ["canary"]},
             "url": "https://me:canary@host/path",
+            "environmentVariables": {"name": "canary"},
+            "parameters": [{"name": "canary"}, "canary"],
+            "message": "http://a/b?x to https://canary@c/d?token=canary&sig=ca=canary failed",
+            "path": "/fn?a=canary#access=canary",
         });
         redact(&mut value);
         assert!(!value.to_string().contains("canary"), "{value}");
@@ -112,14 +160,24 @@ mod tests {
         assert_eq!(value["container"]["args"], json!([REMOVED, REMOVED]));
         assert_eq!(value["tokenFile"], "/run/token");
         assert_eq!(value["url"], "https://[removed]@host/path");
+        let told = "http://a/b?x to https://[removed]@c/d?token=[removed]&sig=[removed] failed";
+        assert_eq!(value["message"], told);
     }
 
     proptest! {
         #[test]
-        fn environments_never_leave(name in "[A-Z_]{1,8}", secret in "canary[a-z]{4}") {
+        fn environments_never_leave(name in "name|value|[A-Z_]{1,8}", secret in "canary[a-z]{4}") {
             let mut value = json!({"functions": [{"config": {"env": {name: &secret}}}]});
             redact(&mut value);
             prop_assert!(!value.to_string().contains(&secret));
+        }
+
+        #[test]
+        fn what_holds_no_address_stays(text in "[^?#]{0,40}") {
+            prop_assume!(!text.contains("://"));
+            let mut value = Value::String(text.clone());
+            redact(&mut value);
+            prop_assert_eq!(value, Value::String(text));
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     contexts::{Context, Contexts, Kube},
     failure::Failure,
     files,
-    output::{print, say},
+    output::{clean_lines, print, say},
     remote::Remote,
     sandbox::Node,
     wanted,
@@ -189,7 +189,7 @@ async fn sample(command: &Up, runs: bool) -> Result<String> {
     match wanted::publish(&remote.client().await?, packages).await {
         // With images of another registry it can't take the place of what was published before.
         Err(error) if matches!(error.downcast_ref(), Some(Failure::Refused(_))) => {
-            say(&format!("the sample stays as it is: {error:#}"));
+            say(&clean_lines(&format!("the sample stays as it is: {error:#}")));
         }
         published => drop(published?),
     }

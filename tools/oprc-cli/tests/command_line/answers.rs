@@ -1,0 +1,171 @@
+//! Answers with something in every field.
+
+use serde_json::{Value, json};
+
+use crate::canned::Answers;
+
+/// All of them.
+pub(crate) fn all() -> Answers {
+    let list = |items: Value| json!({"items": items});
+    let deployment = deployment(&status());
+    let mut plan = plan();
+    plan["units"][0]["spec"]["replicas"] = json!(3);
+    let events = "id: 02\ndata: {\"at\":\"2026-11-16T12:00:00Z\",\"type\":\"deployment.condition\",\
+                  \"subject\":\"counter\",\"condition\":\"RUNNING\",\"message\":\"all is well\",\
+                  \"correlationId\":\"c1\"}\n\n";
+    [
+        ("GET /health/live", json!({})),
+        ("GET /health/ready", json!({})),
+        ("GET /api/v1/packages", list(json!([package()]))),
+        (
+            "POST /api/v1/packages",
+            json!([
+                {"name": "counter", "version": "0.1.0", "unchanged": true}
+            ]),
+        ),
+        ("POST /api/v1/validate", json!({})),
+        ("GET /api/v1/packages/counter", package()),
+        ("GET /api/v1/packages/counter/versions/0.1.0", version()),
+        ("GET /api/v1/classes", list(json!([class()]))),
+        ("GET /api/v1/functions", list(json!([function()]))),
+        ("POST /api/v1/plan", plan),
+        ("GET /api/v1/deployments", list(json!([deployment]))),
+        ("GET /api/v1/deployments/counter", deployment.clone()),
+        ("PUT /api/v1/deployments/counter", deployment.clone()),
+        ("POST /api/v1/deployments/counter/rollback", deployment.clone()),
+        ("GET /api/v1/deployments/counter/status", status()),
+        (
+            "GET /api/v1/deployments/counter/history",
+            list(json!([{
+                "revision": "01", "at": "2026-11-16T11:00:00Z", "by": "ann", "cause": "created",
+                "version": "0.1.0", "deployment": deployment["deployment"], "outcome": "RUNNING",
+            }])),
+        ),
+        ("GET /api/v1/clusters", list(json!([cluster()]))),
+        ("GET /api/v1/clusters/east", cluster()),
+        (
+            "GET /api/v1/orphans",
+            list(json!([{
+                "id": "lost.Counter..east", "cluster": "east", "packageName": "counter",
+                "packageVersion": "0.1.0", "environment": "dev", "status": "ACTIVE",
+                "ownership": "orphan", "deployment": "lost", "unit": status()["units"][0],
+                "details": {"generation": 3},
+            }])),
+        ),
+        ("GET /api/v1/events", json!(events)),
+    ]
+    .map(|(asked, answer)| (asked.to_owned(), answer))
+    .into()
+}
+
+fn package() -> Value {
+    json!({
+        "name": "counter", "latest": "0.1.0", "description": "Counters.", "tags": ["example"],
+        "labels": {"team": "geometry"}, "classes": ["Counter"],
+        "versions": [{
+            "version": "0.1.0", "publishedAt": "2026-11-16T10:00:00Z", "deprecated": "use another"
+        }],
+    })
+}
+
+fn version() -> Value {
+    json!({
+        "digest": "sha256:00", "publishedAt": "2026-11-16T10:00:00Z", "publishedBy": "ann",
+        "deprecated": "use another", "resolved": {"base": "1.2.3"},
+        "package": {
+            "name": "counter", "version": "0.1.0",
+            "metadata": {"description": "Counters.", "tags": ["example"]},
+            "functions": [{
+                "key": "increment",
+                "provision": {"deployment": {"image": "example.org/fn:1", "minScale": 1}},
+                "config": {"timeout": 2000, "env": {"STEP": "1"}},
+            }],
+            "classes": [{
+                "key": "Counter",
+                "stateSpec": {"keySpecs": [{"name": "value", "type": "INTEGER"}]},
+                "functions": [{"name": "increment", "function": "increment", "access": "PUBLIC"}],
+            }],
+            "deployments": [{"key": "counter", "class": "Counter", "partitionCount": 4}],
+        },
+    })
+}
+
+fn class() -> Value {
+    json!({
+        "package": "counter", "version": "0.1.0", "key": "Counter", "name": "A counter",
+        "description": "Counts.", "lineage": ["counter.Counter", "base.Thing"], "stateful": true,
+        "disabled": true, "keySpecs": [{"name": "value", "type": "INTEGER", "optional": true}],
+        "refSpec": [{"name": "next", "class": "counter.Counter", "access": "PUBLIC"}],
+        "functions": [{
+            "name": "increment", "function": "increment", "access": "PUBLIC", "defaultRoute": true
+        }],
+    })
+}
+
+fn function() -> Value {
+    json!({
+        "package": "counter", "version": "0.1.0", "key": "increment", "name": "Increment",
+        "type": "TASK", "description": "Adds.", "image": "example.org/fn:1",
+        "outputCls": "counter.Counter",
+        "macro": {"steps": [{"function": "add", "as": "sum", "args": {"by": "1"}}], "output": "sum"},
+        "variableDescriptions": [{"name": "STEP", "description": "How much."}],
+        "state": "ACTIVE", "classes": ["Counter"],
+        "status": status()["units"][0]["functions"],
+    })
+}
+
+fn plan() -> Value {
+    json!({
+        "deployment": "counter", "package": "counter", "version": "0.1.0",
+        "units": [{
+            "id": "counter.Counter..east", "cluster": "east", "environment": "dev",
+            "namespace": "oaas-dev", "class": "Counter", "spec": {"replicas": 2},
+            "reasons": [{"field": "replicas", "value": "2", "because": "availability asks for 2"}],
+        }],
+        "reasons": [{"field": "clusters", "value": "east", "because": "the only one"}],
+        "warnings": ["east is full"],
+    })
+}
+
+fn deployment(status: &Value) -> Value {
+    json!({
+        "deployment": {
+            "key": "counter", "package": "counter", "version": "0.1.0", "class": "Counter",
+            "partitionCount": 4,
+        },
+        "revision": "02", "createdAt": "2026-11-16T11:00:00Z",
+        "updatedAt": "2026-11-16T11:30:00Z", "updatedBy": "ann", "plan": plan(), "status": status,
+    })
+}
+
+fn status() -> Value {
+    json!({
+        "condition": "RUNNING", "message": "all is well", "revision": "02",
+        "since": "2026-11-16T11:30:00Z", "available": 1, "unitsTotal": 1,
+        "units": [{
+            "id": "counter.Counter..east", "cluster": "east", "environment": "dev",
+            "namespace": "oaas-dev", "class": "Counter", "condition": "RUNNING",
+            "phase": "Available", "reason": "Ready", "message": "it answers",
+            "template": "k8s_deployment", "current": true, "contact": "STALE",
+            "since": "2026-11-16T11:31:00Z",
+            "functions": [{
+                "key": "increment", "unit": "counter.Counter..east", "cluster": "east",
+                "condition": "RUNNING", "invocationUrl": "http://east.example/increment",
+                "clusterUrl": "http://increment.oaas-dev.svc", "errorMsg": "slow",
+            }],
+            "odgm": {
+                "service": "http://odgm.oaas-dev.svc", "ready": true, "replicas": 2,
+                "collections": ["counter.Counter"],
+            },
+        }],
+    })
+}
+
+fn cluster() -> Value {
+    json!({
+        "name": "east", "url": "http://crm.east", "default": true, "health": "HEALTHY",
+        "message": "all is well", "lastSeen": "2026-11-16T11:59:00Z", "nodes": 3, "readyNodes": 3,
+        "availability": 0.99, "capabilities": {"knative": true, "odgm": true, "hpa": false},
+        "capacity": {"cpu": "4"}, "templates": ["k8s_deployment"], "profile": "full", "units": 1,
+    })
+}

@@ -22,6 +22,8 @@ macro_rules! model {
             $(
                 $(#[$doc])*
                 $(#[serde(rename = $wire)])?
+                // What is read as it is for serde isn't for this when it comes through a macro.
+                $(#[cfg_attr(feature = "openapi", schema(rename = $wire))])?
                 #[serde(default, skip_serializing_if = "crate::text::Read::left_out")]
                 pub $field: $type,
             )*

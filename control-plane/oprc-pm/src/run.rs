@@ -86,7 +86,7 @@ impl Pm {
             clusters: Arc::clone(&clusters),
             troubles,
             events,
-            defaults: Defaults::default(),
+            defaults: Defaults { environment: config.default_environment.clone() },
             turns: Turns::default(),
         });
         let (stop, stopping) = watch::channel(false);

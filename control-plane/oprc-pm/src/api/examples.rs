@@ -32,10 +32,9 @@ fn value(method: &str, path: &str, name: &str) -> Option<Value> {
     let example = match name {
         "name" if path.starts_with("/api/v1/clusters") => "east",
         "name" if deletes && !path.ends_with("/deprecation") => "shapes",
-        "name" => "hello",
         "version" if path.contains("{version}") => "0.1.0",
         "key" if deletes => "counter",
-        "key" => "hello",
+        "name" | "key" => "hello",
         "cluster" if path.contains("{cluster}") => "east",
         "id" => "hello.Hello..east",
         "If-Match" => "*",

@@ -19,6 +19,7 @@ pub(super) fn facts(link: &Link, info: Option<GetClusterInfoResponse>) -> Cluste
         default: link.config.default,
         reachable: link.observed().is_streaming(),
         node_availability: link.config.node_availability,
+        environments: link.config.environments.clone(),
         ..ClusterFacts::default()
     };
     let Some(info) = info else { return configured };

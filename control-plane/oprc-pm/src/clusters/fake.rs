@@ -83,6 +83,7 @@ impl Fake {
             tls: None,
             token: None,
             node_availability: None,
+            environments: Vec::new(),
         }
     }
 

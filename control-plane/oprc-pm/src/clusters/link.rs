@@ -360,6 +360,32 @@ fn failed(status: &Status) -> Outcome {
         | Code::AlreadyExists
         | Code::OutOfRange
         | Code::Unimplemented => Outcome::Refused(status.message().to_owned()),
+        // A CRM that is busy has more room another time; what is too large stays so.
+        Code::ResourceExhausted
+            if status.get_details_error_info().is_some_and(|it| it.reason == "TOO_LARGE") =>
+        {
+            Outcome::Refused(status.message().to_owned())
+        }
         code => Outcome::Failed(format!("{code:?}: {}", status.message())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use tonic_types::ErrorDetails;
+
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_refused_and_who_is_busy_is_asked_again() {
+        let exhausted = |reason: &str| {
+            let mut details = ErrorDetails::new();
+            details.set_error_info(reason, "oaas.io", HashMap::new());
+            failed(&Status::with_error_details(Code::ResourceExhausted, "no", details))
+        };
+        assert!(matches!(exhausted("TOO_LARGE"), Outcome::Refused(_)));
+        assert!(matches!(exhausted("TOO_MANY_CALLS"), Outcome::Failed(_)));
     }
 }

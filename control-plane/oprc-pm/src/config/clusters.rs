@@ -10,8 +10,9 @@ use serde::Deserialize;
 const DOCUMENT: &str = "OPRC_PM_CRM_CLUSTERS";
 const PREFIX: &str = "OPRC_PM_CRM_";
 /// What a cluster's variables end with. Longer ends come before those that they end with.
-const ENDS: [&str; 9] = [
+const ENDS: [&str; 10] = [
     "_NODE_AVAILABILITY",
+    "_ENVIRONMENTS",
     "_CERTIFICATE",
     "_SERVER_NAME",
     "_TOKEN_FILE",
@@ -39,6 +40,8 @@ pub struct ClusterConfig {
     pub token: Option<Secret>,
     /// The part of time that a node of it is up, where that is known better than by looking.
     pub node_availability: Option<f64>,
+    /// The environments that deployments may go to there; empty for any.
+    pub environments: Vec<String>,
 }
 
 /// PEM files for TLS to a CRM.
@@ -87,6 +90,7 @@ struct Written {
     server_name: Option<String>,
     #[serde(alias = "node_availability")]
     node_availability: Option<f64>,
+    environments: Option<Vec<String>>,
 }
 
 impl Written {
@@ -107,6 +111,7 @@ impl Written {
             key: self.key.or(other.key),
             server_name: self.server_name.or(other.server_name),
             node_availability: self.node_availability.or(other.node_availability),
+            environments: self.environments.or(other.environments),
         }
     }
 }
@@ -168,6 +173,10 @@ pub(super) fn read(
             "_DEFAULT" => {
                 let truth = value.parse().map_err(|_| wrong("must be true or false"))?;
                 cluster.default = Some(truth);
+            }
+            "_ENVIRONMENTS" => {
+                let names = value.split(',').map(|name| name.trim().to_owned());
+                cluster.environments = Some(names.collect());
             }
             _ => {
                 let part = value.parse().map_err(|_| wrong("must be a number"))?;
@@ -237,7 +246,7 @@ fn document(
 }
 
 fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
-    const FIELDS: [(&str, &str); 10] = [
+    const FIELDS: [(&str, &str); 11] = [
         ("name", "a text"),
         ("url", "a text"),
         ("default", "true or false"),
@@ -248,6 +257,7 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
         ("key", "a path"),
         ("serverName", "a text"),
         ("nodeAvailability", "a number"),
+        ("environments", "a list of names"),
     ];
     let fields = raw.as_object().ok_or("must be a URL or have fields")?;
     for (name, value) in fields {
@@ -260,6 +270,9 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
         let fits = match *kind {
             "true or false" => value.is_boolean(),
             "a number" => value.is_number(),
+            "a list of names" => {
+                value.as_array().is_some_and(|all| all.iter().all(serde_json::Value::is_string))
+            }
             _ => value.is_string(),
         };
         if !fits && !value.is_null() {
@@ -341,6 +354,7 @@ fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig
         tls,
         token,
         node_availability: written.node_availability,
+        environments: written.environments.unwrap_or_default(),
         name,
     })
 }

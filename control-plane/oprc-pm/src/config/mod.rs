@@ -37,6 +37,8 @@ pub struct Config {
     pub progress_deadline: Duration,
     /// How long a cluster may be away before such a deployment is rolled back.
     pub unreachable_deadline: Duration,
+    /// The environment of deployments that name none.
+    pub default_environment: Option<String>,
     /// How logs are written.
     pub log_format: Format,
     /// What is logged.
@@ -101,6 +103,7 @@ impl Config {
             crm_deadline: settings.get("crm.deadline")?,
             progress_deadline: settings.get("deployments.progress_deadline")?,
             unreachable_deadline: settings.get("deployments.unreachable_deadline")?,
+            default_environment: settings.get("deployments.default_environment")?,
             log_format: settings
                 .get::<&str>("logging.format")?
                 .parse()

@@ -247,6 +247,13 @@ const SETTINGS: &[Setting] = &[
         ..Setting::EMPTY
     },
     Setting {
+        path: "deployments.default_environment",
+        env: &["OPRC_PM_DEPLOYMENTS_DEFAULT_ENVIRONMENT"],
+        kind: Kind::Text,
+        help: "The environment of deployments that name none; left out, each cluster's own",
+        ..Setting::EMPTY
+    },
+    Setting {
         path: "security.auth",
         env: &["OPRC_PM_SECURITY_AUTH"],
         kind: Kind::OneOf(&["tokens", "off"]),

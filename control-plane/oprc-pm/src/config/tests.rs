@@ -60,6 +60,7 @@ fn what_is_wrong_is_named() {
         (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"tokn\": \"secret\"}}"), "a: tokn is no field"),
         (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"token\": [\"secret\"]}}"), "a: token must be a text"),
         (("OPRC_PM_CRM_CLUSTERS", "{\"A_b\": \"http://a:1\"}"), "name must be"),
+        (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"environments\": [1]}}"), "must be a list of names"),
         (("OPRC_PM_CRM_CLUSTERS", "secret"), "OPRC_PM_CRM_CLUSTERS"),
         (("OPRC_PM_SERVER_REQUEST_TIMEOUT", "0s"), "server.request_timeout"),
     ] {
@@ -77,6 +78,8 @@ fn clusters_come_from_variables() {
         ("OPRC_PM_CRM_EAST_TOKEN", "0123456789abcdef"),
         ("OPRC_PM_CRM_FAR_WEST_URL", "http://west:8088"),
         ("OPRC_PM_CRM_FAR_WEST_NODE_AVAILABILITY", "0.99"),
+        ("OPRC_PM_CRM_FAR_WEST_ENVIRONMENTS", "staging, prod"),
+        ("OPRC_PM_DEPLOYMENTS_DEFAULT_ENVIRONMENT", "prod"),
         ("OPRC_PM_CRM_DEFAULT_CLUSTER", "far-west"),
     ])
     .unwrap();
@@ -84,6 +87,11 @@ fn clusters_come_from_variables() {
     assert_eq!((east.name.as_str(), east.url.as_str()), ("east", "http://east:8088"));
     assert_eq!(east.token, Some(Secret::Value("0123456789abcdef".to_owned())));
     assert_eq!((west.name.as_str(), west.node_availability), ("far-west", Some(0.99)));
+    assert_eq!(
+        (west.environments.join("+").as_str(), east.environments.len()),
+        ("staging+prod", 0)
+    );
+    assert_eq!(config.default_environment.as_deref(), Some("prod"));
     assert!(west.default && !east.default);
     assert!(!format!("{config:?}").contains("0123456789"));
     assert!(!describe_clusters(&config.clusters).contains("0123456789"));

@@ -51,6 +51,15 @@ pub(super) fn bounds(
         let said = replica_count.filter(|_| !class.has_grid());
         let said = said.map(|count| (count, "replicaCount of the deployment".to_owned()));
         let most = [planned, said].into_iter().flatten().max_by_key(|(number, _)| *number);
+        if let Some(most) = highest.filter(|most| *most > own.unwrap_or(1))
+            && place.facts.capabilities.is_some_and(|it| !it.hpa)
+            && !template::is_knative(asked, resolved, place)
+        {
+            warnings.push(format!(
+                "{whose} on {}: nothing scales it up to {most} there (capability hpa)",
+                place.cluster
+            ));
+        }
         let Some((number, because)) = most else { continue };
         if let Some(own) = own.filter(|own| *own >= number) {
             reasons.push(reason(field, own.to_string(), format!("minScale is enough; {because}")));

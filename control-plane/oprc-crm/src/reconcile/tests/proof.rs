@@ -13,7 +13,7 @@ const STACK: usize = 16 << 20;
 
 #[test]
 fn whatever_happens_the_end_is_the_same() {
-    let proof = proofs::begin("lives of classes, decided without a cluster", 100, 20_000);
+    let proof = proofs::begin("lives of classes, decided without a cluster", 100, 5_000);
     let cases = u32::try_from(proof.rounds).unwrap();
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     // What may happen, of so many kinds, needs more room than a test is given.

@@ -32,6 +32,11 @@ async fn the_document_tells_what_may_be_answered() {
             assert_eq!(responses.contains_key("415"), body, "{method} {path}");
         }
     }
+    // Fields are called as they are in files.
+    for (schema, field) in [("OFunction", "type"), ("OFunction", "macro"), ("Step", "as")] {
+        let fields = schemas[schema]["properties"].as_object().unwrap();
+        assert!(fields.contains_key(field), "{schema}: {:?}", fields.keys());
+    }
     // Every reference leads somewhere.
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {

@@ -1,6 +1,6 @@
 //! What is said takes effect, or is told.
 
-use super::{cluster, clusters, planned, read, shop, single};
+use super::{Capabilities, ClusterFacts, cluster, clusters, planned, read, shop, single};
 
 const GRID: &str = "    stateSpec: {}";
 
@@ -89,4 +89,17 @@ fn a_binding_whose_function_is_switched_off_is_told() {
     assert!(told[0].contains("onChange is PRIVATE"), "{told:?}");
     let told = warnings("{id: 1, cluster: a, disabledFn: [f]}");
     assert!(told.iter().any(|it| it.contains("f is switched off")), "{told:?}");
+}
+
+#[test]
+fn bounds_that_nothing_scales_within_are_told() {
+    let (package, deployment) = shop("", "");
+    let warnings = |hpa: bool| {
+        let capabilities = Some(Capabilities { knative: false, odgm: true, hpa });
+        let all = clusters([("a", ClusterFacts { capabilities, ..cluster() })]);
+        planned(&package, &deployment, &all).unwrap().warnings
+    };
+    assert_eq!(warnings(true), [""; 0]);
+    let told = warnings(false);
+    assert!(told.iter().any(|it| it.contains("capability hpa")), "{told:?}");
 }

@@ -152,6 +152,8 @@ async fn what_is_tried_out_is_refused_as_it_would_be_and_not_stored() {
     let (store, one) = (Store::memory(), Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one)]).await;
     manager.publish().await;
+    // A plan tells of a cluster that wasn't heard of yet.
+    manager.until_reached("one").await;
     let wanted = greeting(&["one"], Policy::BestEffort);
     let before = store.list("").await.unwrap().entries;
     let deployments = &manager.deployments;

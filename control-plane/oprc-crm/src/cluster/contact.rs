@@ -22,9 +22,8 @@ use crate::crd::ClassRuntime;
 
 /// How long an answer may take to begin.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long a connection may be silent. The API server sends every watch a bookmark each minute, so
-/// one that is silent for longer leads nowhere any more, whatever else is answered.
-const SILENCE: Duration = Duration::from_mins(2);
+/// How long a connection may be silent. A watch ends by itself before that.
+const SILENCE: Duration = Duration::from_mins(5);
 /// A request that was given up after this long went unanswered; one that was given up sooner says
 /// nothing about the server.
 const PATIENCE: Duration = Duration::from_secs(3);

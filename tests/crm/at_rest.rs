@@ -7,10 +7,11 @@ mod proof {
     use oprc_sandbox::proxy::ApiProxy;
     use oprc_tests::{
         Place,
-        class::{available, deploy, hello, with_odgm},
+        class::{asks_once, available, deploy, hello, of, url, with_odgm},
         crm::{Crm, Options},
         in_namespace, proof,
     };
+    use serde_json::json;
 
     use crate::counting::{LEASES, Requests, USER, asked, requests, told};
 
@@ -57,8 +58,13 @@ mod proof {
             for name in ["idle-1", "idle-2", "idle-3"] {
                 available(place, name).await;
             }
+            let asked = url(&available(place, "idle-1").await, "greet");
+            let mut run = of(&[asks_once("ask", &asked)]);
+            run["selected_template"] = json!("job");
+            deploy(&crm.client, "ran", &run).await.unwrap();
+            available(place, "ran").await;
             // The last that is told of each class is that it is Available.
-            told(&proxy, 9).await;
+            told(&proxy, 12).await;
             let mut seen = idle(&proxy, minutes).await;
             for _ in 0..AGAIN {
                 if !others(&seen).is_empty() {
@@ -75,7 +81,7 @@ mod proof {
                 .sum();
             assert!((1..=RENEWALS * minutes).contains(&renewals), "{renewals} requests for leases");
             let watches: u64 = seen.values().sum();
-            // Each is opened again after five minutes, and lives on average for less.
+            // Each is opened again within five minutes, a silent one within two.
             assert!(watches <= 20 * (minutes.div_ceil(4)), "{watches}");
             let seen = format!(
                 "{watches} watches reopened, {renewals} requests for the lease, nothing else"

@@ -104,7 +104,7 @@ impl Leaf {
 
     /// Whether the API server lets nobody change it in that way, so that there is nothing to heal.
     pub(crate) fn can_be_refused(&self, way: Way) -> bool {
-        let has = |step: &str| self.path.iter().any(|it| it == step);
+        let has = |step: &str| self.is_below(step);
         let ends = |steps: &[&str]| {
             let last = self.path.iter().rev().take(steps.len()).rev();
             last.map(String::as_str).eq(steps.iter().copied())
@@ -161,9 +161,14 @@ impl Leaf {
         }
     }
 
+    /// Whether it is part of something.
+    pub(crate) fn is_below(&self, above: &str) -> bool {
+        self.path.iter().any(|step| step == above)
+    }
+
     /// What makes an object one of ours, so that without it it is somebody else's.
-    fn is_owner(&self) -> bool {
-        self.path.iter().any(|step| step == "f:ownerReferences")
+    pub(crate) fn is_owner(&self) -> bool {
+        self.is_below("f:ownerReferences")
     }
 }
 

@@ -20,8 +20,8 @@ use oprc_sandbox::within;
 use oprc_tests::{
     HELLO, Place,
     class::{
-        AVAILABLE, all, available, classes, delete, deploy, gone, hello, of, until, until_all, url,
-        with_odgm,
+        AVAILABLE, all, asks_once, available, classes, delete, deploy, gone, hello, of, until,
+        until_all, url, with_odgm,
     },
     crm::{Crm, Options, apply},
     eventually, in_namespace,
@@ -282,14 +282,7 @@ async fn a_job_runs_once_for_each_generation() {
         let (crm, before) = begin(place).await;
         deploy(&crm.client, "asked", &of(&[hello("greet")])).await.unwrap();
         let asked = url(&available(place, "asked").await, "greet");
-        // The sample function's own client asks once, and ends.
-        let run = |key: &str| {
-            let mut run = hello(key);
-            run["provision"]["args"] = json!(["get", asked]);
-            run.as_object_mut().unwrap().remove("health_check");
-            run
-        };
-        let mut spec = with_odgm(&[run("run"), run("also")]);
+        let mut spec = with_odgm(&[asks_once("run", &asked), asks_once("also", &asked)]);
         spec["selected_template"] = json!("job");
         deploy(&crm.client, "once", &spec).await.unwrap();
         let ran = |status: &ClassRuntimeStatus, times: i64| {

@@ -18,7 +18,10 @@ use oprc_crm::kinds::{AUTOSCALER, BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Ki
 use oprc_sandbox::proxy::ApiProxy;
 use oprc_tests::{
     Place,
-    class::{AVAILABLE, all, available, classes, deploy, hello, objects, of, until_all, with_odgm},
+    class::{
+        AVAILABLE, all, asks_once, available, classes, deploy, hello, objects, of, until_all, url,
+        with_odgm,
+    },
     crm::{Crm, Options, Separate},
     in_namespace,
     serving::{follow, with_crm},
@@ -44,7 +47,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 const AWAY: Duration = Duration::from_secs(5);
 /// How long one looks for requests that there shouldn't be.
 const AFTERWARDS: Duration = Duration::from_secs(2);
-const CLASSES: [&str; 3] = ["plain", "stored", "lazy"];
+const CLASSES: [&str; 4] = ["plain", "stored", "lazy", "run"];
 
 /// How often a time may be taken again: what is to be proven isn't tried twice.
 fn again() -> usize {
@@ -68,7 +71,7 @@ fn options() -> Options {
     Options::default().with("OPRC_CRM_FEATURES_HPA", "true")
 }
 
-/// Deploys classes that have children of all lasting kinds.
+/// Deploys classes that have children of all kinds.
 async fn deploy_all_kinds(place: &Place, crm: &Crm) {
     let mut scaled = hello("greet");
     scaled["provision"]["min_scale"] = json!(2);
@@ -83,6 +86,11 @@ async fn deploy_all_kinds(place: &Place, crm: &Crm) {
     for (name, spec) in CLASSES.into_iter().zip([with_odgm(&[scaled]), stored, lazy]) {
         deploy(&crm.client, name, &spec).await.unwrap();
     }
+    let asked = url(&available(place, "plain").await, "greet");
+    let mut run = of(&[asks_once("ask", &asked)]);
+    run["selected_template"] = json!("job");
+    run["functions"][0]["config"] = json!({"timeout_ms": 60_000});
+    deploy(&crm.client, "run", &run).await.unwrap();
     for name in CLASSES {
         available(place, name).await;
     }
@@ -91,7 +99,7 @@ async fn deploy_all_kinds(place: &Place, crm: &Crm) {
 /// All children of classes.
 async fn children(place: &Place) -> Vec<(Kind, DynamicObject)> {
     let mut children = Vec::new();
-    for kind in BUILT_IN.into_iter().filter(|kind| *kind != JOB).chain([KNATIVE_SERVICE]) {
+    for kind in BUILT_IN.into_iter().chain([KNATIVE_SERVICE]) {
         let own = all(place, &kind).await;
         let own = own.into_iter().filter(|object| !owned(&kind, object).is_empty());
         let before = children.len();
@@ -186,7 +194,9 @@ async fn what_is_deleted_is_back() {
         deploy_all_kinds(place, crm).await;
         when_quiet(place, async {
             // One of each kind: more would keep the node busy with new pods meanwhile.
-            let one_of_each: BTreeMap<_, _> = children(place).await.into_iter().collect();
+            // A run that has completed isn't made again.
+            let lasting = children(place).await.into_iter().filter(|(kind, _)| *kind != JOB);
+            let one_of_each: BTreeMap<_, _> = lasting.collect();
             for (kind, object) in one_of_each {
                 let name = object.name_any();
                 let mut took = back_after(place, &kind, &name).await;
@@ -282,6 +292,11 @@ mod proof {
             let mut leaves = owned(kind, object);
             if *kind == DEPLOYMENT && scaled.contains(&object.name_any().as_str()) {
                 leaves.retain(|leaf| leaf.path != ["f:spec", "f:replicas"]);
+            }
+            // The pods of a run are settled with it; without its owner it is gone, and as it has
+            // completed, it isn't made again.
+            if *kind == JOB {
+                leaves.retain(|leaf| !leaf.is_below("f:template") && !leaf.is_owner());
             }
             for leaf in leaves {
                 let ways = leaf.ways(object);

@@ -47,6 +47,14 @@ pub fn hello(key: &str) -> Value {
     })
 }
 
+/// A function for a Job: the sample function's own client asks once, and ends.
+pub fn asks_once(key: &str, url: &str) -> Value {
+    let mut run = hello(key);
+    run["provision"]["args"] = json!(["get", url]);
+    run.as_object_mut().expect("an object").remove("health_check");
+    run
+}
+
 /// A specification of these functions.
 pub fn of(functions: &[Value]) -> Value {
     json!({"functions": functions})

@@ -22,8 +22,9 @@ use crate::crd::ClassRuntime;
 
 /// How long an answer may take to begin.
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long a connection may be silent. A watch ends by itself before that.
-const SILENCE: Duration = Duration::from_mins(5);
+/// How long a connection may be silent. Bookmarks come each minute on a watch that is alive; the
+/// one on events has none, and is opened again.
+const SILENCE: Duration = Duration::from_mins(2);
 /// A request that was given up after this long went unanswered; one that was given up sooner says
 /// nothing about the server.
 const PATIENCE: Duration = Duration::from_secs(3);

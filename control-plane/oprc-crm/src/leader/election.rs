@@ -65,20 +65,29 @@ impl Election {
         self.seen = Some((Record::default(), now));
     }
 
-    /// A lease was seen.
+    /// The watch has told of a lease. News of what was written before may come after the answer to
+    /// a later write of ours.
     pub(super) fn see(&mut self, record: Record, now: Instant) {
+        self.told = true;
+        let number = |record: &Record| record.version.as_ref()?.parse::<u64>().ok();
+        let old = self.seen.as_ref().is_some_and(|(known, _)| {
+            matches!((number(&record), number(known)), (Some(new), Some(known)) if new < known)
+        });
+        if !old {
+            self.know(record, now);
+        }
+    }
+
+    /// The server has answered with this lease: so it is, whatever was known. Versions go back
+    /// where a backup was put in place.
+    pub(super) fn know(&mut self, record: Record, now: Instant) {
         self.told = true;
         if record.holder != self.identity {
             self.taken = None;
         }
-        // An event about what we wrote ourselves may come after the answer to a later write.
-        let older = |own: &Option<String>, known: &Option<String>| {
-            let number = |version: &Option<String>| version.as_ref()?.parse::<u64>().ok();
-            matches!((number(own), number(known)), (Some(own), Some(known)) if own <= known)
-        };
-        match &self.seen {
-            Some((known, _)) if older(&record.version, &known.version) => {}
-            _ => self.seen = Some((record, now)),
+        // Being told the same again is no sign of life.
+        if self.seen.as_ref().is_none_or(|(known, _)| known.version != record.version) {
+            self.seen = Some((record, now));
         }
     }
 
@@ -172,6 +181,26 @@ mod tests {
         election.see(held_by("other", "4"), now + RENEW);
         assert!(!election.leads());
         assert_eq!(election.release(), None);
+    }
+
+    #[test]
+    fn old_news_take_nothing_from_who_leads() {
+        let (mut election, now) = candidate();
+        election.see(held_by("me", "7"), now);
+        election.taken(now);
+        election.see(held_by("other", "6"), now);
+        assert!(election.leads());
+        assert_eq!(election.next(now), Step::Wait(Some(now + RENEW)));
+    }
+
+    #[test]
+    fn an_answer_is_believed_though_its_version_is_older() {
+        let (mut election, now) = candidate();
+        election.see(held_by("me", "7"), now);
+        election.taken(now);
+        election.know(held_by("other", "6"), now);
+        assert!(!election.leads());
+        assert_eq!(election.next(now + LEASE), Step::Take(held_by("other", "6")));
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl Candidate {
         let sent = Instant::now();
         match tokio::time::timeout(REQUEST, self.write(&record, &self.identity)).await {
             Ok(Ok(written)) => {
-                election.see(written, Instant::now());
+                election.know(written, Instant::now());
                 election.taken(sent);
                 let before = self
                     .until
@@ -201,7 +201,7 @@ impl Candidate {
                 // Somebody has written it, and the watch hasn't told: it may never do so.
                 let read = tokio::time::timeout(REQUEST, self.api.get(&self.name)).await;
                 if let Ok(Ok(lease)) = read {
-                    election.see(self::record(&lease), Instant::now());
+                    election.know(self::record(&lease), Instant::now());
                 }
             }
             Ok(Err(error)) => {

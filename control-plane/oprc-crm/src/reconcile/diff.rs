@@ -84,6 +84,9 @@ pub fn diff(
                 changes.scaled_by_others.push(wanted.name.clone());
             }
         }
+        if let Some(live) = live.as_ref().filter(|_| wanted.runs_once) {
+            wanted.object = live.with_its_pods(wanted.object);
+        }
         match live {
             // It comes back by itself once it is gone: its end is an event.
             Some(live) if live.deleting => {}
@@ -92,10 +95,10 @@ pub fn diff(
                 changes.held += 1;
                 changes.deletes.push(live);
             }
-            Some(live) if wanted.frozen || !live.differs_from(&wanted.object) => {}
+            Some(live) if !live.differs_from(&wanted.object) => {}
             // Whoever admits objects changes it: to write it again would lead to the same.
             Some(live) if live.answers(&wanted.object) => {}
-            None if wanted.frozen && completed(&wanted.name) => {}
+            None if wanted.runs_once && completed(&wanted.name) => {}
             None if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,
             // One that is to begin with the grid waits for it as well; one that uses it already is
             // healed and changed however the grid is.

@@ -266,6 +266,17 @@ impl Child {
         read.is_some_and(|(_, live)| claims(&live) != claims(wanted))
     }
 
+    /// What is wanted of it, with the pods that it was made with: nobody can change those of a run.
+    pub fn with_its_pods(&self, mut wanted: Value) -> Value {
+        let owned = self.owned.as_ref();
+        let read = owned.and_then(|owned| serde_json::from_str::<(Value, Value)>(owned).ok());
+        let pods = read.and_then(|(_, mut live)| Some(live.pointer_mut("/spec/template")?.take()));
+        if let (Some(pods), Some(place)) = (pods, wanted.pointer_mut("/spec/template")) {
+            *place = pods;
+        }
+        wanted
+    }
+
     /// What the status says of it.
     pub fn reference(&self) -> ResourceRef {
         ResourceRef {

@@ -121,6 +121,10 @@ impl Error {
             ),
             404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
             404 => Self::undefined(),
+            // Somebody who is to be asked before a class is taken doesn't answer: the server does.
+            500 if status.message.contains("failed calling webhook") => {
+                Self::Unavailable { reason: "WEBHOOK_UNAVAILABLE", message: status.message.clone() }
+            }
             409 => Self::Unavailable { reason: "CONFLICT", message: status.message.clone() },
             _ => Self::away(),
         }
@@ -129,3 +133,26 @@ impl Error {
 
 /// What the definition says to a change of a class's id.
 pub(super) const TAKEN: &str = "the unit's id can't be changed";
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn reason(message: &str) -> &'static str {
+        let status = Status::failure(message, "InternalError").with_code(500).boxed();
+        match Error::of_write(Some(kube::Error::Api(status)), "shop") {
+            Error::Unavailable { reason, .. } => reason,
+            other => panic!("{other}"),
+        }
+    }
+
+    /// A cluster isn't away because somebody in it is.
+    #[test]
+    fn a_webhook_that_fails_is_told_from_a_server_that_does() {
+        let webhook = "Internal error occurred: failed calling webhook \"a.b.c\": no endpoints";
+        assert_eq!(reason(webhook), "WEBHOOK_UNAVAILABLE");
+        assert_eq!(reason("etcdserver: no leader"), "API_SERVER_UNAVAILABLE");
+    }
+}

@@ -39,5 +39,5 @@ pub(super) fn job(context: &Context<'_>, function: &ValidFunction, plan: &Functi
         }),
         status: None,
     };
-    Wanted { frozen: true, waits_for_odgm: true, ..wanted(JOB, &plan.workload, &object) }
+    Wanted { runs_once: true, waits_for_odgm: true, ..wanted(JOB, &plan.workload, &object) }
 }

@@ -39,8 +39,9 @@ pub struct Wanted {
     pub name: String,
     /// Everything that we say about it.
     pub object: Value,
-    /// Whether it may be changed once it is there: a Job can't.
-    pub frozen: bool,
+    /// Whether it is a run to completion: its pods are settled with it, and once it has completed it
+    /// isn't made again.
+    pub runs_once: bool,
     /// Whether it is only made when the data grid is ready.
     pub waits_for_odgm: bool,
     /// Whether its pods use the data grid.
@@ -212,7 +213,7 @@ fn wanted(kind: Kind, name: &str, object: &impl Serialize) -> Wanted {
         kind,
         name: name.to_owned(),
         object,
-        frozen: false,
+        runs_once: false,
         waits_for_odgm: false,
         runs_with_odgm: false,
     }

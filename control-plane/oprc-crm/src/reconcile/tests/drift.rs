@@ -4,17 +4,18 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Action, observe::MANAGER},
+    super::{Action, observe::MANAGER, render::WANTED},
     cases,
     cluster::{Cluster, Key},
     owned, specs,
 };
 use crate::{
     crd::Phase,
+    environment::{Environment, Profile},
     kinds::{AUTOSCALER, DEPLOYMENT, JOB, SERVICE},
 };
 
-/// Everything a class can have but for Jobs, which nobody can change.
+/// Everything a class can have but for Jobs.
 fn rich() -> Value {
     json!({
         "selected_template": "unified",
@@ -28,6 +29,14 @@ fn rich() -> Value {
         ],
         "addons": ["odgm"],
         "odgm_config": {"replicas": 3, "collections": ["things"]},
+    })
+}
+
+/// A class that runs once.
+fn run() -> Value {
+    json!({
+        "selected_template": "job",
+        "functions": [{"key": "once", "image": "img:1", "config": {"timeout_ms": 5000}}],
     })
 }
 
@@ -99,24 +108,45 @@ fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
 
 #[test]
 fn every_field_we_own_is_healed_by_one_write() {
-    let calm = Cluster::with(&rich());
-    let mut healed = 0;
-    for (key, path) in owned_leaves(&calm) {
-        let expected = owned(calm.object(&key).unwrap());
-        let what = format!("{} {} {}", key.0, key.1, path.join(" "));
-        let mut cluster = calm.clone();
-        let spoiled = cluster.edit(&key, "kubectl-edit", |object| {
-            spoil(path.iter().fold(object, |value, key| step(value, key)));
-        });
-        // Nobody can change what the API server keeps from being changed.
-        if spoiled {
-            assert_ne!(owned(cluster.object(&key).unwrap()), expected, "{what}");
-            heal(&mut cluster, &key, &what);
-            assert_eq!(owned(cluster.object(&key).unwrap()), expected, "{what}");
-            healed += 1;
+    for (class, least) in [(rich(), 250), (run(), 10)] {
+        let calm = Cluster::with(&class);
+        let mut healed = 0;
+        for (key, path) in owned_leaves(&calm) {
+            let expected = owned(calm.object(&key).unwrap());
+            let what = format!("{} {} {}", key.0, key.1, path.join(" "));
+            let mut cluster = calm.clone();
+            let spoiled = cluster.edit(&key, "kubectl-edit", |object| {
+                spoil(path.iter().fold(object, |value, key| step(value, key)));
+            });
+            // Nobody can change what the API server keeps from being changed.
+            if spoiled {
+                assert_ne!(owned(cluster.object(&key).unwrap()), expected, "{what}");
+                heal(&mut cluster, &key, &what);
+                assert_eq!(owned(cluster.object(&key).unwrap()), expected, "{what}");
+                healed += 1;
+            }
         }
+        assert!(healed > least, "{healed} fields");
     }
-    assert!(healed > 250, "{healed} fields");
+}
+
+/// What CRM is told to give functions may change; a run has what it was begun with.
+#[test]
+fn the_pods_of_a_run_stay_as_they_are() {
+    let mut cluster = Cluster::with(&run());
+    let key = cluster.own_keys().into_iter().find(|key| key.0 == JOB).unwrap();
+    let before = cluster.object(&key).unwrap().clone();
+    cluster.environment.function_sizes = Environment::of(Profile::Dev).function_sizes;
+    assert!(cluster.edit(&key, "kubectl-edit", |object| {
+        object["metadata"]["labels"]["app"] = json!("spoiled");
+    }));
+    cluster.rest();
+    let after = cluster.object(&key).unwrap();
+    let [then, now] = [&before, after].map(|it| &it["metadata"]["annotations"][WANTED]);
+    assert_ne!(then, now, "nothing else is wanted");
+    assert_eq!(after["spec"], before["spec"]);
+    assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
+    assert_eq!(cluster.phase().0, Phase::Available);
 }
 
 proptest! {

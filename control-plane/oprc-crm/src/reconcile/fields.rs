@@ -90,19 +90,40 @@ fn differs(wanted: &Value, live: &Value, fields: &Value, parent: &str) -> bool {
 }
 
 fn element_differs(items: &[Value], live: &Value, key: &str, below: &Value, parent: &str) -> bool {
+    let Some(entry) = Entry::of(key) else { return true };
     let live = live.as_array().map(Vec::as_slice).unwrap_or_default();
-    if let Some(value) = key.strip_prefix("v:") {
-        let Ok(value) = serde_json::from_str::<Value>(value) else { return true };
-        return !(items.contains(&value) && live.contains(&value));
+    match (entry.find(items), entry.find(live)) {
+        (Some(wanted), Some(live)) => differs(wanted, live, below, parent),
+        _ => true,
     }
-    let (Some(wanted), Some(live)) = (keyed(items, key), keyed(live, key)) else { return true };
-    differs(wanted, live, below, parent)
 }
 
-/// The element of a list that a `k:{…}` entry speaks of.
-fn keyed<'a>(items: &'a [Value], key: &str) -> Option<&'a Value> {
-    let key: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
-    items.iter().find(|item| key.iter().all(|(name, value)| item.get(name) == Some(value)))
+/// What a field set says of an element of a list.
+enum Entry {
+    /// `v:…`, the element itself.
+    Itself(Value),
+    /// `k:{…}`, what it is known by.
+    Keyed(Map<String, Value>),
+}
+
+impl Entry {
+    fn of(key: &str) -> Option<Self> {
+        if let Some(value) = key.strip_prefix("v:") {
+            return serde_json::from_str(value).ok().map(Self::Itself);
+        }
+        serde_json::from_str(key.strip_prefix("k:")?).ok().map(Self::Keyed)
+    }
+
+    fn is(&self, item: &Value) -> bool {
+        match self {
+            Self::Itself(value) => value == item,
+            Self::Keyed(names) => names.iter().all(|(name, value)| item.get(name) == Some(value)),
+        }
+    }
+
+    fn find<'a>(&self, items: &'a [Value]) -> Option<&'a Value> {
+        items.iter().find(|item| self.is(item))
+    }
 }
 
 /// Whether everything that is wanted is there.
@@ -146,18 +167,16 @@ fn prune(live: &Value, fields: &Value) -> Value {
             });
             Value::Object(kept.collect())
         }
+        // In the order in which they are: written back, they stay so.
         Value::Array(items) => {
-            let kept = set.iter().filter_map(|(key, below)| {
-                if let Some(value) = key.strip_prefix("v:") {
-                    let value = serde_json::from_str(value).ok()?;
-                    return items.contains(&value).then_some(value);
-                }
-                let item = keyed(items, key)?;
+            let entries: Vec<_> =
+                set.iter().filter_map(|(key, below)| Some((Entry::of(key)?, below))).collect();
+            let kept = items.iter().filter_map(|item| {
+                let (entry, below) = entries.iter().find(|(entry, _)| entry.is(item))?;
                 let mut kept = prune(item, below);
                 // What an element is known by stays, though somebody else may own it.
-                if let (Some(kept), Some(key)) = (kept.as_object_mut(), key.strip_prefix("k:")) {
-                    let names: Map<String, Value> = serde_json::from_str(key).ok()?;
-                    kept.extend(names);
+                if let (Some(kept), Entry::Keyed(names)) = (kept.as_object_mut(), entry) {
+                    kept.extend(names.clone());
                 }
                 Some(kept)
             });
@@ -270,6 +289,20 @@ mod tests {
         );
         assert!(!owned.differs_from(&json!({"metadata": {"finalizers": ["ours"]}})));
         assert!(owned.differs_from(&json!({"metadata": {"finalizers": ["other"]}})));
+    }
+
+    /// Where nobody may change a list, its order isn't to be changed either.
+    #[test]
+    fn what_we_own_of_a_list_keeps_its_order() {
+        let names = |all: &[&str]| json!({"env": all.iter().map(|it| json!({"name": it})).collect::<Vec<_>>()});
+        let owned = owned(
+            &names(&["Z", "theirs", "A", "M"]),
+            &json!({"f:env": {
+                "k:{\"name\":\"A\"}": {".": {}}, "k:{\"name\":\"M\"}": {".": {}},
+                "k:{\"name\":\"Z\"}": {".": {}},
+            }}),
+        );
+        assert_eq!(owned.live, names(&["Z", "A", "M"]));
     }
 
     #[test]

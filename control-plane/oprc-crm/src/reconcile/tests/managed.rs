@@ -122,13 +122,16 @@ impl Schema {
             }
             (Value::Array(live), Value::Array(items)) if self.parts(field, said).is_some() => {
                 let kind = list(field, items);
+                // In the order in which they are said.
+                let mut others = std::mem::take(live);
                 for item in items {
                     let key = element_key(&kind, item);
-                    match live.iter_mut().find(|it| element_key(&kind, it) == key) {
-                        Some(live) => self.merge("", live, item),
-                        None => live.push(item.clone()),
-                    }
+                    let known = others.iter().position(|it| element_key(&kind, it) == key);
+                    let mut merged = known.map_or_else(|| item.clone(), |at| others.remove(at));
+                    self.merge("", &mut merged, item);
+                    live.push(merged);
                 }
+                live.append(&mut others);
             }
             (live, said) => *live = said.clone(),
         }

@@ -50,7 +50,8 @@ pub fn hello(key: &str) -> Value {
 /// A function for a Job: the sample function's own client asks once, and ends.
 pub fn asks_once(key: &str, url: &str) -> Value {
     let mut run = hello(key);
-    run["provision"]["args"] = json!(["get", url]);
+    let provision = run.get_mut("provision").and_then(Value::as_object_mut);
+    provision.expect("an object").insert("args".to_owned(), json!(["get", url]));
     run.as_object_mut().expect("an object").remove("health_check");
     run
 }

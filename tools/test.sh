@@ -13,6 +13,9 @@ units="--lib --bins"
 for file in */*/tests/*.rs; do
     units="$units --test $(basename "$file" .rs)"
 done
+for file in */*/tests/*/main.rs; do
+    units="$units --test $(basename "$(dirname "$file")")"
+done
 # Most tests on a cluster wait for it: more of them run at once than there are processors. Those
 # that measure time see to it themselves that they are alone.
 threads=8
@@ -30,38 +33,38 @@ done
 # These look at the whole machine: before any cluster is shared.
 $test --test machine -- "$@"
 
-# Clusters start while tests are built.
+seen=$(mktemp)
+beside=
 end() {
+    # What runs beside a suite that failed isn't awaited; what it has said is told.
+    if [ -n "$beside" ]; then
+        kill -- "-$beside" || true
+        cat "$seen.units"
+    fi
     wait
-    rm -f "${seen:-}" "${seen:-}.units"
+    rm -f "$seen" "$seen.end" "$seen.units"
     # That a cluster ends well is tested; one that is slow to end is no failure.
     $oprc sandbox down --name test || true
     $oprc sandbox down --name test-second || true
 }
 trap end EXIT
 trap 'exit 130' INT TERM
+# Clusters start while tests are built.
 $oprc sandbox up --name test-second --node real --no-fsync &
 second=$!
 $oprc sandbox up --name test --node real --prometheus --knative --no-fsync &
 first=$!
 $test --tests --no-run
-seen=$(mktemp)
-# These need processors and no cluster, and the first suites on clusters mostly wait.
+# These need processors and no cluster, and the first suites on clusters mostly wait: they run side
+# by side, but for what is proven, which goes into one file.
 # Each word is an option.
 # shellcheck disable=SC2086
-$test $units -- "$@" >"$seen.units" 2>&1 &
-beside=$!
-units_end() {
-    ended=0
-    wait $beside || ended=$?
-    cat "$seen.units"
-    if [ $ended != 0 ]; then
-        exit $ended
-    fi
-}
-# What is proven goes into one file: by one at a time.
 if [ -n "${OPRC_PROVE:-}" ]; then
-    units_end
+    $test $units -- "$@"
+else
+    # In a group of its own, so that it can be ended.
+    setsid $test $units -- "$@" >"$seen.units" 2>&1 &
+    beside=$!
 fi
 wait $first
 wait $second
@@ -88,8 +91,14 @@ suite() {
 }
 suite store $threads "$@"
 suite sandbox $threads "$@"
-if [ -z "${OPRC_PROVE:-}" ]; then
-    units_end
+if [ -n "$beside" ]; then
+    ended=0
+    wait "$beside" || ended=$?
+    beside=
+    cat "$seen.units"
+    if [ "$ended" != 0 ]; then
+        exit "$ended"
+    fi
 fi
 suite crm $threads "$@"
 suite pm $threads "$@"

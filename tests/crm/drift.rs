@@ -10,7 +10,7 @@ use kube::{
 };
 use oprc_crm::{
     crd::{ClassRuntimeStatus, Phase},
-    kinds::{AUTOSCALER, DEPLOYMENT, Kind, SERVICE},
+    kinds::{AUTOSCALER, DEPLOYMENT, JOB, Kind, SERVICE},
     names,
     reconcile::report::FOREIGN_AUTOSCALER,
 };
@@ -121,6 +121,86 @@ async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
         let deployment = objects(place, &DEPLOYMENT).get(&name).await.unwrap();
         assert_eq!(variable(&deployment, "PASSING"), None);
         assert_eq!(variable(&deployment, "DRAIN_MS"), Some("0"));
+    })
+    .await;
+}
+
+/// Changes an object by hand, and waits until it is such again.
+async fn put_back(
+    place: &Place,
+    kind: &Kind,
+    name: &str,
+    change: impl Fn(&mut DynamicObject),
+    such: impl Fn(&DynamicObject) -> bool,
+) {
+    let api = objects(place, kind);
+    let changed = loop {
+        let mut object = api.get(name).await.unwrap();
+        change(&mut object);
+        match api.replace(name, &by_somebody(), &object).await {
+            // Its controller was faster.
+            Err(kube::Error::Api(status)) if status.code == 409 => {}
+            changed => break changed.unwrap(),
+        }
+    };
+    assert!(!such(&changed), "{kind} {name} wasn't changed");
+    let what = format!("{kind} {name} to be put back");
+    follow(&api, name, &version(&changed), &what, |it| it.is_some_and(&such)).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_object_that_is_told_not_to_be_controlled_is_put_back() {
+    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+        deploy(&crm.client, "led", &of(&[hello("greet")])).await.unwrap();
+        available(place, "led").await;
+        let name = names::function("led", Some("greet"));
+        for kind in [SERVICE, DEPLOYMENT] {
+            let free = |object: &mut DynamicObject| {
+                object.owner_references_mut()[0].controller = Some(false);
+            };
+            let controlled = |object: &DynamicObject| {
+                object.owner_references().iter().any(|it| it.controller == Some(true))
+            };
+            put_back(place, &kind, &name, free, controlled).await;
+        }
+        available(place, "led").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_under_way_is_healed_and_made_again() {
+    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+        // It serves, and so it never ends.
+        let mut spec = of(&[hello("greet")]);
+        spec["selected_template"] = json!("job");
+        spec["functions"][0]["config"] = json!({"timeout_ms": 600_000});
+        deploy(&crm.client, "run", &spec).await.unwrap();
+        let name = names::job("run", Some("greet"), 1);
+        let api = objects(place, &JOB);
+        let active = |job: Option<&DynamicObject>| {
+            job.is_some_and(|job| job.data.pointer("/status/active") == Some(&json!(1)))
+        };
+        let what = "the run to be under way";
+        let before = class::condition_of(&api, &name, what, AVAILABLE, active).await.unwrap();
+        let change = |job: &mut DynamicObject| {
+            job.labels_mut().insert("oaas.io/component".to_owned(), "spoiled".to_owned());
+            job.data["spec"]["activeDeadlineSeconds"] = json!(9);
+        };
+        let such = |job: &DynamicObject| {
+            job.labels()["oaas.io/component"] == "function"
+                && job.data["spec"]["activeDeadlineSeconds"] == 600
+        };
+        put_back(place, &JOB, &name, change, such).await;
+        let healed = api.get(&name).await.unwrap();
+        assert_eq!(healed.metadata.uid, before.unwrap().metadata.uid);
+
+        api.delete(&name, &DeleteParams::background()).await.unwrap();
+        let anew = |job: Option<&DynamicObject>| {
+            job.is_some_and(|job| job.metadata.uid != healed.metadata.uid)
+        };
+        let what = "the run to be begun again";
+        follow(&api, &name, &version(&healed), what, anew).await.unwrap();
     })
     .await;
 }

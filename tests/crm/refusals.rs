@@ -74,6 +74,13 @@ async fn quotas_for_pods_and_for_objects() {
         deploy(&crm.client, "without-pods", &of(&[hello("greet")])).await.unwrap();
         let status = degraded(place, "without-pods", "QuotaExceeded").await;
         assert!(status.message.unwrap().contains("few-pods"));
+        // A Job doesn't say so itself; what is noted of it does.
+        let mut run = of(&[hello("greet")]);
+        run["selected_template"] = json!("job");
+        deploy(&crm.client, "without-a-run", &run).await.unwrap();
+        let status = degraded(place, "without-a-run", "QuotaExceeded").await;
+        assert!(status.message.unwrap().contains("few-pods"));
+        delete(&crm.client, "without-a-run").await.unwrap();
 
         set_quota(place, "few-deployments", &json!({"count/deployments.apps": "2"})).await;
         deploy(&crm.client, "without-objects", &of(&[hello("greet")])).await.unwrap();

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     cut::Cut,
-    in_own_cluster, in_shared_cluster,
+    in_shared_cluster,
     life::{
         STAGES, Undisturbed, ask, ask_again, children, generation, the_same, told, undisturbed,
     },
@@ -128,7 +128,7 @@ mod proof {
     #[tokio::test]
     async fn cut_before_and_after_any_write_it_ends_the_same() {
         let mut proof = proofs::begin("CRM cut before and after each write", 0, 0);
-        in_own_cluster("test-cuts", async |place: &Place| {
+        in_shared_cluster(async |place: &Place| {
             let stages = Box::pin(undisturbed(place, &options())).await;
             let writes: Vec<_> = stages.iter().map(|stage| stage.writes).collect();
             assert!(writes.iter().all(|count| *count > 0), "{writes:?}");

@@ -5,16 +5,18 @@ use std::{
     time::Duration,
 };
 
-use kube::{ResourceExt as _, api::ListParams};
+use kube::{ResourceExt, api::ListParams};
 use oprc_crm::{
     crd::{ClassRuntimeStatus, Phase},
     kinds::BUILT_IN,
+    names,
     reconcile::CORRELATION,
 };
 use oprc_tests::{
     Place,
     class::{
-        AVAILABLE, all, classes, delete, deploy, everything, gone, hello, of, until, with_odgm,
+        AVAILABLE, all, asks_once, classes, delete, deploy, everything, gone, hello, of, until,
+        with_odgm,
     },
     crm::{Client, Options},
     eventually,
@@ -25,8 +27,8 @@ use tonic::{Code, Status};
 
 use crate::cut::Cut;
 
-/// Created, changed, without one function, without its data grid, deleted.
-pub(crate) const STAGES: usize = 5;
+/// Created, changed, without one function, without its data grid, one run instead, deleted.
+pub(crate) const STAGES: usize = 6;
 /// How long it may take after a fault until all is as it is to be.
 const AFTER: Duration = Duration::from_mins(3);
 
@@ -45,8 +47,13 @@ fn spec_of(stage: usize) -> Option<Value> {
         0 | 1 => with_odgm(&three),
         2 => with_odgm(&three[..2]),
         3 => of(&three[..2]),
+        // It asks what it takes the place of, which is there until it is done.
+        4 => of(&[asks_once("a", &format!("http://{}", names::function("class", Some("a"))))]),
         _ => return None,
     };
+    if stage == 4 {
+        spec["selected_template"] = json!("job");
+    }
     if stage == 1 {
         spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
     }
@@ -158,8 +165,11 @@ pub(crate) async fn children(place: &Place) -> State {
 
 /// An object without its status and what differs between any two runs. That an owner is the class
 /// that there is, and no earlier one, stays.
-fn bare(object: &impl Serialize, owner: &str) -> Value {
-    let mut object = serde_json::to_value(object).unwrap();
+fn bare(object: &(impl Serialize + ResourceExt), owner: &str) -> Value {
+    // A Job finds its pods by what it is known by itself.
+    let known_by = object.uid().unwrap_or_default();
+    let text = serde_json::to_string(object).unwrap().replace(&known_by, "its own");
+    let mut object: Value = serde_json::from_str(&text).unwrap();
     let fields = |part: &mut Value, names: &[&str]| {
         if let Some(part) = part.as_object_mut() {
             part.retain(|name, _| !names.contains(&name.as_str()));

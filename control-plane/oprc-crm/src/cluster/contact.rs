@@ -185,7 +185,16 @@ pub async fn probe(client: Client, contact: Contact) {
 }
 
 /// A client whose requests are counted.
-pub fn client(mut config: Config, contact: &Contact) -> Result<Client, kube::Error> {
+pub fn client(config: Config, contact: &Contact) -> Result<Client, kube::Error> {
+    patient(config, contact, SILENCE)
+}
+
+/// The same with connections that may be silent for so long.
+fn patient(
+    mut config: Config,
+    contact: &Contact,
+    silence: Duration,
+) -> Result<Client, kube::Error> {
     // A proxy from the environment is meant for other hosts than this cluster's; one that the
     // kubeconfig names is meant for it.
     let from_environment = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY"]
@@ -197,7 +206,7 @@ pub fn client(mut config: Config, contact: &Contact) -> Result<Client, kube::Err
     }
     // Who asks decides whether and when it asks again: by then it may not lead any more.
     config.default_retry = false;
-    config.read_timeout = Some(SILENCE);
+    config.read_timeout = Some(silence);
     config.reset_reader_on_write = true;
     let layer = CountLayer(contact.clone());
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
@@ -317,6 +326,38 @@ mod tests {
             contact.heard(&Asked::Other, Ok(StatusCode::from_u16(code).unwrap()));
             assert_eq!(contact.is_lost(), lost, "{code}");
         }
+    }
+
+    /// A connection that leads nowhere any more tells nobody.
+    #[tokio::test]
+    async fn a_watch_that_is_silent_for_too_long_ends() {
+        use futures::StreamExt as _;
+        use k8s_openapi::api::core::v1::ConfigMap;
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let _ = connection.read(&mut [0; 4096]).await.unwrap();
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            connection.write_all(head.as_bytes()).await.unwrap();
+            // It stays open.
+            std::future::pending::<()>().await;
+        };
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let silence = Duration::from_millis(100);
+        let client = patient(config, &Contact::default(), silence).unwrap();
+        let watch = async {
+            let api = kube::Api::<ConfigMap>::namespaced(client, "default");
+            let mut events = api.watch(&kube::api::WatchParams::default(), "0").await?.boxed();
+            events.next().await.transpose()
+        };
+        let ended = tokio::select! {
+            () = server => unreachable!(),
+            ended = tokio::time::timeout(Duration::from_secs(20), watch) => ended,
+        };
+        assert!(matches!(ended, Ok(Err(_))), "{ended:?}");
     }
 
     #[test]

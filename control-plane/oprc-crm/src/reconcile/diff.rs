@@ -85,7 +85,8 @@ pub fn diff(
             }
         }
         if let Some(live) = live.as_ref().filter(|_| wanted.runs_once) {
-            wanted.object = live.with_its_pods(wanted.object);
+            let Some(object) = live.with_its_pods(wanted.object) else { continue };
+            wanted.object = object;
         }
         match live {
             // It comes back by itself once it is gone: its end is an event.

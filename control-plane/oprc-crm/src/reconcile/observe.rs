@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+    jiff::Timestamp,
+};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
@@ -149,11 +152,6 @@ impl Child {
     /// What is kept of an object.
     pub fn of(kind: &Kind, object: &DynamicObject) -> Self {
         let meta = &object.metadata;
-        let owner = meta.owner_references.iter().flatten().find(|owner| {
-            owner.controller == Some(true)
-                && owner.kind == "ClassRuntime"
-                && owner.api_version.starts_with(&format!("{GROUP}/"))
-        });
         let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
         let managed: Vec<Value> = meta
             .managed_fields
@@ -161,6 +159,7 @@ impl Child {
             .flatten()
             .filter_map(|entry| serde_json::to_value(entry).ok())
             .collect();
+        let owner = owner(meta);
         let owned = owner.and_then(|_| {
             let mut whole = object.data.clone();
             // Only what can be ours of the metadata.
@@ -266,15 +265,12 @@ impl Child {
         read.is_some_and(|(_, live)| claims(&live) != claims(wanted))
     }
 
-    /// What is wanted of it, with the pods that it was made with: nobody can change those of a run.
-    pub fn with_its_pods(&self, mut wanted: Value) -> Value {
-        let owned = self.owned.as_ref();
-        let read = owned.and_then(|owned| serde_json::from_str::<(Value, Value)>(owned).ok());
-        let pods = read.and_then(|(_, mut live)| Some(live.pointer_mut("/spec/template")?.take()));
-        if let (Some(pods), Some(place)) = (pods, wanted.pointer_mut("/spec/template")) {
-            *place = pods;
-        }
-        wanted
+    /// What is wanted of it, with the pods that it was made with: nobody can change those of a run
+    /// that has begun. None where we don't own what it says of them.
+    pub fn with_its_pods(&self, mut wanted: Value) -> Option<Value> {
+        let (_, mut live): (Value, Value) = serde_json::from_str(self.owned.as_ref()?).ok()?;
+        *wanted.pointer_mut("/spec/template")? = live.pointer_mut("/spec/template")?.take();
+        Some(wanted)
     }
 
     /// What the status says of it.
@@ -294,6 +290,22 @@ impl Child {
             _ => true,
         }
     }
+}
+
+/// The class that an object belongs to. Where nobody controls it, that is one that it refers to if
+/// CRM has written it: to be told otherwise is a change to be healed.
+fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
+    let is_class = |owner: &&OwnerReference| {
+        owner.kind == "ClassRuntime" && owner.api_version.starts_with(&format!("{GROUP}/"))
+    };
+    let mut all = meta.owner_references.iter().flatten();
+    if let Some(controller) = all.clone().find(|owner| owner.controller == Some(true)) {
+        return Some(controller).filter(is_class);
+    }
+    let written = meta.managed_fields.iter().flatten().any(|entry| {
+        entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
+    });
+    all.find(is_class).filter(|_| written)
 }
 
 /// Only compared within one process.

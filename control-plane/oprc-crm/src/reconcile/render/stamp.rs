@@ -14,11 +14,16 @@ use super::{Wanted, labels::WANTED};
 /// How many digits a mark has.
 const DIGITS: usize = 16;
 
-/// Marks an object. Metadata is compared field by field, and has no part in its mark.
+/// Marks an object. Metadata is compared field by field, and has no part in its mark; nor have the
+/// pods of a run, which stay as they were made whatever is wanted later.
 pub(super) fn stamp(wanted: &mut Wanted) {
     let mut digest = Sha256::new();
-    if let Some(object) = wanted.object.as_object() {
-        for (name, value) in object.iter().filter(|(name, _)| *name != "metadata") {
+    let mut object = wanted.object.clone();
+    if let Some(pods) = object.pointer_mut("/spec/template").filter(|_| wanted.runs_once) {
+        pods.take();
+    }
+    for (name, value) in object.as_object().into_iter().flatten() {
+        if name != "metadata" {
             digest.update(name);
             feed(&mut digest, value);
         }

@@ -4,7 +4,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{Action, observe::MANAGER, render::WANTED},
+    super::{Action, observe::MANAGER},
     cases,
     cluster::{Cluster, Key},
     owned, specs,
@@ -136,17 +136,38 @@ fn the_pods_of_a_run_stay_as_they_are() {
     let mut cluster = Cluster::with(&run());
     let key = cluster.own_keys().into_iter().find(|key| key.0 == JOB).unwrap();
     let before = cluster.object(&key).unwrap().clone();
-    cluster.environment.function_sizes = Environment::of(Profile::Dev).function_sizes;
+    let sizes = Environment::of(Profile::Dev).function_sizes;
+    assert_ne!(cluster.environment.function_sizes, sizes);
+    cluster.environment.function_sizes = sizes;
+    assert_eq!(cluster.pass().actions, []);
     assert!(cluster.edit(&key, "kubectl-edit", |object| {
         object["metadata"]["labels"]["app"] = json!("spoiled");
     }));
     cluster.rest();
-    let after = cluster.object(&key).unwrap();
-    let [then, now] = [&before, after].map(|it| &it["metadata"]["annotations"][WANTED]);
-    assert_ne!(then, now, "nothing else is wanted");
-    assert_eq!(after["spec"], before["spec"]);
-    assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
+    assert_eq!(owned(cluster.object(&key).unwrap()), owned(&before));
     assert_eq!(cluster.phase().0, Phase::Available);
+
+    // Where it isn't known what was said of them, nothing is.
+    let mut object = cluster.object(&key).unwrap().clone();
+    object["spec"]["backoffLimit"] = json!(7);
+    object["metadata"]["managedFields"] = json!([]);
+    cluster.put(&key, object);
+    assert_eq!(cluster.pass().actions, []);
+}
+
+/// An object that says of its class only that it isn't controlled by it is as much ours as before.
+#[test]
+fn an_owner_that_is_told_not_to_control_is_put_back() {
+    let calm = Cluster::with(&rich());
+    for key in calm.own_keys() {
+        let mut cluster = calm.clone();
+        assert!(cluster.edit(&key, "kubectl-edit", |object| {
+            object["metadata"]["ownerReferences"][0]["controller"] = json!(false);
+        }));
+        heal(&mut cluster, &key, &key.1);
+        cluster.rest();
+        assert_eq!(cluster.outcome(), calm.outcome());
+    }
 }
 
 proptest! {

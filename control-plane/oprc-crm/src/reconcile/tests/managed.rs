@@ -122,7 +122,7 @@ impl Schema {
             }
             (Value::Array(live), Value::Array(items)) if self.parts(field, said).is_some() => {
                 let kind = list(field, items);
-                // In the order in which they are said.
+                // In the order in which they are said; those of others come after.
                 let mut others = std::mem::take(live);
                 for item in items {
                     let key = element_key(&kind, item);

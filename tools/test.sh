@@ -30,31 +30,54 @@ for name in $($oprc sandbox list -o name); do
     test | test-*) $oprc sandbox down --name "$name" || true ;;
     esac
 done
-# These look at the whole machine: before any cluster is shared.
-$test --test machine -- "$@"
-
 seen=$(mktemp)
 beside=
 end() {
-    # What runs beside a suite that failed isn't awaited; what it has said is told.
+    # What runs beside something that failed isn't awaited; what it has said is told.
     if [ -n "$beside" ]; then
         kill -- "-$beside" || true
-        cat "$seen.units"
+        cat "$seen.beside"
     fi
     wait
-    rm -f "$seen" "$seen.end" "$seen.units"
+    rm -f "$seen" "$seen.end" "$seen.beside"
     # That a cluster ends well is tested; one that is slow to end is no failure.
-    $oprc sandbox down --name test || true
-    $oprc sandbox down --name test-second || true
+    for name in $($oprc sandbox list -o name); do
+        case $name in
+        test | test-second) $oprc sandbox down --name "$name" || true ;;
+        esac
+    done
 }
 trap end EXIT
 trap 'exit 130' INT TERM
-# Clusters start while tests are built.
+# Begins something beside the rest, in a group of its own so that it can be ended.
+begin() {
+    setsid "$@" >"$seen.beside" 2>&1 &
+    beside=$!
+}
+# Waits for it, and tells what it has said.
+finish() {
+    ended=0
+    wait "$beside" || ended=$?
+    beside=
+    cat "$seen.beside"
+    if [ "$ended" != 0 ]; then
+        exit "$ended"
+    fi
+}
+# Clusters that start and end again and again: their programs may take memory instead of time.
+export GOGC=400
+
+# These look at the whole machine: before any cluster is shared. They mostly wait, so the other
+# tests are built meanwhile; cargo, which is busy with that then, has no part in running them.
+machine=$($test --test machine --no-run --message-format json-render-diagnostics |
+    sed -n 's/.*"executable":"\([^"]*\/machine-[^"]*\)".*/\1/p')
+begin $test --tests --no-run
+(cd tests && "$machine" --quiet "$@")
+finish
 $oprc sandbox up --name test-second --node real --no-fsync &
 second=$!
 $oprc sandbox up --name test --node real --prometheus --knative --no-fsync &
 first=$!
-$test --tests --no-run
 # These need processors and no cluster, and the first suites on clusters mostly wait: they run side
 # by side, but for what is proven, which goes into one file.
 # Each word is an option.
@@ -62,9 +85,7 @@ $test --tests --no-run
 if [ -n "${OPRC_PROVE:-}" ]; then
     $test $units -- "$@"
 else
-    # In a group of its own, so that it can be ended.
-    setsid $test $units -- "$@" >"$seen.units" 2>&1 &
-    beside=$!
+    begin $test $units -- "$@"
 fi
 wait $first
 wait $second
@@ -92,13 +113,7 @@ suite() {
 suite store $threads "$@"
 suite sandbox $threads "$@"
 if [ -n "$beside" ]; then
-    ended=0
-    wait "$beside" || ended=$?
-    beside=
-    cat "$seen.units"
-    if [ "$ended" != 0 ]; then
-        exit "$ended"
-    fi
+    finish
 fi
 suite crm $threads "$@"
 suite pm $threads "$@"

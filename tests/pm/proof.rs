@@ -15,6 +15,8 @@ use crate::{
 const AT_ONCE: usize = 4;
 /// No act has more points.
 const POINTS: usize = 40;
+/// Each act has more points: some have only six.
+const LEAST: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_each_point_it_ends_the_same() {
@@ -26,11 +28,11 @@ async fn killed_at_each_point_it_ends_the_same() {
             // One point of each of some acts.
             let seed = RandomState::new().hash_one(0);
             println!("seed {seed}");
-            let byte = |index: usize| usize::try_from(seed >> (8 * index) & 7).unwrap();
+            let byte = |index: usize| usize::from(seed.to_le_bytes()[index]);
             let acts = (0..proof.rounds).map(|index| ACTS[(byte(7) + index) % ACTS.len()]);
-            let acts = acts.enumerate().map(|(index, act)| at(act, byte(index)));
+            let acts = acts.enumerate().map(|(index, act)| at(act, byte(index) % LEAST));
             let rounds: Vec<_> = stream::iter(acts).buffer_unordered(AT_ONCE).collect().await;
-            // All of them have more points than these: each was killed.
+            // Each was killed.
             let killed = rounds.iter().filter(|(_, round)| *round == Round::Killed).count();
             assert_eq!(killed, proof.rounds, "{rounds:?}");
             return;

@@ -58,6 +58,7 @@ impl Watcher {
             class_runtime: class.map(convert::class),
             resume_token: if whole { format!("{}.{number}", self.epoch) } else { String::new() },
             stale: self.service.contact.is_lost(),
+            cluster_info: None,
         }
     }
 

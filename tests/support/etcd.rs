@@ -5,13 +5,14 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Weak,
         atomic::{AtomicU16, Ordering},
     },
     time::{Duration, SystemTime},
 };
 
 use oprc_cp_storage::{EtcdOptions, Store};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
@@ -58,8 +59,7 @@ impl Etcd {
     /// The one that tests share which do it no harm, as long as one of them runs.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
-        // A test that failed while it started one does no harm.
-        let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut shared = SHARED.lock();
         if let Some(etcd) = shared.upgrade() {
             return etcd;
         }
@@ -104,7 +104,7 @@ impl Etcd {
 
     /// Ends it as a crash would.
     pub fn kill(&self) {
-        if let Some(mut process) = self.process.lock().unwrap().take() {
+        if let Some(mut process) = self.process.lock().take() {
             process.kill().unwrap();
             process.wait().unwrap();
         }
@@ -128,7 +128,7 @@ impl Etcd {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log);
-        *self.process.lock().unwrap() = Some(command.spawn().unwrap());
+        *self.process.lock() = Some(command.spawn().unwrap());
     }
 
     /// Deletes its data.
@@ -149,7 +149,7 @@ impl Etcd {
     }
 
     fn signal(&self, signal: Signal) -> Pid {
-        let process = self.process.lock().unwrap();
+        let process = self.process.lock();
         let pid = Pid::from_child(process.as_ref().expect("it runs"));
         kill_process(pid, signal).unwrap();
         pid
@@ -158,7 +158,7 @@ impl Etcd {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        let process = self.process.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let process = self.process.get_mut();
         if let Some(process) = process {
             let _ = process.kill();
             let _ = process.wait();

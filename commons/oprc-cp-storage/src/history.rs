@@ -2,13 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
 use crate::{
     Commit, Error, Result, Revision,
     watch::{Feed, Watch},
 };
+use parking_lot::{Mutex, MutexGuard};
 
 /// How many transactions are kept, and how many bytes of them.
 const MAX_COMMITS: usize = 4096;
@@ -41,7 +42,7 @@ struct Watcher {
 
 impl History {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Forgets everything: the store is at this revision, however it came there.

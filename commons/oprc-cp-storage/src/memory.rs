@@ -1,13 +1,10 @@
 //! A store that is gone with the process.
 
-use std::{
-    collections::BTreeMap,
-    ops::Bound,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, ops::Bound};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     Backend, Change, Commit, Entry, Ownership, Page, Result, Revision, Transaction, Watch,
@@ -30,7 +27,7 @@ struct State {
 
 impl Memory {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

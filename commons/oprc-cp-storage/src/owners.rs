@@ -1,11 +1,9 @@
 //! Who drives a store that only this process can open.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use crate::{Error, Fence, Ownership, Result};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Who drives what.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +25,7 @@ struct Owner {
 
 impl Owners {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(crate) fn own(&self, name: &str, identity: &str) -> Result<Ownership> {

@@ -1,10 +1,8 @@
 //! What a watcher is told, held until it asks.
 
-use std::{
-    collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{Commit, Error, Result};
@@ -65,7 +63,7 @@ struct State {
 
 impl Feed {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Whether there will be more to tell.

@@ -5,11 +5,12 @@ use std::{
     io::Read,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
 use crate::Error;
+use parking_lot::Mutex;
 
 /// How often files are looked at, at most.
 #[cfg(not(test))]
@@ -63,7 +64,7 @@ impl<T> Reread<T> {
     /// The files are small and read by at most one thread in an interval, so this may block a
     /// thread of the runtime for that long.
     pub(crate) fn current(&self) -> Arc<T> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.looked.elapsed() >= self.interval {
             self.look(&mut state);
             state.looked = Instant::now();

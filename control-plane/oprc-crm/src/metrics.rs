@@ -2,10 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{
@@ -252,8 +253,8 @@ impl Metrics {
         self.deployments.get_or_create(&deployed).inc();
     }
 
-    fn changes(&self) -> std::sync::MutexGuard<'_, HashMap<String, Instant>> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn changes(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Instant>> {
+        self.changes.lock()
     }
 }
 

@@ -4,7 +4,6 @@
 //! origins never share one. Parts never contain two dashes in a row, which is what stands between
 //! a class and its function: so no class can take the name of another's function.
 
-use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
@@ -142,13 +141,9 @@ fn cut(text: &str, max: usize) -> &str {
 }
 
 fn hash(raw: &str) -> String {
-    let digest = Sha256::digest(raw.as_bytes());
-    let mut text = String::with_capacity(HASH);
-    for byte in digest.iter().take(HASH / 2) {
-        // Writing into a String can't fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    let mut digits = hex::encode(Sha256::digest(raw));
+    digits.truncate(HASH);
+    digits
 }
 
 /// Whether this can be the name of a namespace.

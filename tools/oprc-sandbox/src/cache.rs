@@ -34,7 +34,7 @@ impl Recipe<'_> {
             hash.update(input.len().to_le_bytes());
             hash.update(input);
         }
-        format!("{}-{}", self.name, hex(&hash.finalize()).get(..16).unwrap_or_default())
+        format!("{}-{:.16}", self.name, hex::encode(hash.finalize()))
     }
 }
 
@@ -162,20 +162,10 @@ fn digest_of(file: &Path) -> io::Result<String> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         match io::Read::read(&mut file, &mut buffer)? {
-            0 => return Ok(hex(&hash.finalize())),
+            0 => return Ok(hex::encode(hash.finalize())),
             read => hash.update(buffer.get(..read).unwrap_or_default()),
         }
     }
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string can't fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result, cache::hex};
+use crate::{Error, Result};
 
 /// The user that programs in our images run as.
 const USER: &str = "65532:65532";
@@ -214,7 +214,7 @@ fn digest(content: &mut (impl Read + Seek)) -> io::Result<String> {
     let mut buffer = vec![0; 1 << 20];
     loop {
         match content.read(&mut buffer)? {
-            0 => return Ok(format!("sha256:{}", hex(&hash.finalize()))),
+            0 => return Ok(format!("sha256:{}", hex::encode(hash.finalize()))),
             read => hash.update(buffer.get(..read).unwrap_or_default()),
         }
     }

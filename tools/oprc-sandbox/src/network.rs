@@ -10,8 +10,6 @@
 //! | services | 198.19.(16s).0/20 |
 
 use std::{
-    collections::hash_map::RandomState,
-    hash::BuildHasher as _,
     net::{Ipv4Addr, TcpListener},
     path::Path,
     process::Command,
@@ -160,7 +158,7 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     let span = u64::from(PORTS.end - PORTS.start);
     // Anywhere: clusters that are made at the same time don't see each other's yet.
-    let start = RandomState::new().hash_one(()) % span;
+    let start = fastrand::u64(..span);
     let after = |step: u64| u16::try_from((start + step) % span).map(|port| PORTS.start + port);
     let mut free = (0..span)
         .filter_map(|step| after(step).ok())

@@ -4,9 +4,10 @@ use std::{
     fs::{OpenOptions, rename},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use redb::{Builder, Database, ReadableDatabase as _};
 
 use super::{
@@ -46,7 +47,7 @@ impl File {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The database, opened if need be; history then begins at its revision. Takes long.

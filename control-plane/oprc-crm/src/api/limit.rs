@@ -1,9 +1,6 @@
 //! How much is asked at once: decided before the body of a call is read, and while it is.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -12,6 +9,7 @@ use axum::{
     response::Response,
 };
 use futures::StreamExt as _;
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -66,7 +64,7 @@ impl Held {
         let full = |_| Status::resource_exhausted("too much is asked at once; try again later");
         let size = u32::try_from(part.len()).unwrap_or(u32::MAX);
         let more = Arc::clone(&self.bytes).try_acquire_many_owned(size).map_err(full)?;
-        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own = self.own.lock();
         match &mut *own {
             Some(own) => own.merge(more),
             none => *none = Some(more),

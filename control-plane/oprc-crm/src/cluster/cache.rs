@@ -2,9 +2,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::Arc,
 };
 
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::{broadcast, watch};
 
 use super::{Dirty, book::Book};
@@ -68,11 +69,11 @@ impl Cache {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Book> {
-        self.book.read().unwrap_or_else(PoisonError::into_inner)
+        self.book.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, Book> {
-        self.book.write().unwrap_or_else(PoisonError::into_inner)
+        self.book.write()
     }
 
     /// Has a class looked at.

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
@@ -11,6 +11,7 @@ use std::{
 use axum::http::{Method, Request, Response, StatusCode, Uri, header::RETRY_AFTER};
 use futures::future::BoxFuture;
 use kube::{Client, Config, Resource as _, client::ClientBuilder};
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family},
@@ -107,7 +108,7 @@ impl Contact {
     }
 
     fn doubts(&self) -> MutexGuard<'_, Doubts> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.doubts.lock()
     }
 
     /// Something came of a request.

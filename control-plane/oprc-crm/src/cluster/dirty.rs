@@ -1,10 +1,8 @@
 //! Classes that should be looked at, each of them once however often it is named.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Key;
@@ -22,7 +20,7 @@ struct Inner {
 impl Dirty {
     /// Names a class.
     pub(super) fn mark(&self, key: Key) {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.0.waiting.lock().insert(key);
         self.0.arrived.notify_one();
     }
 
@@ -31,7 +29,7 @@ impl Dirty {
     pub async fn next(&self) -> HashSet<Key> {
         loop {
             let waiting = {
-                let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut waiting = self.0.waiting.lock();
                 std::mem::take(&mut *waiting)
             };
             if !waiting.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use k8s_openapi::api::core::v1::Node;
-use std::sync::{PoisonError, RwLock};
+use parking_lot::RwLock;
 
 /// What is known of each node: whether it is ready, and what pods can have of it.
 #[derive(Default)]
@@ -43,22 +43,22 @@ impl Nodes {
             cpu_millis: whole(amount("cpu").map(|cores| cores * 1000.0)),
             memory_bytes: whole(amount("memory")),
         };
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name, fact);
+        self.0.write().insert(name, fact);
     }
 
     /// A node is gone.
     pub fn remove(&self, name: &str) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.0.write().remove(name);
     }
 
     /// Keeps only these nodes.
     pub fn retain(&self, kept: &HashSet<String>) {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.write();
         all.retain(|name, _| kept.contains(name));
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Fact> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0.read().values().cloned().collect()
     }
 }

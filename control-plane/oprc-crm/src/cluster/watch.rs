@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     fmt::Debug,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -23,6 +23,7 @@ use kube::{
         watcher::{self, Event, ExponentialBackoff},
     },
 };
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -69,7 +70,7 @@ pub struct Watches {
 
 impl Drop for Watches {
     fn drop(&mut self) {
-        for task in self.running.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        for task in self.running.lock().values() {
             task.abort();
         }
     }
@@ -117,7 +118,7 @@ impl Watches {
         if !self.knative.send_if_modified(|known| std::mem::replace(known, false)) {
             return;
         }
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some(task) = running.remove(KNATIVE) {
             task.abort();
         }
@@ -131,7 +132,7 @@ impl Watches {
 
     /// What hasn't been told in full yet.
     pub fn missing(&self) -> Vec<String> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = self.running.lock();
         let mut missing: Vec<String> =
             running.keys().filter(|what| !self.cache.is_filled(what)).cloned().collect();
         missing.sort();
@@ -147,7 +148,7 @@ impl Watches {
     }
 
     fn spawn(&self, what: &str, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if !running.contains_key(what) {
             running.insert(what.to_owned(), tokio::spawn(task));
         }

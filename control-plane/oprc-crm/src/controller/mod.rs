@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
@@ -105,7 +106,7 @@ impl Controller {
                 keys = arriving.next() => {
                     // Whoever begins to lead looks at everything anyway.
                     for key in keys.into_iter().filter(|_| leads) {
-                        let failed = attempts.get(&key).map(|count| backoff(*count, &key));
+                        let failed = attempts.get(&key).map(|count| backoff(*count));
                         ask(&mut waiting, key, failed.unwrap_or_default().min(NEWS));
                     }
                 }
@@ -137,7 +138,7 @@ impl Controller {
                             let count = attempts.entry(key.clone()).or_default();
                             *count = count.saturating_add(1);
                             self.metrics.requeues.inc();
-                            let pause = backoff(*count, &key);
+                            let pause = backoff(*count);
                             ask(&mut waiting, key, pause);
                         }
                         Outcome::NotLeading => {
@@ -262,14 +263,10 @@ impl Controller {
     }
 }
 
-/// Longer each time, and never the same for two classes.
-fn backoff(attempt: u32, key: &Key) -> Duration {
-    use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-    let (least, most) = BACKOFF;
-    let doubled = least.saturating_mul(1_u32.checked_shl(attempt.min(16) - 1).unwrap_or(u32::MAX));
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write(key.1.as_bytes());
-    let jitter = u32::try_from(hasher.finish() % 50).unwrap_or(0);
-    let pause = doubled.min(most);
-    pause + pause * jitter / 100
+/// Up to 50 % of jitter keeps classes that failed together from being retried together.
+fn backoff(attempt: u32) -> Duration {
+    let (min, max) = BACKOFF;
+    let delays = ExponentialBuilder::new().with_min_delay(min).with_max_delay(max);
+    let delay = delays.without_max_times().build().nth(attempt.saturating_sub(1) as usize);
+    delay.unwrap_or(max).mul_f64(1.0 + fastrand::f64() / 2.0)
 }

@@ -7,7 +7,7 @@
 mod election;
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -25,6 +25,7 @@ use kube::{
         watcher::{self, Event},
     },
 };
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use self::election::{Election, Record, Step};
@@ -56,7 +57,7 @@ impl Leadership {
 
     /// Until when it leads at least, where it does: nothing that it writes may take longer.
     pub fn until(&self) -> Option<Instant> {
-        let until = *self.until.read().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.until.read();
         until.filter(|until| Instant::now() < *until)
     }
 
@@ -140,7 +141,7 @@ impl Candidate {
             };
             let wait = wait.unwrap_or_else(|| Instant::now() + LEASE);
             // Belief ends by itself, whether or not anybody answers.
-            let end = *self.until.read().unwrap_or_else(PoisonError::into_inner);
+            let end = *self.until.read();
             tokio::select! {
                 () = &mut shutdown => break,
                 () = tokio::time::sleep_until(wait.into()) => {}
@@ -181,11 +182,7 @@ impl Candidate {
             Ok(Ok(written)) => {
                 election.know(written, Instant::now());
                 election.taken(sent);
-                let before = self
-                    .until
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .replace(sent + BELIEF);
+                let before = self.until.write().replace(sent + BELIEF);
                 // What was refused while belief had run out has to be looked at again.
                 let lapsed = before.is_none_or(|before| before <= Instant::now());
                 self.leading.send_if_modified(|leading| {
@@ -245,7 +242,7 @@ impl Candidate {
     }
 
     fn resign(&self) {
-        *self.until.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.until.write() = None;
         if self.leading.send_if_modified(|leading| std::mem::replace(leading, false)) {
             tracing::info!(identity = self.identity, "leads no more");
         }

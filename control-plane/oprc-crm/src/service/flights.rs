@@ -3,12 +3,9 @@
 //! A call may take the result of another's write only where that began after the call came in: then
 //! nothing that anybody was told in between can be undone by it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Error;
@@ -34,7 +31,7 @@ impl Flights {
     {
         let came = Instant::now();
         let flight = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             Arc::clone(all.entry(key.clone()).or_default())
         };
         let leave = Leave { flights: self, key, flight };
@@ -61,7 +58,7 @@ struct Leave<'a> {
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        let mut all = self.flights.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.flights.0.lock();
         // Given up while nobody else counts: of those who leave together one is the last.
         self.flight = Arc::default();
         if all.get(self.key).is_some_and(|flight| Arc::strong_count(flight) == 1) {

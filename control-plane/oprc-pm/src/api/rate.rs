@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// So many callers are remembered. Beyond that those who have asked least lately are forgotten,
 /// which only ever lets somebody ask more.
@@ -34,7 +35,7 @@ impl Rates {
         if self.per_second <= 0.0 {
             return Ok(());
         }
-        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut buckets = self.buckets.lock();
         if buckets.len() >= CALLERS && !buckets.contains_key(caller) {
             self.forget(&mut buckets, now);
         }
@@ -94,7 +95,7 @@ mod tests {
             let at = now + Duration::from_nanos(u64::try_from(caller).unwrap());
             let _ = rates.take(&caller.to_string(), at);
         }
-        assert!(rates.buckets.lock().unwrap().len() <= CALLERS);
+        assert!(rates.buckets.lock().len() <= CALLERS);
     }
 
     #[test]

@@ -1,12 +1,10 @@
 //! Keeps calls from a cluster that doesn't answer: after some failures in a row none is made for a
 //! while, then one to try, and only when that is answered all of them again.
 
-use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use parking_lot::{Mutex, MutexGuard};
 
 /// So many failures in a row open it.
 const FAILURES: u32 = 5;
@@ -46,7 +44,7 @@ struct Open {
 
 impl Breaker {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Whether a call may be made now; how long to wait otherwise. Who may, tells what came of it.

@@ -2,7 +2,7 @@
 //! at all while the breaker is open.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,6 +11,7 @@ use oprc_grpc::deployment::{
     GetClusterInfoResponse, GetDeploymentStatusRequest, WatchClassRuntimesRequest, WatchEvent,
     deployment_service_client::DeploymentServiceClient, unit::ClassSpec,
 };
+use parking_lot::RwLock;
 use tokio::sync::{Mutex, watch};
 use tonic::{
     Code, Request, Status, Streaming,
@@ -73,13 +74,13 @@ impl Link {
     /// What it has told up to now. No lock is held for as long as it is looked at: whoever looks
     /// may come to look a second time, and would wait for somebody who waits for the first.
     pub fn observed(&self) -> Arc<Observed> {
-        Arc::clone(&self.observed.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.observed.read())
     }
 
     /// Changes what is known, and tells whoever waits for that.
     pub(super) fn learn(&self, change: impl FnOnce(&mut Observed)) {
         // What somebody looks at stays as it is, and a copy is changed.
-        change(Arc::make_mut(&mut self.observed.write().unwrap_or_else(PoisonError::into_inner)));
+        change(Arc::make_mut(&mut self.observed.write()));
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -163,14 +164,14 @@ impl Link {
 
     /// What the cluster has and can do, as it was told last.
     pub(super) fn info(&self) -> Option<GetClusterInfoResponse> {
-        let info = self.info.read().unwrap_or_else(PoisonError::into_inner);
+        let info = self.info.read();
         info.as_ref().map(|(_, info)| info.clone())
     }
 
     /// Asks for it again, if it is old. What is known must do where it isn't told anew in a moment:
     /// others wait for their plans, too.
     pub(super) async fn refresh(self: &Arc<Self>) {
-        let at = self.info.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|it| it.0);
+        let at = self.info.read().as_ref().map(|it| it.0);
         if at.is_some_and(|at| at.elapsed() < FACTS) || !self.observed().is_streaming() {
             return;
         }
@@ -189,7 +190,7 @@ impl Link {
     /// Has what is known be old.
     #[cfg(test)]
     pub(super) fn age(&self) {
-        if let Some((at, _)) = self.info.write().unwrap().as_mut() {
+        if let Some((at, _)) = self.info.write().as_mut() {
             *at = at.checked_sub(FACTS).unwrap();
         }
     }
@@ -201,8 +202,7 @@ impl Link {
                 client.get_cluster_info(request).await
             })
             .await?;
-        *self.info.write().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), answer.clone()));
+        *self.info.write() = Some((Instant::now(), answer.clone()));
         Ok(answer)
     }
 

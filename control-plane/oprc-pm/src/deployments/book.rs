@@ -3,11 +3,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError, RwLock},
+    sync::Arc,
     time::Duration,
 };
 
 use oprc_cp_storage::{Change, Entry, Revision, Store};
+use parking_lot::RwLock;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -137,7 +138,7 @@ impl Book {
         for entry in entries {
             pages.put(&entry.key, &entry.value, entry.version);
         }
-        *self.pages.write().unwrap_or_else(PoisonError::into_inner) = pages;
+        *self.pages.write() = pages;
         self.revision.send_replace(revision);
     }
 
@@ -169,7 +170,7 @@ impl Book {
                 Ok(commit) => commit,
                 Err(error) => return error,
             };
-            let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+            let mut pages = self.pages.write();
             for change in &commit.changes {
                 match change {
                     Change::Put { key, value } => pages.put(key, value, commit.revision),
@@ -197,7 +198,7 @@ impl Book {
     }
 
     fn with<T>(&self, read: impl FnOnce(&Pages) -> T) -> T {
-        read(&self.pages.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.pages.read())
     }
 
     /// A deployment.

@@ -1,12 +1,10 @@
 //! What happens, for those who listen: the latest of it is kept, so that a stream that broke can go
 //! on where it was.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
 
 use oprc_rest::Event;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::broadcast;
 
 use crate::stamp;
@@ -42,7 +40,7 @@ pub struct Listening {
 
 impl Events {
     fn kept(&self) -> MutexGuard<'_, VecDeque<Event>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Tells of something. Its id and time are given here.

@@ -3,11 +3,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use backon::ExponentialBackoff;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::unit::{Outcome, Step};
@@ -64,7 +64,7 @@ impl Troubles {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<Key, Trouble>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock()
     }
 
     /// When a call may be made for a unit, if not now.

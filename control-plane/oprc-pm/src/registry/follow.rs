@@ -1,12 +1,10 @@
 //! How the index follows the store: all of it once, then each change as it comes.
 
-use std::{
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use backon::BackoffBuilder as _;
 use oprc_cp_storage::{Change, Check, Commit, Error as Trouble, Result, Revision, Store};
+use parking_lot::RwLock;
 use tokio::{
     sync::watch,
     task::{AbortHandle, spawn_blocking},
@@ -33,7 +31,7 @@ struct Seen {
 
 impl Followed {
     pub(super) fn read<T>(&self, what: impl FnOnce(&Index) -> T) -> T {
-        what(&self.index.read().unwrap_or_else(PoisonError::into_inner))
+        what(&self.index.read())
     }
 
     pub(super) fn trouble(&self) -> Option<String> {
@@ -66,7 +64,7 @@ impl Followed {
     }
 
     fn replace(&self, index: Index, revision: Revision) {
-        *self.index.write().unwrap_or_else(PoisonError::into_inner) = index;
+        *self.index.write() = index;
         self.seen.send_replace(Seen { revision, trouble: None });
     }
 
@@ -80,7 +78,7 @@ impl Followed {
         if !changes.is_empty() {
             // Nobody else changes it between the two.
             let staged = self.read(|index| index.stage(changes));
-            self.index.write().unwrap_or_else(PoisonError::into_inner).take(staged);
+            self.index.write().take(staged);
         }
         self.seen.send_replace(Seen { revision: commit.revision, trouble: None });
     }

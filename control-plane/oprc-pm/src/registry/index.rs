@@ -62,7 +62,7 @@ impl Package {
         for (version, it) in &self.versions {
             hash.update(format!("{version}\n{}\n{:?}\n", it.digest, it.deprecated));
         }
-        hex(&hash.finalize())
+        hex::encode(hash.finalize())
     }
 
     fn settle(&mut self, name: &str, catalogue: Catalogue) {
@@ -301,13 +301,4 @@ fn readable<T: serde::de::DeserializeOwned>(key: &str, value: &[u8]) -> Option<T
     records::read(key, value)
         .inspect_err(|error| tracing::error!(%error, "Part of the store is left out"))
         .ok()
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -20,14 +20,12 @@ mod remove;
 mod search;
 mod tag;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use oprc_cp_storage::{Check, Store, Transaction};
 use oprc_models::{ResolvedPackage, Version, VersionRange};
 use oprc_rest::{PackageSummary, PackageVersion, VersionSummary};
+use parking_lot::Mutex;
 use tokio::task::AbortHandle;
 
 use self::{
@@ -164,7 +162,7 @@ impl Registry {
         // What it was settled with is as much a part of it as its own text.
         let content = format!("{} {:?}", version.digest, version.resolved);
         let key = [package.name.clone(), package.version.to_string(), content];
-        let settled = || self.inner.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let settled = || self.inner.settled.lock();
         if let Some(found) = settled().get(&key) {
             return Ok(found.clone());
         }

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     choose::{Chosen, Pool, choose},
-    index::{Package, hex},
+    index::Package,
 };
 use crate::{
     error::Error,
@@ -250,7 +250,7 @@ fn exists(package: &OPackage, there: &PackageVersion) -> Error {
 
 /// A digest of what a package says, however it was written.
 fn digest(package: &OPackage) -> Result<String, Error> {
-    Ok(hex(&Sha256::digest(&records::write(package)?)))
+    Ok(hex::encode(Sha256::digest(records::write(package)?)))
 }
 
 fn fault(path: &str, message: String) -> Faults {

@@ -14,8 +14,7 @@ pub(super) fn secret() -> Result<String> {
     fs::File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
         .context("making a token")?;
-    let hex: Vec<_> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(hex.concat())
+    Ok(hex::encode(bytes))
 }
 
 /// The line by which a package manager knows it.

@@ -1,10 +1,8 @@
 //! Faults, and which requests they befall.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::request::Asked;
@@ -131,7 +129,7 @@ impl Faults {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Rule>> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rules.lock()
     }
 
     /// The fault that befalls a new request, if any; it is used up by that.

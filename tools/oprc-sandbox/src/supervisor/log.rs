@@ -4,9 +4,10 @@ use std::{
     fs::{self, File},
     io::{self, Write as _},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 /// Where a log begins anew.
@@ -39,7 +40,7 @@ impl Log {
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.0.lock();
         if open.size > LIMIT {
             fs::rename(&open.path, open.path.with_extension("log.1"))?;
             open.file = File::options().create(true).append(true).open(&open.path)?;

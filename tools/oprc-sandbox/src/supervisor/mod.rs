@@ -14,10 +14,11 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
@@ -222,7 +223,7 @@ struct Handle {
 
 impl Handles {
     fn list(&self) -> MutexGuard<'_, Vec<(String, Handle)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn put(&self, name: &str, handle: Handle) {

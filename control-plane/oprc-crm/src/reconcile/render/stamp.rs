@@ -4,8 +4,6 @@
 //! a default from something that we said once and say no more. The mark does: another wish has
 //! another mark.
 
-use std::fmt::Write as _;
-
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -28,11 +26,8 @@ pub(super) fn stamp(wanted: &mut Wanted) {
             feed(&mut digest, value);
         }
     }
-    let mut mark = String::with_capacity(DIGITS);
-    for byte in digest.finalize().iter().take(DIGITS / 2) {
-        // Writing into a String can't fail.
-        let _ = write!(mark, "{byte:02x}");
-    }
+    let mut mark = hex::encode(digest.finalize());
+    mark.truncate(DIGITS);
     let annotations = wanted.object.pointer_mut("/metadata/annotations");
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
         annotations.insert(WANTED.to_owned(), mark.into());

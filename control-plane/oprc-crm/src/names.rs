@@ -4,7 +4,6 @@
 //! origins never share one. Parts never contain two dashes in a row, which is what stands between
 //! a class and its function: so no class can take the name of another's function.
 
-
 use sha2::{Digest as _, Sha256};
 
 /// What a label's value and most names may have.

@@ -1,28 +1,28 @@
-# OaaS: what people and CI run. `make help` explains each target.
+# Commands for developers and CI. `make help` explains each target.
 
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-# How programs are built: `image` for use, `dev` to have them sooner.
+# Cargo profile of the programs: `image` for use, `dev` for short builds.
 PROFILE ?= image
-# Images hold one static program each; everything is built the same way, and so once. The name of
-# the second variable has the target in capitals. tools/static.sh says the same to scripts.
+# Images hold one static program each. Everything is linked statically, so that each crate is built
+# once. tools/static.sh sets the same variables for scripts.
 export CARGO_BUILD_TARGET := $(HOST)
 export CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUSTFLAGS := -C target-feature=+crt-static
 BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 OPRC := $(BUILT)/oprc
 IMAGES := hello-fn odgm-stand-in oprc-crm oprc-pm
-# Programs for tests share what they depend on with the tests, features and all: it is built once.
+# With the dev profile the whole workspace is built, so that tests reuse the same features and crates.
 PROGRAMS := $(if $(filter dev,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
-# The cluster's name, for a second one beside the first.
+# Name of the sandbox cluster; set it to run a second one.
 NAME ?= oprc
-# How many clusters `make up` makes.
+# Number of clusters that `make up` creates.
 CLUSTERS ?= 1
-# Where `make install` puts `oprc`; DESTDIR goes before it.
+# Installation prefix of `make install`; DESTDIR is prepended.
 PREFIX ?= /usr/local
-# Options for `oprc up`, such as UP="--knative" or UP="--node simulated".
+# Options for `oprc up`, for example UP="--knative" or UP="--node simulated".
 UP ?=
 
 .PHONY: help
-help: ## Explain each target
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 .PHONY: tools
@@ -31,54 +31,54 @@ tools:
 
 .PHONY: build
 build: tools
-	@cargo build --quiet --profile $(PROFILE) $(PROGRAMS)
+	@tools/build.sh "Building oprc, PM, CRM and the samples" --profile $(PROFILE) $(PROGRAMS)
 
 .PHONY: image
-image: build ## Make the images of PM, CRM and the samples, target/*.oci.tar
+image: build ## Build the images of PM, CRM and the samples: target/*.oci.tar
 	@for image in $(IMAGES); do \
 		$(OPRC) sandbox image --name oprc.local/$$image:dev $(BUILT)/$$image target/$$image.oci.tar || exit 1; \
 	done
 
 .PHONY: install
-install: tools ## Install oprc, which is also `kubectl oaas`, into PREFIX=/usr/local
-	@cargo build --quiet --profile $(PROFILE) -p oprc-cli
+install: tools ## Install oprc and kubectl-oaas into PREFIX (/usr/local)
+	@tools/build.sh "Building oprc" --profile $(PROFILE) -p oprc-cli
 	@install -D -m 755 $(OPRC) $(DESTDIR)$(PREFIX)/bin/oprc
 	@ln -sf oprc $(DESTDIR)$(PREFIX)/bin/kubectl-oaas
 
 .PHONY: up
-up: image ## From nothing to clusters with PM, CRM, Prometheus and a sample class that answers
+up: image ## Start a sandbox cluster with PM, CRM, Prometheus and a sample class
 	@$(OPRC) up --name $(NAME) --clusters $(CLUSTERS) --images target $(UP)
 
 .PHONY: down
-down: build ## End what `make up` started and leave the machine as it was
+down: build ## Stop the sandbox and delete all of its data
 	@$(OPRC) down --name $(NAME)
 
 .PHONY: status
-status: build ## Tell how the cluster and the sample class are
+status: build ## Show the status of the sandbox and its deployments
 	@$(OPRC) sandbox status --name $(NAME)
 	@$(OPRC) status --context $(NAME)
 	@$(OPRC) check --context $(NAME)
 
 .PHONY: test
-test: tools ## Run all tests, those on real clusters included
+test: tools ## Run all tests, including those on real clusters (as root)
 	@$(MAKE) --no-print-directory image PROFILE=dev
 	@PROFILE=dev tools/test.sh
 
 .PHONY: prove
-prove: tools ## Run the suites that are too long for CI, and write docs/proof.md
+prove: tools ## Run the suites that are too long for CI and write docs/proof.md
 	@$(MAKE) --no-print-directory image PROFILE=dev
 	@OPRC_PROVE=docs/proof.md PROFILE=dev tools/test.sh proof::
 
 .PHONY: bench
-bench: image ## Print figures as ratios against a limit or a peer
+bench: image ## Run the benchmarks
 	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench --quiet --profile $(PROFILE) -p oprc-tests
 
 .PHONY: crds
-crds: tools ## Write what is generated: custom resource definitions, the table of settings
+crds: tools ## Generate the CRD and the tables of settings
 	@tools/generate.sh
 
 .PHONY: lint
-lint: tools ## Check formatting, lints, licences, sources, and that generated files are fresh
+lint: tools ## Check formatting, lints, licences, module cycles and generated files
 	@tools/lint.sh
 
 .PHONY: fmt
@@ -87,5 +87,5 @@ fmt: tools ## Format the code
 	@gofmt -w tools/oprc-sandbox/programs
 
 .PHONY: clean
-clean: ## Delete what was built here; programs in the cache stay
+clean: ## Delete build output; cached programs in ~/.cache/oprc stay
 	@cargo clean

@@ -70,7 +70,12 @@ pub(crate) async fn install(
     if let Some(loader) = loader {
         on_real_nodes(spec, layout, client, loader).await?;
     }
-    if spec.prometheus { prometheus::ready(spec, READY).await } else { Ok(()) }
+    if spec.prometheus {
+        let step = Step::begin("Waiting for Prometheus");
+        prometheus::ready(spec, READY).await?;
+        step.done();
+    }
+    Ok(())
 }
 
 async fn on_real_nodes(

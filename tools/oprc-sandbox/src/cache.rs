@@ -13,7 +13,10 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{Error, Result, paths, progress};
+use crate::{
+    Error, Result, paths,
+    progress::{self, Step},
+};
 
 const LIST: &str = "files.json";
 /// How the extension of an entry begins that is being made.
@@ -59,7 +62,7 @@ fn entry_in(
         match damage(&place) {
             None => return Ok(place),
             Some(damage) => {
-                progress::say(&format!(
+                progress::note(&format!(
                     "{} in the cache is damaged ({damage}): making it again",
                     recipe.name
                 ));
@@ -100,8 +103,9 @@ pub(crate) fn wait_for_lock(file: &Path, what: &str) -> Result<File> {
     let locking = || format!("locking {}", file.display());
     let lock = File::create(file).map_err(Error::io(locking()))?;
     if lock.try_lock().is_err() {
-        progress::say(&format!("waiting for another process that works on {what}"));
+        let step = Step::begin(format!("Waiting for another process that is using {what}"));
         lock.lock().map_err(Error::io(locking()))?;
+        step.done();
     }
     Ok(lock)
 }

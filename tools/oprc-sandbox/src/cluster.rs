@@ -25,7 +25,7 @@ use crate::{
     network::{self, Addresses},
     paths,
     pki::{self, Identity, Pki},
-    progress,
+    progress::{self, Step},
     spec::{NodeKind, Options, Spec},
     supervisor::{self, ComponentStatus, State, Supervisor},
 };
@@ -81,8 +81,9 @@ impl Cluster {
         let ready = async {
             let api = apply::api_ready(&client, API_READY);
             if incomplete {
-                // Images can go to the nodes while the API server is still starting.
+                let step = Step::begin("Starting the control plane and loading system images");
                 let (loader, ()) = futures::try_join!(addons::load(&cluster.spec), api)?;
+                step.done();
                 let loader = loader.as_ref();
                 addons::install(&cluster.spec, &cluster.layout, &client, loader, since).await
             } else {
@@ -218,7 +219,7 @@ impl Cluster {
     pub async fn load_image(&self, archive: &Path) -> Result<Vec<String>> {
         if self.spec.kind == NodeKind::Simulated {
             let images = image::inspect(archive)?;
-            progress::say("simulated nodes run no containers: nothing to load");
+            progress::note("simulated nodes run no containers: nothing to load");
             return Ok(images.into_iter().map(|image| image.name).collect());
         }
         let archive = fs::canonicalize(archive).unwrap_or_else(|_| archive.to_owned());

@@ -68,7 +68,7 @@ fn choose_kind(options: &Options) -> Result<NodeKind> {
         (_, None) => NodeKind::Real,
         (NodeChoice::Real, Some(reason)) => return Err(Error::NoRealNode { reason }),
         (NodeChoice::Auto, Some(reason)) => {
-            progress::say(&format!("simulated nodes, for there can be no real one: {reason}"));
+            progress::note(&format!("simulated nodes, for there can be no real one: {reason}"));
             NodeKind::Simulated
         }
     };

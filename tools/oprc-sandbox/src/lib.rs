@@ -25,7 +25,7 @@ pub mod node;
 mod paths;
 mod pki;
 mod programs;
-mod progress;
+pub mod progress;
 mod prometheus;
 pub mod proxy;
 mod spec;

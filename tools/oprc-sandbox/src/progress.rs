@@ -110,8 +110,7 @@ mod tests {
     fn prints_elapsed_time_while_a_step_runs_and_stops_with_it() {
         let (printed, lines_seen) = mpsc::channel();
         let print = move |line: &str| drop(printed.send(line.to_owned()));
-        let display =
-            lines("Building".to_owned(), Instant::now(), Duration::from_millis(5), print);
+        let display = lines("Building".to_owned(), Instant::now(), Duration::from_millis(5), print);
         assert_eq!(lines_seen.recv().unwrap(), "… Building (0 s)");
         let step = Step { title: "Building".to_owned(), started: Instant::now(), display };
         step.detail("3 packages");

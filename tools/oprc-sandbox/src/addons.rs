@@ -1,4 +1,4 @@
-//! What is in every cluster beside Kubernetes itself.
+//! What is installed into a cluster in addition to Kubernetes.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
 
@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use crate::{
     Error, Result,
     apply::{apply, deployment_ready, documents, node_ready},
-    command::off_thread,
-    components::Layout,
+    command::blocking,
     image::Image,
+    image_loader::ImageLoader,
     knative,
-    loader::Loader,
+    layout::Layout,
     node, programs,
     progress::Step,
     prometheus,
     spec::{NodeKind, Spec},
 };
 
-/// How many volumes StatefulSets can have before somebody must delete one.
+/// Number of PersistentVolumes; released ones must be deleted by hand.
 const VOLUMES: u8 = 40;
-const READY: Duration = Duration::from_mins(5);
+const READY_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Loads the images of it into real nodes.
-pub(crate) async fn load(spec: &Spec) -> Result<Option<Loader>> {
+/// Loads the images of system pods into real nodes.
+pub(crate) async fn load_images(spec: &Spec) -> Result<Option<ImageLoader>> {
     if spec.kind == NodeKind::Simulated {
         return Ok(None);
     }
@@ -35,74 +35,74 @@ pub(crate) async fn load(spec: &Spec) -> Result<Option<Loader>> {
         Image::of_program("localhost/oprc-metrics-server:1", &programs.metrics_server),
         Image::of_program("localhost/oprc-coredns:1", &programs.coredns),
     ];
-    let loader = Loader::of(spec).await?;
+    let loader = ImageLoader::connect(spec).await?;
     loader.load_images(images).await?;
     Ok(Some(loader))
 }
 
-/// Brings all of it into the cluster and waits until it is ready.
+/// Installs the addons and waits until nodes and addons are ready.
 pub(crate) async fn install(
     spec: &Spec,
     layout: &Layout,
     client: &Client,
-    loader: Option<&Loader>,
+    loader: Option<&ImageLoader>,
     since: Option<Timestamp>,
 ) -> Result<()> {
     let nodes = spec.node_names();
     let step = Step::begin(match spec.kind {
         NodeKind::Real => format!("Waiting for {} real node(s)", nodes.len()),
-        NodeKind::Simulated => format!("Making {} simulated node(s)", nodes.len()),
+        NodeKind::Simulated => format!("Creating {} simulated node(s)", nodes.len()),
     });
     if spec.kind == NodeKind::Simulated {
         apply(client, &nodes.iter().map(|name| simulated_node(name)).collect::<Vec<_>>()).await?;
     }
     for node in &nodes {
-        node_ready(client, node, since, READY).await?;
+        node_ready(client, node, since, READY_TIMEOUT).await?;
     }
     step.done();
     if spec.prometheus {
         apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
-        let definitions = off_thread(programs::monitor_definitions).await?;
+        let crds = blocking(programs::monitor_definitions).await?;
         let text =
-            fs::read_to_string(definitions).map_err(Error::io("reading monitor definitions"))?;
+            fs::read_to_string(crds).map_err(Error::io("reading the monitor CRDs"))?;
         apply(client, &documents(&text, &[])?).await?;
     }
     if let Some(loader) = loader {
-        on_real_nodes(spec, layout, client, loader).await?;
+        install_on_real_nodes(spec, layout, client, loader).await?;
     }
     if spec.prometheus {
         let step = Step::begin("Waiting for Prometheus");
-        prometheus::ready(spec, READY).await?;
+        prometheus::ready(spec, READY_TIMEOUT).await?;
         step.done();
     }
     Ok(())
 }
 
-async fn on_real_nodes(
+async fn install_on_real_nodes(
     spec: &Spec,
     layout: &Layout,
     client: &Client,
-    loader: &Loader,
+    loader: &ImageLoader,
 ) -> Result<()> {
-    let step = Step::begin("Starting cluster DNS and metrics-server");
+    let step = Step::begin("Starting CoreDNS and metrics-server");
     let dns = [("DNS", spec.addresses().service(10).to_string())];
-    // First the one that takes longest to be ready.
+    // metrics-server first, because it takes longest to become ready.
     apply(client, &documents(include_str!("../manifests/metrics-server.yaml"), &[])?).await?;
     apply(client, &documents(include_str!("../manifests/coredns.yaml"), &dns)?).await?;
     apply(client, &storage(layout)?).await?;
     if spec.prometheus {
         let text = include_str!("../manifests/prometheus-service.yaml");
-        let place =
+        let values =
             [("HOST", spec.host().to_string()), ("PORT", spec.ports.prometheus.to_string())];
-        apply(client, &documents(text, &place)?).await?;
+        apply(client, &documents(text, &values)?).await?;
     }
-    deployment_ready(client, "kube-system", "coredns", READY).await?;
-    deployment_ready(client, "kube-system", "metrics-server", READY).await?;
+    deployment_ready(client, "kube-system", "coredns", READY_TIMEOUT).await?;
+    deployment_ready(client, "kube-system", "metrics-server", READY_TIMEOUT).await?;
     step.done();
     if spec.knative { knative::install(client, loader).await } else { Ok(()) }
 }
 
-/// A node that KWOK gives life to.
+/// A node that KWOK manages.
 fn simulated_node(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -115,7 +115,7 @@ fn simulated_node(name: &str) -> Value {
     })
 }
 
-/// The default class, and volumes of it that are folders on this machine.
+/// The default StorageClass, and PersistentVolumes in folders of this machine.
 fn storage(layout: &Layout) -> Result<Vec<Value>> {
     let mut objects = vec![json!({
         "apiVersion": "storage.k8s.io/v1",
@@ -129,10 +129,10 @@ fn storage(layout: &Layout) -> Result<Vec<Value>> {
     })];
     for number in 0..VOLUMES {
         let folder = layout.data("volumes").join(format!("{number:02}"));
-        let making = || Error::io(format!("making {}", folder.display()));
-        fs::create_dir_all(&folder).map_err(making())?;
-        // Pods run as users of their own, and nothing changes the owner of such a volume.
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(making())?;
+        let creating = || Error::io(format!("creating {}", folder.display()));
+        fs::create_dir_all(&folder).map_err(creating())?;
+        // Pods run as different users, and kubelet doesn't change the owner of hostPath volumes.
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(creating())?;
         objects.push(json!({
             "apiVersion": "v1",
             "kind": "PersistentVolume",

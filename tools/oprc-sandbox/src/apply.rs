@@ -1,4 +1,4 @@
-//! Brings objects from manifests into a cluster, and waits for them.
+//! Applies manifests to a cluster and waits for objects to become ready.
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
@@ -19,10 +19,9 @@ use tokio::time::{sleep, timeout};
 use crate::{Error, Result};
 
 const MANAGER: &str = "oprc-sandbox";
-/// How long the API server may take for one request.
-const ANSWERED: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The objects in the text of a manifest, with each `@NAME@` replaced by its value.
+/// Parses the objects of a manifest after replacing each `@NAME@` with its value.
 pub fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
     let mut text = text.to_owned();
     for (name, value) in values {
@@ -33,7 +32,7 @@ pub fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// Applies objects one after the other.
+/// Applies objects in the given order.
 pub async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
     let mut kinds: BTreeMap<String, (ApiResource, Scope)> = BTreeMap::new();
     for document in documents {
@@ -49,7 +48,7 @@ pub async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
             let kind = GroupVersionKind::try_from(&types)
                 .map_err(|error| Error::failed(what.clone(), error.to_string()))?;
             let (resource, capabilities) =
-                within(&what, ANSWERED, discovery::pinned_kind(client, &kind)).await?;
+                within(&what, REQUEST_TIMEOUT, discovery::pinned_kind(client, &kind)).await?;
             kinds.insert(key, (resource.clone(), capabilities.scope.clone()));
             (resource, capabilities.scope)
         };
@@ -63,12 +62,12 @@ pub async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
         };
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(document);
-        within(&what, ANSWERED, api.patch(&object.name_any(), &params, &patch)).await?;
+        within(&what, REQUEST_TIMEOUT, api.patch(&object.name_any(), &params, &patch)).await?;
     }
     Ok(())
 }
 
-/// Waits for something no longer than `limit`, and tells what was waited for if it doesn't come.
+/// Awaits a future for at most `limit`. The error names `what` was awaited.
 pub async fn within<T, E: std::fmt::Display>(
     what: &str,
     limit: Duration,
@@ -85,7 +84,7 @@ pub async fn within<T, E: std::fmt::Display>(
         .map_err(|error| Error::failed(what, error.to_string()))
 }
 
-/// Waits until a Deployment has all its replicas.
+/// Waits until all replicas of a Deployment are updated and available.
 pub async fn deployment_ready(
     client: &Client,
     namespace: &str,
@@ -97,20 +96,20 @@ pub async fn deployment_ready(
         let Some(deployment) = deployment else {
             return false;
         };
-        let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+        let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         deployment.status.as_ref().is_some_and(|status| {
             status.observed_generation >= deployment.metadata.generation
-                && status.updated_replicas.unwrap_or_default() == wanted
-                && status.available_replicas.unwrap_or_default() == wanted
-                && status.replicas.unwrap_or_default() == wanted
+                && status.updated_replicas.unwrap_or_default() == desired
+                && status.available_replicas.unwrap_or_default() == desired
+                && status.replicas.unwrap_or_default() == desired
         })
     };
     let ready = await_condition(deployments, name, is_ready);
     within(&format!("Deployment {namespace}/{name} to be ready"), limit, ready).await.map(drop)
 }
 
-/// Waits until a node is ready, and has shown after `since` that it lives: what a cluster tells of
-/// its nodes when it is started again may be from before.
+/// Waits until a node is ready and has renewed its lease after `since`. After a restart of the
+/// cluster the Ready condition may be stale.
 pub(crate) async fn node_ready(
     client: &Client,
     name: &str,
@@ -131,10 +130,10 @@ pub(crate) async fn node_ready(
     };
     let leases: Api<Lease> = Api::namespaced(client.clone(), "kube-node-lease");
     let renewed = await_condition(leases, name, is_renewed);
-    within(&format!("node {name} to show that it lives"), limit, renewed).await.map(drop)
+    within(&format!("node {name} to renew its lease"), limit, renewed).await.map(drop)
 }
 
-/// Waits until the API server says that it is ready. Nothing can be watched before that.
+/// Polls the readiness of the API server; watches don't work before that.
 pub(crate) async fn api_ready(client: &Client, limit: Duration) -> Result<()> {
     let ready = async {
         loop {

@@ -1,8 +1,9 @@
-//! The cache of programs: one folder for each thing made, named after what it was made from.
+//! Cache of built and downloaded programs: one folder for each entry, named after a hash of its
+//! inputs.
 //!
-//! An entry is made in a folder beside its place and moved there when it is whole, with a list
-//! of its files and their digests. An interrupted build is therefore never mistaken for a
-//! finished one, and a damaged file is found out. A lock file makes two builds wait for each other.
+//! An entry is built in a temporary folder and renamed when it is complete, with a list of its files
+//! and their digests. So an interrupted build is never taken for a finished one and a damaged file is
+//! detected. A lock file serialises builds of the same entry.
 
 use std::{
     collections::BTreeMap,
@@ -19,12 +20,10 @@ use crate::{
 };
 
 const LIST: &str = "files.json";
-/// How the extension of an entry begins that is being made.
+/// Prefix of the extension of an entry under construction.
 const PARTIAL: &str = "partial-";
 
-/// What an entry is called and made from.
 pub(crate) struct Recipe<'a> {
-    /// A name for people.
     pub(crate) name: &'a str,
     /// Everything that the result depends on.
     pub(crate) inputs: &'a [&'a str],
@@ -41,21 +40,21 @@ impl Recipe<'_> {
     }
 }
 
-/// Finds the entry, or makes it with `make`, which fills the folder it is given.
+/// Returns the folder of the entry. If there is none, `build` fills a new folder.
 pub(crate) fn entry(
     recipe: &Recipe<'_>,
-    make: impl FnOnce(&Path) -> Result<()>,
+    build: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
-    entry_in(&paths::cache()?.join("programs"), recipe, make)
+    entry_in(&paths::cache()?.join("programs"), recipe, build)
 }
 
 fn entry_in(
     cache: &Path,
     recipe: &Recipe<'_>,
-    make: impl FnOnce(&Path) -> Result<()>,
+    build: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
     let place = cache.join(recipe.folder_name());
-    let creating = format!("making the cache folder {}", cache.display());
+    let creating = format!("creating the cache folder {}", cache.display());
     fs::create_dir_all(cache).map_err(Error::io(creating))?;
     let _lock = wait_for_lock(&place.with_extension("lock"), recipe.name)?;
     if place.exists() {
@@ -63,7 +62,7 @@ fn entry_in(
             None => return Ok(place),
             Some(damage) => {
                 progress::note(&format!(
-                    "{} in the cache is damaged ({damage}): making it again",
+                    "cache entry {} is damaged ({damage}): rebuilding it",
                     recipe.name
                 ));
                 remove(&place)?;
@@ -71,23 +70,23 @@ fn entry_in(
         }
     }
     remove_partial(cache, &recipe.folder_name())?;
-    // A name of its own: what a killed build started may still be writing to the old one.
+    // A new name for each process: children of a killed build may still write to the old folder.
     let partial = place.with_extension(format!("{}{}", PARTIAL, std::process::id()));
-    fs::create_dir_all(&partial).map_err(Error::io(format!("making {}", partial.display())))?;
-    let made = make(&partial).and_then(|()| {
+    fs::create_dir_all(&partial).map_err(Error::io(format!("creating {}", partial.display())))?;
+    let built = build(&partial).and_then(|()| {
         let list = serde_json::to_vec(&digests(&partial)?).map_err(io::Error::from);
         list.and_then(|list| fs::write(partial.join(LIST), list))
             .and_then(|()| fs::rename(&partial, &place))
             .map_err(Error::io(format!("storing {} in the cache", recipe.name)))
     });
-    if made.is_err() {
-        // A failed build must not hold the disk; why it failed matters more than this.
+    if built.is_err() {
+        // Frees disk space; the build error matters more than an error here.
         let _ = fs::remove_dir_all(&partial);
     }
-    made.map(|()| place)
+    built.map(|()| place)
 }
 
-/// Removes what interrupted builds of an entry left.
+/// Removes folders of interrupted builds of an entry.
 fn remove_partial(cache: &Path, name: &str) -> Result<()> {
     let prefix = format!("{name}.{PARTIAL}");
     for item in fs::read_dir(cache).into_iter().flatten().filter_map(io::Result::ok) {
@@ -98,7 +97,7 @@ fn remove_partial(cache: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Takes an exclusive lock on a file, and says so if that means waiting. It ends with the handle.
+/// Takes an exclusive lock on a file, with progress output if it must wait. Dropping the file releases it.
 pub(crate) fn wait_for_lock(file: &Path, what: &str) -> Result<File> {
     let locking = || format!("locking {}", file.display());
     let lock = File::create(file).map_err(Error::io(locking()))?;
@@ -110,7 +109,7 @@ pub(crate) fn wait_for_lock(file: &Path, what: &str) -> Result<File> {
     Ok(lock)
 }
 
-/// Deletes a folder, whatever the modes of the folders in it; none there is fine.
+/// Deletes a folder if it exists.
 pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -120,7 +119,6 @@ pub(crate) fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-/// What is wrong with an entry, if anything.
 fn damage(place: &Path) -> Option<String> {
     let list = fs::read(place.join(LIST)).ok();
     let Some(expected) =
@@ -189,22 +187,22 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_made_once() {
+    fn builds_an_entry_once() {
         let cache = tempfile::tempdir().unwrap();
         let first = entry_in(cache.path(), &RECIPE, write).unwrap();
-        let second = entry_in(cache.path(), &RECIPE, |_| panic!("made twice")).unwrap();
+        let second = entry_in(cache.path(), &RECIPE, |_| panic!("built twice")).unwrap();
         assert_eq!(first, second);
         assert_eq!(fs::read_to_string(first.join("bin/program")).unwrap(), "whole");
     }
 
     #[test]
-    fn other_inputs_make_another_entry() {
+    fn different_inputs_give_different_entries() {
         let moved = Recipe { inputs: &["onet", "wo"], ..RECIPE };
         assert_ne!(RECIPE.folder_name(), moved.folder_name());
     }
 
     #[test]
-    fn a_damaged_or_missing_file_is_made_again() {
+    fn rebuilds_an_entry_with_damaged_or_missing_files() {
         let cache = tempfile::tempdir().unwrap();
         for harm in ["changed", "deleted", "unlisted"] {
             let place = entry_in(cache.path(), &RECIPE, write).unwrap();
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_or_interrupted_build_leaves_nothing_that_counts() {
+    fn discards_failed_and_interrupted_builds() {
         let cache = tempfile::tempdir().unwrap();
         let failed = entry_in(cache.path(), &RECIPE, |folder| {
             write(folder)?;
@@ -234,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn two_builds_at_once_wait_for_each_other() {
+    fn concurrent_builds_of_an_entry_run_once() {
         let cache = tempfile::tempdir().unwrap();
         let built = AtomicUsize::new(0);
         thread::scope(|scope| {

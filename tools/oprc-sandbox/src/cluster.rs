@@ -1,4 +1,4 @@
-//! Makes, finds and ends clusters.
+//! Creates, opens and deletes clusters.
 
 use std::{
     fs,
@@ -16,12 +16,14 @@ use kube::{
 };
 
 use crate::{
-    Error, Result, addons, apply, cache, cgroups,
-    command::{self, off_thread},
-    components::{Component, Layout, components},
-    creation, image,
+    Error, Result, addons, apply, cache, cgroup,
+    command::{self, blocking},
+    component::Component,
+    components::components,
+    create, image,
+    image_loader::ImageLoader,
     kubeconfig::kubeconfig,
-    loader::Loader,
+    layout::Layout,
     network::{self, Addresses},
     paths,
     pki::{self, Identity, Pki},
@@ -30,11 +32,10 @@ use crate::{
     supervisor::{self, ComponentStatus, State, Supervisor},
 };
 
-const API_READY: Duration = Duration::from_mins(3);
-/// How long the API server may say nothing; a watch is ended by it before that.
-const SILENCE: Duration = Duration::from_mins(10);
+const API_READY_TIMEOUT: Duration = Duration::from_mins(3);
+/// Longer than the API server keeps a silent watch open.
+const READ_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// A cluster of this machine.
 #[derive(Debug, Clone)]
 pub struct Cluster {
     spec: Spec,
@@ -42,18 +43,18 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster, or finds the one of that name, and returns when it is ready.
+    /// Creates the cluster or starts the existing one, and returns when it is ready.
     pub async fn up(name: &str, options: &Options) -> Result<Self> {
-        Self::up_as(name, options, None).await
+        Self::up_with_owner(name, options, None).await
     }
 
-    /// The same for a cluster beside another: it tells whose it is as soon as it is there, so that
-    /// it is found when that one ends. One that was there already stays as it is.
-    pub async fn up_beside(name: &str, options: &Options, owner: &str) -> Result<Self> {
-        Self::up_as(name, options, Some(owner.to_owned())).await
+    /// Like [`Cluster::up`] for a cluster that is deleted together with `owner`. The owner of an
+    /// existing cluster does not change.
+    pub async fn up_owned_by(name: &str, options: &Options, owner: &str) -> Result<Self> {
+        Self::up_with_owner(name, options, Some(owner.to_owned())).await
     }
 
-    async fn up_as(name: &str, options: &Options, owner: Option<String>) -> Result<Self> {
+    async fn up_with_owner(name: &str, options: &Options, owner: Option<String>) -> Result<Self> {
         let folder = Spec::folder_of(name)?;
         let _lock = lock(name).await?;
         let (mut spec, new) = match Spec::load(name)? {
@@ -66,23 +67,23 @@ impl Cluster {
             None => {
                 cache::remove(&folder)?;
                 let (name, options) = (name.to_owned(), options.clone());
-                (off_thread(move || creation::make(&name, &options, owner)).await?, true)
+                (blocking(move || create::create(&name, &options, owner)).await?, true)
             }
         };
         let supervisor = Supervisor { cluster: name.to_owned(), folder };
         let since = (!new).then(Timestamp::now);
         let started = !supervisor.is_alive().await?;
         if started {
-            spec = off_thread(move || start(spec, new)).await?;
+            spec = blocking(move || start(spec, new)).await?;
         }
         let mut cluster = Self { layout: Layout::of(&spec)?, spec };
         let client = cluster.client().await?;
         let incomplete = started || !cluster.spec.complete;
         let ready = async {
-            let api = apply::api_ready(&client, API_READY);
+            let api = apply::api_ready(&client, API_READY_TIMEOUT);
             if incomplete {
                 let step = Step::begin("Starting the control plane and loading system images");
-                let (loader, ()) = futures::try_join!(addons::load(&cluster.spec), api)?;
+                let (loader, ()) = futures::try_join!(addons::load_images(&cluster.spec), api)?;
                 step.done();
                 let loader = loader.as_ref();
                 addons::install(&cluster.spec, &cluster.layout, &client, loader, since).await
@@ -100,21 +101,20 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The cluster of that name.
     pub fn open(name: &str) -> Result<Self> {
         let Some(spec) = Spec::load(name)? else {
             let names = Spec::names()?;
             let known = if names.is_empty() {
-                "there are none".to_owned()
+                "there are no clusters".to_owned()
             } else {
-                format!("there are: {}", names.join(", "))
+                format!("existing clusters: {}", names.join(", "))
             };
             return Err(Error::UnknownCluster { name: name.to_owned(), known });
         };
         Ok(Self { layout: Layout::of(&spec)?, spec })
     }
 
-    /// Ends a cluster and takes away all that it left on this machine, whatever state it is in.
+    /// Stops a cluster in any state and removes everything that it left on this machine.
     pub async fn down(name: &str) -> Result<()> {
         let folder = Spec::folder_of(name)?;
         let _lock = lock(name).await?;
@@ -122,67 +122,63 @@ impl Cluster {
             return Self::open(name).map(drop);
         }
         Supervisor { cluster: name.to_owned(), folder: folder.clone() }.shut_down().await?;
-        // By the folder alone: a cluster that can't be read any more can be removed all the same.
-        off_thread(move || sweep(&folder).and_then(|()| remove_folder(&folder))).await
+        // Uses only the folder, so that a cluster with an unreadable file can be deleted.
+        blocking(move || remove_leftovers(&folder).and_then(|()| remove_folder(&folder))).await
     }
 
-    /// Adds to an error what the components' own words tell about its cause.
+    /// Adds the last log lines of a failing component to a timeout.
     async fn explain(&self, error: Error) -> Error {
         let Error::Timeout { what, seconds, .. } = error else {
             return error;
         };
         let components = self.supervisor().status().await.unwrap_or_default();
-        let restless = components.iter().filter(|component| component.restarts > 0);
-        let failing = restless
+        let restarted = components.iter().filter(|component| component.restarts > 0);
+        let failing = restarted
             .max_by_key(|component| (component.state == State::Waiting, component.restarts));
         let detail = match failing {
             Some(component) => {
                 let log = fs::read_to_string(self.layout.log(&component.name)).unwrap_or_default();
                 let lines: Vec<_> = log.lines().rev().take(5).collect();
                 let tail: Vec<_> = lines.into_iter().rev().collect();
-                format!("; {} keeps ending. Its last words:\n{}", component.name, tail.join("\n"))
+                format!("; {} keeps exiting. Last log lines:\n{}", component.name, tail.join("\n"))
             }
             None if components.is_empty() => {
                 let log = fs::read_to_string(self.layout.log("supervisor")).unwrap_or_default();
-                format!("; the supervisor doesn't answer. Its last words:\n{log}")
+                format!("; the supervisor does not respond. Its log:\n{log}")
             }
-            None => format!("; look at: oprc sandbox logs COMPONENT --name {}", self.spec.name),
+            None => format!("; see: oprc sandbox logs COMPONENT --name {}", self.spec.name),
         };
         Error::Timeout { what, seconds, detail }
     }
 
-    /// What the cluster was made as.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Its certificates.
     pub fn pki(&self) -> Pki {
         self.layout.pki()
     }
 
-    /// The certificate of the authority that signed its servers and clients, as PEM.
+    /// The CA certificate of the cluster's servers and clients, as PEM.
     pub fn authority(&self) -> Result<String> {
         let file = self.pki().certificate(pki::CLUSTER);
         fs::read_to_string(&file).map_err(Error::io(format!("reading {}", file.display())))
     }
 
-    /// Its supervisor, which starts and stops components.
     pub fn supervisor(&self) -> Supervisor {
         Supervisor { cluster: self.spec.name.clone(), folder: self.layout.0.clone() }
     }
 
-    /// How its components are.
     pub async fn status(&self) -> Result<Vec<ComponentStatus>> {
         self.supervisor().status().await
     }
 
-    /// The kubeconfig file of its administrator.
+    /// The kubeconfig file of the cluster administrator.
     pub fn kubeconfig(&self) -> PathBuf {
         self.layout.kubeconfig("admin")
     }
 
-    /// A client that may do everything.
+    /// A client with cluster-admin rights.
     pub async fn client(&self) -> Result<Client> {
         let file = self.kubeconfig();
         let config = Kubeconfig::read_from(&file).map_err(|error| {
@@ -191,21 +187,20 @@ impl Cluster {
         client_of(config).await
     }
 
-    /// A client with an identity of its own, to an address that stands for the API server.
+    /// A client that connects as `identity` to `url`, usually a proxy of the API server.
     pub async fn client_at(&self, url: &str, identity: &Identity) -> Result<Client> {
         let config = kubeconfig(&self.spec.name, url, &self.authority()?, identity);
         let config = serde_json::from_value(config)
-            .map_err(|error| Error::failed("Making a kubeconfig", error.to_string()))?;
+            .map_err(|error| Error::failed("Creating a kubeconfig", error.to_string()))?;
         client_of(config).await
     }
 
-    /// A kubeconfig for an identity, to an address that stands for the API server.
+    /// A kubeconfig to connect as `identity` to `url`, usually a proxy of the API server.
     pub fn kubeconfig_at(&self, url: &str, identity: &Identity) -> Result<String> {
         let config = kubeconfig(&self.spec.name, url, &self.authority()?, identity);
         Ok(config.to_string())
     }
 
-    /// `kubectl` for this cluster.
     pub fn kubectl(&self) -> Command {
         let mut kubectl = Command::new(&self.spec.programs.kubectl);
         kubectl.env("KUBECONFIG", self.kubeconfig());
@@ -215,16 +210,16 @@ impl Cluster {
         kubectl
     }
 
-    /// Loads an image archive into all nodes and gives the names of the images in it.
+    /// Loads an image archive into all nodes and returns the names of its images.
     pub async fn load_image(&self, archive: &Path) -> Result<Vec<String>> {
         if self.spec.kind == NodeKind::Simulated {
             let images = image::inspect(archive)?;
-            progress::note("simulated nodes run no containers: nothing to load");
+            progress::note("simulated nodes run no containers, so no image is loaded");
             return Ok(images.into_iter().map(|image| image.name).collect());
         }
         let archive = fs::canonicalize(archive).unwrap_or_else(|_| archive.to_owned());
         image::inspect(&archive)?;
-        Loader::of(&self.spec).await?.load(&archive).await
+        ImageLoader::connect(&self.spec).await?.load(&archive).await
     }
 
     /// The log file of a component, or of the supervisor.
@@ -247,26 +242,26 @@ async fn client_of(config: Kubeconfig) -> Result<Client> {
     let config = kube::Config::from_custom_kubeconfig(config, &options).await;
     let mut config =
         config.map_err(|error| Error::failed("Reading a kubeconfig", error.to_string()))?;
-    // The cluster is on this machine, whatever proxy the environment names.
+    // The cluster is local: the proxy of the environment must not be used.
     config.proxy_url = None;
-    config.read_timeout = Some(SILENCE);
+    config.read_timeout = Some(READ_TIMEOUT);
     Client::try_from(config).map_err(Error::kube("connecting to the cluster"))
 }
 
-/// Keeps other commands off the cluster of that name until the answer is dropped.
+/// Excludes other commands on this cluster until the file is dropped.
 async fn lock(name: &str) -> Result<fs::File> {
     let clusters = paths::clusters()?;
-    fs::create_dir_all(&clusters).map_err(Error::io(format!("making {}", clusters.display())))?;
-    // The file stays: another command may be waiting for it.
+    fs::create_dir_all(&clusters).map_err(Error::io(format!("creating {}", clusters.display())))?;
+    // The lock file is never deleted: another command may be waiting for it.
     let (file, what) = (clusters.join(format!("{name}.lock")), format!("cluster '{name}'"));
-    off_thread(move || cache::wait_for_lock(&file, &what)).await
+    blocking(move || cache::wait_for_lock(&file, &what)).await
 }
 
-/// Starts a cluster that doesn't run. One that isn't new may find its programs gone.
+/// Starts a stopped cluster. The programs of an existing one may have been deleted from the cache.
 fn start(mut spec: Spec, new: bool) -> Result<Spec> {
-    sweep(&spec.folder()?)?;
+    remove_leftovers(&spec.folder()?)?;
     if !new {
-        creation::refresh(&mut spec)?;
+        create::refresh_programs(&mut spec)?;
     }
     let taken = |role: &str, port| Error::PortTaken {
         cluster: spec.name.clone(),
@@ -274,16 +269,16 @@ fn start(mut spec: Spec, new: bool) -> Result<Spec> {
         port,
     };
     let ports = &spec.ports;
-    for (role, port) in [("etcd", ports.etcd), ("etcd's peers", ports.etcd_peer)] {
+    for (role, port) in [("etcd", ports.etcd), ("etcd peers", ports.etcd_peer)] {
         if !network::is_free(Ipv4Addr::LOCALHOST, port) {
             return Err(taken(role, port));
         }
     }
     let listening =
-        [("the API", ports.api, true), ("Prometheus", ports.prometheus, spec.prometheus)];
+        [("the API server", ports.api, true), ("Prometheus", ports.prometheus, spec.prometheus)];
     for (role, port, used) in listening {
         let free = match spec.kind {
-            // The address of its own doesn't exist yet.
+            // The cluster's own address doesn't exist yet.
             NodeKind::Real => network::is_free_everywhere(port),
             NodeKind::Simulated => network::is_free(Ipv4Addr::LOCALHOST, port),
         };
@@ -295,7 +290,7 @@ fn start(mut spec: Spec, new: bool) -> Result<Spec> {
         let name = &spec.name;
         return Err(Error::NoRealNode {
             reason: format!(
-                "the addresses of cluster '{name}' are taken by '{owner}': end that one, or make this one anew with 'oprc sandbox down --name {name}' and 'up'"
+                "the addresses of cluster '{name}' are in use by '{owner}': stop that cluster, or recreate this one with 'oprc sandbox down --name {name}' and 'up'"
             ),
         });
     }
@@ -303,17 +298,17 @@ fn start(mut spec: Spec, new: bool) -> Result<Spec> {
     Ok(spec)
 }
 
-/// Takes away what the cluster in `folder` left on this machine when its processes had ended.
-fn sweep(folder: &Path) -> Result<()> {
+/// Removes the bridge and the cgroups of the cluster in `folder` after its processes have exited.
+fn remove_leftovers(folder: &Path) -> Result<()> {
     for addresses in Addresses::owned_by(folder) {
-        cgroups::remove(addresses)?;
-        // Last: it tells whose all of this is.
+        cgroup::remove(addresses)?;
+        // Last, because the bridge records the owner.
         addresses.remove_bridge()?;
     }
     Ok(())
 }
 
-/// Deletes a cluster's folder; a process that is just dying may still write to it.
+/// Deletes a cluster's folder, with retries because an exiting process may still write to it.
 fn remove_folder(folder: &Path) -> Result<()> {
     let mut result = Ok(());
     for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! Runs other programs to their end.
+//! Runs other programs to completion.
 
 use std::{
     fs::File,
@@ -15,42 +15,40 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{Error, Result};
 
-/// How much of a failed program's output an error repeats.
+/// How many lines of a failed program's output an error contains.
 const TAIL_LINES: usize = 12;
 
-/// Variables that would send traffic for this machine's own clusters elsewhere.
+/// Variables that would redirect traffic to local clusters to a proxy.
 pub(crate) const PROXY_VARIABLES: [&str; 6] =
     ["ALL_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "all_proxy", "http_proxy", "https_proxy"];
 
-/// How long a program may run that has nothing to fetch and nothing to build.
-const PATIENCE: Duration = Duration::from_mins(2);
-/// How long one may run that fetches or builds.
-const LONG_PATIENCE: Duration = Duration::from_hours(2);
+const TIMEOUT: Duration = Duration::from_mins(2);
+/// For programs that download or build.
+const LONG_TIMEOUT: Duration = Duration::from_hours(2);
 
-/// Runs `command` and gives what it wrote to standard output.
+/// Runs `command` and returns its standard output.
 pub(crate) fn run(what: &str, command: &mut Command) -> Result<String> {
-    to_its_end(what, command.stdin(Stdio::null()).process_group(0), PATIENCE, |_| ())
+    run_to_completion(what, command.stdin(Stdio::null()).process_group(0), TIMEOUT, |_| ())
 }
 
 /// Runs `command` with a file as its standard input.
 pub(crate) fn run_reading(what: &str, command: &mut Command, input: File) -> Result<String> {
-    to_its_end(what, command.stdin(input).process_group(0), PATIENCE, |_| ())
+    run_to_completion(what, command.stdin(input).process_group(0), TIMEOUT, |_| ())
 }
 
-/// Runs `command`, which may take long, and calls `each_line` with every line that it writes to
-/// standard error.
+/// Runs a `command` that may take long and calls `each_line` with every line of its standard error.
 pub(crate) fn run_long(
     what: &str,
     command: &mut Command,
     each_line: impl FnMut(&str),
 ) -> Result<String> {
-    to_its_end(what, command.stdin(Stdio::null()), LONG_PATIENCE, each_line)
+    run_to_completion(what, command.stdin(Stdio::null()), LONG_TIMEOUT, each_line)
 }
 
-fn to_its_end(
+fn run_to_completion(
     what: &str,
     command: &mut Command,
-    patience: Duration,
+    limit: Duration,
     mut each_line: impl FnMut(&str),
 ) -> Result<String> {
     let mut child = command
@@ -58,7 +56,7 @@ fn to_its_end(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Error::io(format!("{what}: {}", command.get_program().display())))?;
-    let watchdog = Watchdog::of(&child, patience);
+    let watchdog = Watchdog::start(&child, limit);
     let stdout = child.stdout.take();
     let reader = thread::spawn(move || {
         let mut text = String::new();
@@ -77,11 +75,11 @@ fn to_its_end(
         tail.push(line);
     }
     let output = reader.join().unwrap_or_default();
-    let ended = watchdog.has_bitten();
+    let killed = watchdog.stop();
     let status = child.wait().map_err(Error::io(what))?;
-    if ended {
-        let (what, seconds) = (what.to_owned(), patience.as_secs());
-        return Err(Error::Timeout { what, seconds, detail: ", and ended it".to_owned() });
+    if killed {
+        let (what, seconds) = (what.to_owned(), limit.as_secs());
+        return Err(Error::Timeout { what, seconds, detail: ", killed it".to_owned() });
     }
     if status.success() {
         return Ok(output);
@@ -90,55 +88,53 @@ fn to_its_end(
         tail.extend(output.lines().rev().take(TAIL_LINES).map(String::from));
         tail.reverse();
     }
-    let said = if tail.is_empty() { String::new() } else { format!(":\n{}", tail.join("\n")) };
+    let output = if tail.is_empty() { String::new() } else { format!(":\n{}", tail.join("\n")) };
     let program = command.get_program().display();
-    Err(Error::failed(what, format!("{program} ended with {status}{said}")))
+    Err(Error::failed(what, format!("{program} exited with {status}{output}")))
 }
 
 fn lines(output: Option<impl Read>) -> impl Iterator<Item = String> {
     output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok)
 }
 
-/// Ends a process that takes too long.
+/// Kills a process that exceeds its time limit.
 struct Watchdog {
-    called_off: mpsc::Sender<()>,
+    cancel: mpsc::Sender<()>,
     thread: thread::JoinHandle<bool>,
 }
 
 impl Watchdog {
-    fn of(child: &Child, patience: Duration) -> Self {
-        let (called_off, waiting) = mpsc::channel();
+    fn start(child: &Child, limit: Duration) -> Self {
+        let (cancel, cancelled) = mpsc::channel();
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let thread = thread::spawn(move || {
-            let late = waiting.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
+            let late = cancelled.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
             if let Some(pid) = pid.filter(|_| late) {
-                // It has not been waited for yet, so the number is still its own. A short one has
-                // a group of its own; a long one is in ours, to be ended with us at the terminal.
+                // The child is not reaped yet, so the pid is still its own. Programs with a short
+                // limit have their own process group; long ones share it to get Ctrl-C.
                 let _ = kill_process_group(pid, Signal::KILL);
                 let _ = kill_process(pid, Signal::KILL);
             }
             late
         });
-        Self { called_off, thread }
+        Self { cancel, thread }
     }
 
-    /// Calls it off, and tells whether that was too late.
-    fn has_bitten(self) -> bool {
-        drop(self.called_off);
+    /// Returns whether the process was killed.
+    fn stop(self) -> bool {
+        drop(self.cancel);
         self.thread.join().unwrap_or_default()
     }
 }
 
-/// Does blocking work without keeping other tasks from going on.
-pub(crate) async fn off_thread<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(Error::failed("A task", error.to_string())))
 }
 
-/// The path of a program, searched as a shell does, and in the folders for
-/// administration that an ordinary user's PATH may lack.
+/// Searches a program on the PATH and in the sbin folders, which an ordinary user's PATH may lack.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -1,4 +1,4 @@
-//! Programs of others that run beside a cluster: kept running with it, and ended with it.
+//! Companions: programs such as PM that the cluster's supervisor starts, restarts and stops.
 
 use std::{
     collections::BTreeMap,
@@ -9,19 +9,17 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, components::Component, spec::check_name};
+use crate::{Error, Result, component::Component, spec::check_name};
 
-/// A program that is to run beside a cluster. What it is to keep secret belongs into files that
-/// only its owner can read, neither among its arguments nor its variables.
+/// A program that runs along with a cluster. Secrets must be passed in files that only their owner can
+/// read, not in arguments or variables.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Companion {
-    /// What it is called among the cluster's components.
+    /// Its name as a component of the cluster.
     pub name: String,
-    /// The program.
     pub program: PathBuf,
-    /// What it is started with.
     pub args: Vec<String>,
-    /// Variables that it is given beside those of whoever made the cluster.
+    /// Added to the environment of the supervisor.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
 }
@@ -33,59 +31,58 @@ impl Companion {
     }
 }
 
-/// A companion as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
     #[serde(flatten)]
     companion: Companion,
-    /// What tells its program from another that took its place.
-    #[serde(default)]
-    stamp: String,
+    /// Identifies the build of the program.
+    #[serde(default, rename = "stamp")]
+    fingerprint: String,
 }
 
-/// The size of a program and when it was written: reading all of it would take longer.
-fn stamp(program: &Path) -> String {
-    let Ok(about) = fs::metadata(program) else { return String::new() };
-    let written = about.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    format!("{} {}", about.len(), written.unwrap_or_default().as_nanos())
+/// Size and modification time of a program, which is faster than hashing it.
+fn fingerprint(program: &Path) -> String {
+    let Ok(metadata) = fs::metadata(program) else { return String::new() };
+    let modified = metadata.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    format!("{} {}", metadata.len(), modified.unwrap_or_default().as_nanos())
 }
 
-fn place(folder: &Path) -> PathBuf {
+fn companions_folder(folder: &Path) -> PathBuf {
     folder.join("companions")
 }
 
-/// All companions of the cluster in a folder, by name.
+/// All companions of the cluster in a folder, sorted by name.
 pub(crate) fn load(folder: &Path) -> Vec<Companion> {
     stored(folder).into_iter().map(|it| it.companion).collect()
 }
 
-/// Whether a companion is stored just so, and its program is still the one that it was then.
+/// Whether the same companion is stored, with an unchanged program.
 pub(crate) fn is_stored(folder: &Path, companion: &Companion) -> bool {
-    let stamp = stamp(&companion.program);
-    stored(folder).iter().any(|it| it.companion == *companion && it.stamp == stamp)
+    let fingerprint = fingerprint(&companion.program);
+    stored(folder).iter().any(|it| it.companion == *companion && it.fingerprint == fingerprint)
 }
 
-/// What can't be read is none.
+/// Skips unreadable files.
 fn stored(folder: &Path) -> Vec<Stored> {
-    let files = fs::read_dir(place(folder)).into_iter().flatten().flatten();
-    // Not what was being written when somebody was killed.
-    let whole = |file: &fs::DirEntry| file.path().extension().is_some_and(|it| it == "json");
+    let files = fs::read_dir(companions_folder(folder)).into_iter().flatten().flatten();
+    // Ignores drafts of an interrupted write.
+    let complete = |file: &fs::DirEntry| file.path().extension().is_some_and(|it| it == "json");
     let mut all: Vec<Stored> = files
-        .filter(whole)
+        .filter(complete)
         .filter_map(|file| serde_json::from_slice(&fs::read(file.path()).ok()?).ok())
         .collect();
     all.sort_by(|one, other| one.companion.name.cmp(&other.companion.name));
     all
 }
 
-/// Stores a companion, so that the cluster has it whenever it is started.
+/// Stores a companion, so that it starts with the cluster.
 pub(crate) fn save(folder: &Path, companion: &Companion) -> Result<()> {
     check_name(&companion.name)?;
-    let place = place(folder);
+    let place = companions_folder(folder);
     let storing =
-        || Error::io(format!("storing what runs beside the cluster in {}", place.display()));
+        || Error::io(format!("storing a companion in {}", place.display()));
     fs::create_dir_all(&place).map_err(storing())?;
-    let stored = Stored { companion: companion.clone(), stamp: stamp(&companion.program) };
+    let stored = Stored { companion: companion.clone(), fingerprint: fingerprint(&companion.program) };
     let text = serde_json::to_vec(&stored).map_err(|error| storing()(error.into()))?;
     let draft = place.join(format!("{}.new", companion.name));
     fs::write(&draft, text).map_err(storing())?;
@@ -97,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stored_is_there_again() {
+    fn stored_companions_are_loaded() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(load(folder.path()), []);
         let mut pm =
@@ -105,16 +102,16 @@ mod tests {
         save(folder.path(), &pm).unwrap();
         pm.args.push("--now".to_owned());
         save(folder.path(), &pm).unwrap();
-        fs::write(place(folder.path()).join("broken.json"), "{").unwrap();
+        fs::write(companions_folder(folder.path()).join("broken.json"), "{").unwrap();
         let draft = serde_json::to_vec(&pm).unwrap();
-        fs::write(place(folder.path()).join("pm.new"), draft).unwrap();
+        fs::write(companions_folder(folder.path()).join("pm.new"), draft).unwrap();
         assert_eq!(load(folder.path()), [pm.clone()]);
         pm.name = "../up".to_owned();
         assert!(save(folder.path(), &pm).is_err());
     }
 
     #[test]
-    fn a_program_that_was_built_anew_is_another() {
+    fn detects_a_rebuilt_program() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("pm");
         fs::write(&program, "one").unwrap();
@@ -124,9 +121,9 @@ mod tests {
         assert!(is_stored(folder.path(), &pm));
         fs::write(&pm.program, "another").unwrap();
         assert!(!is_stored(folder.path(), &pm));
-        // So it is where nobody noted which program it was.
+        // A file without a fingerprint counts as changed.
         let before = serde_json::to_vec(&pm).unwrap();
-        fs::write(place(folder.path()).join("pm.json"), before).unwrap();
+        fs::write(companions_folder(folder.path()).join("pm.json"), before).unwrap();
         assert!(!is_stored(folder.path(), &pm));
         assert_eq!(load(folder.path()), [pm]);
     }

@@ -1,82 +1,20 @@
-//! Which processes a cluster consists of: by its specification, and what runs beside it.
+//! The processes of a cluster: control plane, nodes, Prometheus and companions.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::path::Path;
 
 use crate::{
-    Result,
     companion::{self, Companion},
-    node,
-    pki::{self, Pki},
-    prometheus,
+    component::Component,
+    layout::Layout,
+    node, pki, prometheus,
     spec::{NodeKind, Spec},
 };
 
-/// Where a process runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// On this machine as it is.
-    Host,
-    /// As the first process of a node's own namespaces.
-    NodeInit(u8),
-    /// In the namespaces of a node.
-    Node(u8),
-}
-
-/// One process that is kept running.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Component {
-    pub(crate) name: String,
-    pub(crate) program: PathBuf,
-    pub(crate) args: Vec<String>,
-    pub(crate) env: BTreeMap<String, String>,
-    pub(crate) place: Place,
-}
-
-impl Component {
-    pub(crate) fn on_host(name: &str, program: &Path, args: Vec<String>) -> Self {
-        let (name, program) = (name.to_owned(), program.to_owned());
-        Self { name, program, args, env: BTreeMap::new(), place: Place::Host }
-    }
-}
-
-/// Paths below a cluster's folder.
-#[derive(Debug, Clone)]
-pub(crate) struct Layout(pub(crate) PathBuf);
-
-impl Layout {
-    pub(crate) fn of(spec: &Spec) -> Result<Self> {
-        spec.folder().map(Self)
-    }
-
-    pub(crate) fn pki(&self) -> Pki {
-        Pki::in_folder(self.0.join("pki"))
-    }
-
-    pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {
-        self.0.join(format!("{user}.kubeconfig"))
-    }
-
-    pub(crate) fn config(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(crate) fn data(&self, component: &str) -> PathBuf {
-        self.0.join("data").join(component)
-    }
-
-    pub(crate) fn log(&self, component: &str) -> PathBuf {
-        self.0.join("logs").join(format!("{component}.log"))
-    }
-}
-
-/// All processes of a cluster, in the order in which they are started.
+/// All processes of a cluster, in start order.
 pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let mut all = vec![etcd(spec, layout)];
     match spec.kind {
-        // The API server listens on an address that exists once the bridge does, so the nodes' networks come first.
+        // The API server listens on the bridge, so the nodes' networks come first.
         NodeKind::Real => all.extend(node::inits(spec, layout)),
         NodeKind::Simulated => all.push(kwok(spec, layout)),
     }
@@ -116,7 +54,7 @@ fn etcd(spec: &Spec, layout: &Layout) -> Component {
         flag("initial-advertise-peer-urls", &peer),
         flag("initial-cluster", format!("etcd={peer}")),
         flag("log-level", "warn"),
-        // A day's history would fill the disk of a busy sandbox.
+        // The default history of a day would fill the disk of a busy sandbox.
         flag("auto-compaction-retention", "10m"),
         flag("quota-backend-bytes", 4_u64 << 30),
     ];
@@ -168,7 +106,7 @@ fn apiserver(spec: &Spec, layout: &Layout) -> Component {
         flag("enable-aggregator-routing", true),
     ];
     if spec.kind == NodeKind::Simulated {
-        // No pod will ever call the API, and a loopback address can't be an endpoint.
+        // No pod calls the API server, and a loopback address is not a valid endpoint.
         args.push(flag("endpoint-reconciler-type", "none"));
     }
     Component::on_host("kube-apiserver", &spec.programs.kube_apiserver, args)
@@ -185,10 +123,10 @@ fn controller_manager(spec: &Spec, layout: &Layout) -> Component {
         flag("use-service-account-credentials", true),
         flag("leader-elect", false),
         flag("secure-port", 0),
-        // The usual limit of 20 requests a second is made for clusters that share an API server.
+        // The default of 20 requests per second would slow down mass deployments.
         flag("kube-api-qps", 500),
         flag("kube-api-burst", 1000),
-        // People and tests watch autoscalers here: they needn't wait for the usual minutes.
+        // Autoscalers react within seconds instead of minutes, for demos and tests.
         flag("horizontal-pod-autoscaler-sync-period", "5s"),
         flag("horizontal-pod-autoscaler-cpu-initialization-period", "10s"),
         flag("horizontal-pod-autoscaler-initial-readiness-delay", "5s"),

@@ -1,4 +1,4 @@
-//! OCI image archives, written and read without a container engine.
+//! Writes and inspects OCI image archives without a container engine.
 
 use std::{
     fs::{self, File},
@@ -11,26 +11,23 @@ use sha2::{Digest, Sha256};
 
 use crate::{Error, Result};
 
-/// The user that programs in our images run as.
 const USER: &str = "65532:65532";
-/// Variables of every image; `container` is how programs tell that they are in one.
+/// Variables of every image; `container` tells programs that they run in one.
 const ENVIRONMENT: [&str; 2] = ["PATH=/", "container=oci"];
-/// The largest index that is read from an archive.
-const LARGEST_INDEX: u64 = 1 << 20;
+const MAX_INDEX_SIZE: u64 = 1 << 20;
 
-/// An image of one layer.
+/// An image with a single layer.
 #[derive(Debug, Clone)]
 pub struct Image {
-    /// Its name with registry and tag.
+    /// With registry and tag.
     pub name: String,
-    /// The path of the program in it.
     pub entrypoint: String,
-    /// Files in it, each with the file on this machine that it is a copy of.
+    /// Paths in the image, each with the local file to copy.
     pub files: Vec<(String, PathBuf)>,
 }
 
 impl Image {
-    /// An image with one static program, named after its file.
+    /// An image with one static program at `/NAME`.
     pub fn of_program(name: &str, program: &Path) -> Self {
         let file = program.file_name().unwrap_or_default().to_string_lossy();
         let inside = format!("/{file}");
@@ -41,7 +38,7 @@ impl Image {
         }
     }
 
-    /// Writes the archive. The same files always make the same archive.
+    /// Writes the archive. The output is reproducible: the same files give the same archive.
     pub fn write(&self, archive: &Path) -> Result<()> {
         let writing = || Error::io(format!("writing the image {}", archive.display()));
         let folder = archive.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -140,35 +137,34 @@ impl Image {
     }
 }
 
-/// Name and digest of an image in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
-    /// Its name with registry and tag.
+pub struct ImageRef {
+    /// With registry and tag.
     pub name: String,
-    /// The digest of its manifest: another one is another image.
+    /// Digest of the manifest.
     pub digest: String,
 }
 
-/// Reads which images an archive holds, and so finds out whether it is one.
-pub fn inspect(path: &Path) -> Result<Vec<Named>> {
-    let not_one = |reason: String| Error::NotAnImage { path: path.to_owned(), reason };
+/// Lists the images of an archive; fails if the file is not an image archive.
+pub fn inspect(path: &Path) -> Result<Vec<ImageRef>> {
+    let invalid = |reason: String| Error::NotAnImage { path: path.to_owned(), reason };
     let file = fs::metadata(path)
         .and_then(|_| File::open(path))
-        .map_err(|error| not_one(error.to_string()))?;
-    let index = read_index(file).map_err(|error| not_one(error.to_string()))?;
-    let index = index.ok_or_else(|| not_one("it is a tar archive without index.json".into()))?;
+        .map_err(|error| invalid(error.to_string()))?;
+    let index = read_index(file).map_err(|error| invalid(error.to_string()))?;
+    let index = index.ok_or_else(|| invalid("it is a tar archive without index.json".into()))?;
     let index: Value =
-        serde_json::from_slice(&index).map_err(|error| not_one(format!("index.json: {error}")))?;
+        serde_json::from_slice(&index).map_err(|error| invalid(format!("index.json: {error}")))?;
     let manifests = index.get("manifests").and_then(Value::as_array).cloned().unwrap_or_default();
     let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let named = |manifest: &Value| {
         let notes = manifest.get("annotations")?;
         let name = text(notes.get("io.containerd.image.name"))
             .or_else(|| text(notes.get("org.opencontainers.image.ref.name")))?;
-        Some(Named { name, digest: text(manifest.get("digest"))? })
+        Some(ImageRef { name, digest: text(manifest.get("digest"))? })
     };
     let found: Vec<_> = manifests.iter().filter_map(named).collect();
-    if found.is_empty() { Err(not_one("its index.json names no image".into())) } else { Ok(found) }
+    if found.is_empty() { Err(invalid("its index.json lists no named image".into())) } else { Ok(found) }
 }
 
 fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {
@@ -176,7 +172,7 @@ fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {
         let entry = entry?;
         if entry.path()? == Path::new("index.json") {
             let mut content = Vec::new();
-            entry.take(LARGEST_INDEX).read_to_end(&mut content)?;
+            entry.take(MAX_INDEX_SIZE).read_to_end(&mut content)?;
             return Ok(Some(content));
         }
     }
@@ -207,7 +203,7 @@ fn append<W: Write>(
     tar.append_data(&mut header, path, content)
 }
 
-/// The digest of everything from the beginning.
+/// The digest of the whole content, from its beginning.
 fn digest(content: &mut (impl Read + Seek)) -> io::Result<String> {
     content.seek(SeekFrom::Start(0))?;
     let mut hash = Sha256::new();
@@ -231,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn inspect_lists_a_written_image() {
         let folder = tempfile::tempdir().unwrap();
         let archive = folder.path().join("thing.oci.tar");
         image(folder.path()).write(&archive).unwrap();
@@ -241,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_make_the_same_archive() {
+    fn archives_are_reproducible() {
         let folder = tempfile::tempdir().unwrap();
         let [first, second] = ["first", "second"].map(|name| {
             let archive = folder.path().join(name);
@@ -252,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_is_named_with_the_reason() {
+    fn rejects_files_that_are_not_image_archives() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "just text").unwrap();

@@ -1,4 +1,4 @@
-//! Knative Serving with Kourier and Envoy, from the manifests of their own modules.
+//! Knative Serving with Kourier and Envoy, installed from the manifests in their Go modules.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -12,23 +12,22 @@ use serde_json::{Value, json};
 use crate::{
     Error, Result,
     apply::{apply, deployment_ready, documents, within},
-    command::off_thread,
+    command::blocking,
     image::Image,
-    loader::Loader,
+    image_loader::ImageLoader,
     programs::Knative,
     progress::Step,
 };
 
-/// Registries of this name and of oprc.local, where our own images come from, are never asked what
-/// a tag stands for.
+/// Knative doesn't resolve tags of this registry and of oprc.local to digests.
 const REGISTRY: &str = "dev.local";
 const PROGRAMS: [&str; 5] = ["activator", "autoscaler", "controller", "queue", "webhook"];
-const READY: Duration = Duration::from_mins(5);
+const READY_TIMEOUT: Duration = Duration::from_mins(5);
 const ENVOY: &str = "/usr/local/bin/envoy";
 
-/// Loads the images, applies the manifests and waits until all of it runs.
-pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
-    let programs = off_thread(Knative::provide).await?;
+/// Loads the images, applies the manifests and waits until the Deployments are ready.
+pub(crate) async fn install(client: &Client, loader: &ImageLoader) -> Result<()> {
+    let programs = blocking(Knative::provide).await?;
     let step = Step::begin("Starting Knative Serving and Kourier");
     let mut images: Vec<_> = PROGRAMS
         .iter()
@@ -41,21 +40,21 @@ pub(crate) async fn install(client: &Client, loader: &Loader) -> Result<()> {
     let mut objects = read(&programs.serving.join("manifests.yaml"))?;
     objects.extend(read(&programs.kourier.join("manifests.yaml"))?);
     let objects: Vec<_> = objects.into_iter().filter_map(adapt).collect();
-    // The kinds must be known before objects of them; the webhooks answer once all else stands.
-    let (kinds, rest): (Vec<_>, Vec<_>) =
+    // CRDs must be established before their objects are applied.
+    let (crds, rest): (Vec<_>, Vec<_>) =
         objects.into_iter().partition(|object| is_kind(object, "CustomResourceDefinition"));
-    apply(client, &kinds).await?;
-    for kind in &kinds {
-        let name = kind.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let kinds: Api<CustomResourceDefinition> = Api::all(client.clone());
-        let established = await_condition(kinds, name, is_crd_established());
-        within(&format!("Kind {name} to be served"), READY, established).await?;
+    apply(client, &crds).await?;
+    for crd in &crds {
+        let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let established = await_condition(api, name, is_crd_established());
+        within(&format!("CRD {name} to be established"), READY_TIMEOUT, established).await?;
     }
     apply(client, &rest).await?;
     for (namespace, name) in
         rest.iter().filter(|object| is_kind(object, "Deployment")).filter_map(full_name)
     {
-        deployment_ready(client, namespace, name, READY).await?;
+        deployment_ready(client, namespace, name, READY_TIMEOUT).await?;
     }
     step.done();
     Ok(())
@@ -65,7 +64,7 @@ fn image_of(program: &str) -> String {
     format!("{REGISTRY}/{program}:oprc")
 }
 
-/// Envoy is linked to the C library: its image needs that and the loader.
+/// Envoy is dynamically linked, so its image contains the C library and the dynamic loader.
 fn envoy(program: &Path) -> Image {
     let mut files = vec![(ENVOY.to_owned(), program.to_owned())];
     let folders = ["/lib64", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib"];
@@ -92,7 +91,7 @@ fn envoy(program: &Path) -> Image {
 fn read(file: &Path) -> Result<Vec<Value>> {
     let text =
         fs::read_to_string(file).map_err(Error::io(format!("reading {}", file.display())))?;
-    // Manifests name the Go package of a program where its image belongs.
+    // The manifests refer to images by Go packages (ko).
     let mut text = text.replace("ko://knative.dev/net-kourier/cmd/kourier", &image_of("kourier"));
     for name in PROGRAMS {
         text = text.replace(&format!("ko://knative.dev/serving/cmd/{name}"), &image_of(name));
@@ -109,7 +108,7 @@ fn full_name(object: &Value) -> Option<(&str, &str)> {
     Some((metadata.get("namespace")?.as_str()?, metadata.get("name")?.as_str()?))
 }
 
-/// Fits an object to a sandbox; what only makes sense in production is left out.
+/// Adapts an object to a sandbox; objects that only make sense in production are omitted.
 fn adapt(mut object: Value) -> Option<Value> {
     if ["HorizontalPodAutoscaler", "PodDisruptionBudget"].iter().any(|kind| is_kind(&object, kind))
     {
@@ -119,9 +118,9 @@ fn adapt(mut object: Value) -> Option<Value> {
         let containers =
             object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut);
         for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-            // A laptop's processors are for the functions, but for a little.
+            // Leaves the CPUs of a laptop to functions.
             container.insert("resources".into(), json!({"requests": {"cpu": "20m"}}));
-            // There is no shell in the image that this would need.
+            // The hooks need a shell, which the image doesn't have.
             container.remove("lifecycle");
             if container
                 .get("image")
@@ -146,7 +145,7 @@ fn adapt(mut object: Value) -> Option<Value> {
                 json!({"registries-skipping-tag-resolving": format!("oprc.local,{REGISTRY}")})
             }
             Some(("knative-serving", "config-autoscaler")) => {
-                // Whoever tries it out doesn't want to wait for a minute to see it go to zero.
+                // Scales to zero within seconds instead of a minute, for demos and tests.
                 json!({"scale-to-zero-grace-period": "10s", "stable-window": "15s"})
             }
             _ => json!({}),
@@ -165,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deployments_ask_for_little_and_lose_hooks() {
+    fn deployments_get_small_requests_and_lose_lifecycle_hooks() {
         let object = json!({
             "kind": "Deployment",
             "metadata": {"name": "gateway", "namespace": "kourier-system"},
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ingress_is_kourier() {
+    fn sets_kourier_as_ingress_class() {
         let object = json!({
             "kind": "ConfigMap",
             "metadata": {"name": "config-network", "namespace": "knative-serving"},

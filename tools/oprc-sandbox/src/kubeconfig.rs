@@ -1,11 +1,11 @@
-//! Kubeconfig files, whole in themselves so that they can be copied.
+//! Kubeconfig files with embedded certificates, so that they can be copied.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use crate::pki::Identity;
 
-/// A kubeconfig for one user of one cluster. JSON is YAML too.
+/// A kubeconfig for one user of one cluster. Clients read JSON as YAML.
 pub(crate) fn kubeconfig(cluster: &str, url: &str, authority: &str, identity: &Identity) -> Value {
     let encode = |pem: &str| BASE64_STANDARD.encode(pem);
     let name = format!("oprc-{cluster}");

@@ -1,25 +1,27 @@
-//! A real Kubernetes on this machine: for trying OaaS, and for its tests.
+//! Local Kubernetes clusters for development and tests.
 //!
-//! [`Cluster::up`] fetches or builds the programs, starts them under a supervisor that outlives
-//! the caller, and returns when the cluster is ready. Real nodes run containers; simulated ones
-//! need no root and carry thousands of pods.
+//! [`Cluster::up`] downloads or builds the programs, starts them under a supervisor process that
+//! outlives the caller, and returns when the cluster is ready. Real nodes run containers; simulated
+//! nodes need no root and scale to thousands of pods.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod addons;
 mod apply;
 mod cache;
-mod cgroups;
+mod cgroup;
 mod cluster;
 mod command;
 mod companion;
+mod component;
 mod components;
-mod creation;
+mod create;
 mod error;
 pub mod image;
+mod image_loader;
 mod knative;
 mod kubeconfig;
-mod loader;
+mod layout;
 mod network;
 pub mod node;
 mod paths;

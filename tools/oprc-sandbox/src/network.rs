@@ -1,7 +1,7 @@
-//! Addresses of a cluster, and the links and routes that join its nodes to this machine.
+//! Addresses of a cluster, and the links and routes that connect its nodes to this machine.
 //!
-//! All of them are from 198.18.0.0/15, which is reserved for tests. A slot is a share of it: a
-//! cluster with real nodes has one, so that several can stand side by side.
+//! All of them are from 198.18.0.0/15, which is reserved for benchmarks. Each cluster with real nodes
+//! has a slot, a part of that range, so that several clusters can run at the same time.
 //!
 //! | part | addresses |
 //! | --- | --- |
@@ -17,12 +17,11 @@ use std::{
 
 use crate::{Error, Result, command};
 
-/// How many clusters with real nodes one machine can have.
+/// Maximum number of clusters with real nodes on one machine.
 pub(crate) const SLOTS: u8 = 16;
-/// How many real nodes a cluster can have.
-pub(crate) const NODES: u8 = 8;
+/// Maximum number of real nodes of a cluster.
+pub(crate) const MAX_NODES: u8 = 8;
 
-/// The addresses of one slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     slot: u8,
@@ -39,46 +38,45 @@ impl Addresses {
     }
 
     pub(crate) fn node(self, node: u8) -> Ipv4Addr {
-        Ipv4Addr::new(198, 18, 128 + self.slot, 10 + node % NODES)
+        Ipv4Addr::new(198, 18, 128 + self.slot, 10 + node % MAX_NODES)
     }
 
     pub(crate) fn pods(self, node: u8) -> String {
-        format!("198.18.{}.0/24", self.slot * NODES + node % NODES)
+        format!("198.18.{}.0/24", self.slot * MAX_NODES + node % MAX_NODES)
     }
 
     pub(crate) fn all_pods(self) -> String {
-        format!("198.18.{}.0/21", self.slot * NODES)
+        format!("198.18.{}.0/21", self.slot * MAX_NODES)
     }
 
     pub(crate) fn services(self) -> String {
         format!("{}/20", self.service(0))
     }
 
-    /// An address for a service; the first is the API's own.
+    /// A service address; 1 is the API server.
     pub(crate) fn service(self, last: u8) -> Ipv4Addr {
         Ipv4Addr::new(198, 19, self.slot * 16, last)
     }
 
-    /// The bridge on this machine that the nodes are joined to.
+    /// The bridge on this machine that connects the nodes.
     pub(crate) fn bridge(self) -> String {
         format!("oprc{}", self.slot)
     }
 
-    /// The folder of the cluster whose bridge stands here, if one does; empty if nobody claims it.
+    /// The folder of the cluster that owns the bridge; empty if it has no owner, none without a bridge.
     pub(crate) fn owner(self) -> Option<String> {
         let link = Path::new("/sys/class/net").join(self.bridge());
         let alias = link.exists().then(|| std::fs::read_to_string(link.join("ifalias")));
         alias.map(|alias| alias.unwrap_or_default().trim().to_owned())
     }
 
-    /// Those addresses whose bridge belongs to the cluster in `folder`.
+    /// The slots whose bridge belongs to the cluster in `folder`.
     pub(crate) fn owned_by(folder: &Path) -> impl Iterator<Item = Self> {
         let folder = folder.display().to_string();
         (0..SLOTS).map(Self::of).filter(move |slot| slot.owner().as_ref() == Some(&folder))
     }
 
-    /// Makes the bridge for the cluster in `folder`.
-    pub(crate) fn make_bridge(self, folder: &Path) -> Result<()> {
+    pub(crate) fn create_bridge(self, folder: &Path) -> Result<()> {
         let bridge = self.bridge();
         let address = format!("{}/24", self.host());
         ip(&["link", "add", &bridge, "type", "bridge"])?;
@@ -87,10 +85,10 @@ impl Addresses {
         ip(&["link", "set", &bridge, "up"])
     }
 
-    /// Takes the bridge away, with its ports and every route through it. None there is fine.
+    /// Removes the bridge, if it exists, with its ports and routes.
     pub(crate) fn remove_bridge(self) -> Result<()> {
-        for node in 0..NODES {
-            // The kernel removes the port of an ended node too, but in its own time.
+        for node in 0..MAX_NODES {
+            // The kernel also removes the port of an exited node, but asynchronously.
             remove_link(&self.port(node))?;
         }
         remove_link(&self.bridge())
@@ -100,8 +98,8 @@ impl Addresses {
         format!("{}n{node}", self.bridge())
     }
 
-    /// Joins the network namespace of process `pid` to the bridge as node `node` of `nodes`.
-    pub(crate) fn join(self, pid: u32, node: u8, nodes: u8) -> Result<()> {
+    /// Connects the network namespace of process `pid` to the bridge as node `node` of `nodes`.
+    pub(crate) fn connect(self, pid: u32, node: u8, nodes: u8) -> Result<()> {
         let (bridge, port) = (self.bridge(), self.port(node));
         let pid = pid.to_string();
         remove_link(&port)?;
@@ -121,7 +119,7 @@ impl Addresses {
         }
         ip(&["route", "replace", &self.pods(node), "via", &gateway(node)])?;
         if node == 0 {
-            // Any node answers for services; the first one does for this machine.
+            // Any node can route to services; this machine uses the first.
             ip(&["route", "replace", &self.services(), "via", &gateway(0)])?;
         }
         Ok(())
@@ -137,7 +135,7 @@ fn remove_link(link: &str) -> Result<()> {
         return Ok(());
     }
     match ip(&["link", "del", link]) {
-        // It may have gone by itself meanwhile.
+        // The kernel may have removed it in the meantime.
         Err(error) if exists(link) => Err(error),
         _ => Ok(()),
     }
@@ -147,17 +145,17 @@ fn ip(args: &[&str]) -> Result<()> {
     command::run("Configuring the network", Command::new("ip").args(args)).map(drop)
 }
 
-/// An address of this machine that nothing listens on: what is taken there is taken on all.
+/// A loopback address that nothing uses: a port in use there is in use on all addresses.
 const PROBE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
 
-/// Ports that a cluster may have: below those that the system gives to anybody who asks for any, also
-/// to connections, which would take them while a component is just started again.
+/// Ports for clusters. They are below the ephemeral range, from which the kernel could assign a port
+/// to a connection while a component restarts.
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
-/// So many different TCP ports of the loopback address that nothing listens on.
+/// Distinct free TCP ports of the loopback address.
 pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     let span = u64::from(PORTS.end - PORTS.start);
-    // Anywhere: clusters that are made at the same time don't see each other's yet.
+    // A random start, because clusters created at the same time don't see each other's ports.
     let start = fastrand::u64(..span);
     let after = |step: u64| u16::try_from((start + step) % span).map(|port| PORTS.start + port);
     let mut free = (0..span)
@@ -165,17 +163,16 @@ pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
         .filter(|port| is_free(Ipv4Addr::LOCALHOST, *port));
     let mut ports = [0; COUNT];
     for port in &mut ports {
-        *port = free.next().ok_or_else(|| Error::failed("finding a free port", "none is left"))?;
+        *port = free.next().ok_or_else(|| Error::failed("finding a free port", "all ports are in use"))?;
     }
     Ok(ports)
 }
 
-/// Whether nothing listens on a TCP port of an address.
 pub(crate) fn is_free(address: Ipv4Addr, port: u16) -> bool {
     TcpListener::bind((address, port)).is_ok()
 }
 
-/// Whether nothing listens on a TCP port of all addresses.
+/// Whether no program listens on the port of all addresses.
 pub(crate) fn is_free_everywhere(port: u16) -> bool {
     is_free(PROBE, port)
 }
@@ -187,13 +184,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_slots_share_an_address() {
+    fn slots_have_distinct_addresses() {
         let mut seen = HashSet::new();
         for slot in 0..SLOTS {
             let addresses = Addresses::of(slot);
             assert!(seen.insert(addresses.host().to_string()));
             assert!(seen.insert(addresses.services()));
-            for node in 0..NODES {
+            for node in 0..MAX_NODES {
                 assert!(seen.insert(addresses.node(node).to_string()));
                 assert!(seen.insert(addresses.pods(node)));
             }
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_of_every_node_are_pods_of_the_cluster() {
+    fn pod_ranges_of_nodes_are_inside_the_cluster_range() {
         assert_eq!(Addresses::of(1).all_pods(), "198.18.8.0/21");
         assert_eq!(Addresses::of(1).pods(7), "198.18.15.0/24");
     }

@@ -1,9 +1,8 @@
-//! Real nodes: kubelet, containerd and kube-proxy in network, mount and process namespaces of
-//! their own.
+//! Real nodes: kubelet, containerd and kube-proxy in their own network, mount and PID namespaces.
 //!
-//! The first process of a node's namespaces does nothing but hold them and bury the dead. When it
-//! ends, the kernel ends everything in them, pods included, and takes mounts and links away: so
-//! nothing is left behind even when everything was killed at once.
+//! Process 1 of a node only holds the namespaces and reaps zombies. When it exits, the kernel kills
+//! everything in them, including pods, and removes mounts and links. So nothing is left behind even
+//! if all processes of the sandbox are killed.
 
 use std::{collections::BTreeMap, fs, net::Ipv4Addr, path::Path};
 
@@ -16,30 +15,32 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     Error, Result,
-    components::{Component, Layout, Place},
-    pki,
-    spec::Spec,
+    component::{Component, Place},
+    layout::Layout,
+    paths, pki,
+    spec::{NodeKind, Spec},
 };
 
-/// The image that holds a pod's namespaces.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/oprc-pause:1";
-/// containerd's socket; every node has a `/run` of its own.
+/// Path inside a node; every node has its own `/run`.
 pub(crate) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// A component's name on a node: the first node's have no number.
+/// The name of a component on a node; on the first node it has no suffix.
 pub(crate) fn on_node(component: &str, node: u8) -> String {
     if node == 0 { component.to_owned() } else { format!("{component}-{node}") }
 }
 
-fn nodes(spec: &Spec) -> impl Iterator<Item = u8> {
-    0..u8::try_from(spec.nodes).unwrap_or_default()
+/// The numbers of the real nodes.
+pub(crate) fn numbers(spec: &Spec) -> std::ops::Range<u8> {
+    let real = if spec.kind == NodeKind::Real { spec.nodes } else { 0 };
+    0..u8::try_from(real).unwrap_or_default()
 }
 
-/// The process that holds the namespaces of each node.
+/// Process 1 of each node.
 pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let init = |node| Component {
         name: on_node("node", node),
-        program: crate::supervisor::program(),
+        program: paths::oprc_program(),
         args: vec![
             "sandbox".into(),
             "hold-node".into(),
@@ -48,10 +49,10 @@ pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
         env: BTreeMap::new(),
         place: Place::NodeInit(node),
     };
-    nodes(spec).map(init).collect()
+    numbers(spec).map(init).collect()
 }
 
-/// The processes in each node.
+/// The other processes of each node.
 pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let on = |node: u8| {
         let config = |name: &str| {
@@ -83,7 +84,7 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
                     ),
                     format!("--hostname-override=node-{node}"),
                     format!("--node-ip={}", spec.addresses().node(node)),
-                    // Figures of usage: autoscalers and people wait for the second one.
+                    // Autoscaling starts after the second usage sample.
                     "--housekeeping-interval=2s".to_owned(),
                     format!("--root-dir={folder}"),
                     format!("--cert-dir={folder}/pki"),
@@ -96,18 +97,17 @@ pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
             ),
         ]
     };
-    nodes(spec).flat_map(on).collect()
+    numbers(spec).flat_map(on).collect()
 }
 
-/// Writes the configuration of each node's processes.
 pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
-    for node in nodes(spec) {
+    for node in numbers(spec) {
         let cni = layout.data(&on_node("cni", node));
         let own = layout.data(&on_node("node", node));
-        make_layers(&own)?;
+        create_overlay_folders(&own)?;
         for folder in [cni.clone(), own.join("log")] {
             fs::create_dir_all(&folder)
-                .map_err(Error::io(format!("making {}", folder.display())))?;
+                .map_err(Error::io(format!("creating {}", folder.display())))?;
         }
         let write = |path: &Path, text: String| {
             fs::write(path, text).map_err(Error::io(format!("writing {}", path.display())))
@@ -133,11 +133,11 @@ fn kubelet(spec: &Spec, layout: &Layout, node: u8) -> Value {
         "failSwapOn": false,
         "failCgroupV1": false,
         "enforceNodeAllocatable": [],
-        // A sandbox on a full disk is to say so, not to evict its pods.
+        // On a full disk the sandbox reports an error instead of evicting pods.
         "evictionHard": {},
         "localStorageCapacityIsolation": false,
         "imageGCHighThresholdPercent": 100,
-        // Without CAP_SYS_RESOURCE it can't lower an OOM score, and must not try.
+        // Without CAP_SYS_RESOURCE kubelet can't lower OOM scores and would fail.
         "featureGates": {"KubeletInUserNamespace": true},
         "containerRuntimeEndpoint": format!("unix://{CONTAINERD_SOCKET}"),
         "clusterDNS": [spec.addresses().service(10)],
@@ -171,7 +171,7 @@ fn kube_proxy(spec: &Spec, layout: &Layout, node: u8) -> Value {
         "healthzBindAddress": "127.0.0.1:10256",
         "metricsBindAddress": "127.0.0.1:10249",
         "iptables": {"minSyncPeriod": "100ms"},
-        // The limits of the machine's connection table aren't a namespace's to change.
+        // A network namespace can't change the conntrack limits of the machine.
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
     })
 }
@@ -182,8 +182,8 @@ fn network(spec: &Spec, layout: &Layout, node: u8) -> Value {
         "name": "oprc",
         "plugins": [
             {
-                // Not a bridge: answers between its ports would pass by the service's translation
-                // where the kernel's bridges don't call iptables.
+                // With a bridge, replies between pods of a node would bypass the NAT of services
+                // on kernels where bridges don't call iptables.
                 "type": "ptp",
                 "ipam": {
                     "type": "host-local",
@@ -229,36 +229,35 @@ state = "/run/containerd"
     )
 }
 
-/// The cgroup below which a node's pods are. Kubelets that share one remove each other's pods.
+/// Parent cgroup of a node's pods. Kubelets that share one delete each other's pods.
 pub(crate) fn cgroup_root(spec: &Spec, node: u8) -> String {
     format!("/{}/node-{node}", spec.addresses().bridge())
 }
 
-/// The options of a mount that shows this machine's `/var/lib` and keeps changes below `data`.
-pub(crate) fn layers(data: &Path) -> String {
+/// Mount options of an overlay over this machine's `/var/lib` that stores changes below `data`.
+pub(crate) fn overlay_options(data: &Path) -> String {
     let (upper, work) = (data.join("lib"), data.join("work"));
     format!("lowerdir=/var/lib,upperdir={},workdir={}", upper.display(), work.display())
 }
 
-/// Makes the folders of those layers.
-pub(crate) fn make_layers(data: &Path) -> Result<()> {
+pub(crate) fn create_overlay_folders(data: &Path) -> Result<()> {
     for folder in ["lib", "work"].map(|name| data.join(name)) {
-        fs::create_dir_all(&folder).map_err(Error::io(format!("making {}", folder.display())))?;
+        fs::create_dir_all(&folder).map_err(Error::io(format!("creating {}", folder.display())))?;
     }
     Ok(())
 }
 
-/// Runs as the first process of a node's namespaces: makes the mounts that keep the node's traces
-/// off this machine, says `ready`, then buries the dead for ever.
+/// Runs as process 1 of a node: mounts folders that keep the node's files off this machine, prints
+/// `ready` and then reaps zombies until it is killed.
 pub async fn hold(data: &Path) -> Result<()> {
     let preparing = |error: rustix::io::Errno| Error::io("preparing a node's mounts")(error.into());
-    // containerd, its shims, CNI and iptables keep sockets, namespaces and locks here.
+    // For sockets, namespaces and locks of containerd, its shims, CNI and iptables.
     mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")
         .map_err(preparing)?;
     mount_bind(data.join("log"), "/var/log").map_err(preparing)?;
-    // kubelet and CNI have folders here that can't be moved elsewhere.
-    let layers = std::ffi::CString::new(layers(data)).unwrap_or_default();
-    mount("overlay", "/var/lib", "overlay", MountFlags::empty(), layers.as_c_str())
+    // kubelet and CNI have fixed folders below /var/lib.
+    let options = std::ffi::CString::new(overlay_options(data)).unwrap_or_default();
+    mount("overlay", "/var/lib", "overlay", MountFlags::empty(), options.as_c_str())
         .map_err(preparing)?;
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")
         .map_err(Error::io("preparing a node's network"))?;

@@ -1,5 +1,4 @@
-//! Certificates of a cluster: one authority for the cluster, one for etcd, one for proxies that
-//! speak for others.
+//! Certificates of a cluster. It has three CAs: for the cluster, for etcd and for front proxies.
 
 use std::{
     fs,
@@ -14,67 +13,60 @@ use time::{Duration, OffsetDateTime};
 
 use crate::{Error, Result, spec::write_private};
 
-/// The authority that signs servers and clients of the cluster.
+/// CA of the cluster's servers and clients.
 pub(crate) const CLUSTER: &str = "ca";
-/// The authority that signs etcd and its only client.
+/// CA of etcd and its only client.
 pub(crate) const ETCD: &str = "etcd-ca";
-/// The authority that signs proxies which the API server lets speak for others.
+/// CA of front proxies, which may impersonate users.
 pub(crate) const FRONT: &str = "front-ca";
 
 /// A certificate with its key, as PEM.
 #[derive(Clone)]
 pub struct Identity {
-    /// The certificate.
     pub certificate: String,
-    /// The private key.
     pub key: String,
 }
 
-/// The folder with a cluster's certificates.
 #[derive(Debug, Clone)]
 pub struct Pki {
     folder: PathBuf,
 }
 
-fn broken(error: impl std::fmt::Display) -> Error {
-    Error::failed("Making certificates", error.to_string())
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::failed("Creating certificates", error.to_string())
 }
 
 impl Pki {
-    /// The certificates in a folder.
     pub(crate) fn in_folder(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// The path of a certificate.
     pub(crate) fn certificate(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.crt"))
     }
 
-    /// The path of a private key.
     pub(crate) fn key(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.key"))
     }
 
-    /// Makes an authority.
-    pub(crate) fn make_authority(&self, name: &str) -> Result<()> {
+    pub(crate) fn create_authority(&self, name: &str) -> Result<()> {
         let mut params = params(name, None, &[])?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let key = KeyPair::generate().map_err(broken)?;
-        let certificate = params.self_signed(&key).map_err(broken)?;
+        let key = KeyPair::generate().map_err(failed)?;
+        let certificate = params.self_signed(&key).map_err(failed)?;
         self.store(name, &Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Makes a key pair for signing tokens.
-    pub(crate) fn make_token_key(&self, name: &str) -> Result<()> {
-        let key = KeyPair::generate().map_err(broken)?;
+    /// Creates a key pair that signs service account tokens.
+    pub(crate) fn create_token_key(&self, name: &str) -> Result<()> {
+        let key = KeyPair::generate().map_err(failed)?;
         write_private(&self.folder.join(format!("{name}.pub")), key.public_key_pem().as_bytes())?;
         write_private(&self.key(name), key.serialize_pem().as_bytes())
     }
 
     /// Issues a certificate and stores it.
-    pub(crate) fn make(
+    pub(crate) fn create(
         &self,
         authority: &str,
         name: &str,
@@ -85,12 +77,11 @@ impl Pki {
         Ok(identity)
     }
 
-    /// Issues a certificate for a client of the cluster: a user name and its group.
+    /// Issues a client certificate for a user with at most one group.
     pub fn client(&self, user: &str, group: Option<&str>) -> Result<Identity> {
         self.issue(CLUSTER, &Request { common_name: user, group, names: &[] })
     }
 
-    /// Issues a certificate for a server of the cluster.
     pub fn server(&self, names: &[&str]) -> Result<Identity> {
         let common_name = names.first().copied().unwrap_or_default();
         self.issue(CLUSTER, &Request { common_name, group: None, names })
@@ -100,17 +91,17 @@ impl Pki {
         let read = |path: PathBuf| {
             fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))
         };
-        let ca_key = KeyPair::from_pem(&read(self.key(authority))?).map_err(broken)?;
+        let ca_key = KeyPair::from_pem(&read(self.key(authority))?).map_err(failed)?;
         let issuer = Issuer::from_ca_cert_pem(&read(self.certificate(authority))?, ca_key)
-            .map_err(broken)?;
-        let key = KeyPair::generate().map_err(broken)?;
+            .map_err(failed)?;
+        let key = KeyPair::generate().map_err(failed)?;
         let mut params = params(request.common_name, request.group, request.names)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         if !request.names.is_empty() {
             params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         }
-        let certificate = params.signed_by(&key, &issuer).map_err(broken)?;
+        let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
@@ -119,13 +110,12 @@ impl Pki {
         write_private(&self.key(name), identity.key.as_bytes())
     }
 
-    /// The folder.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// Whom a certificate is for. With names it serves, without it is a client's only.
+/// The subject of a certificate. Without names it can't be used by a server.
 pub(crate) struct Request<'a> {
     pub(crate) common_name: &'a str,
     pub(crate) group: Option<&'a str>,
@@ -134,7 +124,7 @@ pub(crate) struct Request<'a> {
 
 fn params(common_name: &str, group: Option<&str>, names: &[&str]) -> Result<CertificateParams> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let mut params = CertificateParams::new(names).map_err(broken)?;
+    let mut params = CertificateParams::new(names).map_err(failed)?;
     let now = OffsetDateTime::now_utc();
     params.not_before = now - Duration::hours(1);
     params.not_after = now + Duration::days(3650);

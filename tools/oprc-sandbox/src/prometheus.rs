@@ -1,4 +1,4 @@
-//! A Prometheus beside the cluster that finds what to scrape through the Kubernetes API.
+//! Prometheus on this machine, with service discovery through the Kubernetes API.
 
 use std::time::Duration;
 
@@ -12,18 +12,17 @@ use tokio::{
 use crate::{
     Error, Result,
     apply::within,
-    components::{Component, Layout},
+    component::Component,
+    layout::Layout,
     pki,
     spec::Spec,
 };
 
-/// The user it is to the cluster.
+/// Its user name in the cluster.
 pub(crate) const USER: &str = "oprc-sandbox-prometheus";
 
-/// How long one answer may take.
-const ANSWERED: Duration = Duration::from_secs(2);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The process.
 pub(crate) fn component(spec: &Spec, layout: &Layout) -> Component {
     let args = vec![
         format!("--config.file={}", layout.config("prometheus.json").display()),
@@ -35,34 +34,32 @@ pub(crate) fn component(spec: &Spec, layout: &Layout) -> Component {
     Component::on_host("prometheus", &spec.programs.prometheus, args)
 }
 
-/// Waits until it answers.
 pub(crate) async fn ready(spec: &Spec, limit: Duration) -> Result<()> {
-    let ask = async || {
+    let request = async || {
         let mut stream = TcpStream::connect((spec.host(), spec.ports.prometheus)).await?;
         stream.write_all(b"GET /-/ready HTTP/1.0\r\n\r\n").await?;
-        let mut answer = [0; 12];
-        stream.read_exact(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer.ends_with(b" 200"))
+        let mut response = [0; 12];
+        stream.read_exact(&mut response).await?;
+        Ok::<_, std::io::Error>(response.ends_with(b" 200"))
     };
-    let answered = async {
-        while !matches!(timeout(ANSWERED, ask()).await, Ok(Ok(true))) {
-            // It can't be watched for.
+    let polled = async {
+        while !matches!(timeout(REQUEST_TIMEOUT, request()).await, Ok(Ok(true))) {
             sleep(Duration::from_millis(100)).await;
         }
         Ok::<_, Error>(())
     };
-    within("Prometheus to be ready", limit, answered).await
+    within("Prometheus to be ready", limit, polled).await
 }
 
-/// Its configuration: pods and services that carry the usual annotations, and every node's
-/// container metrics. Series of pods have `namespace`, `pod`, and `oaas_owner` for the class.
+/// The configuration: scrapes pods and services with the usual annotations and the cAdvisor metrics
+/// of every node. Series of pods have `namespace`, `pod`, and `oaas_owner` for the class.
 pub(crate) fn config(layout: &Layout) -> Value {
     let pki = layout.pki();
     let discover =
         |role: &str| json!([{"role": role, "kubeconfig_file": layout.kubeconfig("prometheus")}]);
     let keep = |label: &str| json!({"source_labels": [label], "action": "keep", "regex": "true"});
     let copy = |from: &str, to: &str| json!({"source_labels": [from], "target_label": to});
-    // An annotation, where it is given, takes the place of the path or the port.
+    // Annotations override path and port.
     let path = |from: &str| json!({"source_labels": [from], "target_label": "__metrics_path__", "regex": "(.+)"});
     let port = |from: &str| {
         json!({
@@ -72,7 +69,7 @@ pub(crate) fn config(layout: &Layout) -> Value {
             "replacement": "$1:$2",
         })
     };
-    let about_pod = [
+    let pod_labels = [
         copy("__meta_kubernetes_namespace", "namespace"),
         copy("__meta_kubernetes_pod_name", "pod"),
         copy("__meta_kubernetes_pod_label_app", "app"),
@@ -85,16 +82,16 @@ pub(crate) fn config(layout: &Layout) -> Value {
     pods.push(json!({
         "source_labels": ["__meta_kubernetes_pod_phase"], "action": "drop", "regex": "Succeeded|Failed",
     }));
-    pods.extend(about_pod.clone());
+    pods.extend(pod_labels.clone());
     let mut services = vec![
         keep(&service("scrape")),
-        // A pod that is scraped for itself isn't scraped again for its service.
+        // A pod with its own annotation is not scraped twice.
         json!({"source_labels": [pod("scrape")], "action": "drop", "regex": "true"}),
         path(&service("path")),
         port(&service("port")),
         copy("__meta_kubernetes_service_name", "service"),
     ];
-    services.extend(about_pod);
+    services.extend(pod_labels);
     json!({
         "global": {"scrape_interval": "5s", "scrape_timeout": "4s"},
         "scrape_configs": [

@@ -1,4 +1,4 @@
-//! What was asked for, and what a cluster was made as.
+//! Options of a cluster, and the stored specification.
 
 use std::{
     fs,
@@ -14,77 +14,65 @@ use crate::{
     paths,
 };
 
-/// The name of a cluster where none is given.
 pub const DEFAULT_NAME: &str = "oprc";
 
-/// Port of the API server of a cluster with real nodes, which has an address of its own.
+/// Preferred port of the API server of a cluster with real nodes, which has its own address.
 const API_PORT: u16 = 6443;
-/// Port of Prometheus beside such a cluster.
+/// Preferred port of Prometheus of such a cluster.
 const PROMETHEUS_PORT: u16 = 9090;
 
-/// Which kind of nodes is asked for.
+/// Requested kind of nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeChoice {
-    /// Real ones where this machine can have them.
+    /// Real nodes if this machine supports them.
     #[default]
     Auto,
-    /// Real ones, or an error.
     Real,
-    /// Simulated ones.
     Simulated,
 }
 
-/// Which kind of nodes a cluster has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeKind {
-    /// kubelet, containerd and kube-proxy, running containers.
+    /// kubelet, containerd and kube-proxy run containers.
     Real,
-    /// KWOK: pods turn ready by themselves and nothing runs.
+    /// KWOK marks pods as ready; no container runs.
     Simulated,
 }
 
-/// What `up` is asked for. What isn't said leaves an existing cluster as it is.
+/// Options of `up`. Defaults leave an existing cluster unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The kind of nodes.
     pub node: NodeChoice,
-    /// How many nodes; one if nothing is said.
+    /// Number of nodes of a new cluster, 1 by default.
     pub nodes: Option<u16>,
-    /// A Prometheus beside the cluster.
     pub prometheus: bool,
-    /// Knative Serving with Kourier in the cluster.
+    /// Knative Serving with Kourier.
     pub knative: bool,
-    /// Let etcd acknowledge what isn't on the disk yet: quicker, for tests that don't crash machines.
+    /// Lets etcd acknowledge writes before they are on the disk, to speed up tests.
     pub no_fsync: bool,
 }
 
-/// A cluster as it was made: everything that its processes are started from.
+/// A cluster's stored specification: everything that is needed to start its processes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Spec {
-    /// Its name.
     pub name: String,
-    /// The kind of its nodes.
     pub kind: NodeKind,
-    /// How many nodes it has.
     pub nodes: u16,
-    /// Whether there is a Prometheus beside it.
     pub prometheus: bool,
-    /// Whether it has Knative.
     pub knative: bool,
-    /// Whether etcd waits for the disk.
+    /// Whether etcd syncs writes to the disk before it acknowledges them.
     pub fsync: bool,
     pub(crate) slot: u8,
     pub(crate) ports: Ports,
     pub(crate) programs: Programs,
-    /// Whether everything in the cluster was once ready.
+    /// Whether the cluster has been completely ready once.
     pub(crate) complete: bool,
-    /// The cluster that it was made beside, to end with it.
+    /// The cluster that this one is deleted with.
     #[serde(default)]
     pub owner: Option<String>,
 }
 
-/// Ports that the cluster's own processes listen on.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Ports {
     pub(crate) api: u16,
@@ -93,7 +81,7 @@ pub(crate) struct Ports {
     pub(crate) prometheus: u16,
 }
 
-/// Where the programs are that the cluster runs.
+/// Paths of the programs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Programs {
     pub(crate) etcd: PathBuf,
@@ -120,12 +108,11 @@ impl Spec {
         Ok(paths::clusters()?.join(name))
     }
 
-    /// The folder of this cluster.
     pub fn folder(&self) -> Result<PathBuf> {
         Self::folder_of(&self.name)
     }
 
-    /// The cluster of that name, if it was ever made.
+    /// The stored specification, if the cluster exists.
     pub fn load(name: &str) -> Result<Option<Self>> {
         let file = Self::folder_of(name)?.join("cluster.json");
         let reading = || format!("reading {}", file.display());
@@ -133,7 +120,7 @@ impl Spec {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
                 Error::failed(
                     reading(),
-                    format!("{error}. Remove what is left: oprc sandbox down --name {name}"),
+                    format!("{error}. Delete the cluster with: oprc sandbox down --name {name}"),
                 )
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -141,7 +128,7 @@ impl Spec {
         }
     }
 
-    /// Stores it in its folder, in one step.
+    /// Stores the specification atomically.
     pub(crate) fn save(&self) -> Result<()> {
         let folder = self.folder()?;
         let storing = || Error::io(format!("storing the cluster in {}", folder.display()));
@@ -151,7 +138,7 @@ impl Spec {
         fs::rename(draft, folder.join("cluster.json")).map_err(storing())
     }
 
-    /// Names of all clusters that have a folder.
+    /// Names of all clusters that have a folder, sorted.
     pub fn names() -> Result<Vec<String>> {
         let Ok(items) = fs::read_dir(paths::clusters()?) else {
             return Ok(Vec::new());
@@ -162,7 +149,7 @@ impl Spec {
         Ok(names)
     }
 
-    /// Names of the clusters that were made beside this one. One that can't be read is nobody's.
+    /// Names of the clusters owned by `owner`. Unreadable ones count as not owned.
     pub fn owned_by(owner: &str) -> Result<Vec<String>> {
         let owned = |name: &String| {
             let spec = Self::load(name).ok().flatten();
@@ -175,7 +162,7 @@ impl Spec {
         Addresses::of(self.slot)
     }
 
-    /// Where the API server and Prometheus listen: never on all interfaces.
+    /// The address of the API server and Prometheus. They never listen on all interfaces.
     pub(crate) fn host(&self) -> Ipv4Addr {
         match self.kind {
             NodeKind::Real => self.addresses().host(),
@@ -190,22 +177,19 @@ impl Spec {
         }
     }
 
-    /// The address of the API server.
     pub fn api_url(&self) -> String {
         format!("https://{}:{}", self.host(), self.ports.api)
     }
 
-    /// The address of Prometheus.
     pub fn prometheus_url(&self) -> Option<String> {
         self.prometheus.then(|| format!("http://{}:{}", self.host(), self.ports.prometheus))
     }
 
-    /// Names of the nodes.
     pub fn node_names(&self) -> Vec<String> {
         (0..self.nodes).map(|node| format!("node-{node}")).collect()
     }
 
-    /// What this cluster lacks of what is asked for, in words; nothing is fine.
+    /// The options that this cluster doesn't satisfy, as a phrase.
     pub(crate) fn differences(&self, options: &Options) -> Option<String> {
         let mut found = Vec::new();
         match (options.node, self.kind) {
@@ -227,28 +211,28 @@ impl Spec {
             found.push("it has no Knative".to_owned());
         }
         if options.no_fsync && self.fsync {
-            found.push("its etcd waits for the disk".to_owned());
+            found.push("its etcd syncs to the disk".to_owned());
         }
         (!found.is_empty()).then(|| found.join(", "))
     }
 }
 
 impl Ports {
-    /// Ports for a new cluster. One with an address of its own has the usual ones where nobody
-    /// else has them on all addresses.
+    /// Ports for a new cluster. One with real nodes gets the well-known ports, unless a program
+    /// listens there on all addresses.
     pub(crate) fn choose(kind: NodeKind) -> Result<Self> {
         let [etcd, etcd_peer, api, prometheus] = network::free_ports()?;
-        let usual = |port| kind == NodeKind::Real && network::is_free_everywhere(port);
+        let available = |port| kind == NodeKind::Real && network::is_free_everywhere(port);
         Ok(Self {
-            api: if usual(API_PORT) { API_PORT } else { api },
+            api: if available(API_PORT) { API_PORT } else { api },
             etcd,
             etcd_peer,
-            prometheus: if usual(PROMETHEUS_PORT) { PROMETHEUS_PORT } else { prometheus },
+            prometheus: if available(PROMETHEUS_PORT) { PROMETHEUS_PORT } else { prometheus },
         })
     }
 }
 
-/// The lowest slot that no cluster of this user has and no bridge stands for.
+/// The lowest slot without a cluster of this user and without a bridge.
 pub(crate) fn free_slot() -> Result<u8> {
     let specs = Spec::names()?.into_iter().filter_map(|name| Spec::load(&name).ok().flatten());
     let real = specs.filter(|spec| spec.kind == NodeKind::Real);
@@ -256,11 +240,11 @@ pub(crate) fn free_slot() -> Result<u8> {
     (0..network::SLOTS)
         .find(|slot| !taken.contains(slot) && Addresses::of(*slot).owner().is_none())
         .ok_or_else(|| Error::NoRealNode {
-            reason: format!("all {} clusters are taken", network::SLOTS),
+            reason: format!("this machine already has the maximum of {} clusters", network::SLOTS),
         })
 }
 
-/// Checks that a name can be part of file, link and cgroup names.
+/// Checks that a name can be used in file, link and cgroup names.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if letters && name.len() <= 20 && name.starts_with(|c: char| c.is_ascii_lowercase()) {
@@ -270,7 +254,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// A file in a folder, made readable for its owner alone.
+/// Writes a file that only its owner can read.
 pub(crate) fn write_private(file: &Path, content: &[u8]) -> Result<()> {
     use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
     let mut options = fs::OpenOptions::new();
@@ -300,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn clusters_from_before_there_were_owners_can_be_read() {
+    fn reads_specifications_without_owner() {
         let mut text = serde_json::to_value(simulated()).unwrap();
         text.as_object_mut().unwrap().remove("owner");
         assert_eq!(serde_json::from_value::<Spec>(text).unwrap().owner, None);
     }
 
     #[test]
-    fn names_are_checked() {
+    fn validates_names() {
         for good in ["a", "oprc", "test-2"] {
             check_name(good).unwrap();
         }
@@ -317,22 +301,22 @@ mod tests {
     }
 
     #[test]
-    fn options_left_out_keep_the_cluster() {
+    fn default_options_match_any_cluster() {
         assert_eq!(simulated().differences(&Options::default()), None);
     }
 
     #[test]
-    fn each_other_option_is_named() {
-        let asked = Options {
+    fn reports_each_differing_option() {
+        let requested = Options {
             node: NodeChoice::Real,
             nodes: Some(3),
             prometheus: true,
             knative: true,
             no_fsync: true,
         };
-        let told = simulated().differences(&asked).unwrap();
+        let differences = simulated().differences(&requested).unwrap();
         for word in ["not real", "2 nodes, not 3", "Prometheus", "Knative", "disk"] {
-            assert!(told.contains(word), "{told} lacks {word}");
+            assert!(differences.contains(word), "{differences} lacks {word}");
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Programs from Debian's packages.
+//! Programs from Debian packages.
 
 use std::{fs, path::PathBuf, process::Command};
 
 use crate::{Error, Result, cache, command, progress::Step};
 
-/// Unpacks packages into the cache instead of installing them, so that they can't collide with
-/// what the machine has (a Docker engine's containerd, say).
+/// Unpacks packages into the cache without installing them, so they can't conflict with installed
+/// ones, for example the containerd of Docker.
 pub(crate) fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let codename =
         release.lines().find(|line| line.starts_with("VERSION_CODENAME=")).unwrap_or_default();
     let inputs: Vec<&str> = packages.iter().copied().chain([codename]).collect();
     cache::entry(&cache::Recipe { name, inputs: &inputs }, |folder| {
-        let step = Step::begin(format!("Unpacking {} from Debian's packages", packages.join(", ")));
+        let step = Step::begin(format!("Unpacking {} from Debian packages", packages.join(", ")));
         let missing = |reason: String| {
             Error::Missing {
             tool: packages.join(", "),
-            purpose: "(from Debian's packages)".to_owned(),
+            purpose: "(from Debian packages)".to_owned(),
             reason,
-            remedy: "On Debian or Ubuntu run 'apt-get update' as root and try again; elsewhere use --node simulated".to_owned(),
+            remedy: "On Debian or Ubuntu run 'apt-get update' as root and retry; on other systems use --node simulated".to_owned(),
         }
         };
         let download = || {
@@ -29,10 +29,10 @@ pub(crate) fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
             command::run_long("apt-get download", &mut apt, |_| ())
         };
         if command::find("apt-get").is_none() {
-            return Err(missing("there is no apt-get".into()));
+            return Err(missing("apt-get is not installed".into()));
         }
         if let Err(first) = download() {
-            // A new machine may have no package lists, or old ones.
+            // Package lists may be missing or outdated on a new machine.
             if !rustix::process::geteuid().is_root() {
                 return Err(missing(first.to_string()));
             }
@@ -53,7 +53,7 @@ pub(crate) fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
     })
 }
 
-/// Installs system tools that must be in their usual place, where they are missing.
+/// Installs the packages of missing system tools, given as (tool, package).
 pub(crate) fn install_missing(tools: &[(&str, &str)], purpose: &str) -> Result<()> {
     let missing: Vec<_> = tools.iter().filter(|(tool, _)| command::find(tool).is_none()).collect();
     if missing.is_empty() {

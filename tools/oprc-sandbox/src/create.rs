@@ -1,36 +1,33 @@
-//! Makes the files of a new cluster: decides what it is, fetches its programs, writes its
-//! certificates and configurations.
+//! Creates the files of a new cluster: specification, programs, certificates and configurations.
 
 use std::{fs, process::Command};
 
 use serde_json::json;
 
 use crate::{
-    Error, Result, cache, cgroups, command,
-    components::Layout,
+    Error, Result, cache, cgroup, command,
     kubeconfig::kubeconfig,
+    layout::Layout,
     network, node, paths,
     pki::{self, Request},
     programs, progress, prometheus,
     spec::{self, NodeChoice, NodeKind, Options, Ports, Programs, Spec},
 };
 
-/// Nodes that a simulated cluster can have.
-const SIMULATED_NODES: u16 = 1000;
+const MAX_SIMULATED_NODES: u16 = 1000;
 
-/// Decides what a new cluster is, fetches its programs and writes all of its files.
-pub(crate) fn make(name: &str, options: &Options, owner: Option<String>) -> Result<Spec> {
+pub(crate) fn create(name: &str, options: &Options, owner: Option<String>) -> Result<Spec> {
     let kind = choose_kind(options)?;
     let nodes = options.nodes.unwrap_or(1);
-    let most = if kind == NodeKind::Real { network::NODES.into() } else { SIMULATED_NODES };
-    if nodes == 0 || nodes > most {
+    let max = if kind == NodeKind::Real { network::MAX_NODES.into() } else { MAX_SIMULATED_NODES };
+    if nodes == 0 || nodes > max {
         return Err(Error::BadOption(format!(
-            "--nodes {nodes}: such a cluster has 1 to {most} nodes"
+            "--nodes {nodes}: must be 1 to {max} for this kind of node"
         )));
     }
-    let programs = provide(kind, options.prometheus, options.knative)?;
+    let programs = provide_programs(kind, options.prometheus, options.knative)?;
     let clusters = paths::clusters()?;
-    // Two clusters that are made at once must not take the same slot.
+    // Clusters created at the same time must not take the same slot.
     let _lock = cache::wait_for_lock(&clusters.join("slots.lock"), "the list of clusters")?;
     let spec = Spec {
         name: name.to_owned(),
@@ -47,14 +44,14 @@ pub(crate) fn make(name: &str, options: &Options, owner: Option<String>) -> Resu
     };
     let layout = Layout::of(&spec)?;
     write_files(&spec, &layout)?;
-    // The last file: a folder without it is what an interrupted command left.
+    // Written last: a folder without this file belongs to an interrupted command.
     spec.save()?;
     Ok(spec)
 }
 
-/// Finds the programs of a cluster again: they may have been deleted since, or damaged.
-pub(crate) fn refresh(spec: &mut Spec) -> Result<()> {
-    spec.programs = provide(spec.kind, spec.prometheus, spec.knative)?;
+/// Provides the programs again, because they may have been deleted from the cache or damaged.
+pub(crate) fn refresh_programs(spec: &mut Spec) -> Result<()> {
+    spec.programs = provide_programs(spec.kind, spec.prometheus, spec.knative)?;
     if spec.kind == NodeKind::Real {
         node::write_configs(spec, &Layout::of(spec)?)?;
     }
@@ -62,71 +59,70 @@ pub(crate) fn refresh(spec: &mut Spec) -> Result<()> {
 }
 
 fn choose_kind(options: &Options) -> Result<NodeKind> {
-    let obstacle = if options.node == NodeChoice::Simulated { None } else { why_not_real()? };
+    let obstacle = if options.node == NodeChoice::Simulated { None } else { real_node_obstacle()? };
     let kind = match (options.node, obstacle) {
         (NodeChoice::Simulated, _) => NodeKind::Simulated,
         (_, None) => NodeKind::Real,
         (NodeChoice::Real, Some(reason)) => return Err(Error::NoRealNode { reason }),
         (NodeChoice::Auto, Some(reason)) => {
-            progress::note(&format!("simulated nodes, for there can be no real one: {reason}"));
+            progress::note(&format!("using simulated nodes, because real nodes are not possible: {reason}"));
             NodeKind::Simulated
         }
     };
     if options.knative && kind == NodeKind::Simulated {
         return Err(Error::BadOption(
-            "--knative needs a real node (its webhooks must answer): use --node real as root, or leave it out".to_owned(),
+            "--knative needs real nodes, because its webhooks must run. Use --node real as root, or omit --knative".to_owned(),
         ));
     }
     Ok(kind)
 }
 
-/// What keeps this machine from having a real node.
-fn why_not_real() -> Result<Option<String>> {
+/// Why this machine can't run real nodes, if it can't.
+fn real_node_obstacle() -> Result<Option<String>> {
     if !cfg!(target_os = "linux") {
-        return Ok(Some("this isn't Linux".to_owned()));
+        return Ok(Some("this is not Linux".to_owned()));
     }
     if !rustix::process::geteuid().is_root() {
-        return Ok(Some("that takes root (try: sudo env \"PATH=$PATH\" …)".to_owned()));
+        return Ok(Some("they require root (try: sudo env \"PATH=$PATH\" …)".to_owned()));
     }
     for (tool, package) in [
-        ("apt-get", "containerd comes from Debian's packages"),
+        ("apt-get", "containerd is unpacked from Debian packages"),
         ("unshare", "package util-linux"),
         ("nsenter", "package util-linux"),
     ] {
         if command::find(tool).is_none() {
-            return Ok(Some(format!("there is no {tool} ({package})")));
+            return Ok(Some(format!("{tool} is not installed ({package})")));
         }
     }
     let clusters = paths::clusters()?;
     if ["/run", "/var/lib", "/var/log"].iter().any(|hidden| clusters.starts_with(hidden)) {
         return Ok(Some(format!(
-            "{} is in a folder that a node has for itself: set XDG_STATE_HOME to another one",
+            "nodes hide {}. Set XDG_STATE_HOME to another folder",
             clusters.display()
         )));
     }
-    // The mounts that a node makes, tried in namespaces that are gone at once.
+    // Tries the mounts of a node in temporary namespaces.
     let trial =
-        tempfile::tempdir_in(&clusters).map_err(Error::io("making a folder for a trial"))?;
-    let layers = node::layers(trial.path());
-    node::make_layers(trial.path())?;
+        tempfile::tempdir_in(&clusters).map_err(Error::io("creating a temporary folder"))?;
+    let layers = node::overlay_options(trial.path());
+    node::create_overlay_folders(trial.path())?;
     let mut unshare = Command::new("unshare");
     unshare.args(["--net", "--mount", "--pid", "--fork", "--mount-proc"]);
     unshare.args(["mount", "-t", "overlay", "overlay", "/var/lib", "-o", &layers]);
-    // Where nobody has mounted anything before, it would make a folder in /run for its notes.
+    // Otherwise mount may create /run/mount on the machine.
     unshare.env("LIBMOUNT_UTAB", trial.path().join("utab"));
-    if let Err(error) = command::run("Making namespaces and mounts", &mut unshare) {
+    if let Err(error) = command::run("Creating namespaces and mounts", &mut unshare) {
         return Ok(Some(error.to_string()));
     }
-    Ok(cgroups::why_not())
+    Ok(cgroup::obstacle())
 }
 
-/// Finds or makes all programs that a cluster needs, and says so where that takes time.
-fn provide(kind: NodeKind, prometheus: bool, knative: bool) -> Result<Programs> {
+fn provide_programs(kind: NodeKind, prometheus: bool, knative: bool) -> Result<Programs> {
     if command::find("setpriv").is_none() {
         return Err(Error::Missing {
             tool: "setpriv".to_owned(),
-            purpose: "to start processes that end with their supervisor".to_owned(),
-            reason: "it isn't on the PATH".to_owned(),
+            purpose: "to start processes that exit with their supervisor".to_owned(),
+            reason: "it is not on the PATH".to_owned(),
             remedy: "Install the package util-linux".to_owned(),
         });
     }
@@ -135,12 +131,12 @@ fn provide(kind: NodeKind, prometheus: bool, knative: bool) -> Result<Programs> 
     match kind {
         NodeKind::Real => {
             let tools = [("ip", "iproute2"), ("iptables", "iptables"), ("conntrack", "conntrack")];
-            programs::install_missing(&tools, "by a real node")?;
+            programs::install_missing(&tools, "by real nodes")?;
             needed.extend(["kubelet", "kube-proxy", "coredns", "metrics-server", "pause"]);
         }
         NodeKind::Simulated => needed.push("kwok"),
     }
-    let core = programs::Core::provide(&needed)?;
+    let core = programs::Core::provide_programs(&needed)?;
     let mut found = Programs {
         etcd: core.path("etcd"),
         kube_apiserver: core.path("kube-apiserver"),
@@ -156,7 +152,7 @@ fn provide(kind: NodeKind, prometheus: bool, knative: bool) -> Result<Programs> 
         ..Programs::default()
     };
     if kind == NodeKind::Real {
-        let runtime = programs::Runtime::provide()?;
+        let runtime = programs::Runtime::provide_programs()?;
         (found.containers, found.runc, found.cni) = (runtime.bin(), runtime.runc(), runtime.cni());
     }
     if prometheus {
@@ -164,25 +160,44 @@ fn provide(kind: NodeKind, prometheus: bool, knative: bool) -> Result<Programs> 
         programs::monitor_definitions()?;
     }
     if knative {
-        programs::Knative::provide()?;
+        programs::Knative::provide_programs()?;
     }
     Ok(found)
 }
 
-/// Writes certificates, kubeconfigs and configurations.
 fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     for folder in
         [layout.0.clone(), layout.0.join("pki"), layout.0.join("logs"), layout.0.join("data")]
     {
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        made.map_err(Error::io(format!("making {}", folder.display())))?;
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        created.map_err(Error::io(format!("creating {}", folder.display())))?;
     }
+    write_certificates(spec, layout)?;
+    write_kubeconfigs(spec, layout)?;
+    let stages = include_str!("../manifests/kwok-stages.yaml");
+    spec::write_private(&layout.config("kwok-stages.yaml"), stages.as_bytes())?;
+    let scheduler = json!({
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "clientConnection": {"kubeconfig": layout.kubeconfig("scheduler"), "qps": 500, "burst": 1000},
+        "leaderElection": {"leaderElect": false},
+    });
+    spec::write_private(&layout.config("scheduler.json"), scheduler.to_string().as_bytes())?;
+    if spec.prometheus {
+        let config = prometheus::config(layout).to_string();
+        spec::write_private(&layout.config("prometheus.json"), config.as_bytes())?;
+    }
+    if spec.kind == NodeKind::Real { node::write_configs(spec, layout) } else { Ok(()) }
+}
+
+/// Writes the CAs and the certificates of servers; those of clients are part of their kubeconfigs.
+fn write_certificates(spec: &Spec, layout: &Layout) -> Result<()> {
     let pki = layout.pki();
     for authority in [pki::CLUSTER, pki::ETCD, pki::FRONT] {
-        pki.make_authority(authority)?;
+        pki.create_authority(authority)?;
     }
-    pki.make_token_key("tokens")?;
+    pki.create_token_key("tokens")?;
     let host = spec.host().to_string();
     let service = if spec.kind == NodeKind::Real {
         spec.addresses().service(1).to_string()
@@ -200,13 +215,23 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
         &service,
     ];
     let serve = |name: &str, names: &[&str], authority: &str| {
-        pki.make(authority, name, &Request { common_name: name, group: None, names }).map(drop)
+        pki.create(authority, name, &Request { common_name: name, group: None, names }).map(drop)
     };
     serve("apiserver", &api_names, pki::CLUSTER)?;
     serve("etcd", &["localhost", "127.0.0.1"], pki::ETCD)?;
     serve("etcd-client", &[], pki::ETCD)?;
     serve("front-proxy", &[], pki::FRONT)?;
+    for number in node::numbers(spec) {
+        let name = format!("node-{number}");
+        let address = spec.addresses().node(number).to_string();
+        serve(&node::on_node("kubelet-server", number), &[&name, &address], pki::CLUSTER)?;
+    }
+    Ok(())
+}
 
+/// Writes a kubeconfig with a client certificate for each user of the API.
+fn write_kubeconfigs(spec: &Spec, layout: &Layout) -> Result<()> {
+    let pki = layout.pki();
     let masters = Some("system:masters");
     let mut users = vec![
         ("admin".to_owned(), "oprc-admin".to_owned(), masters),
@@ -216,22 +241,17 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
         ("kube-proxy".to_owned(), "system:kube-proxy".to_owned(), None),
         ("prometheus".to_owned(), prometheus::USER.to_owned(), None),
     ];
-    match spec.kind {
-        NodeKind::Simulated => users.push(("kwok".to_owned(), "oprc-kwok".to_owned(), masters)),
-        NodeKind::Real => {
-            for number in 0..u8::try_from(spec.nodes).unwrap_or_default() {
-                let name = format!("node-{number}");
-                let address = spec.addresses().node(number).to_string();
-                serve(&node::on_node("kubelet-server", number), &[&name, &address], pki::CLUSTER)?;
-                let user = format!("system:node:{name}");
-                users.push((node::on_node("kubelet", number), user, Some("system:nodes")));
-            }
-        }
+    if spec.kind == NodeKind::Simulated {
+        users.push(("kwok".to_owned(), "oprc-kwok".to_owned(), masters));
+    }
+    for number in node::numbers(spec) {
+        let user = format!("system:node:node-{number}");
+        users.push((node::on_node("kubelet", number), user, Some("system:nodes")));
     }
     let authority = fs::read_to_string(pki.certificate(pki::CLUSTER))
         .map_err(Error::io("reading a certificate"))?;
     for (name, user, group) in &users {
-        let identity = pki.make(
+        let identity = pki.create(
             pki::CLUSTER,
             name,
             &Request { common_name: user, group: *group, names: &[] },
@@ -239,18 +259,5 @@ fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
         let config = kubeconfig(&spec.name, &spec.api_url(), &authority, &identity);
         spec::write_private(&layout.kubeconfig(name), config.to_string().as_bytes())?;
     }
-    let stages = include_str!("../manifests/kwok-stages.yaml");
-    spec::write_private(&layout.config("kwok-stages.yaml"), stages.as_bytes())?;
-    let scheduler = json!({
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "clientConnection": {"kubeconfig": layout.kubeconfig("scheduler"), "qps": 500, "burst": 1000},
-        "leaderElection": {"leaderElect": false},
-    });
-    spec::write_private(&layout.config("scheduler.json"), scheduler.to_string().as_bytes())?;
-    if spec.prometheus {
-        let config = prometheus::config(layout).to_string();
-        spec::write_private(&layout.config("prometheus.json"), config.as_bytes())?;
-    }
-    if spec.kind == NodeKind::Real { node::write_configs(spec, layout) } else { Ok(()) }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Brings images to the nodes of a cluster.
+//! Loads images into the nodes of a cluster.
 
 use std::{
     fs::File,
@@ -12,38 +12,36 @@ use tokio::time::sleep;
 use crate::{
     Error, Result,
     apply::within,
-    command::{self, off_thread},
+    command::{self, blocking},
     image::{self, Image},
     node,
     spec::Spec,
     supervisor::Supervisor,
 };
 
-/// How long containerd may take to listen.
-const LISTENING: Duration = Duration::from_mins(2);
+const CONTAINERD_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// The container runtimes of a cluster's nodes.
 #[derive(Debug, Clone)]
-pub(crate) struct Loader {
+pub(crate) struct ImageLoader {
     /// A process in the namespaces of each node.
     nodes: Vec<u32>,
     ctr: PathBuf,
     temporary: PathBuf,
 }
 
-impl Loader {
-    /// Finds the runtimes and waits until they listen.
-    pub(crate) async fn of(spec: &Spec) -> Result<Self> {
+impl ImageLoader {
+    /// Waits until containerd listens on all nodes.
+    pub(crate) async fn connect(spec: &Spec) -> Result<Self> {
         let folder = spec.folder()?;
         let supervisor = Supervisor { cluster: spec.name.clone(), folder: folder.clone() };
         let mut nodes = Vec::new();
-        for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
+        for node in node::numbers(spec) {
             let name = node::on_node("node", node);
             let listening = async {
                 loop {
                     let pid = match supervisor.component(&name).await {
                         Ok(component) => component.pid,
-                        // It was started just now.
+                        // The supervisor is starting.
                         Err(Error::NotRunning { .. }) => None,
                         Err(error) => return Err(error),
                     };
@@ -51,19 +49,18 @@ impl Loader {
                     if let Some(pid) = pid.filter(|pid| Path::new(&socket(*pid)).exists()) {
                         return Ok(pid);
                     }
-                    // The socket is in a file system of the node's own that can't be watched from here.
+                    // The socket is in the node's own file system, which can't be watched from here.
                     sleep(Duration::from_millis(50)).await;
                 }
             };
-            nodes.push(within("containerd to listen", LISTENING, listening).await?);
+            nodes.push(within("containerd to listen", CONTAINERD_TIMEOUT, listening).await?);
         }
         Ok(Self { nodes, ctr: spec.programs.containers.join("ctr"), temporary: folder })
     }
 
-    /// Makes images and loads them.
     pub(crate) async fn load_images(&self, images: Vec<Image>) -> Result<()> {
         let loader = self.clone();
-        off_thread(move || {
+        blocking(move || {
             let archive = loader.temporary.join("image.oci.tar");
             let load = |image: &Image| {
                 image.write(&archive).and_then(|()| loader.load_archive(&archive).map(drop))
@@ -75,17 +72,17 @@ impl Loader {
         .await
     }
 
-    /// Loads an archive into every node that doesn't have its images yet; gives their names.
+    /// Loads an archive into every node that lacks one of its images; returns their names.
     pub(crate) async fn load(&self, archive: &Path) -> Result<Vec<String>> {
         let (loader, archive) = (self.clone(), archive.to_owned());
-        off_thread(move || loader.load_archive(&archive)).await
+        blocking(move || loader.load_archive(&archive)).await
     }
 
     fn load_archive(&self, archive: &Path) -> Result<Vec<String>> {
         let images = image::inspect(archive)?;
         for node in &self.nodes {
             let present = command::run("Listing images", &mut self.ctr(*node, &["images", "ls"]))?;
-            let is_present = |image: &image::Named| {
+            let is_present = |image: &image::ImageRef| {
                 let same = |line: &str| {
                     let mut words = line.split_whitespace();
                     words.next() == Some(&image.name) && words.any(|word| word == image.digest)
@@ -102,8 +99,8 @@ impl Loader {
         Ok(images.into_iter().map(|image| image.name).collect())
     }
 
-    /// `ctr` in the namespaces of a node. What it reads comes from outside: not every folder of
-    /// this machine is seen there.
+    /// `ctr` in the namespaces of a node. Archives are passed on standard input, because a node
+    /// doesn't see every folder of this machine.
     fn ctr(&self, node: u32, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--net", "--mount", "--pid", "--target", &node.to_string(), "--"]);

@@ -1,4 +1,4 @@
-//! The control groups of a cluster's pods.
+//! The cgroups of a cluster's pods.
 
 use std::{
     fs, io,
@@ -10,12 +10,12 @@ use std::{
 use crate::{Error, Result, network::Addresses, node, spec::Spec};
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
-/// What kubelet wants to find in its root, as far as the machine has it.
+/// Controllers that kubelet expects in its root cgroup, if the machine has them.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"];
-/// How long processes that were killed may take to leave their groups.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long killed processes may take to leave their cgroups.
+const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The roots under which groups are made: one for each controller, or the one of version 2.
+/// The cgroup roots: one for each controller with cgroup v1, a single one with v2.
 fn roots() -> Vec<PathBuf> {
     let root = Path::new(HIERARCHIES);
     if root.join("cgroup.controllers").exists() {
@@ -25,36 +25,36 @@ fn roots() -> Vec<PathBuf> {
         return Vec::new();
     };
     let folders = items.filter_map(|item| Some(item.ok()?.path()));
-    // Some hierarchies have two names; one of them is a link.
+    // Some v1 hierarchies have a second name, which is a symbolic link.
     folders.filter(|path| path.is_dir() && !path.is_symlink()).collect()
 }
 
-/// Whether this process may make control groups at all, and if not why.
-pub(crate) fn why_not() -> Option<String> {
+/// Why this process can't create cgroups, if it can't.
+pub(crate) fn obstacle() -> Option<String> {
     let roots = roots();
     if roots.is_empty() {
-        return Some(format!("no control groups are mounted at {HIERARCHIES}"));
+        return Some(format!("no cgroups are mounted at {HIERARCHIES}"));
     }
     let writable = |root: &PathBuf| rustix::fs::access(root, rustix::fs::Access::WRITE_OK).is_ok();
-    let refused = roots.iter().find(|root| !writable(root))?;
-    Some(format!("{} can't be written to", refused.display()))
+    let read_only = roots.iter().find(|root| !writable(root))?;
+    Some(format!("{} is not writable", read_only.display()))
 }
 
-/// Makes the groups that kubelets want to find.
-pub(crate) fn make(spec: &Spec) -> Result<()> {
+/// Creates the root cgroups of the kubelets.
+pub(crate) fn create(spec: &Spec) -> Result<()> {
     for root in roots() {
-        for node in 0..u8::try_from(spec.nodes).unwrap_or_default() {
+        for node in node::numbers(spec) {
             let folder = root.join(node::cgroup_root(spec, node).trim_start_matches('/'));
-            let making = || Error::io(format!("making {}", folder.display()));
-            fs::create_dir_all(&folder).map_err(making())?;
+            let creating = || Error::io(format!("creating {}", folder.display()));
+            fs::create_dir_all(&folder).map_err(creating())?;
             let above = root.join(spec.addresses().bridge());
-            delegate(&root, &[&root, &above]).map_err(making())?;
+            delegate(&root, &[&root, &above]).map_err(creating())?;
         }
     }
     Ok(())
 }
 
-/// In version 2 a group has only those controllers that the ones above it hand down.
+/// With cgroup v2, a cgroup has only the controllers that its ancestors delegate.
 fn delegate(root: &Path, above: &[&Path]) -> io::Result<()> {
     let Ok(controllers) = fs::read_to_string(root.join("cgroup.controllers")) else {
         return Ok(());
@@ -67,9 +67,9 @@ fn delegate(root: &Path, above: &[&Path]) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes away all groups of a cluster, waiting for processes that are about to end.
+/// Removes all cgroups of a cluster; waits for processes that are exiting.
 pub(crate) fn remove(addresses: Addresses) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + REMOVE_TIMEOUT;
     for root in roots() {
         let folder = root.join(addresses.bridge());
         while folder.exists() {
@@ -78,7 +78,7 @@ pub(crate) fn remove(addresses: Addresses) -> Result<()> {
                 Err(error) if Instant::now() > deadline => {
                     return Err(Error::io(format!("removing {}", folder.display()))(error));
                 }
-                // The kernel tells nobody when a group's last process is gone.
+                // There is no notification when the last process leaves a cgroup v1.
                 Err(_) => thread::sleep(Duration::from_millis(20)),
             }
         }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn controllers_of_version_2_are_handed_down() {
+    fn delegates_cgroup_v2_controllers() {
         let root = tempfile::tempdir().unwrap();
         let above = root.path().join("oprc0");
         fs::create_dir(&above).unwrap();

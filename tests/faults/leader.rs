@@ -169,10 +169,10 @@ async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes()
         hears(place, &frozen).await;
         let reads = ["get", "list", "watch"];
         let tried: Vec<_> = proxy
-            .seen()
+            .recorded()
             .into_iter()
-            .filter(|seen| seen.client == "frozen" && !reads.contains(&seen.asked.verb.as_str()))
-            .filter(|seen| seen.asked.verb != "update" || seen.asked.resource != LEASES)
+            .filter(|seen| seen.client == "frozen" && !reads.contains(&seen.info.verb.as_str()))
+            .filter(|seen| seen.info.verb != "update" || seen.info.resource != LEASES)
             .collect();
         assert!(tried.is_empty(), "{tried:?}");
         // It may try to renew what it held, and is refused: nobody else has written the lease.

@@ -163,7 +163,7 @@ mod proof {
                 let everything = || Match::any().client("erring");
                 let errors = proxy.inject(everything(), Fault::Status(code, None));
                 // Watches that run know nothing of it.
-                let cut = proxy.inject(everything().verb("watch"), Fault::Cut);
+                let cut = proxy.inject(everything().verb("watch"), Fault::DropResponse);
                 let end = tokio::time::Instant::now() + lasting;
                 marked(&crm, true, NOTICED).await;
                 refused(&crm).await;

@@ -45,8 +45,8 @@ async fn conflicts_refusals_and_errors_pass() {
             ("429 with a time to wait", Fault::Status(429, Some(1)), 3),
             ("500", Fault::Status(500, None), 4),
             ("503", Fault::Status(503, None), 4),
-            ("refused", Fault::Refuse, 3),
-            ("cut after it was done", Fault::Cut, 3),
+            ("refused", Fault::DropRequest, 3),
+            ("cut after it was done", Fault::DropResponse, 3),
         ];
         for (at, (what, fault, times)) in faults.into_iter().enumerate() {
             let name = format!("tried-{at}");

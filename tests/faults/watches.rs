@@ -42,7 +42,7 @@ async fn watches_that_break_miss_nothing() {
         let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
         for round in 0..3 {
             proxy.reset();
-            let cut = proxy.inject(watches(), Fault::Cut);
+            let cut = proxy.inject(watches(), Fault::DropResponse);
             let name = format!("blind-{round}");
             deploy(&crm.client, &name, &with_odgm(&[hello("greet")])).await.unwrap();
             drop(cut);
@@ -68,8 +68,8 @@ async fn what_the_server_has_forgotten_is_listed_once() {
 
         // No watch runs any more, and none can be opened.
         proxy.reset();
-        let closed = proxy.inject(watches(), Fault::Refuse);
-        let cut = proxy.inject(watches(), Fault::Cut);
+        let closed = proxy.inject(watches(), Fault::DropRequest);
+        let cut = proxy.inject(watches(), Fault::DropResponse);
         counted(&proxy, "all watches to be cut", AGAIN, |counts| {
             all.iter().all(|resource| count(counts, "blind", "watch", resource) > 0)
         })
@@ -114,7 +114,7 @@ async fn watches_that_are_gone_for_a_moment_miss_nothing() {
         let all = watched(&proxy.counts(), "blind");
         proxy.reset();
         let gone = proxy.inject(watches(), Fault::Status(410, None));
-        let cut = proxy.inject(watches(), Fault::Cut);
+        let cut = proxy.inject(watches(), Fault::DropResponse);
         counted(&proxy, "all watches to be gone", AGAIN, |counts| {
             all.iter().all(|resource| count(counts, "blind", "watch", resource) > 0)
         })

@@ -146,7 +146,7 @@ async fn all_clusters_that_up_has_made_end_with_down() {
 
         // One that is left when the first is gone is found all the same.
         let options = Options { node: NodeChoice::Simulated, ..Options::default() };
-        Cluster::up_beside(SECOND, &options, NAME).await.unwrap();
+        Cluster::up_owned_by(SECOND, &options, NAME).await.unwrap();
         oprc(&["down"], &contexts);
         before.assert_same_as_now();
     })

@@ -113,7 +113,7 @@ async fn a_component_can_be_frozen_stopped_and_started() {
             supervisor.act("kwok", Action::Stop).await.unwrap();
             assert_eq!(state("kwok").await, State::Stopped);
             let refused = supervisor.act("kwok", Action::Freeze).await.unwrap_err().to_string();
-            assert!(refused.contains("kwok doesn't run"), "{refused}");
+            assert!(refused.contains("kwok is not running"), "{refused}");
             supervisor.act("kwok", Action::Start).await.unwrap();
             pod(place, "runs").await;
             let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
@@ -122,7 +122,7 @@ async fn a_component_can_be_frozen_stopped_and_started() {
             within("the pod to run", READY, running).await.unwrap();
 
             let error = supervisor.act("nonsense", Action::Stop).await.unwrap_err().to_string();
-            assert!(error.contains("has no component 'nonsense'; it has etcd"), "{error}");
+            assert!(error.contains("has no component 'nonsense'; components: etcd"), "{error}");
         })
         .await;
     })

@@ -51,7 +51,7 @@ fn an_unknown_cluster() {
         arguments.extend(["--name", "nowhere"]);
         assert_says(
             &refusal(&arguments, &[]),
-            &["no cluster 'nowhere'", "oprc sandbox up --name nowhere"],
+            &["cluster 'nowhere' does not exist", "oprc sandbox up --name nowhere"],
         );
     }
 }
@@ -60,7 +60,7 @@ fn an_unknown_cluster() {
 fn a_name_that_is_none() {
     assert_says(
         &refusal(&["up", "--name", "../etc"], &[]),
-        &["can't name a cluster", "lower-case"],
+        &["is not a valid cluster name", "lower-case"],
     );
 }
 
@@ -68,7 +68,7 @@ fn a_name_that_is_none() {
 fn options_that_make_no_sense() {
     let simulated = ["up", "--name", "test-none", "--node", "simulated"];
     let with = |more: &[&'static str]| [&simulated[..], more].concat();
-    assert_says(&refusal(&with(&["--knative"]), &[]), &["--knative needs a real node"]);
+    assert_says(&refusal(&with(&["--knative"]), &[]), &["--knative needs real nodes"]);
     assert_says(&refusal(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
     assert_says(
         &refusal(&["up", "--name", "test-none", "--node", "real", "--nodes", "9"], &[]),
@@ -86,7 +86,7 @@ fn a_real_node_without_root() {
     let output = Command::new("sh").arg("-c").arg(shell).arg(home.path()).output().unwrap();
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_says(&said, &["no real node", "takes root", "--node simulated"]);
+    assert_says(&said, &["real nodes are not possible", "require root", "--node simulated"]);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_damaged_cache_is_made_again() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let down = oprc(&["sandbox", "down", "--name", "damaged"], &variables);
     assert!(output.status.success() && down.status.success(), "{said}");
-    assert_says(&said, &["monitoring in the cache is damaged", "definitions.yaml has changed"]);
+    assert_says(&said, &["cache entry monitoring is damaged", "definitions.yaml has changed"]);
 }
 
 #[tokio::test]
@@ -203,7 +203,7 @@ async fn a_port_that_was_taken_meanwhile() {
         let said = refusal(&["up", "--name", "test-port"], &[]);
         assert_says(
             &said,
-            &[&format!("port {port}"), "for etcd", "taken by another program", "ss -ltnp"],
+            &[&format!("port {port}"), "for etcd", "in use by another program", "ss -ltnp"],
         );
     })
     .await;

@@ -73,7 +73,7 @@ async fn counts_are_exact_by_client_verb_and_resource() {
             ]
         );
         let numbers: Vec<_> = proxy
-            .seen()
+            .recorded()
             .iter()
             .filter(|seen| seen.client == "tester")
             .map(|seen| seen.number)
@@ -111,7 +111,7 @@ async fn clients_are_known_by_their_certificates() {
 async fn a_refused_request_never_reaches_the_api_server() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
-        let refusal = proxy.inject(Match::any().verb("create"), Fault::Refuse);
+        let refusal = proxy.inject(Match::any().verb("create"), Fault::DropRequest);
         assert!(create(&through, "refused").await.is_err());
         assert!(direct.get_opt("refused").await.unwrap().is_none());
         through.list(&ListParams::default()).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_status_is_answered_without_the_api_server() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         // By number: the next request of this client, whatever it is.
-        let next = || Match::any().number(proxy.seen().last().map_or(1, |seen| seen.number + 1));
+        let next = || Match::any().number(proxy.recorded().last().map_or(1, |seen| seen.number + 1));
         for (status, reason) in [(409, "Conflict"), (410, "Expired"), (500, "InternalError")] {
             let _fault = proxy.inject(next(), Fault::Status(status, None));
             match create(&through, "never").await {
@@ -152,9 +152,9 @@ async fn a_status_is_answered_without_the_api_server() {
         assert!(direct.get_opt("never").await.unwrap().is_none());
         // This client asks again by itself when it is told to, after the time that it is told.
         let _fault = proxy.inject(next(), Fault::Status(429, Some(1)));
-        let (begun, before) = (Instant::now(), proxy.seen().len());
+        let (begun, before) = (Instant::now(), proxy.recorded().len());
         create(&through, "never").await.unwrap();
-        assert_eq!(proxy.seen().len(), before + 2);
+        assert_eq!(proxy.recorded().len(), before + 2);
         assert!(begun.elapsed() >= Duration::from_secs(1));
     })
     .await;
@@ -165,7 +165,7 @@ async fn a_cut_request_is_carried_out_and_not_answered() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         let _fault =
-            proxy.inject_times(Match::any().verb("create").resource("configmaps"), Fault::Cut, 1);
+            proxy.inject_times(Match::any().verb("create").resource("configmaps"), Fault::DropResponse, 1);
         assert!(create(&through, "done").await.is_err());
         assert!(direct.get_opt("done").await.unwrap().is_some());
     })
@@ -243,7 +243,7 @@ async fn a_running_watch_is_cut_and_can_be_opened_again() {
         let mut events = watch(&through).await;
         create(&direct, "before").await.unwrap();
         event_of(&mut events, "before").await;
-        let _cut = proxy.inject_times(Match::any().verb("watch"), Fault::Cut, 1);
+        let _cut = proxy.inject_times(Match::any().verb("watch"), Fault::DropResponse, 1);
         let ended = async {
             while let Some(event) = events.next().await {
                 if event.is_err() {

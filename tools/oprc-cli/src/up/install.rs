@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client, api::ListParams};
-use oprc_sandbox::{apply, deployment_ready, documents, image::Named};
+use oprc_sandbox::{apply, deployment_ready, documents, image::ImageRef};
 use serde_json::Value;
 
 use crate::{
@@ -41,7 +41,7 @@ pub(super) struct Images<'a> {
     pub(super) registry: &'a str,
     pub(super) tag: &'a str,
     /// Those that were loaded into the nodes.
-    pub(super) loaded: &'a [Named],
+    pub(super) loaded: &'a [ImageRef],
 }
 
 impl Images<'_> {
@@ -123,7 +123,7 @@ mod tests {
     fn an_image_that_was_loaded_anew_is_rolled_out() {
         let noted = |digest: &str| {
             let (name, digest) = ("oprc.local/oprc-crm:dev".to_owned(), digest.to_owned());
-            let loaded = [Named { name, digest }];
+            let loaded = [ImageRef { name, digest }];
             let images = Images { registry: REGISTRY, tag: TAG, loaded: &loaded };
             let mut documents = documents(CRM, &[]).unwrap();
             for document in &mut documents {

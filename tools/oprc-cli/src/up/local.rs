@@ -39,7 +39,7 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
         let cluster = if name == command.name {
             Cluster::up(&name, &options).await?
         } else {
-            Cluster::up_beside(&name, &options, &command.name).await?
+            Cluster::up_owned_by(&name, &options, &command.name).await?
         };
         if name != command.name && cluster.spec().owner.as_ref() != Some(&command.name) {
             say(&format!("Cluster '{name}' was there already: `oprc down` leaves it."));

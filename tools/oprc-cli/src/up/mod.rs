@@ -10,7 +10,7 @@ use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use clap::Parser as _;
-use oprc_sandbox::{DEFAULT_NAME, image::Named};
+use oprc_sandbox::{DEFAULT_NAME, image::ImageRef};
 
 use crate::{
     Arguments,
@@ -87,7 +87,7 @@ pub(crate) struct Down {
 
 impl Up {
     /// Where images come from, those in nodes included.
-    fn images_with<'a>(&'a self, loaded: &'a [Named]) -> install::Images<'a> {
+    fn images_with<'a>(&'a self, loaded: &'a [ImageRef]) -> install::Images<'a> {
         install::Images { registry: &self.registry, tag: &self.tag, loaded }
     }
 

@@ -1,30 +1,29 @@
-//! Faults, and which requests they befall.
+//! Faults and the requests that they apply to.
 
 use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
-use super::request::Asked;
+use super::request::RequestInfo;
 
-/// What happens to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection is closed, and the API server never hears of the request.
-    Refuse,
-    /// The request goes on after that time.
+    /// Closes the connection; the API server doesn't get the request.
+    DropRequest,
+    /// Forwards the request after a delay.
     Delay(Duration),
-    /// It is answered with this status, and the API server never hears of it. With a
-    /// `Retry-After` of so many seconds where one is given.
+    /// Responds with this status and, if given, `Retry-After` in seconds; the API server doesn't get
+    /// the request.
     Status(u16, Option<u32>),
-    /// The API server carries it out, and the connection is closed before the answer. A running
-    /// watch is closed at once.
-    Cut,
-    /// It waits until the fault is taken back; so do the events of a running watch.
+    /// Closes the connection after the API server has handled the request, before the response. A
+    /// running watch is closed immediately.
+    DropResponse,
+    /// Holds the request, or the events of a running watch, until the fault is removed.
     Hold,
 }
 
-/// Which requests are meant: those that agree in everything that is given.
+/// Selects the requests that match all given criteria.
 #[derive(Debug, Clone, Default)]
 pub struct Match {
     client: Option<String>,
@@ -35,67 +34,64 @@ pub struct Match {
 }
 
 impl Match {
-    /// All requests.
     pub fn any() -> Self {
         Self::default()
     }
 
-    /// Those of a client, by the common name of its certificate.
+    /// By the common name of the client's certificate.
     #[must_use]
     pub fn client(mut self, client: &str) -> Self {
         self.client = Some(client.to_owned());
         self
     }
 
-    /// Those with a verb, as [`Asked::verb`] names it.
+    /// By [`RequestInfo::verb`].
     #[must_use]
     pub fn verb(mut self, verb: &str) -> Self {
         self.verb = Some(verb.to_owned());
         self
     }
 
-    /// Those for a resource, as [`Asked::resource`] names it.
+    /// By [`RequestInfo::resource`].
     #[must_use]
     pub fn resource(mut self, resource: &str) -> Self {
         self.resource = Some(resource.to_owned());
         self
     }
 
-    /// Those for an object of that name.
+    /// By the name of the object.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The one with that number; every client's requests are numbered from 1.
+    /// By number; the requests of each client are numbered from 1.
     #[must_use]
     pub fn number(mut self, number: u64) -> Self {
         self.number = Some(number);
         self
     }
 
-    fn agrees(&self, request: &Seen) -> bool {
-        let same = |wanted: &Option<String>, found: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == found)
+    fn matches(&self, request: &RecordedRequest) -> bool {
+        let same = |expected: &Option<String>, found: &str| {
+            expected.as_deref().is_none_or(|expected| expected == found)
         };
         same(&self.client, &request.client)
-            && same(&self.verb, &request.asked.verb)
-            && same(&self.resource, &request.asked.resource)
-            && same(&self.name, request.asked.name.as_deref().unwrap_or_default())
+            && same(&self.verb, &request.info.verb)
+            && same(&self.resource, &request.info.resource)
+            && same(&self.name, request.info.name.as_deref().unwrap_or_default())
             && self.number.is_none_or(|number| number == request.number)
     }
 }
 
-/// One request that the proxy has seen.
 #[derive(Debug, Clone)]
-pub struct Seen {
-    /// Who sent it.
+pub struct RecordedRequest {
+    /// Common name of the client's certificate.
     pub client: String,
-    /// Its number among that client's.
+    /// Counted from 1 for each client.
     pub number: u64,
-    /// What it asks for.
-    pub asked: Asked,
+    pub info: RequestInfo,
 }
 
 struct Rule {
@@ -105,11 +101,10 @@ struct Rule {
     left: u64,
 }
 
-/// The faults in force.
 #[derive(Clone)]
 pub(super) struct Faults {
     rules: Arc<Mutex<Vec<Rule>>>,
-    /// Changes with every rule that comes or goes; its value is the last id.
+    /// Notifies of added and removed rules; the value is the last id.
     changed: watch::Sender<u64>,
 }
 
@@ -118,37 +113,37 @@ impl Faults {
         Self { rules: Arc::default(), changed: watch::Sender::new(0) }
     }
 
-    pub(super) fn inject(&self, matches: Match, fault: Fault, times: u64) -> Injected {
+    pub(super) fn inject(&self, matches: Match, fault: Fault, times: u64) -> InjectedFault {
         let mut id = 0;
         self.changed.send_modify(|last| {
             *last += 1;
             id = *last;
             self.lock().push(Rule { id, matches, fault, left: times });
         });
-        Injected { id, faults: self.clone() }
+        InjectedFault { id, faults: self.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Rule>> {
         self.rules.lock()
     }
 
-    /// The fault that befalls a new request, if any; it is used up by that.
-    pub(super) fn befalling(&self, request: &Seen) -> Option<(u64, Fault)> {
+    /// The fault for a new request; uses up one of the rule's repetitions.
+    pub(super) fn take(&self, request: &RecordedRequest) -> Option<(u64, Fault)> {
         let mut rules = self.lock();
-        let rule = rules.iter_mut().find(|rule| rule.left > 0 && rule.matches.agrees(request))?;
+        let rule = rules.iter_mut().find(|rule| rule.left > 0 && rule.matches.matches(request))?;
         rule.left -= 1;
         Some((rule.id, rule.fault.clone()))
     }
 
-    /// What befalls a watch that runs: it may be cut or held.
-    pub(super) fn befalling_watch(&self, request: &Seen) -> Option<Fault> {
+    /// The fault for a running watch: `DropResponse` or `Hold`.
+    pub(super) fn take_for_watch(&self, request: &RecordedRequest) -> Option<Fault> {
         let mut rules = self.lock();
         let rule = rules.iter_mut().find(|rule| {
-            matches!(rule.fault, Fault::Cut | Fault::Hold)
+            matches!(rule.fault, Fault::DropResponse | Fault::Hold)
                 && rule.left > 0
-                && rule.matches.agrees(request)
+                && rule.matches.matches(request)
         })?;
-        if rule.fault == Fault::Cut {
+        if rule.fault == Fault::DropResponse {
             rule.left -= 1;
         }
         Some(rule.fault.clone())
@@ -158,7 +153,7 @@ impl Faults {
         self.changed.subscribe()
     }
 
-    /// Waits until a rule is gone.
+    /// Waits until a rule is removed.
     pub(super) async fn removed(&self, id: u64) {
         let mut changes = self.changes();
         while self.lock().iter().any(|rule| rule.id == id) {
@@ -169,14 +164,14 @@ impl Faults {
     }
 }
 
-/// A fault in force; it ends when this is dropped.
-#[must_use = "the fault ends when this is dropped"]
-pub struct Injected {
+/// An active fault; dropping this removes it.
+#[must_use = "dropping this removes the fault"]
+pub struct InjectedFault {
     id: u64,
     faults: Faults,
 }
 
-impl Drop for Injected {
+impl Drop for InjectedFault {
     fn drop(&mut self) {
         self.faults.changed.send_modify(|_| self.faults.lock().retain(|rule| rule.id != self.id));
     }
@@ -186,31 +181,31 @@ impl Drop for Injected {
 mod tests {
     use super::*;
 
-    fn request(client: &str, verb: &str, number: u64) -> Seen {
-        let asked =
-            Asked { verb: verb.into(), resource: "pods".into(), namespace: None, name: None };
-        Seen { client: client.into(), number, asked }
+    fn request(client: &str, verb: &str, number: u64) -> RecordedRequest {
+        let info =
+            RequestInfo { verb: verb.into(), resource: "pods".into(), namespace: None, name: None };
+        RecordedRequest { client: client.into(), number, info }
     }
 
     #[test]
-    fn a_fault_befalls_only_what_agrees_and_only_so_often() {
+    fn applies_to_matching_requests_up_to_its_limit() {
         let faults = Faults::new();
-        let injected = faults.inject(Match::any().client("a").verb("get"), Fault::Refuse, 2);
-        assert!(faults.befalling(&request("b", "get", 1)).is_none());
-        assert!(faults.befalling(&request("a", "list", 1)).is_none());
-        assert!(faults.befalling(&request("a", "get", 2)).is_some());
-        assert!(faults.befalling(&request("a", "get", 3)).is_some());
-        assert!(faults.befalling(&request("a", "get", 4)).is_none());
+        let injected = faults.inject(Match::any().client("a").verb("get"), Fault::DropRequest, 2);
+        assert!(faults.take(&request("b", "get", 1)).is_none());
+        assert!(faults.take(&request("a", "list", 1)).is_none());
+        assert!(faults.take(&request("a", "get", 2)).is_some());
+        assert!(faults.take(&request("a", "get", 3)).is_some());
+        assert!(faults.take(&request("a", "get", 4)).is_none());
         drop(injected);
-        let _third = faults.inject(Match::any().number(3), Fault::Cut, u64::MAX);
-        assert!(faults.befalling(&request("a", "get", 4)).is_none());
-        assert!(faults.befalling(&request("a", "get", 3)).is_some());
+        let _third = faults.inject(Match::any().number(3), Fault::DropResponse, u64::MAX);
+        assert!(faults.take(&request("a", "get", 4)).is_none());
+        assert!(faults.take(&request("a", "get", 3)).is_some());
     }
 
     #[test]
-    fn a_fault_ends_when_it_is_dropped() {
+    fn dropping_the_guard_removes_the_fault() {
         let faults = Faults::new();
-        drop(faults.inject(Match::any(), Fault::Refuse, u64::MAX));
-        assert!(faults.befalling(&request("a", "get", 1)).is_none());
+        drop(faults.inject(Match::any(), Fault::DropRequest, u64::MAX));
+        assert!(faults.take(&request("a", "get", 1)).is_none());
     }
 }

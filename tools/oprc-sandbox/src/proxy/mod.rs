@@ -1,8 +1,8 @@
-//! A proxy in front of the API server, for tests: it knows clients by their certificates, counts
-//! what they ask for, and lets faults befall their requests.
+//! A proxy of the API server for tests. It identifies clients by their certificates, counts their
+//! requests and injects faults.
 //!
-//! It speaks for its clients with the front-proxy certificate of the cluster, so that the API
-//! server sees their own user names and groups.
+//! It impersonates its clients with the front-proxy certificate of the cluster, so that the API
+//! server sees their user names and groups.
 
 mod fault;
 mod request;
@@ -35,25 +35,24 @@ use self::{
     tls::{Subject, Upstream, server_tls, subject, upstream},
 };
 pub use self::{
-    fault::{Fault, Injected, Match, Seen},
-    request::Asked,
+    fault::{Fault, InjectedFault, Match, RecordedRequest},
+    request::RequestInfo,
 };
 use crate::{Cluster, Error, Result};
 
-/// How many requests are remembered one by one; counts go on without end.
-const REMEMBERED: usize = 100_000;
-/// How long a client may take to show its certificate.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Older requests are only counted.
+const MAX_RECORDED: usize = 100_000;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Body = UnsyncBoxBody<Bytes, Failure>;
 
-/// How often each client asked for what: by client, verb and resource.
+/// Number of requests by client, verb and resource.
 pub type Counts = BTreeMap<(String, String, String), u64>;
 
 #[derive(Default)]
-struct Book {
-    seen: VecDeque<Seen>,
+struct RequestLog {
+    recorded: VecDeque<RecordedRequest>,
     counts: Counts,
     numbers: BTreeMap<String, u64>,
 }
@@ -62,12 +61,12 @@ struct Shared {
     upstream: Upstream,
     authority: hyper::http::uri::Authority,
     faults: Faults,
-    book: Mutex<Book>,
-    /// How many requests there were, so that one can wait for more.
+    log: Mutex<RequestLog>,
+    /// Total number of requests, to wait for more.
     total: watch::Sender<u64>,
 }
 
-/// The running proxy; it ends when this is dropped.
+/// A running proxy; dropping it stops the proxy.
 pub struct ApiProxy {
     cluster: Cluster,
     url: String,
@@ -81,27 +80,27 @@ impl Drop for ApiProxy {
     }
 }
 
-fn broken(error: impl std::fmt::Display) -> Error {
+fn failed(error: impl std::fmt::Display) -> Error {
     Error::failed("Starting the proxy", error.to_string())
 }
 
 impl ApiProxy {
-    /// Starts a proxy beside the API server of a cluster, on a free port.
+    /// Starts a proxy on a free port of the API server's address.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let host = cluster.spec().host();
         let identity = cluster.pki().server(&["localhost", &host.to_string()])?;
         let tls = server_tls(&cluster.authority()?, &identity)?;
-        let listener = TcpListener::bind((host, 0)).await.map_err(broken)?;
-        let address: SocketAddr = listener.local_addr().map_err(broken)?;
-        let api: Uri = cluster.spec().api_url().parse().map_err(broken)?;
+        let listener = TcpListener::bind((host, 0)).await.map_err(failed)?;
+        let address: SocketAddr = listener.local_addr().map_err(failed)?;
+        let api: Uri = cluster.spec().api_url().parse().map_err(failed)?;
         let shared = Arc::new(Shared {
             upstream: upstream(cluster)?,
             authority: api
                 .authority()
                 .cloned()
-                .ok_or_else(|| broken("the API server has no address"))?,
+                .ok_or_else(|| failed("the API server URL has no address"))?,
             faults: Faults::new(),
-            book: Mutex::default(),
+            log: Mutex::default(),
             total: watch::Sender::new(0),
         });
         let server =
@@ -109,45 +108,44 @@ impl ApiProxy {
         Ok(Self { cluster: cluster.clone(), url: format!("https://{address}"), shared, server })
     }
 
-    /// The address of the proxy.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A client through the proxy, known by that name.
+    /// A client that connects as `user` through the proxy.
     pub async fn client(&self, user: &str, group: Option<&str>) -> Result<kube::Client> {
         let identity = self.cluster.pki().client(user, group)?;
         self.cluster.client_at(&self.url, &identity).await
     }
 
-    /// Lets a fault befall every request that matches, until the answer is dropped.
-    pub fn inject(&self, matches: Match, fault: Fault) -> Injected {
+    /// Injects a fault into all matching requests until the guard is dropped.
+    pub fn inject(&self, matches: Match, fault: Fault) -> InjectedFault {
         self.shared.faults.inject(matches, fault, u64::MAX)
     }
 
-    /// Lets a fault befall the next requests that match, so many of them.
-    pub fn inject_times(&self, matches: Match, fault: Fault, times: u64) -> Injected {
+    /// Injects a fault into the next `times` matching requests.
+    pub fn inject_times(&self, matches: Match, fault: Fault, times: u64) -> InjectedFault {
         self.shared.faults.inject(matches, fault, times)
     }
 
-    /// How often each client has asked for what since the start or the last [`ApiProxy::reset`].
+    /// Request counts since the start or the last [`ApiProxy::reset`].
     pub fn counts(&self) -> Counts {
-        self.shared.book().counts.clone()
+        self.shared.log().counts.clone()
     }
 
-    /// The requests since then, one by one, the last hundred thousand of them.
-    pub fn seen(&self) -> Vec<Seen> {
-        self.shared.book().seen.iter().cloned().collect()
+    /// The requests since then, at most the last hundred thousand.
+    pub fn recorded(&self) -> Vec<RecordedRequest> {
+        self.shared.log().recorded.iter().cloned().collect()
     }
 
-    /// Begins counting anew; numbers go on.
+    /// Clears counts and recorded requests; the numbering continues.
     pub fn reset(&self) {
-        let mut book = self.shared.book();
-        book.counts.clear();
-        book.seen.clear();
+        let mut log = self.shared.log();
+        log.counts.clear();
+        log.recorded.clear();
     }
 
-    /// Waits until the counts are such that `enough` says so.
+    /// Waits until `enough` returns true for the counts.
     pub async fn wait_for(&self, enough: impl Fn(&Counts) -> bool) {
         let mut total = self.shared.total.subscribe();
         while !enough(&self.counts()) {
@@ -159,29 +157,29 @@ impl ApiProxy {
 }
 
 impl Shared {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock()
+    fn log(&self) -> MutexGuard<'_, RequestLog> {
+        self.log.lock()
     }
 
-    /// Numbers and counts a request.
-    fn note(&self, client: &str, asked: Asked) -> Seen {
-        let mut book = self.book();
-        let number = book.numbers.entry(client.to_owned()).or_default();
+    /// Numbers, counts and records a request.
+    fn record(&self, client: &str, info: RequestInfo) -> RecordedRequest {
+        let mut log = self.log();
+        let number = log.numbers.entry(client.to_owned()).or_default();
         *number += 1;
-        let seen = Seen { client: client.to_owned(), number: *number, asked };
-        let key = (seen.client.clone(), seen.asked.verb.clone(), seen.asked.resource.clone());
-        *book.counts.entry(key).or_default() += 1;
-        if book.seen.len() == REMEMBERED {
-            book.seen.pop_front();
+        let request = RecordedRequest { client: client.to_owned(), number: *number, info };
+        let key = (client.to_owned(), request.info.verb.clone(), request.info.resource.clone());
+        *log.counts.entry(key).or_default() += 1;
+        if log.recorded.len() == MAX_RECORDED {
+            log.recorded.pop_front();
         }
-        book.seen.push_back(seen.clone());
-        drop(book);
+        log.recorded.push_back(request.clone());
+        drop(log);
         self.total.send_modify(|total| *total += 1);
-        seen
+        request
     }
 }
 
-/// Takes connections for as long as the proxy lives; they all end with it.
+/// Accepts connections until the task is aborted, which also closes them.
 async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -191,7 +189,7 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
                     Ok((stream, _)) => {
                         connections.spawn(connection(stream, tls.clone(), Arc::clone(&shared)));
                     }
-                    // Too many open files, say: that passes, and not by asking at once.
+                    // For example too many open files: retrying immediately would fail, too.
                     Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
                 }
             }
@@ -201,8 +199,8 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
 }
 
 async fn connection(stream: tokio::net::TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
-    // A client that fails here has no certificate of this cluster, and is told so by TLS.
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await else {
+    // TLS reports the error to a client without a certificate of this cluster.
+    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await else {
         return;
     };
     let certificates = stream.get_ref().1.peer_certificates();
@@ -212,40 +210,42 @@ async fn connection(stream: tokio::net::TcpStream, tls: TlsAcceptor, shared: Arc
     let client = Arc::new(client);
     let service =
         service_fn(move |request| handle(Arc::clone(&shared), Arc::clone(&client), request));
-    // An error here is a fault that was asked for, or a client that went away.
+    // An error is an injected fault or a closed connection.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-/// Answers one request. An error closes the connection.
+/// Handles one request. An error closes the connection.
 async fn handle(
     shared: Arc<Shared>,
     client: Arc<Subject>,
     request: Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    let asked = Asked::read(request.method(), request.uri());
-    let numbered = shared.note(&client.name, asked);
-    match shared.faults.befalling(&numbered) {
-        Some((_, Fault::Refuse)) => return Err("refused on purpose".into()),
-        Some((_, Fault::Status(status, retry_after))) => return status_answer(status, retry_after),
+    let info = RequestInfo::parse(request.method(), request.uri());
+    let recorded = shared.record(&client.name, info);
+    match shared.faults.take(&recorded) {
+        Some((_, Fault::DropRequest)) => return Err("request dropped by an injected fault".into()),
+        Some((_, Fault::Status(status, retry_after))) => {
+            return status_response(status, retry_after);
+        },
         Some((_, Fault::Delay(time))) => tokio::time::sleep(time).await,
         Some((rule, Fault::Hold)) => shared.faults.removed(rule).await,
-        Some((_, Fault::Cut)) => {
-            let answer = forward(&shared, &client, request).await?;
-            // Read to its end: then what was asked for is done. A watch would never end.
-            if numbered.asked.verb != "watch" {
-                answer.into_body().collect().await?;
+        Some((_, Fault::DropResponse)) => {
+            let response = forward(&shared, &client, request).await?;
+            // Read to the end, so that the request is completed. A watch would never end.
+            if recorded.info.verb != "watch" {
+                response.into_body().collect().await?;
             }
-            return Err("cut on purpose".into());
+            return Err("response dropped by an injected fault".into());
         }
         None => {}
     }
-    let answer = forward(&shared, &client, request).await?;
-    if numbered.asked.verb == "watch" {
-        return Ok(answer.map(|body| watched(shared, numbered, body)));
+    let response = forward(&shared, &client, request).await?;
+    if recorded.info.verb == "watch" {
+        return Ok(response.map(|body| watched(shared, recorded, body)));
     }
-    Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()))
+    Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
 }
 
 async fn forward(
@@ -260,7 +260,7 @@ async fn forward(
     let headers = request.headers_mut();
     headers.remove(AUTHORIZATION);
     headers.remove(hyper::header::HOST);
-    // Nobody may say in these whom they speak for but this proxy.
+    // Clients must not set impersonation headers themselves.
     let claimed: Vec<_> =
         headers.keys().filter(|name| name.as_str().starts_with("x-remote-")).cloned().collect();
     for name in claimed {
@@ -273,15 +273,17 @@ async fn forward(
     Ok(shared.upstream.request(request).await?)
 }
 
-/// A watch's answer, whose events can be held back and which can be cut at any time.
-fn watched(shared: Arc<Shared>, request: Seen, body: Incoming) -> Body {
+/// The body of a watch response, which faults can hold or close at any time.
+fn watched(shared: Arc<Shared>, request: RecordedRequest, body: Incoming) -> Body {
     let changes = shared.faults.changes();
     let frames = try_unfold(
         (shared, request, body, changes),
         |(shared, request, mut body, mut changes)| async {
             loop {
-                let held = match shared.faults.befalling_watch(&request) {
-                    Some(Fault::Cut) => return Err::<_, Failure>("cut on purpose".into()),
+                let held = match shared.faults.take_for_watch(&request) {
+                    Some(Fault::DropResponse) => {
+                        return Err::<_, Failure>("watch closed by an injected fault".into());
+                    },
                     fault => fault == Some(Fault::Hold),
                 };
                 tokio::select! {
@@ -298,7 +300,7 @@ fn watched(shared: Arc<Shared>, request: Seen, body: Incoming) -> Body {
     StreamBody::new(frames).boxed_unsync()
 }
 
-fn status_answer(status: u16, retry_after: Option<u32>) -> Result<Response<Body>, Failure> {
+fn status_response(status: u16, retry_after: Option<u32>) -> Result<Response<Body>, Failure> {
     let code = StatusCode::from_u16(status)?;
     let reason = match status {
         400 => "BadRequest",
@@ -315,7 +317,7 @@ fn status_answer(status: u16, retry_after: Option<u32>) -> Result<Response<Body>
     };
     let text = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "answered by the proxy on purpose", "reason": reason, "code": status,
+        "message": "injected by the proxy", "reason": reason, "code": status,
     });
     let body =
         Full::new(Bytes::from(text.to_string())).map_err(|never| match never {}).boxed_unsync();

@@ -1,24 +1,21 @@
-//! What a request to the API server asks for, read from its method and path.
+//! Verb and resource of a request to the API server, derived from its method and path.
 
 use hyper::{Method, Uri};
 
-/// One request in the words of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
-    /// get, list, watch, create, update, patch, delete, deletecollection, or the method where
-    /// the path is no resource's.
+pub struct RequestInfo {
+    /// get, list, watch, create, update, patch, delete or deletecollection; the lower-case method if
+    /// the path is not that of a resource.
     pub verb: String,
-    /// The plural name with its group and the subresource, such as `pods`, `deployments.apps` or
+    /// Plural name with group and subresource, such as `pods`, `deployments.apps` or
     /// `deployments.apps/status`; otherwise the path.
     pub resource: String,
-    /// The namespace, where there is one.
     pub namespace: Option<String>,
-    /// The object's name, where one object is meant.
     pub name: Option<String>,
 }
 
-impl Asked {
-    pub(super) fn read(method: &Method, uri: &Uri) -> Self {
+impl RequestInfo {
+    pub(super) fn parse(method: &Method, uri: &Uri) -> Self {
         let path = uri.path();
         let mut parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let prefix = match parts.first() {
@@ -36,11 +33,11 @@ impl Asked {
         }
         let group = parts.drain(..prefix).nth(1).filter(|_| prefix == 3).map(str::to_owned);
         let mut namespace = None;
-        // A namespace's own subresources stand where a resource's name would.
-        let own = ["status", "finalize"];
+        // In /namespaces/NAME/status the third part is a subresource, not a resource.
+        let subresources = ["status", "finalize"];
         if let [first, within, resource, ..] = parts.as_slice()
             && *first == "namespaces"
-            && !own.contains(resource)
+            && !subresources.contains(resource)
         {
             namespace = Some((*within).to_owned());
             parts.drain(..2);
@@ -75,13 +72,13 @@ impl Asked {
 mod tests {
     use super::*;
 
-    fn asked(method: &str, uri: &str) -> (String, String, Option<String>, Option<String>) {
-        let asked = Asked::read(&method.parse().unwrap(), &uri.parse().unwrap());
-        (asked.verb, asked.resource, asked.namespace, asked.name)
+    fn info(method: &str, uri: &str) -> (String, String, Option<String>, Option<String>) {
+        let info = RequestInfo::parse(&method.parse().unwrap(), &uri.parse().unwrap());
+        (info.verb, info.resource, info.namespace, info.name)
     }
 
     #[test]
-    fn requests_are_read_as_the_api_server_reads_them() {
+    fn derives_verb_and_resource_like_the_api_server() {
         let some = |text: &str| Some(text.to_owned());
         for (method, uri, verb, resource, namespace, name) in [
             ("GET", "/api/v1/pods?watch=true&limit=5", "watch", "pods", None, None),
@@ -117,7 +114,7 @@ mod tests {
             ("GET", "/healthz", "get", "/healthz", None, None),
         ] {
             assert_eq!(
-                asked(method, uri),
+                info(method, uri),
                 (verb.to_owned(), resource.to_owned(), namespace, name),
                 "{method} {uri}"
             );

@@ -15,7 +15,7 @@ use rustls::{
 };
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::broken;
+use super::failed;
 use crate::{Cluster, Identity, Result, pki};
 
 /// The client that talks to the API server.
@@ -24,15 +24,15 @@ pub(super) type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
 fn roots(authority: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     roots
-        .add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(broken)?)
-        .map_err(broken)?;
+        .add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(failed)?)
+        .map_err(failed)?;
     Ok(roots)
 }
 
 fn chain(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     let certificate =
-        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(broken)?;
-    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(broken)?;
+        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(failed)?;
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(failed)?;
     Ok((vec![certificate], key))
 }
 
@@ -40,7 +40,7 @@ fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Takes only clients with a certificate of the cluster.
+/// Requires clients to have a certificate of the cluster.
 pub(super) fn server_tls(authority: &str, identity: &Identity) -> Result<rustls::ServerConfig> {
     let verifier =
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots(authority)?), provider());
@@ -48,39 +48,38 @@ pub(super) fn server_tls(authority: &str, identity: &Identity) -> Result<rustls:
     let config = rustls::ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions();
     let config =
-        config.map_err(broken)?.with_client_cert_verifier(verifier.build().map_err(broken)?);
-    let mut config = config.with_single_cert(certificates, key).map_err(broken)?;
-    // One request at a time on a connection: closing it befalls that one alone.
+        config.map_err(failed)?.with_client_cert_verifier(verifier.build().map_err(failed)?);
+    let mut config = config.with_single_cert(certificates, key).map_err(failed)?;
+    // With HTTP/1.1, closing a connection affects only one request.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }
 
-/// A client that the API server lets speak for others.
+/// A client with the right to impersonate users.
 pub(super) fn upstream(cluster: &Cluster) -> Result<Upstream> {
     let pki = cluster.pki();
     let read = |path: std::path::PathBuf| -> io::Result<String> { fs::read_to_string(path) };
     let identity = Identity {
-        certificate: read(pki.certificate("front-proxy")).map_err(broken)?,
-        key: read(pki.key("front-proxy")).map_err(broken)?,
+        certificate: read(pki.certificate("front-proxy")).map_err(failed)?,
+        key: read(pki.key("front-proxy")).map_err(failed)?,
     };
     let (certificates, key) = chain(&identity)?;
-    let authority = read(pki.certificate(pki::CLUSTER)).map_err(broken)?;
+    let authority = read(pki.certificate(pki::CLUSTER)).map_err(failed)?;
     let config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions();
-    let config = config.map_err(broken)?.with_root_certificates(roots(&authority)?);
-    let config = config.with_client_auth_cert(certificates, key).map_err(broken)?;
+    let config = config.map_err(failed)?.with_root_certificates(roots(&authority)?);
+    let config = config.with_client_auth_cert(certificates, key).map_err(failed)?;
     let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_only();
     let connector = connector.enable_http1().build();
     Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
-/// A client: its name and groups, by its certificate.
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) groups: Vec<String>,
 }
 
-/// Reads who a client is.
+/// User name and groups of a client certificate.
 pub(super) fn subject(certificate: &CertificateDer<'_>) -> Option<Subject> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let subject = certificate.subject();

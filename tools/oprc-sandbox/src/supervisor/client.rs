@@ -1,4 +1,4 @@
-//! Talks to the supervisor of a cluster.
+//! Client of a cluster's supervisor.
 
 use std::{
     fs::File,
@@ -20,12 +20,11 @@ use crate::{
     companion::{self, Companion},
 };
 
-/// How long an answer may take that depends on a component.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// How long one may take that depends on the supervisor alone.
-const SHORT_PATIENCE: Duration = Duration::from_secs(30);
+/// For requests that wait for a component.
+const COMPONENT_TIMEOUT: Duration = Duration::from_mins(1);
+/// For requests that the supervisor answers at once, and for its own exit.
+const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The supervisor of one cluster.
 #[derive(Debug, Clone)]
 pub struct Supervisor {
     pub(crate) cluster: String,
@@ -33,12 +32,10 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// How all components are.
     pub async fn status(&self) -> Result<Vec<ComponentStatus>> {
-        self.ask("", Request::Status).await
+        self.send("", Request::Status).await
     }
 
-    /// How one component is.
     pub async fn component(&self, name: &str) -> Result<ComponentStatus> {
         let all = self.status().await?;
         let known: Vec<_> = all.iter().map(|component| component.name.clone()).collect();
@@ -47,18 +44,18 @@ impl Supervisor {
             .ok_or_else(|| self.unknown(name, &known))
     }
 
-    /// Does something to one component, and returns when it is done.
+    /// Performs an action on a component and returns when it is done.
     pub async fn act(&self, component: &str, action: Action) -> Result<()> {
         let name = component.to_owned();
-        self.ask(component, Request::Act { component: name, action }).await?;
+        self.send(component, Request::Act { component: name, action }).await?;
         if action == Action::Start {
             self.await_running(component, None).await?;
         }
         Ok(())
     }
 
-    /// Runs a companion beside the cluster, now and whenever the cluster runs, in place of one of
-    /// the same name. One that runs just so already, by the same program, is left alone.
+    /// Runs a companion, now and whenever the cluster runs. It replaces one of the same name, unless
+    /// that is identical and its program is unchanged.
     pub async fn run(&self, companion: &Companion) -> Result<()> {
         let known = companion::is_stored(&self.folder, companion);
         if known && self.component(&companion.name).await.is_ok() {
@@ -66,72 +63,72 @@ impl Supervisor {
         }
         companion::save(&self.folder, companion)?;
         let name = companion.name.clone();
-        self.ask(&companion.name, Request::Renew { component: name }).await?;
+        self.send(&companion.name, Request::Replace { component: name }).await?;
         self.await_running(&companion.name, None).await.map(drop)
     }
 
-    /// Ends a component as a crash would, and gives the process that took its place.
+    /// Kills a component and returns the status of the restarted one.
     pub async fn kill(&self, component: &str) -> Result<ComponentStatus> {
         let before = self.await_running(component, None).await?;
         self.act(component, Action::Kill).await?;
         self.await_running(component, before.pid).await
     }
 
-    /// Waits until a component runs, with another process than `not`.
+    /// Waits until a component runs with a process other than `not`.
     async fn await_running(&self, component: &str, not: Option<u32>) -> Result<ComponentStatus> {
         let name = component.to_owned();
-        self.ask(component, Request::AwaitRunning { component: name, not }).await?;
+        self.send(component, Request::AwaitRunning { component: name, not }).await?;
         self.component(component).await
     }
 
-    /// The supervisor's own process, if there is one.
+    /// The process id of the running supervisor.
     pub fn pid(&self) -> Option<u32> {
-        let told = std::fs::read_to_string(self.folder.join(super::LOCK)).ok()?;
-        told.trim().parse().ok().filter(|_| super::is_running(&self.folder))
+        let pid = std::fs::read_to_string(self.folder.join(super::LOCK)).ok()?;
+        pid.trim().parse().ok().filter(|_| super::is_running(&self.folder))
     }
 
-    /// Whether there is a supervisor that answers. One that has just been started, or is just
-    /// dying, is waited for; one that hangs is ended.
+    /// Whether a supervisor responds. Waits for one that is starting or exiting, and kills one that
+    /// hangs.
     pub(crate) async fn is_alive(&self) -> Result<bool> {
-        let deadline = Instant::now() + SHORT_PATIENCE;
+        let deadline = Instant::now() + SUPERVISOR_TIMEOUT;
         while super::is_running(&self.folder) {
             if self.status().await.is_ok() {
                 return Ok(true);
             }
             if Instant::now() > deadline {
-                self.end().await?;
+                self.kill_supervisor().await?;
             }
             sleep(Duration::from_millis(10)).await;
         }
         Ok(false)
     }
 
-    /// Ends everything, and waits until it is gone.
+    /// Stops the cluster and waits until the supervisor has exited.
     pub(crate) async fn shut_down(&self) -> Result<()> {
-        // One that is dying anyway may hang up instead of answering.
-        let _ = self.ask("", Request::Shutdown).await;
-        let deadline = Instant::now() + SHORT_PATIENCE;
+        // A supervisor that is already exiting may close the connection without a response.
+        let _ = self.send("", Request::Shutdown).await;
+        let deadline = Instant::now() + SUPERVISOR_TIMEOUT;
         while super::is_running(&self.folder) {
             if Instant::now() > deadline {
-                return self.end().await;
+                return self.kill_supervisor().await;
             }
             sleep(Duration::from_millis(10)).await;
         }
         Ok(())
     }
 
-    /// Ends a supervisor that doesn't answer; its components die with it.
-    async fn end(&self) -> Result<()> {
+    /// Kills a supervisor that doesn't respond; its components are killed with it.
+    async fn kill_supervisor(&self) -> Result<()> {
         let process = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         if let Some(process) = process {
             let _ = kill_process(process, Signal::KILL);
         }
-        let deadline = Instant::now() + SHORT_PATIENCE;
+        let deadline = Instant::now() + SUPERVISOR_TIMEOUT;
         while super::is_running(&self.folder) {
             if Instant::now() > deadline {
                 return Err(Error::Timeout {
-                    what: format!("the supervisor of cluster '{}' to end", self.cluster),
-                    seconds: SHORT_PATIENCE.as_secs(),
+                    what: format!("the supervisor of cluster '{}' to exit", self.cluster),
+                    seconds: SUPERVISOR_TIMEOUT.as_secs(),
                     detail: String::new(),
                 });
             }
@@ -148,9 +145,9 @@ impl Supervisor {
         }
     }
 
-    async fn ask(&self, component: &str, request: Request) -> Result<Vec<ComponentStatus>> {
-        let talking =
-            || Error::io(format!("talking to the supervisor of cluster '{}'", self.cluster));
+    async fn send(&self, component: &str, request: Request) -> Result<Vec<ComponentStatus>> {
+        let connecting =
+            || Error::io(format!("connecting to the supervisor of cluster '{}'", self.cluster));
         let Ok(mut stream) =
             with_socket(&self.folder, |path| std::os::unix::net::UnixStream::connect(path))
                 .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
@@ -158,35 +155,35 @@ impl Supervisor {
         else {
             return Err(Error::NotRunning { name: self.cluster.clone() });
         };
-        let mut line = serde_json::to_string(&request).map_err(|error| talking()(error.into()))?;
+        let mut line = serde_json::to_string(&request).map_err(|error| connecting()(error.into()))?;
         line.push('\n');
-        let mut answer = String::new();
+        let mut response = String::new();
         let exchange = async {
             stream.write_all(line.as_bytes()).await?;
-            BufReader::new(&mut stream).read_line(&mut answer).await
+            BufReader::new(&mut stream).read_line(&mut response).await
         };
-        let patience = match request {
-            Request::Status | Request::Shutdown => SHORT_PATIENCE,
-            Request::Act { .. } | Request::Renew { .. } | Request::AwaitRunning { .. } => PATIENCE,
+        let limit = match request {
+            Request::Status | Request::Shutdown => SUPERVISOR_TIMEOUT,
+            Request::Act { .. } | Request::Replace { .. } | Request::AwaitRunning { .. } => COMPONENT_TIMEOUT,
         };
         let late = |_| Error::Timeout {
-            what: format!("the supervisor's answer to {request:?}"),
-            seconds: patience.as_secs(),
+            what: format!("the supervisor's response to {request:?}"),
+            seconds: limit.as_secs(),
             detail: String::new(),
         };
-        timeout(patience, exchange).await.map_err(late)?.map_err(talking())?;
-        match serde_json::from_str(&answer).map_err(|error| talking()(error.into()))? {
+        timeout(limit, exchange).await.map_err(late)?.map_err(connecting())?;
+        match serde_json::from_str(&response).map_err(|error| connecting()(error.into()))? {
             Response::Components(components) => Ok(components),
             Response::Unknown(known) => Err(self.unknown(component, &known)),
-            Response::DoesNotRun => {
-                Err(Error::failed(format!("{request:?}"), format!("{component} doesn't run")))
+            Response::NotRunning => {
+                Err(Error::failed(format!("{request:?}"), format!("{component} is not running")))
             }
         }
     }
 }
 
-/// Calls `use_path` with a path to the socket in `folder` that is short whatever the folder's is:
-/// a socket's path can't be longer than 107 bytes.
+/// Calls `use_path` with a short path of the socket in `folder`: the path of a socket is limited to
+/// 107 bytes.
 pub(super) fn with_socket<T>(
     folder: &Path,
     use_path: impl FnOnce(&Path) -> std::io::Result<T>,

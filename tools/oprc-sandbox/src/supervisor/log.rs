@@ -1,4 +1,4 @@
-//! Log files of bounded size: when one is full it becomes the older half.
+//! Log files of bounded size with one rotated predecessor.
 
 use std::{
     fs::{self, File},
@@ -10,10 +10,9 @@ use std::{
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
-/// Where a log begins anew.
-const LIMIT: u64 = 16 << 20;
+/// Size at which a log is rotated.
+const MAX_SIZE: u64 = 16 << 20;
 
-/// The log of one component.
 #[derive(Clone)]
 pub(super) struct Log(Arc<Mutex<Open>>);
 
@@ -30,18 +29,18 @@ impl Log {
         Ok(Self(Arc::new(Mutex::new(Open { path, file, size }))))
     }
 
-    /// Copies everything that a process writes, until it closes its end.
-    pub(super) async fn follow(self, mut output: impl AsyncRead + Unpin) {
+    /// Copies the output of a process until it closes the pipe.
+    pub(super) async fn copy_from(self, mut output: impl AsyncRead + Unpin) {
         let mut buffer = vec![0; 16 << 10];
         while let Ok(read @ 1..) = output.read(&mut buffer).await {
-            // A full disk loses lines of a log; the process must not stop for that.
+            // On a full disk log lines are lost; the process must not block.
             let _ = self.write(buffer.get(..read).unwrap_or_default());
         }
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mut open = self.0.lock();
-        if open.size > LIMIT {
+        if open.size > MAX_SIZE {
             fs::rename(&open.path, open.path.with_extension("log.1"))?;
             open.file = File::options().create(true).append(true).open(&open.path)?;
             open.size = 0;
@@ -56,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_never_grows_past_twice_its_limit() {
+    fn log_files_stay_below_twice_the_maximum_size() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.log");
         let log = Log::open(path.clone()).unwrap();
@@ -65,6 +64,6 @@ mod tests {
             log.write(&line).unwrap();
         }
         let size = |path: PathBuf| fs::metadata(path).unwrap().len();
-        assert!(size(path.clone()) + size(path.with_extension("log.1")) <= 2 * (LIMIT + (1 << 20)));
+        assert!(size(path.clone()) + size(path.with_extension("log.1")) <= 2 * (MAX_SIZE + (1 << 20)));
     }
 }

@@ -1,18 +1,17 @@
-//! The process that keeps a cluster's components running after the command that made it has ended.
+//! The process that runs a cluster's components and outlives the command that started it.
 //!
-//! Every component dies with the supervisor, however that ends: a cluster either is looked after
-//! or doesn't run at all.
+//! The kernel kills all components when the supervisor exits, so a cluster never runs unsupervised.
 
 mod client;
-mod keeper;
 mod log;
 mod process;
 mod protocol;
+mod runner;
 
 use std::{
     collections::BTreeMap,
     io::Write as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::Stdio,
     sync::Arc,
     time::{Duration, Instant},
@@ -33,30 +32,33 @@ pub use self::{
     protocol::{Action, ComponentStatus, State},
 };
 use self::{
-    keeper::{Keeper, initial_status},
     log::Log,
     protocol::{Request, Response},
+    runner::{ComponentRunner, initial_status},
 };
 use crate::{
-    Error, Result, cgroups, companion,
-    components::{Component, Layout, Place, components},
+    Error, Result, cgroup, companion,
+    component::{Component, Place},
+    components::components,
+    layout::Layout,
+    node,
+    paths::{OPRC_VARIABLE, oprc_program},
     spec::{NodeKind, Spec},
 };
 
-/// The file that a supervisor holds locked, with its process id in it.
+/// A running supervisor holds a lock on this file, which contains its process id.
 const LOCK: &str = "supervisor.lock";
-/// How long a component may take to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(10);
-/// The longest line that a client may send.
-const LONGEST_REQUEST: u64 = 4096;
+/// How long a component may take to exit after SIGTERM.
+const GRACE_PERIOD: Duration = Duration::from_secs(10);
+const MAX_REQUEST_SIZE: u64 = 4096;
 
-/// Starts the supervisor of a cluster as a process of its own that outlives this one.
+/// Starts the supervisor of a cluster as a process that outlives this one.
 pub(crate) fn spawn(spec: &Spec) -> Result<()> {
     let layout = Layout::of(spec)?;
-    let program = program();
+    let program = oprc_program();
     let starting = || {
         Error::io(format!(
-            "starting a supervisor with {} (the variable {PROGRAM} names another oprc)",
+            "starting a supervisor with {} (set {OPRC_VARIABLE} to use another oprc)",
             program.display()
         ))
     };
@@ -73,33 +75,34 @@ pub(crate) fn spawn(spec: &Spec) -> Result<()> {
         .map(drop)
 }
 
-/// Whether a cluster has a supervisor, told by the lock that it holds.
+/// Whether a supervisor holds the lock of the cluster.
 pub(crate) fn is_running(folder: &Path) -> bool {
     let file = std::fs::File::open(folder.join(LOCK));
     file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
 }
 
-/// Becomes the one supervisor of the cluster in a folder, until the answer is dropped.
+/// Takes the supervisor lock of the cluster in `folder` until the file is dropped.
 fn lock(folder: &Path) -> Result<std::fs::File> {
     let file = folder.join(LOCK);
     let locking = || Error::io(format!("locking {}", file.display()));
     let mut open = std::fs::File::options();
     let mut lock = open.create(true).truncate(false).write(true).open(&file).map_err(locking())?;
-    // Whoever looks whether there is a supervisor holds the lock for a moment too.
+    // `is_running` holds the lock for a moment, too.
     for _ in 0..100 {
         if lock.try_lock().is_ok() {
-            let told = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
-            return told.map(|()| lock).map_err(locking());
+            let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
+            return written.map(|()| lock).map_err(locking());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Err(Error::failed("Starting a supervisor", "there is one already"))
+    Err(Error::failed("Starting a supervisor", "another one is already running"))
 }
 
-/// Looks after a cluster until it is told to end. Runs in the process that [`spawn`] starts, on
-/// one thread: its end is what ends the components.
+/// Runs a cluster until a shutdown request or SIGTERM. Must run on a single-threaded runtime in the
+/// process that [`spawn`] starts, because components are killed when the thread that started them
+/// exits.
 pub async fn supervise(name: &str) -> Result<()> {
-    // Already a session's leader: fine. The point is not to get a terminal's signals.
+    // Detaches from the terminal's signals; an error means that this is already a session leader.
     let _ = rustix::process::setsid();
     let Some(spec) = Spec::load(name)? else {
         return Err(Error::NotRunning { name: name.to_owned() });
@@ -107,8 +110,8 @@ pub async fn supervise(name: &str) -> Result<()> {
     let layout = Layout::of(&spec)?;
     let lock = lock(&layout.0)?;
     if spec.kind == NodeKind::Real {
-        spec.addresses().make_bridge(&layout.0)?;
-        cgroups::make(&spec)?;
+        spec.addresses().create_bridge(&layout.0)?;
+        cgroup::create(&spec)?;
     }
     let socket = layout.0.join("control.sock");
     let _ = std::fs::remove_file(&socket);
@@ -117,84 +120,106 @@ pub async fn supervise(name: &str) -> Result<()> {
         client::with_socket(&layout.0, |path| UnixListener::bind(path)).map_err(listening())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(listening())?;
 
-    let real = if spec.kind == NodeKind::Real { spec.nodes } else { 0 };
-    let real = u8::try_from(real).unwrap_or_default();
-    let nodes: BTreeMap<u8, watch::Sender<Option<u32>>> =
-        (0..real).map(|node| (node, watch::Sender::new(None))).collect();
-    let mut keepers = JoinSet::new();
-    let handles = Handles::default();
-    let mut keep = |component: Component| -> Result<()> {
-        let (commands, receiver) = mpsc::channel(8);
-        let status = watch::Sender::new(initial_status(&component.name));
-        handles.put(&component.name, Handle { commands, status: status.subscribe() });
-        let node = match component.place {
-            Place::Host => None,
-            Place::NodeInit(node) | Place::Node(node) => nodes.get(&node).cloned(),
-        };
-        let keeper = Keeper {
-            log: Log::open(layout.log(&component.name)).map_err(Error::io("opening a log"))?,
-            component,
-            status,
-            node,
-            addresses: spec.addresses(),
-            nodes: real,
-        };
-        keepers.spawn(keeper.run(receiver));
-        Ok(())
-    };
-    for component in components(&spec, &layout) {
-        keep(component)?;
+    let mut runners = Runners::new(spec, layout);
+    for component in components(&runners.spec, &runners.layout) {
+        runners.start(component)?;
     }
-    let (end, mut ended) = mpsc::channel::<()>(1);
-    let (renew, mut renewed) = mpsc::channel::<Renewal>(1);
+    let (shutdown, mut shut_down) = mpsc::channel::<()>(1);
+    let (replace, mut replaced) = mpsc::channel::<Replacement>(1);
     loop {
         tokio::select! {
             connection = listener.accept() => {
                 match connection {
                     Ok((stream, _)) => {
-                        let (handles, renew, end) = (handles.clone(), renew.clone(), end.clone());
-                        tokio::spawn(answer(stream, handles, renew, end));
+                        let handles = runners.handles.clone();
+                        tokio::spawn(respond(stream, handles, replace.clone(), shutdown.clone()));
                     }
-                    // Too many open files, say: that passes, and not by asking at once.
+                    // For example too many open files: retrying immediately would fail, too.
                     Err(_) => sleep(Duration::from_millis(50)).await,
                 }
             }
-            Some((name, done)) = renewed.recv() => {
-                // The keeper of before ends when nobody can ask it for anything any more.
-                let stored = companion::load(&layout.0).into_iter().find(|it| it.name == name);
-                let kept = stored.is_some_and(|it| keep(it.component()).is_ok());
-                let _ = done.send(kept);
+            Some((name, done)) = replaced.recv() => {
+                let _ = done.send(runners.start_companion(&name));
             }
-            _ = ended.recv() => break,
+            _ = shut_down.recv() => break,
             _ = terminate.recv() => break,
         }
     }
-    // Each keeper ends its process when it is dropped.
-    let holders: Vec<u32> = nodes.values().filter_map(|node| *node.borrow()).collect();
-    keepers.shutdown().await;
-    await_end(&holders).await;
+    runners.stop().await;
     let _ = std::fs::remove_file(&socket);
     drop(lock);
     Ok(())
 }
 
-/// Waits until no process is left: neither one of ours, nor one that holds a node's namespaces,
-/// which is gone only when everything in them is.
-async fn await_end(holders: &[u32]) {
-    let left = || {
+/// The tasks that run the components of a cluster.
+struct Runners {
+    spec: Spec,
+    layout: Layout,
+    /// Process 1 of each real node.
+    nodes: BTreeMap<u8, watch::Sender<Option<u32>>>,
+    tasks: JoinSet<()>,
+    handles: Handles,
+}
+
+impl Runners {
+    fn new(spec: Spec, layout: Layout) -> Self {
+        let nodes = node::numbers(&spec).map(|node| (node, watch::Sender::new(None))).collect();
+        Self { spec, layout, nodes, tasks: JoinSet::new(), handles: Handles::default() }
+    }
+
+    /// Starts a component. A runner of the same name exits, because its command channel closes.
+    fn start(&mut self, component: Component) -> Result<()> {
+        let (commands, receiver) = mpsc::channel(8);
+        let status = watch::Sender::new(initial_status(&component.name));
+        self.handles.put(&component.name, Handle { commands, status: status.subscribe() });
+        let node = match component.place {
+            Place::Host => None,
+            Place::NodeInit(node) | Place::Node(node) => self.nodes.get(&node).cloned(),
+        };
+        let log = Log::open(self.layout.log(&component.name));
+        let runner = ComponentRunner {
+            log: log.map_err(Error::io("opening a log"))?,
+            component,
+            status,
+            node,
+            addresses: self.spec.addresses(),
+            nodes: node::numbers(&self.spec).end,
+        };
+        self.tasks.spawn(runner.run(receiver));
+        Ok(())
+    }
+
+    /// Starts a companion as it is stored now; returns whether that was possible.
+    fn start_companion(&mut self, name: &str) -> bool {
+        let stored = companion::load(&self.layout.0).into_iter().find(|it| it.name == name);
+        stored.is_some_and(|it| self.start(it.component()).is_ok())
+    }
+
+    /// Kills all components and waits until they have exited.
+    async fn stop(mut self) {
+        let inits: Vec<u32> = self.nodes.values().filter_map(|node| *node.borrow()).collect();
+        self.tasks.shutdown().await;
+        wait_for_exit(&inits).await;
+    }
+}
+
+/// Waits until all child processes and all processes 1 of nodes have exited. The latter exit after all
+/// other processes of their node.
+async fn wait_for_exit(inits: &[u32]) {
+    let running = || {
         process::child_of(std::process::id()).is_some()
-            || holders.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
+            || inits.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
     };
-    let deadline = Instant::now() + GRACE;
-    while left() && Instant::now() < deadline {
+    let deadline = Instant::now() + GRACE_PERIOD;
+    while running() && Instant::now() < deadline {
         sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// A companion that is to be kept as it is stored now, and whom to tell whether it is.
-type Renewal = (String, oneshot::Sender<bool>);
+/// Name of a companion to start as it is stored now, and a channel for whether it was started.
+type Replacement = (String, oneshot::Sender<bool>);
 
-/// The keepers by the names of their components, in the order in which they were first started.
+/// Handles of the runners by component name, in start order.
 #[derive(Clone, Default)]
 struct Handles(Arc<Mutex<Vec<(String, Handle)>>>);
 
@@ -231,17 +256,17 @@ impl Handles {
     }
 }
 
-/// Answers the requests of one client.
-async fn answer(
+/// Handles the request of one connection.
+async fn respond(
     stream: UnixStream,
     handles: Handles,
-    renew: mpsc::Sender<Renewal>,
-    end: mpsc::Sender<()>,
+    replace: mpsc::Sender<Replacement>,
+    shutdown: mpsc::Sender<()>,
 ) {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
-    let mut reader = BufReader::new(reader.take(LONGEST_REQUEST));
-    if !matches!(timeout(GRACE, reader.read_line(&mut line)).await, Ok(Ok(_))) {
+    let mut reader = BufReader::new(reader.take(MAX_REQUEST_SIZE));
+    if !matches!(timeout(GRACE_PERIOD, reader.read_line(&mut line)).await, Ok(Ok(_))) {
         return;
     }
     let Ok(request) = serde_json::from_str(&line) else {
@@ -250,18 +275,18 @@ async fn answer(
     let response = match request {
         Request::Status => handles.all(),
         Request::Shutdown => {
-            let _ = end.send(()).await;
+            let _ = shutdown.send(()).await;
             handles.all()
         }
-        Request::Renew { component } => {
+        Request::Replace { component } => {
             if let Some(handle) = handles.get(&component) {
                 let (done, finished) = oneshot::channel();
                 let _ = handle.commands.send((Action::Stop, done)).await;
                 let _ = finished.await;
             }
             let (done, finished) = oneshot::channel();
-            let _ = renew.send((component, done)).await;
-            if finished.await.unwrap_or_default() { handles.all() } else { Response::DoesNotRun }
+            let _ = replace.send((component, done)).await;
+            if finished.await.unwrap_or_default() { handles.all() } else { Response::NotRunning }
         }
         Request::Act { component, action } => match handles.get(&component) {
             None => Response::Unknown(handles.names()),
@@ -271,7 +296,7 @@ async fn answer(
                 if finished.await.unwrap_or_default() {
                     handles.all()
                 } else {
-                    Response::DoesNotRun
+                    Response::NotRunning
                 }
             }
         },
@@ -279,8 +304,8 @@ async fn answer(
             None => Response::Unknown(handles.names()),
             Some(handle) => {
                 let mut status = handle.status.clone();
-                let other = |status: &ComponentStatus| status.pid.is_some() && status.pid != not;
-                let _ = status.wait_for(other).await;
+                let is_other = |status: &ComponentStatus| status.pid.is_some() && status.pid != not;
+                let _ = status.wait_for(is_other).await;
                 handles.all()
             }
         },

@@ -1,4 +1,4 @@
-//! Starts the process of one component, where it belongs.
+//! The process of one component, on the host or in the namespaces of a node.
 
 use std::{fs, process::Stdio, time::Duration};
 
@@ -12,19 +12,19 @@ use tokio::{
 use super::log::Log;
 use crate::{
     Error, Result, command,
-    components::{Component, Place},
+    component::{Component, Place},
 };
 
-/// A running process, and the one that it was started through.
+/// A running process. On nodes, `child` is the wrapper (unshare or nsenter) that started it.
 pub(super) struct Process {
     child: Child,
     place: Place,
 }
 
 impl Process {
-    /// Starts a component. `node` is a process in the namespaces of its node.
+    /// Starts a component. `node` is process 1 of its node.
     pub(super) async fn start(component: &Component, node: Option<u32>, log: &Log) -> Result<Self> {
-        let mut command = dying_with_parent();
+        let mut command = killed_with_parent();
         match component.place {
             Place::Host => {}
             Place::NodeInit(_) => {
@@ -46,7 +46,7 @@ impl Process {
             }
         }
         command.arg(&component.program).args(&component.args);
-        // containerd finds its shim and kube-proxy its iptables by name.
+        // containerd looks up its shim and kube-proxy looks up iptables on the PATH.
         let path = std::env::var("PATH").unwrap_or_default();
         let own = component
             .program
@@ -66,7 +66,7 @@ impl Process {
         let starting = || format!("starting {} ({})", component.name, component.program.display());
         let mut child = command.spawn().map_err(Error::io(starting()))?;
         if let Some(output) = child.stderr.take() {
-            tokio::spawn(log.clone().follow(output));
+            tokio::spawn(log.clone().copy_from(output));
         }
         if let Some(output) = child.stdout.take() {
             let mut output = BufReader::new(output);
@@ -76,30 +76,29 @@ impl Process {
                 if line.trim() != "ready" {
                     return Err(Error::failed(
                         starting(),
-                        "its namespaces weren't made; its log tells why",
+                        "its namespaces were not created; see its log",
                     ));
                 }
             }
-            tokio::spawn(log.clone().follow(output));
+            tokio::spawn(log.clone().copy_from(output));
         }
         let process = Self { child, place: component.place };
-        process.await_child().await;
+        process.wait_for_child().await;
         Ok(process)
     }
 
-    /// Waits until a program in between has started the component's own process.
+    /// Waits until the wrapper has started the component's process.
     async fn await_child(&self) {
         for _ in 0..1000 {
             if self.pid().is_some() {
                 return;
             }
-            // Nothing tells of another process's child.
+            // There is no notification for new children of another process.
             sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// The component's own process: the one that was started, or its only child where a
-    /// program in between waits for it.
+    /// The component's process: the started one, or the only child of the wrapper.
     pub(super) fn pid(&self) -> Option<u32> {
         let pid = self.child.id()?;
         match self.place {
@@ -108,28 +107,26 @@ impl Process {
         }
     }
 
-    /// Waits for the end and tells how it was.
-    pub(super) async fn ended(&mut self) -> String {
+    /// Waits for the exit and returns the exit status.
+    pub(super) async fn exited(&mut self) -> String {
         match self.child.wait().await {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         }
     }
 
-    /// Asks the component to end.
     pub(super) fn terminate(&self) {
-        // The first process of a process namespace is deaf to everything else.
-        let deaf = matches!(self.place, Place::NodeInit(_));
-        self.signal(if deaf { Signal::KILL } else { Signal::TERM });
+        // Process 1 of a PID namespace ignores SIGTERM.
+        let is_init = matches!(self.place, Place::NodeInit(_));
+        self.signal(if is_init { Signal::KILL } else { Signal::TERM });
     }
 
-    /// Sends a signal to the component's own process.
     pub(super) fn signal(&self, signal: Signal) {
-        // A process that has just ended needs no signal.
+        // An error means that the process has exited.
         let _ = self.pid().and_then(to_pid).map(|pid| kill_process(pid, signal));
     }
 
-    /// Lets a frozen process go on, and with it the one in between, which stops when it does.
+    /// Resumes a frozen process and its wrapper, which stops together with it.
     pub(super) fn thaw(&self) {
         self.signal(Signal::CONT);
         let _ = self.child.id().and_then(to_pid).map(|pid| kill_process(pid, Signal::CONT));
@@ -140,8 +137,8 @@ fn to_pid(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
-/// A command whose process the kernel ends when the supervisor does, also when it is killed.
-fn dying_with_parent() -> Command {
+/// A command whose process the kernel kills when the supervisor exits for any reason.
+fn killed_with_parent() -> Command {
     let mut command = Command::new(command::find("setpriv").unwrap_or_else(|| "setpriv".into()));
     command.args(["--pdeathsig", "KILL", "--"]);
     command
@@ -154,7 +151,7 @@ pub(super) fn child_of(parent: u32) -> Option<u32> {
         .filter_map(|item| item.ok()?.file_name().to_str()?.parse().ok())
         .find(|pid: &u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The name in parentheses may contain anything; what follows is: state, parent.
+            // The name in parentheses may contain any character. State and parent follow it.
             let fields = stat
                 .rsplit_once(')')
                 .map(|(_, rest)| rest.split_whitespace())

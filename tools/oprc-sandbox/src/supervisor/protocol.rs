@@ -1,91 +1,67 @@
-//! What is said on a supervisor's socket: one JSON value a line each way.
+//! Protocol of a supervisor's socket: one JSON value per line in each direction.
 
 use serde::{Deserialize, Serialize};
 
-/// What a supervisor is asked to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Request {
-    /// Tell about all components.
     Status,
-    /// End everything.
     Shutdown,
-    /// Do something to one component.
-    Act {
-        /// Its name.
-        component: String,
-        /// What to do.
-        action: Action,
-    },
-    /// Run another component, as it is stored, in place of one of the same name.
-    Renew {
-        /// Its name.
-        component: String,
-    },
-    /// Answer when the component runs, with another process than this one.
-    AwaitRunning {
-        /// Its name.
-        component: String,
-        /// The process that it had.
-        not: Option<u32>,
-    },
+    Act { component: String, action: Action },
+    /// Starts a stored companion; a running one of the same name is stopped first.
+    #[serde(rename = "renew")]
+    Replace { component: String },
+    /// Responds when the component runs with a process other than `not`.
+    AwaitRunning { component: String, not: Option<u32> },
 }
 
-/// What can be done to a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Run it.
     Start,
-    /// End it, and don't start it again.
+    /// Terminates the process; it is not restarted.
     Stop,
-    /// End it as a crash would.
+    /// Kills the process like a crash; it is restarted.
     Kill,
-    /// Keep its process from going on, as a machine under heavy load would.
+    /// Stops the process with SIGSTOP.
     Freeze,
-    /// Let a frozen one go on.
+    /// Resumes a frozen process.
     Thaw,
 }
 
-/// The answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Response {
-    /// Done; the components as they are now.
+    /// The status of all components after the request.
     Components(Vec<ComponentStatus>),
-    /// There is no such component; those that there are.
+    /// Unknown component; contains the names of all components.
     Unknown(Vec<String>),
-    /// It can't be done to a component that doesn't run.
-    DoesNotRun,
+    /// The action needs a running component.
+    #[serde(rename = "does_not_run")]
+    NotRunning,
 }
 
-/// How a component is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ComponentStatus {
-    /// Its name.
     pub name: String,
-    /// Whether it runs.
     pub state: State,
-    /// Its process, while it runs.
     pub pid: Option<u32>,
-    /// How often it was started after it had ended by itself.
+    /// Restarts after unrequested exits.
     pub restarts: u32,
-    /// How it ended last, if it ever did by itself.
+    /// Exit status of the last unrequested exit.
     pub last_end: Option<String>,
-    /// When it came into this state, in seconds since 1970.
+    /// Start of the present state, in seconds since 1970.
     pub since: u64,
 }
 
-/// Whether a component runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// About to be started, or to be started again after a pause.
+    /// Starting, or in backoff before a restart.
     Waiting,
-    /// Running.
     Running,
-    /// Running, but kept from going on.
+    /// Stopped with SIGSTOP.
     Frozen,
-    /// Stopped on request.
+    /// Terminated on request.
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! Keeps one component running.
+//! Runs one component and restarts it with backoff.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -8,101 +8,99 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Action, ComponentStatus, GRACE, State, log::Log, process::Process};
+use super::{Action, ComponentStatus, GRACE_PERIOD, State, log::Log, process::Process};
 use crate::{
     Error, Result,
-    components::{Component, Place},
+    component::{Component, Place},
     network::Addresses,
 };
 
-/// The pause before a component that ended is started again: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// A component that ran this long has recovered.
-const RECOVERED: Duration = Duration::from_secs(30);
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// The backoff is reset after a component has run this long.
+const BACKOFF_RESET: Duration = Duration::from_secs(30);
 
-/// What is asked of a keeper, each with whom to tell whether it could be done.
+/// Actions, each with a channel that receives whether it was possible.
 pub(super) type Commands = mpsc::Receiver<(Action, oneshot::Sender<bool>)>;
 
-/// Keeps one component running.
-pub(super) struct Keeper {
+pub(super) struct ComponentRunner {
     pub(super) component: Component,
     pub(super) status: watch::Sender<ComponentStatus>,
-    /// The process that holds the node's namespaces: told by the node's own keeper, read by others.
+    /// Process 1 of the node: set by the runner of `NodeInit`, read by other runners of the node.
     pub(super) node: Option<watch::Sender<Option<u32>>>,
     pub(super) addresses: Addresses,
     pub(super) nodes: u8,
     pub(super) log: Log,
 }
 
-impl Keeper {
-    /// Starts it, again and again, until the task is dropped.
+impl ComponentRunner {
+    /// Runs and restarts the component until the task is dropped.
     pub(super) async fn run(self, mut commands: Commands) {
-        let mut pause = FIRST_PAUSE;
-        let mut wanted = true;
+        let mut backoff = INITIAL_BACKOFF;
+        let mut desired = true;
         loop {
-            if !wanted {
+            if !desired {
                 let Some(command) = commands.recv().await else { return };
-                wanted = self.while_not_running(command, wanted);
+                desired = self.while_not_running(command, desired);
                 continue;
             }
-            let begun = Instant::now();
+            let started_at = Instant::now();
             let started = tokio::select! {
                 started = self.start() => started,
-                // A node that is stopped keeps what runs on it waiting without end.
+                // Components of a stopped node wait here until it starts.
                 command = commands.recv() => {
                     let Some(command) = command else { return };
-                    wanted = self.while_not_running(command, wanted);
+                    desired = self.while_not_running(command, desired);
                     continue;
                 }
             };
-            let end = match started {
+            let exit = match started {
                 Ok(process) => match self.watch(process, &mut commands).await {
-                    End::Itself(how) => how,
-                    End::OnRequest => {
-                        wanted = false;
-                        pause = FIRST_PAUSE;
+                    Exit::Unrequested(status) => status,
+                    Exit::Requested => {
+                        desired = false;
+                        backoff = INITIAL_BACKOFF;
                         continue;
                     }
                 },
                 Err(error) => error.to_string(),
             };
-            if begun.elapsed() > RECOVERED {
-                pause = FIRST_PAUSE;
+            if started_at.elapsed() > BACKOFF_RESET {
+                backoff = INITIAL_BACKOFF;
             }
             let _ =
-                self.log.write(format!("--- {} ended: {end}\n", self.component.name).as_bytes());
-            self.tell(State::Waiting, None, |status| {
-                status.last_end = Some(end);
+                self.log.write(format!("--- {} exited: {exit}\n", self.component.name).as_bytes());
+            self.set_status(State::Waiting, None, |status| {
+                status.last_end = Some(exit);
                 status.restarts += 1;
             });
             tokio::select! {
-                () = sleep(pause) => {}
+                () = sleep(backoff) => {}
                 command = commands.recv() => {
                     let Some(command) = command else { return };
-                    wanted = self.while_not_running(command, wanted);
+                    desired = self.while_not_running(command, desired);
                 }
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     }
 
-    /// Does what is asked of a component that doesn't run; tells whether it is to run.
-    fn while_not_running(&self, command: (Action, oneshot::Sender<bool>), wanted: bool) -> bool {
+    /// Handles an action on a component that is not running; returns whether it should run.
+    fn while_not_running(&self, command: (Action, oneshot::Sender<bool>), desired: bool) -> bool {
         let (action, done) = command;
-        let (wanted, possible) = match action {
+        let (desired, possible) = match action {
             Action::Start => (true, true),
             Action::Stop => (false, true),
-            Action::Kill | Action::Freeze | Action::Thaw => (wanted, false),
+            Action::Kill | Action::Freeze | Action::Thaw => (desired, false),
         };
-        if !wanted {
-            self.tell(State::Stopped, None, |_| ());
+        if !desired {
+            self.set_status(State::Stopped, None, |_| ());
         }
         let _ = done.send(possible);
-        wanted
+        desired
     }
 
-    fn tell(&self, state: State, pid: Option<u32>, change: impl FnOnce(&mut ComponentStatus)) {
+    fn set_status(&self, state: State, pid: Option<u32>, change: impl FnOnce(&mut ComponentStatus)) {
         self.status.send_modify(|status| {
             status.state = state;
             status.pid = pid;
@@ -123,48 +121,48 @@ impl Keeper {
         if let (Some(node), Place::NodeInit(number)) = (&self.node, self.component.place) {
             let pid = process
                 .pid()
-                .ok_or_else(|| Error::failed("starting a node", "it ended at once"))?;
-            self.addresses.join(pid, number, self.nodes)?;
+                .ok_or_else(|| Error::failed("starting a node", "it exited immediately"))?;
+            self.addresses.connect(pid, number, self.nodes)?;
             node.send_replace(Some(pid));
         }
         Ok(process)
     }
 
-    /// Follows a process to its end, and does to it what is asked.
-    async fn watch(&self, mut process: Process, commands: &mut Commands) -> End {
-        self.tell(State::Running, process.pid(), |_| ());
-        let end = loop {
+    /// Waits for the exit of a process and handles actions on it.
+    async fn watch(&self, mut process: Process, commands: &mut Commands) -> Exit {
+        self.set_status(State::Running, process.pid(), |_| ());
+        let exit = loop {
             let command = tokio::select! {
-                how = process.ended() => break End::Itself(how),
+                status = process.exited() => break Exit::Unrequested(status),
                 command = commands.recv() => command,
             };
-            // Another keeper has taken this one's place: what it kept ends.
+            // A closed channel means that another runner has replaced this one.
             let (action, done) = command.unwrap_or_else(|| (Action::Stop, oneshot::channel().0));
             match action {
                 Action::Start => {}
                 Action::Kill => {
                     process.signal(Signal::KILL);
-                    // What waits for a frozen process is frozen with it.
+                    // The wrapper of a frozen process is frozen, too.
                     process.thaw();
                 }
                 Action::Freeze => {
                     process.signal(Signal::STOP);
-                    self.tell(State::Frozen, process.pid(), |_| ());
+                    self.set_status(State::Frozen, process.pid(), |_| ());
                 }
                 Action::Thaw => {
                     process.thaw();
-                    self.tell(State::Running, process.pid(), |_| ());
+                    self.set_status(State::Running, process.pid(), |_| ());
                 }
                 Action::Stop => {
                     process.thaw();
                     process.terminate();
-                    if timeout(GRACE, process.ended()).await.is_err() {
+                    if timeout(GRACE_PERIOD, process.exited()).await.is_err() {
                         process.signal(Signal::KILL);
-                        process.ended().await;
+                        process.exited().await;
                     }
-                    self.tell(State::Stopped, None, |_| ());
+                    self.set_status(State::Stopped, None, |_| ());
                     let _ = done.send(true);
-                    break End::OnRequest;
+                    break Exit::Requested;
                 }
             }
             let _ = done.send(true);
@@ -172,17 +170,16 @@ impl Keeper {
         if let (Some(node), Place::NodeInit(_)) = (&self.node, self.component.place) {
             node.send_replace(None);
         }
-        end
+        exit
     }
 }
 
-/// How a process ended.
-enum End {
-    Itself(String),
-    OnRequest,
+enum Exit {
+    /// With the exit status.
+    Unrequested(String),
+    Requested,
 }
 
-/// How a component is before its first start.
 pub(super) fn initial_status(name: &str) -> ComponentStatus {
     ComponentStatus {
         name: name.to_owned(),

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes what is generated from the code, into a folder where one is given: to compare it.
+# Generates the CRD and the tables of settings, in place or below FOLDER.
 # usage: tools/generate.sh [FOLDER]
 set -eu
 to=${1:-.}

@@ -1,6 +1,5 @@
 #!/bin/sh
-# Formatting, lints, licences and sources of what we depend on, and whether generated files are
-# fresh.
+# Checks formatting, lints, generated files, and licences and sources of dependencies.
 set -eu
 
 cargo fmt --all --check
@@ -8,7 +7,7 @@ cargo clippy --quiet --workspace --all-targets -- -D warnings
 if command -v gofmt >/dev/null 2>&1; then
     unformatted=$(gofmt -l tools/oprc-sandbox/programs)
     if [ -n "$unformatted" ]; then
-        echo "not formatted: $unformatted (make fmt)" >&2
+        echo "not formatted: $unformatted. Run: make fmt" >&2
         exit 1
     fi
 fi
@@ -17,14 +16,13 @@ trap 'rm -r "$fresh"' EXIT
 tools/generate.sh "$fresh"
 for file in k8s/crds/classruntimes.gen.yaml docs/configuration.md docs/configuration-pm.md; do
     if ! cmp -s "$file" "$fresh/$file"; then
-        echo "$file isn't fresh: make crds" >&2
+        echo "$file is outdated. Run: make crds" >&2
         exit 1
     fi
 done
 if ! command -v cargo-deny >/dev/null 2>&1; then
     echo "Installing cargo-deny" >&2
-    # A tool for this machine, built as such and not for speed: flags that make images static would
-    # reach macros, too, which can't be.
+    # Without the flags for static images, which would also apply to proc macros and fail there.
     env -u CARGO_BUILD_TARGET RUSTFLAGS= cargo install --quiet --locked --debug cargo-deny
 fi
 cargo deny --log-level error check bans licenses sources

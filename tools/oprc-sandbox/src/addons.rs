@@ -63,8 +63,7 @@ pub(crate) async fn install(
     if spec.prometheus {
         apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
         let crds = blocking(programs::monitor_definitions).await?;
-        let text =
-            fs::read_to_string(crds).map_err(Error::io("reading the monitor CRDs"))?;
+        let text = fs::read_to_string(crds).map_err(Error::io("reading the monitor CRDs"))?;
         apply(client, &documents(&text, &[])?).await?;
     }
     if let Some(loader) = loader {

@@ -79,10 +79,10 @@ fn stored(folder: &Path) -> Vec<Stored> {
 pub(crate) fn save(folder: &Path, companion: &Companion) -> Result<()> {
     check_name(&companion.name)?;
     let place = companions_folder(folder);
-    let storing =
-        || Error::io(format!("storing a companion in {}", place.display()));
+    let storing = || Error::io(format!("storing a companion in {}", place.display()));
     fs::create_dir_all(&place).map_err(storing())?;
-    let stored = Stored { companion: companion.clone(), fingerprint: fingerprint(&companion.program) };
+    let stored =
+        Stored { companion: companion.clone(), fingerprint: fingerprint(&companion.program) };
     let text = serde_json::to_vec(&stored).map_err(|error| storing()(error.into()))?;
     let draft = place.join(format!("{}.new", companion.name));
     fs::write(&draft, text).map_err(storing())?;

@@ -65,7 +65,9 @@ fn choose_kind(options: &Options) -> Result<NodeKind> {
         (_, None) => NodeKind::Real,
         (NodeChoice::Real, Some(reason)) => return Err(Error::NoRealNode { reason }),
         (NodeChoice::Auto, Some(reason)) => {
-            progress::note(&format!("using simulated nodes, because real nodes are not possible: {reason}"));
+            progress::note(&format!(
+                "using simulated nodes, because real nodes are not possible: {reason}"
+            ));
             NodeKind::Simulated
         }
     };

@@ -10,7 +10,9 @@ pub enum Error {
         "'{name}' is not a valid cluster name: use 1 to 20 lower-case letters, digits and hyphens, starting with a letter"
     )]
     BadName { name: String },
-    #[error("cluster '{name}' does not exist; {known}. Create it with: oprc sandbox up --name {name}")]
+    #[error(
+        "cluster '{name}' does not exist; {known}. Create it with: oprc sandbox up --name {name}"
+    )]
     UnknownCluster {
         name: String,
         /// The existing clusters, as a phrase.

@@ -164,7 +164,11 @@ pub fn inspect(path: &Path) -> Result<Vec<ImageRef>> {
         Some(ImageRef { name, digest: text(manifest.get("digest"))? })
     };
     let found: Vec<_> = manifests.iter().filter_map(named).collect();
-    if found.is_empty() { Err(invalid("its index.json lists no named image".into())) } else { Ok(found) }
+    if found.is_empty() {
+        Err(invalid("its index.json lists no named image".into()))
+    } else {
+        Ok(found)
+    }
 }
 
 fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {

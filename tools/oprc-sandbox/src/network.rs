@@ -163,7 +163,9 @@ pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
         .filter(|port| is_free(Ipv4Addr::LOCALHOST, *port));
     let mut ports = [0; COUNT];
     for port in &mut ports {
-        *port = free.next().ok_or_else(|| Error::failed("finding a free port", "all ports are in use"))?;
+        *port = free
+            .next()
+            .ok_or_else(|| Error::failed("finding a free port", "all ports are in use"))?;
     }
     Ok(ports)
 }

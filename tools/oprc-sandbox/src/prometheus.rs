@@ -9,14 +9,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{
-    Error, Result,
-    apply::within,
-    component::Component,
-    layout::Layout,
-    pki,
-    spec::Spec,
-};
+use crate::{Error, Result, apply::within, component::Component, layout::Layout, pki, spec::Spec};
 
 /// Its user name in the cluster.
 pub(crate) const USER: &str = "oprc-sandbox-prometheus";

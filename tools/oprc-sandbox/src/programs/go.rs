@@ -192,9 +192,9 @@ impl Go<'_> {
             self.run("Downloading Go modules", &["mod", "download", "-json", module], |_| ())?;
         let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
         let folder = answer.get("Dir").and_then(serde_json::Value::as_str);
-        folder
-            .map(PathBuf::from)
-            .ok_or_else(|| Error::failed("Downloading Go modules", format!("no source folder for {module}")))
+        folder.map(PathBuf::from).ok_or_else(|| {
+            Error::failed("Downloading Go modules", format!("no source folder for {module}"))
+        })
     }
 }
 

@@ -228,7 +228,7 @@ async fn handle(
         Some((_, Fault::DropRequest)) => return Err("request dropped by an injected fault".into()),
         Some((_, Fault::Status(status, retry_after))) => {
             return status_response(status, retry_after);
-        },
+        }
         Some((_, Fault::Delay(time))) => tokio::time::sleep(time).await,
         Some((rule, Fault::Hold)) => shared.faults.removed(rule).await,
         Some((_, Fault::DropResponse)) => {
@@ -283,7 +283,7 @@ fn watched(shared: Arc<Shared>, request: RecordedRequest, body: Incoming) -> Bod
                 let held = match shared.faults.take_for_watch(&request) {
                     Some(Fault::DropResponse) => {
                         return Err::<_, Failure>("watch closed by an injected fault".into());
-                    },
+                    }
                     fault => fault == Some(Fault::Hold),
                 };
                 tokio::select! {

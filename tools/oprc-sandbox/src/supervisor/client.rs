@@ -155,7 +155,8 @@ impl Supervisor {
         else {
             return Err(Error::NotRunning { name: self.cluster.clone() });
         };
-        let mut line = serde_json::to_string(&request).map_err(|error| connecting()(error.into()))?;
+        let mut line =
+            serde_json::to_string(&request).map_err(|error| connecting()(error.into()))?;
         line.push('\n');
         let mut response = String::new();
         let exchange = async {
@@ -164,7 +165,9 @@ impl Supervisor {
         };
         let limit = match request {
             Request::Status | Request::Shutdown => SUPERVISOR_TIMEOUT,
-            Request::Act { .. } | Request::Replace { .. } | Request::AwaitRunning { .. } => COMPONENT_TIMEOUT,
+            Request::Act { .. } | Request::Replace { .. } | Request::AwaitRunning { .. } => {
+                COMPONENT_TIMEOUT
+            }
         };
         let late = |_| Error::Timeout {
             what: format!("the supervisor's response to {request:?}"),

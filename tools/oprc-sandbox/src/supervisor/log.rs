@@ -64,6 +64,8 @@ mod tests {
             log.write(&line).unwrap();
         }
         let size = |path: PathBuf| fs::metadata(path).unwrap().len();
-        assert!(size(path.clone()) + size(path.with_extension("log.1")) <= 2 * (MAX_SIZE + (1 << 20)));
+        assert!(
+            size(path.clone()) + size(path.with_extension("log.1")) <= 2 * (MAX_SIZE + (1 << 20))
+        );
     }
 }

@@ -7,12 +7,20 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum Request {
     Status,
     Shutdown,
-    Act { component: String, action: Action },
+    Act {
+        component: String,
+        action: Action,
+    },
     /// Starts a stored companion; a running one of the same name is stopped first.
     #[serde(rename = "renew")]
-    Replace { component: String },
+    Replace {
+        component: String,
+    },
     /// Responds when the component runs with a process other than `not`.
-    AwaitRunning { component: String, not: Option<u32> },
+    AwaitRunning {
+        component: String,
+        not: Option<u32>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -100,7 +100,12 @@ impl ComponentRunner {
         desired
     }
 
-    fn set_status(&self, state: State, pid: Option<u32>, change: impl FnOnce(&mut ComponentStatus)) {
+    fn set_status(
+        &self,
+        state: State,
+        pid: Option<u32>,
+        change: impl FnOnce(&mut ComponentStatus),
+    ) {
         self.status.send_modify(|status| {
             status.state = state;
             status.pid = pid;

@@ -138,7 +138,7 @@ fn provide_programs(kind: NodeKind, prometheus: bool, knative: bool) -> Result<P
         }
         NodeKind::Simulated => needed.push("kwok"),
     }
-    let core = programs::Core::provide_programs(&needed)?;
+    let core = programs::Core::provide(&needed)?;
     let mut found = Programs {
         etcd: core.path("etcd"),
         kube_apiserver: core.path("kube-apiserver"),
@@ -154,7 +154,7 @@ fn provide_programs(kind: NodeKind, prometheus: bool, knative: bool) -> Result<P
         ..Programs::default()
     };
     if kind == NodeKind::Real {
-        let runtime = programs::Runtime::provide_programs()?;
+        let runtime = programs::Runtime::provide()?;
         (found.containers, found.runc, found.cni) = (runtime.bin(), runtime.runc(), runtime.cni());
     }
     if prometheus {
@@ -162,7 +162,7 @@ fn provide_programs(kind: NodeKind, prometheus: bool, knative: bool) -> Result<P
         programs::monitor_definitions()?;
     }
     if knative {
-        programs::Knative::provide_programs()?;
+        programs::Knative::provide()?;
     }
     Ok(found)
 }

@@ -88,7 +88,7 @@ impl Process {
     }
 
     /// Waits until the wrapper has started the component's process.
-    async fn await_child(&self) {
+    async fn wait_for_child(&self) {
         for _ in 0..1000 {
             if self.pid().is_some() {
                 return;

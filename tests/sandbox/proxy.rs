@@ -139,7 +139,8 @@ async fn a_status_is_answered_without_the_api_server() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         // By number: the next request of this client, whatever it is.
-        let next = || Match::any().number(proxy.recorded().last().map_or(1, |seen| seen.number + 1));
+        let next =
+            || Match::any().number(proxy.recorded().last().map_or(1, |seen| seen.number + 1));
         for (status, reason) in [(409, "Conflict"), (410, "Expired"), (500, "InternalError")] {
             let _fault = proxy.inject(next(), Fault::Status(status, None));
             match create(&through, "never").await {
@@ -164,8 +165,11 @@ async fn a_status_is_answered_without_the_api_server() {
 async fn a_cut_request_is_carried_out_and_not_answered() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
-        let _fault =
-            proxy.inject_times(Match::any().verb("create").resource("configmaps"), Fault::DropResponse, 1);
+        let _fault = proxy.inject_times(
+            Match::any().verb("create").resource("configmaps"),
+            Fault::DropResponse,
+            1,
+        );
         assert!(create(&through, "done").await.is_err());
         assert!(direct.get_opt("done").await.unwrap().is_some());
     })

@@ -45,7 +45,7 @@ async fn everything_is_brought_into_a_cluster_and_out_of_it() {
         // Through the API server, events included.
         assert!(oprc(&["status", "hello"]).contains("RUNNING"));
         oprc(&["check"]);
-        assert!(oprc(&["logs", "hello"]).contains("listens on"));
+        assert!(oprc(&["logs", "hello"]).contains("listening on"));
         let client = cluster.client().await.unwrap();
         let theirs: Api<ConfigMap> = Api::namespaced(client.clone(), "oaas-system");
         let metadata = ObjectMeta { name: Some("theirs".to_owned()), ..ObjectMeta::default() };

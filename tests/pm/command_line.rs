@@ -152,7 +152,7 @@ async fn a_package_goes_all_the_way() {
         assert!(greeted.contains("Hello, you!"), "{greeted}");
         let greeted = oprc.ok(&["invoke", "shop", "hello"]);
         assert!(greeted.contains("Hello"), "{greeted}");
-        assert!(oprc.ok(&["logs", "shop", "greet"]).contains("listens on"));
+        assert!(oprc.ok(&["logs", "shop", "greet"]).contains("listening on"));
         let functions = oprc.json(&["function", "list", "--package", "sample"]);
         assert_eq!(functions[0]["status"][0]["condition"], "RUNNING", "{functions}");
 

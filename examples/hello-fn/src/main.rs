@@ -1,27 +1,26 @@
-//! A small function to deploy. It answers every path, tells Prometheus how long that took, and
-//! misbehaves when a request asks it to: so that tests can see what a platform does about it.
+//! A sample function. It responds on every path, serves Prometheus metrics, and simulates load,
+//! latency and failures on request, so that tests can observe how the platform reacts.
 //!
 //! | query | effect |
 //! | --- | --- |
 //! | `name=Ada` | greets Ada |
-//! | `sleep_ms=N` | answers N milliseconds later |
-//! | `burn_ms=N` | keeps one processor busy for N milliseconds |
-//! | `hold_mb=N` | holds N megabytes until it answers |
-//! | `fail=N` | answers with status N |
+//! | `sleep_ms=N` | delays the response by N milliseconds |
+//! | `burn_ms=N` | keeps one CPU busy for N milliseconds |
+//! | `hold_mb=N` | allocates N megabytes until the response |
+//! | `fail=N` | responds with status N |
 //!
 //! | variable | effect |
 //! | --- | --- |
-//! | `PORT` | listens there instead of on 8080 |
-//! | `CONCURRENCY` | works on that many requests at a time; others wait |
-//! | `container` | set in our images: listens on all addresses, not only on loopback |
-//! | `DRAIN_MS` | goes on serving that long after SIGTERM, 2000 unless said |
+//! | `PORT` | port to listen on, 8080 by default |
+//! | `CONCURRENCY` | maximum number of concurrent requests; others wait |
+//! | `container` | set in images: listens on all addresses instead of loopback |
+//! | `DRAIN_MS` | how long to accept requests after SIGTERM, 2000 by default |
 //!
-//! Started as `hello-fn get URL` it asks instead of answering: it prints what the URL answers, so
-//! that a pod can try what another one serves.
+//! `hello-fn get URL` prints the response of a URL, so that tests can send requests from a pod.
 
 mod client;
 mod metrics;
-mod work;
+mod options;
 
 use std::{
     env,
@@ -49,12 +48,11 @@ use axum::{
 use serde_json::json;
 use tokio::{net::TcpListener, signal::unix::SignalKind, sync::Semaphore};
 
-use self::{metrics::Metrics, work::Wish};
+use self::{metrics::Metrics, options::RequestOptions};
 
-/// What all requests share.
 struct Function {
     metrics: Metrics,
-    turns: Semaphore,
+    concurrency: Semaphore,
     draining: AtomicBool,
     pod: String,
 }
@@ -65,7 +63,7 @@ async fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         [] => run().await,
         [command, url] if command == "get" => client::get(url).await,
-        _ => Err("takes no argument, or: get http://HOST[:PORT]/PATH".to_owned()),
+        _ => Err("usage: hello-fn [get http://HOST[:PORT]/PATH]".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,14 +76,14 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<(), String> {
     let port: u16 = setting("PORT", 8080)?;
-    let turns: usize = setting("CONCURRENCY", Semaphore::MAX_PERMITS)?;
-    if turns == 0 || turns > Semaphore::MAX_PERMITS {
-        return Err("CONCURRENCY must be a number of requests, at least 1".to_owned());
+    let concurrency: usize = setting("CONCURRENCY", Semaphore::MAX_PERMITS)?;
+    if concurrency == 0 || concurrency > Semaphore::MAX_PERMITS {
+        return Err("CONCURRENCY must be at least 1".to_owned());
     }
     let drain = Duration::from_millis(setting("DRAIN_MS", 2000)?);
     let function = Arc::new(Function {
         metrics: Metrics::default(),
-        turns: Semaphore::new(turns),
+        concurrency: Semaphore::new(concurrency),
         draining: AtomicBool::new(false),
         pod: env::var("HOSTNAME").unwrap_or_default(),
     });
@@ -93,19 +91,19 @@ async fn run() -> Result<(), String> {
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics_text))
         .fallback(invoke)
-        .layer(map_response_with_state(Arc::clone(&function), say_farewell))
+        .layer(map_response_with_state(Arc::clone(&function), close_connection_when_draining))
         .with_state(Arc::clone(&function));
-    // In a container the address of the pod is the only one; elsewhere nobody else is to call.
+    // Outside of a container only this machine may connect.
     let contained = env::var_os("container").is_some();
     let address = if contained { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
     let listener = TcpListener::bind((address, port)).await;
-    let listener = listener.map_err(|error| format!("can't listen on port {port}: {error}"))?;
-    println!("hello-fn: listens on {address}:{port}");
+    let listener = listener.map_err(|error| format!("cannot listen on port {port}: {error}"))?;
+    println!("hello-fn: listening on {address}:{port}");
     let mut terminate =
         tokio::signal::unix::signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let until_drained = async move {
         terminate.recv().await;
-        // New requests come until every proxy has heard that this pod is leaving.
+        // Requests arrive until all proxies have removed this pod from their endpoints.
         function.draining.store(true, Ordering::Relaxed);
         tokio::time::sleep(drain).await;
     };
@@ -115,7 +113,6 @@ async fn run() -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// A variable's value, or what holds where it isn't set.
 fn setting<T: FromStr>(name: &str, default: T) -> Result<T, String> {
     match env::var(name) {
         Ok(text) => text.parse().map_err(|_| format!("{name}={text}: not a number in range")),
@@ -123,13 +120,15 @@ fn setting<T: FromStr>(name: &str, default: T) -> Result<T, String> {
     }
 }
 
-/// Who keeps its connections is told that this one ends: closed without a word, it could take a
-/// request with it.
-async fn say_farewell(State(function): State<Arc<Function>>, mut answer: Response) -> Response {
+/// Tells clients not to reuse the connection: a request sent while it closes would be lost.
+async fn close_connection_when_draining(
+    State(function): State<Arc<Function>>,
+    mut response: Response,
+) -> Response {
     if function.draining.load(Ordering::Relaxed) {
-        answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    answer
+    response
 }
 
 async fn healthz(State(function): State<Arc<Function>>) -> (StatusCode, &'static str) {
@@ -149,20 +148,20 @@ async fn invoke(
     State(function): State<Arc<Function>>,
     method: Method,
     uri: Uri,
-    wish: Result<Query<Wish>, QueryRejection>,
+    options: Result<Query<RequestOptions>, QueryRejection>,
 ) -> Response {
-    let begun = Instant::now();
-    let answer = match wish.map_err(|error| error.body_text()).and_then(|Query(wish)| wish.check())
-    {
+    let started = Instant::now();
+    let options = options.map_err(|error| error.body_text());
+    let response = match options.and_then(|Query(options)| options.validate()) {
         Err(problem) => (StatusCode::BAD_REQUEST, Json(json!({"error": problem}))),
-        Ok(wish) => {
-            let _turn = function.turns.acquire().await;
-            let status = wish.grant().await;
-            let name = wish.name.as_deref().unwrap_or("world");
+        Ok(options) => {
+            let _permit = function.concurrency.acquire().await;
+            let status = options.simulate().await;
+            let name = options.name.as_deref().unwrap_or("world");
             let message = format!("Hello, {name}!");
             (status, Json(json!({"message": message, "path": uri.path(), "pod": function.pod})))
         }
     };
-    function.metrics.observe(&method, answer.0, begun.elapsed());
-    answer.into_response()
+    function.metrics.observe(&method, response.0, started.elapsed());
+    response.into_response()
 }

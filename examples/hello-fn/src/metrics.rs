@@ -1,4 +1,4 @@
-//! What Prometheus is told: how many requests, and how long they took.
+//! Prometheus metrics: number and duration of requests.
 
 use std::time::Duration;
 
@@ -18,7 +18,6 @@ struct Labels {
     status: u16,
 }
 
-/// The function's series.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Labels, Histogram>,
@@ -29,23 +28,22 @@ impl Default for Metrics {
         let requests =
             Family::<Labels, Histogram>::new_with_constructor(|| Histogram::new(BUCKETS));
         let mut registry = Registry::default();
-        let help = "How long invocations took";
+        let help = "Duration of invocations";
         registry.register("http_server_requests_seconds", help, requests.clone());
         Self { registry, requests }
     }
 }
 
 impl Metrics {
-    /// Counts one request.
     pub(crate) fn observe(&self, method: &Method, status: StatusCode, took: Duration) {
-        // Any word can be a method; a client must not be able to make series without end.
+        // Bounds the number of series: clients may send any method.
         let known = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
         let method = if known.contains(method) { method.as_str() } else { "other" };
         let labels = Labels { method: method.to_owned(), status: status.as_u16() };
         self.requests.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// All series as text.
+    /// In the OpenMetrics text format.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string can't fail.
@@ -59,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_a_histogram_by_method_and_status() {
+    fn records_a_histogram_by_method_and_status() {
         let metrics = Metrics::default();
         metrics.observe(&Method::GET, StatusCode::OK, Duration::from_millis(3));
         metrics.observe(&Method::TRACE, StatusCode::OK, Duration::from_millis(3));

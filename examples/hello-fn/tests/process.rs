@@ -1,4 +1,4 @@
-//! The function as a process: what it does with signals and variables.
+//! Runs the function as a process: signals, variables and query parameters.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,9 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A running function, ended with the test.
+/// A running function, killed at the end of the test.
 struct Function {
     process: Child,
     port: u16,
@@ -28,8 +28,8 @@ impl Drop for Function {
 
 impl Function {
     fn start(variables: &[(&str, &str)]) -> Self {
-        let begun = Instant::now();
-        // One whose port is taken ends, and another is tried.
+        let started = Instant::now();
+        // The process exits if its port is in use; then another port is tried.
         loop {
             let port = unused_port();
             let mut command = Command::new(env!("CARGO_BIN_EXE_hello-fn"));
@@ -39,11 +39,10 @@ impl Function {
                 if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok() {
                     return function;
                 }
-                assert!(begun.elapsed() < PATIENCE, "it doesn't listen");
-                // Another process's socket can't be watched for.
+                assert!(started.elapsed() < TIMEOUT, "hello-fn does not listen");
                 thread::sleep(Duration::from_millis(10));
             }
-            assert!(begun.elapsed() < PATIENCE, "it ends at once");
+            assert!(started.elapsed() < TIMEOUT, "hello-fn exits immediately");
         }
     }
 
@@ -57,9 +56,8 @@ impl Function {
     }
 }
 
-/// A port that nothing else is given: neither another test nor, below those that the system gives
-/// away, anybody who asks for any. It isn't tried here: a process that is just being started has all
-/// that is open here until it begins, and so would listen there for a moment.
+/// A port below the ephemeral range that no other test uses. It is not probed with a listener: a
+/// process that is being forked would inherit the listener for a moment.
 fn unused_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let own = u16::try_from(std::process::id() % 1000).unwrap() * 10;
@@ -68,49 +66,49 @@ fn unused_port() -> u16 {
 
 fn get(port: u16, path: &str) -> String {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     write!(stream, "GET {path} HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
 }
 
 #[test]
-fn what_was_begun_is_finished_after_sigterm() {
-    // Long enough for all that is asked below, on a busy machine too.
+fn completes_requests_after_sigterm() {
+    // Long enough for all requests below on a busy machine.
     let mut function = Function::start(&[("DRAIN_MS", "5000")]);
     let port = function.port;
     let slow = thread::spawn(move || get(port, "/?sleep_ms=6000"));
-    // One that came later has been answered meanwhile.
+    // Later requests don't wait for the slow one.
     assert!(function.get("/").contains("200 OK"));
     function.terminate();
-    let begun = Instant::now();
+    let started = Instant::now();
     while !function.get("/healthz").contains("503") {
-        assert!(begun.elapsed() < PATIENCE, "it never says that it leaves");
+        assert!(started.elapsed() < TIMEOUT, "it never reports that it drains");
     }
-    // Who hasn't heard of that yet is still served.
+    // New requests are served while it drains.
     assert!(function.get("/").contains("200 OK"));
     assert!(slow.join().unwrap().contains("Hello, world!"));
     assert!(function.process.wait().unwrap().success());
 }
 
 #[test]
-fn requests_wait_for_their_turn() {
+fn limits_concurrent_requests() {
     let function = Function::start(&[("CONCURRENCY", "1")]);
     let port = function.port;
-    let begun = Instant::now();
+    let started = Instant::now();
     let both = [(), ()].map(|()| thread::spawn(move || get(port, "/?sleep_ms=300")));
     for one in both {
         assert!(one.join().unwrap().contains("200 OK"));
     }
-    assert!(begun.elapsed() >= Duration::from_millis(600));
+    assert!(started.elapsed() >= Duration::from_millis(600));
 }
 
 #[test]
-fn wrong_wishes_and_variables_are_named() {
+fn errors_name_invalid_parameters_and_variables() {
     let function = Function::start(&[]);
-    let answer = function.get("/?sleep_ms=never");
-    assert!(answer.contains("400 Bad Request") && answer.contains("sleep_ms"), "{answer}");
+    let response = function.get("/?sleep_ms=never");
+    assert!(response.contains("400 Bad Request") && response.contains("sleep_ms"), "{response}");
     assert!(function.get("/?nonsense=1").contains("unknown field `nonsense`"));
     assert!(function.get("/?fail=418").contains("418"));
     let mut wrong = Command::new(env!("CARGO_BIN_EXE_hello-fn"));

@@ -1,13 +1,13 @@
-//! What stands in the variables that are JSON.
+//! JSON values of environment variables.
 
-#![expect(dead_code, reason = "of most fields only the shape is checked")]
+#![expect(dead_code, reason = "most fields are only parsed to validate them")]
 
 use std::{collections::BTreeMap, num::NonZeroU32};
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// One of `ODGM_COLLECTION`.
+/// An element of `ODGM_COLLECTION`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Collection {
@@ -53,7 +53,7 @@ struct Route {
     standby: bool,
 }
 
-/// One of `ODGM_EVENT_TRIGGERS`.
+/// An element of `ODGM_EVENT_TRIGGERS`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EventTrigger {

@@ -1,5 +1,5 @@
-//! The variables of the grid, checked more strictly than the grid itself would: a control plane
-//! that injects wrong ones is to be noticed.
+//! Environment variables of the data grid. They are validated more strictly than by the real grid, to
+//! detect errors of the control plane.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use crate::collection::{Collection, EventTrigger};
 /// Environment variables by name.
 pub(crate) type Variables = BTreeMap<String, String>;
 
-/// What the variables say, as far as the stand-in makes use of it.
+/// The values that the stand-in uses.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) http_port: u16,
@@ -31,7 +31,6 @@ pub(crate) struct Config {
     pub(crate) exit_after: Option<Duration>,
 }
 
-/// A node of the grid.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Member {
     pub(crate) host: String,
@@ -39,17 +38,17 @@ pub(crate) struct Member {
 }
 
 const PORT: &str = "a port";
-const COUNT: &str = "a number, at least 1";
+const COUNT: &str = "a number of at least 1";
 const FLAG: &str = "true or false";
-const TEXT: &str = "some text";
+const TEXT: &str = "a non-empty text";
 
 impl Config {
-    /// Reads and checks all variables; the error is a line that names the wrong one.
+    /// Parses and validates all variables; the error is one line that names the variable.
     pub(crate) fn read(variables: &Variables) -> Result<Self, String> {
         let port = |name| required(variables, name, PORT, parse::<NonZeroU16>).map(NonZeroU16::get);
         let count = |name| required(variables, name, COUNT, parse::<NonZeroU64>);
         let flag = |name| required(variables, name, FLAG, parse::<bool>);
-        let text = |name| required(variables, name, TEXT, some_text);
+        let text = |name| required(variables, name, TEXT, non_empty);
 
         let http_port = port("ODGM_HTTP_PORT")?;
         let own = format!("http://HOST:{http_port}, the port of ODGM_HTTP_PORT");
@@ -72,7 +71,7 @@ impl Config {
         flag("ODGM_REFLECTION_ENABLED")?;
         text("ODGM_LOG")?;
         let path =
-            |name| optional(variables, name, "a path", |path| some_text(path).map(Into::into));
+            |name| optional(variables, name, "a path", |path| non_empty(path).map(Into::into));
         let exit_after = optional(variables, "STAND_IN_EXIT_AFTER_MS", "a number", parse::<u64>)?;
         Ok(Self {
             http_port,
@@ -94,9 +93,9 @@ fn required<T>(
     expected: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, String> {
-    let missing = || format!("{name} isn't set; expected: {expected}");
+    let missing = || format!("{name} is not set; expected: {expected}");
     let value = variables.get(name).ok_or_else(missing)?;
-    // Quoted, so that a line break in it doesn't break the message.
+    // Debug format escapes line breaks.
     parse(value).ok_or_else(|| format!("{name}={value:?}; expected: {expected}"))
 }
 
@@ -111,16 +110,16 @@ fn optional<T>(
 }
 
 fn json<T: DeserializeOwned>(variables: &Variables, name: &str) -> Result<Vec<T>, String> {
-    let text = required(variables, name, "a JSON array", some_text)?;
+    let text = required(variables, name, "a JSON array", non_empty)?;
     serde_json::from_str(&text)
-        .map_err(|error| format!("{name}={text:?}; expected: a JSON array, but {error}"))
+        .map_err(|error| format!("{name}={text:?}; expected: a JSON array; {error}"))
 }
 
 fn parse<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-fn some_text(text: &str) -> Option<String> {
+fn non_empty(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }
 
@@ -141,12 +140,12 @@ fn read_members(text: &str) -> Option<Vec<Member>> {
 fn read_collections(variables: &Variables, members: usize) -> Result<Vec<Collection>, String> {
     let names = required(variables, "ODGM_COLLECTIONS", "names, separated by commas", |text| {
         let names = text.split(',').filter(|_| !text.is_empty());
-        names.map(some_text).collect::<Option<Vec<_>>>()
+        names.map(non_empty).collect::<Option<Vec<_>>>()
     })?;
     let collections: Vec<Collection> = json(variables, "ODGM_COLLECTION")?;
     if !collections.iter().map(|collection| &collection.name).eq(&names) {
         return Err(format!(
-            "ODGM_COLLECTION has other names; expected: those of ODGM_COLLECTIONS, {names:?}"
+            "ODGM_COLLECTION has other names than ODGM_COLLECTIONS; expected: {names:?}"
         ));
     }
     for Collection { name, replica_count, .. } in &collections {

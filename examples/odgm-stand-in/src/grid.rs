@@ -1,4 +1,4 @@
-//! What the grid tells of itself: that all is well, since nothing is kept.
+//! The status API of the grid. It always reports a healthy grid, because no data is stored.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,6 @@ use tonic::{Request, Response, Status};
 
 use crate::config::Config;
 
-/// The grid as its variables describe it.
 pub(crate) struct Grid(pub(crate) Config);
 
 #[tonic::async_trait]
@@ -79,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right_around_leap_days() {
+    fn formats_dates_around_leap_days() {
         for (seconds, date) in [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_400, "2000-02-29T00:00:00Z"),

@@ -1,19 +1,19 @@
-//! Stands in for the data grid. It keeps no data: it checks the variables that a control plane
-//! gave it, opens the ports of the grid and answers for its health and state.
+//! Stand-in for the data grid. It stores no data: it validates the variables that the control plane
+//! sets, opens the ports of the grid and serves its health and status APIs.
 //!
-//! A variable that is missing or malformed ends it with status 2 and a line that names the
-//! variable; `config.rs` lists them. Besides those of the grid there are
+//! It exits with status 2 and names the variable if one is missing or invalid; `config.rs` lists them.
+//! In addition to those of the grid there are
 //!
 //! | variable | effect |
 //! | --- | --- |
-//! | `container` | set in our images: listens on all addresses, not only on loopback |
-//! | `STAND_IN_UNREADY_UNTIL` | its health is `NOT_SERVING` until that file exists |
-//! | `STAND_IN_EXIT_AFTER_MS` | exits with status 1 after that long |
+//! | `container` | set in images: listens on all addresses instead of loopback |
+//! | `STAND_IN_UNREADY_UNTIL` | reports `NOT_SERVING` until this file exists |
+//! | `STAND_IN_EXIT_AFTER_MS` | exits with status 1 after this time |
 
 mod collection;
 mod config;
-mod disk;
 mod grid;
+mod start_count;
 
 use std::{
     convert::Infallible,
@@ -46,8 +46,8 @@ use self::{
     grid::Grid,
 };
 
-const LONGEST_DRAIN: Duration = Duration::from_secs(2);
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -55,7 +55,10 @@ async fn main() -> ExitCode {
     let variables: Variables =
         env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
     let config = Config::read(&variables).and_then(|config| {
-        config.data_dir.as_deref().map_or(Ok(()), |dir| disk::count_start(dir, &config.node_id))?;
+        config
+            .data_dir
+            .as_deref()
+            .map_or(Ok(()), |dir| start_count::increment(dir, &config.node_id))?;
         Ok(config)
     });
     let (code, error) = match config {
@@ -74,35 +77,35 @@ async fn serve(config: Config) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let (reporter, health) = health_reporter();
     let Config { http_port, zenoh_port, unready_until, exit_after, .. } = config.clone();
-    report(&reporter, unready_until.is_none()).await;
+    set_serving(&reporter, unready_until.is_none()).await;
     let routes = routes(Routes::new(health), config);
     let zenoh = listen("OPRC_ZENOH_PORT", zenoh_port).await?;
     let http = listen("ODGM_HTTP_PORT", http_port).await?;
 
-    // Whoever started this can wait for the line; it doesn't matter if nobody reads it.
-    let _ = writeln!(io::stdout(), "listens on ports {http_port} and {zenoh_port}");
-    let leaving = Arc::new(Notify::new());
-    let left = Arc::clone(&leaving);
+    // Tests wait for this line; a closed stdout is not an error.
+    let _ = writeln!(io::stdout(), "listening on ports {http_port} and {zenoh_port}");
+    let draining = Arc::new(Notify::new());
+    let drained = Arc::clone(&draining);
     let until_terminated = async move {
         tokio::select! {
             _ = terminate.recv() => (),
-            _ = report_once_there(&reporter, unready_until) => (),
+            _ = serve_once_ready(&reporter, unready_until) => (),
         }
-        report(&reporter, false).await;
-        leaving.notify_one();
+        set_serving(&reporter, false).await;
+        draining.notify_one();
     };
     let serving = axum::serve(http, routes).with_graceful_shutdown(until_terminated);
     tokio::select! {
         outcome = serving => outcome.map_err(|error| error.to_string()),
-        // Who watches health never hangs up.
-        () = async { left.notified().await; sleep(LONGEST_DRAIN).await } => Ok(()),
-        () = expire(exit_after) => Err("exits as STAND_IN_EXIT_AFTER_MS asks".to_owned()),
-        never = hang_up(&zenoh) => match never {},
+        // Watches of the health service never end by themselves.
+        () = async { drained.notified().await; sleep(DRAIN_TIMEOUT).await } => Ok(()),
+        () = expire(exit_after) => Err("exiting because of STAND_IN_EXIT_AFTER_MS".to_owned()),
+        never = close_connections(&zenoh) => match never {},
     }
 }
 
 fn routes(health: Routes, config: Config) -> Router {
-    let metrics = "# HELP odgm_up Whether the grid runs.\n# TYPE odgm_up gauge\nodgm_up 1\n";
+    let metrics = "# HELP odgm_up Whether the grid is running.\n# TYPE odgm_up gauge\nodgm_up 1\n";
     let kind = [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     health
         .add_service(DataServiceServer::new(Grid(config)))
@@ -111,28 +114,27 @@ fn routes(health: Routes, config: Config) -> Router {
 }
 
 async fn listen(variable: &str, port: u16) -> Result<TcpListener, String> {
-    // In a container the address of the pod is the only one; elsewhere nobody else is to call.
+    // Outside of a container only this machine may connect.
     let contained = env::var_os("container").is_some();
     let address = if contained { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
     let listener: io::Result<_> = TcpListener::bind((address, port)).await;
-    listener.map_err(|error| format!("{variable}={port}: can't listen there: {error}"))
+    listener.map_err(|error| format!("{variable}={port}: cannot listen: {error}"))
 }
 
-/// Tells everybody whether the grid serves.
-async fn report(reporter: &HealthReporter, serving: bool) {
+async fn set_serving(reporter: &HealthReporter, serving: bool) {
     let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
     for service in ["", "odgm"] {
         reporter.set_service_status(service, status).await;
     }
 }
 
-/// Reports that the grid serves once a file exists.
-async fn report_once_there(reporter: &HealthReporter, file: Option<PathBuf>) -> Infallible {
+/// Reports `SERVING` once the file exists; never returns.
+async fn serve_once_ready(reporter: &HealthReporter, file: Option<PathBuf>) -> Infallible {
     if let Some(file) = file.as_deref() {
         while !exists(file).await {
-            sleep(LOOK_AGAIN).await;
+            sleep(POLL_INTERVAL).await;
         }
-        report(reporter, true).await;
+        set_serving(reporter, true).await;
     }
     pending().await
 }
@@ -148,12 +150,12 @@ async fn expire(after: Option<Duration>) {
     }
 }
 
-/// Accepts who comes and hangs up, one after the other: the port is open, and nothing piles up.
-async fn hang_up(listener: &TcpListener) -> Infallible {
+/// Accepts connections and closes them, so that the port is open.
+async fn close_connections(listener: &TcpListener) -> Infallible {
     loop {
         if listener.accept().await.is_err() {
-            // Out of descriptors: an error would follow the other.
-            sleep(LOOK_AGAIN).await;
+            // For example too many open files: avoids a busy loop.
+            sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The stand-in as a process: what it answers, and how it ends.
+//! Runs the stand-in as a process: responses and exit.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
@@ -21,9 +21,9 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running stand-in, ended with the test.
+/// A running stand-in, killed at the end of the test.
 struct StandIn {
     process: Child,
     port: u16,
@@ -60,15 +60,15 @@ fn command(port: u16, zenoh: u16) -> Command {
 }
 
 fn free_ports() -> [u16; 2] {
-    // Both are held until both are known, or they could be the same.
+    // Both listeners stay open until both ports are known, so that the ports differ.
     let free = [(), ()].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     free.map(|listener| listener.local_addr().unwrap().port())
 }
 
 impl StandIn {
     fn start(variables: &[(&str, &str)]) -> Self {
-        // A port that was free may be another test's by now.
-        (0..5).find_map(|_| Self::try_start(variables)).expect("it doesn't listen")
+        // Another test may have taken a free port.
+        (0..5).find_map(|_| Self::try_start(variables)).expect("the stand-in does not listen")
     }
 
     fn try_start(variables: &[(&str, &str)]) -> Option<Self> {
@@ -78,12 +78,12 @@ impl StandIn {
         let mut stand_in = Self { process: command.spawn().unwrap(), port, zenoh };
         let mut line = String::new();
         BufReader::new(stand_in.process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        line.starts_with("listens").then_some(stand_in)
+        line.starts_with("listening").then_some(stand_in)
     }
 
     async fn channel(&self) -> Channel {
         let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap();
-        endpoint.timeout(PATIENCE).connect().await.unwrap()
+        endpoint.timeout(TIMEOUT).connect().await.unwrap()
     }
 
     fn terminate(&self) {
@@ -98,7 +98,7 @@ async fn health(channel: &Channel, service: &str) -> ServingStatus {
 }
 
 #[tokio::test]
-async fn it_answers_as_the_grid_would() {
+async fn serves_health_status_and_metrics() {
     let stand_in = StandIn::start(&[]);
     let channel = stand_in.channel().await;
     for service in ["", "odgm"] {
@@ -121,14 +121,14 @@ async fn it_answers_as_the_grid_would() {
 
     let mut metrics = TcpStream::connect((Ipv4Addr::LOCALHOST, stand_in.port)).unwrap();
     write!(metrics, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    metrics.read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("200 OK") && answer.contains("\nodgm_up 1\n"), "{answer}");
+    let mut response = String::new();
+    metrics.read_to_string(&mut response).unwrap();
+    assert!(response.contains("200 OK") && response.contains("\nodgm_up 1\n"), "{response}");
     assert!(TcpStream::connect((Ipv4Addr::LOCALHOST, stand_in.zenoh)).is_ok());
 }
 
 #[tokio::test]
-async fn it_gets_ready_when_told_and_ends_in_time() {
+async fn becomes_ready_when_the_file_exists_and_exits_with_open_watches() {
     let dir = tempfile::tempdir().unwrap();
     let (data, file) = (dir.path().to_str().unwrap(), dir.path().join("ready"));
     let mut stand_in = StandIn::start(&[
@@ -144,28 +144,28 @@ async fn it_gets_ready_when_told_and_ends_in_time() {
     fs::write(&file, "").unwrap();
     assert_eq!(next().await, ServingStatus::Serving);
     stand_in.terminate();
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(next().await, ServingStatus::NotServing);
     // The watch is still open.
     assert!(stand_in.process.wait().unwrap().success());
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[test]
-fn without_calls_it_ends_at_once() {
-    // It gives open calls 2 s. A busy machine may take as long, but not each time.
-    let at_once = |_| {
+fn exits_immediately_without_open_calls() {
+    // Open calls get 2 s. A busy machine may delay a single attempt as long.
+    let immediately = |_| {
         let mut stand_in = StandIn::start(&[]);
-        let begun = Instant::now();
+        let started = Instant::now();
         stand_in.terminate();
         assert!(stand_in.process.wait().unwrap().success());
-        begun.elapsed() < Duration::from_secs(2)
+        started.elapsed() < Duration::from_secs(2)
     };
-    assert!((0..5).any(at_once));
+    assert!((0..5).any(immediately));
 }
 
 #[test]
-fn wrong_variables_and_crashes_differ() {
+fn exit_status_tells_invalid_variables_from_crashes() {
     let run = |name, value| {
         let [port, zenoh] = free_ports();
         let output = command(port, zenoh).env(name, value).stderr(Stdio::piped()).output().unwrap();

@@ -8,7 +8,7 @@ const COLLECTION: &str = r#"[
     {"name": "c", "partition_count": 1, "replica_count": 1, "shard_type": "mst",
      "persistence_mode": "ephemeral", "access_patterns": []}]"#;
 
-fn right() -> Variables {
+fn valid() -> Variables {
     let variables = [
         ("ODGM_HTTP_PORT", "8080"),
         ("ODGM_NODE_ID", "grid-0"),
@@ -33,14 +33,14 @@ fn right() -> Variables {
 }
 
 fn with(name: &str, value: &str) -> Result<Config, String> {
-    let mut variables = right();
+    let mut variables = valid();
     variables.insert(name.to_owned(), value.to_owned());
     Config::read(&variables)
 }
 
 #[test]
-fn the_right_ones_are_read() {
-    let config = Config::read(&right()).unwrap();
+fn reads_valid_variables() {
+    let config = Config::read(&valid()).unwrap();
     assert_eq!((config.http_port, config.zenoh_port), (8080, 7447));
     assert_eq!((config.node_id.as_str(), config.cluster_id.as_str()), ("grid-0", "grid"));
     let hosts: Vec<_> = config.members.iter().map(|member| member.host.as_str()).collect();
@@ -53,26 +53,26 @@ fn the_right_ones_are_read() {
 }
 
 #[test]
-fn a_grid_may_keep_nothing() {
-    let mut variables = right();
+fn accepts_an_empty_list_of_collections() {
+    let mut variables = valid();
     variables.insert("ODGM_COLLECTIONS".to_owned(), String::new());
     variables.insert("ODGM_COLLECTION".to_owned(), "[]".to_owned());
     assert!(Config::read(&variables).unwrap().collections.is_empty());
 }
 
 #[test]
-fn each_that_is_missing_is_named() {
-    for name in right().keys() {
-        let mut variables = right();
+fn errors_name_missing_variables() {
+    for name in valid().keys() {
+        let mut variables = valid();
         variables.remove(name);
         let error = Config::read(&variables).unwrap_err();
-        assert!(error.starts_with(&format!("{name} isn't set; expected: ")), "{error}");
+        assert!(error.starts_with(&format!("{name} is not set; expected: ")), "{error}");
     }
 }
 
 #[test]
-fn triggers_may_be_missing_without_events() {
-    let mut variables = right();
+fn triggers_are_optional_without_events() {
+    let mut variables = valid();
     variables.insert("ODGM_EVENTS_ENABLED".to_owned(), "false".to_owned());
     variables.remove("ODGM_EVENT_TRIGGERS");
     assert!(Config::read(&variables).is_ok());
@@ -81,8 +81,8 @@ fn triggers_may_be_missing_without_events() {
 }
 
 #[test]
-fn each_that_is_wrong_is_named() {
-    let wrong: [(&str, &[&str]); 20] = [
+fn errors_name_invalid_variables() {
+    let invalid: [(&str, &[&str]); 20] = [
         ("ODGM_HTTP_PORT", &["", "0", "65536", "http"]),
         ("ODGM_NODE_ID", &["", " "]),
         ("ODGM_NODE_ADDR", &["grid-0:8080", "http://grid-0:8081", "http://:8080", "http://grid-0"]),
@@ -104,7 +104,7 @@ fn each_that_is_wrong_is_named() {
         ("STAND_IN_UNREADY_UNTIL", &[""]),
         ("STAND_IN_EXIT_AFTER_MS", &["soon"]),
     ];
-    for (name, values) in wrong {
+    for (name, values) in invalid {
         for value in values {
             let error = with(name, value).unwrap_err();
             assert!(error.starts_with(name) && error.contains("expected: "), "{error}");
@@ -114,7 +114,7 @@ fn each_that_is_wrong_is_named() {
 }
 
 #[test]
-fn each_field_of_a_collection_is_checked() {
+fn validates_each_field_of_a_collection() {
     for (right, wrong) in [
         (r#""partition_count": 4"#, r#""partition_count": 0"#),
         (r#""replica_count": 2"#, r#""replica_count": 0"#),
@@ -131,6 +131,6 @@ fn each_field_of_a_collection_is_checked() {
         let error = with("ODGM_COLLECTION", &text).unwrap_err();
         assert!(error.starts_with("ODGM_COLLECTION"), "{error}");
     }
-    // The same ones in another order are others.
+    // The order matters.
     assert!(with("ODGM_COLLECTIONS", "c,a.b").unwrap_err().starts_with("ODGM_COLLECTION "));
 }

@@ -1,4 +1,4 @@
-//! The disk of a node: what is on it tells whether it outlives pods.
+//! Counts starts in the data folder, so that tests can check that the volume outlives pods.
 
 use std::{
     fs,
@@ -6,12 +6,12 @@ use std::{
     path::Path,
 };
 
-/// Counts one more start in the file `node`: the node's id on a line, the number on the next.
-pub(crate) fn count_start(dir: &Path, node: &str) -> Result<(), String> {
-    let expected = "a folder to write to";
+/// Increments the count in the file `node`: node id on the first line, number of starts on the second.
+pub(crate) fn increment(dir: &Path, node: &str) -> Result<(), String> {
+    let expected = "a writable folder";
     let dir_text = dir.to_string_lossy();
     write(dir, node)
-        .map_err(|error| format!("ODGM_DATA_DIR={dir_text:?}; expected: {expected}, but {error}"))
+        .map_err(|error| format!("ODGM_DATA_DIR={dir_text:?}; expected: {expected}; {error}"))
 }
 
 fn write(dir: &Path, node: &str) -> io::Result<()> {
@@ -20,7 +20,7 @@ fn write(dir: &Path, node: &str) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => 0,
         text => count(&text?)?,
     };
-    // A process that is killed here must not leave half a file to the next.
+    // Atomic: a killed process must not leave a partial file.
     let new = dir.join("node.new");
     fs::write(&new, format!("{node}\n{}\n", before.saturating_add(1)))?;
     fs::rename(new, file)
@@ -28,7 +28,8 @@ fn write(dir: &Path, node: &str) -> io::Result<()> {
 
 fn count(text: &str) -> io::Result<u64> {
     let count = text.lines().nth(1).and_then(|line| line.parse().ok());
-    count.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "its file `node` isn't ours"))
+    count
+        .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "its file `node` has another format"))
 }
 
 #[cfg(test)]
@@ -36,19 +37,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_are_counted() {
+    fn counts_starts() {
         let dir = tempfile::tempdir().unwrap();
-        count_start(dir.path(), "grid-0").unwrap();
-        count_start(dir.path(), "grid-0").unwrap();
+        increment(dir.path(), "grid-0").unwrap();
+        increment(dir.path(), "grid-0").unwrap();
         assert_eq!(fs::read_to_string(dir.path().join("node")).unwrap(), "grid-0\n2\n");
     }
 
     #[test]
-    fn what_cannot_be_written_to_is_named() {
+    fn errors_name_the_data_folder() {
         let dir = tempfile::tempdir().unwrap();
-        let error = count_start(&dir.path().join("missing"), "grid-0").unwrap_err();
+        let error = increment(&dir.path().join("missing"), "grid-0").unwrap_err();
         assert!(error.starts_with("ODGM_DATA_DIR="), "{error}");
         fs::write(dir.path().join("node"), "nonsense").unwrap();
-        assert!(count_start(dir.path(), "grid-0").unwrap_err().contains("isn't ours"));
+        assert!(increment(dir.path(), "grid-0").unwrap_err().contains("has another format"));
     }
 }

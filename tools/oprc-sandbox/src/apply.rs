@@ -141,7 +141,7 @@ pub(crate) async fn api_ready(client: &Client, limit: Duration) -> Result<()> {
             if let Ok(request) = request
                 && timeout(Duration::from_secs(2), client.request_text(request))
                     .await
-                    .is_ok_and(|answer| answer.is_ok())
+                    .is_ok_and(|response| response.is_ok())
             {
                 return Ok::<_, Error>(());
             }

@@ -188,10 +188,10 @@ impl Go<'_> {
     /// The source folder of a required module.
     fn module_folder(&self, module: &str) -> Result<PathBuf> {
         self.step.detail(&format!("downloading {module}"));
-        let answer =
+        let output =
             self.run("Downloading Go modules", &["mod", "download", "-json", module], |_| ())?;
-        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap_or_default();
-        let folder = answer.get("Dir").and_then(serde_json::Value::as_str);
+        let module_info: serde_json::Value = serde_json::from_str(&output).unwrap_or_default();
+        let folder = module_info.get("Dir").and_then(serde_json::Value::as_str);
         folder.map(PathBuf::from).ok_or_else(|| {
             Error::failed("Downloading Go modules", format!("no source folder for {module}"))
         })

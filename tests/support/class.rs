@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, future::join_all};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Resource, ResourceExt as _,
-    api::{DynamicObject, ListParams},
+    api::{DynamicObject, ListParams, Patch, PatchParams},
     runtime::{
         WatchStreamExt as _,
         wait::await_condition,
@@ -96,6 +96,22 @@ pub async fn delete(client: &Client, id: &str) -> Result<(), Status> {
 /// The classes of a test.
 pub fn classes(place: &Place) -> Api<ClassRuntime> {
     Api::namespaced(place.client.clone(), &place.namespace)
+}
+
+/// Removes the finalizers of classes whose CRM ended with its test; otherwise their namespace would
+/// stay terminating.
+pub(crate) async fn remove_finalizers(place: &Place) {
+    let api = classes(place);
+    // Metadata only: some classes can't be decoded. A cluster without the CRD has none.
+    let Ok(all) = api.list_metadata(&ListParams::default()).await else { return };
+    let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let params = PatchParams::default();
+    let (api, patch, params) = (&api, &patch, &params);
+    join_all(all.iter().map(async |class| {
+        // An error means that the class is already deleted.
+        let _ = api.patch_metadata(&class.name_any(), params, patch).await;
+    }))
+    .await;
 }
 
 /// Waits until an object is such, and gives it. A watch that fails is begun again.

@@ -10,11 +10,10 @@ use std::{
     time::Duration,
 };
 
-use futures::future::join_all;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::{
-    Api, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    Api,
+    api::PostParams,
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 use oprc_crm::{
@@ -59,21 +58,6 @@ pub fn install(cluster: &Cluster) {
     apply(cluster, &["apply", "--server-side", "-f", "k8s/crds"]);
     let crd = "crd/classruntimes.oaas.io";
     apply(cluster, &["wait", "--for=condition=Established", crd, "--timeout=90s"]);
-}
-
-/// Lets classes go whose CRM has ended with its test: their namespace would wait for ever.
-pub(crate) async fn let_go(place: &Place) {
-    let api = crate::class::classes(place);
-    // Names only: some classes can't be read. A cluster without the definition has none.
-    let Ok(all) = api.list_metadata(&ListParams::default()).await else { return };
-    let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    let none = PatchParams::default();
-    let (api, free, none) = (&api, &free, &none);
-    join_all(all.iter().map(async |class| {
-        // It may be gone by itself meanwhile.
-        let _ = api.patch_metadata(&class.name_any(), none, free).await;
-    }))
-    .await;
 }
 
 /// How a CRM is to be.

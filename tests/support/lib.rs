@@ -168,7 +168,7 @@ async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&
     let namespace = made.metadata.name.expect("its name");
     let place = Place { cluster, client, namespace };
     let outcome = AssertUnwindSafe(Box::pin(test(&place))).catch_unwind().await;
-    crm::let_go(&place).await;
+    class::remove_finalizers(&place).await;
     namespaces
         .delete(&place.namespace, &DeleteParams::default())
         .await

@@ -203,8 +203,8 @@ fn name_of(word: &proc_macro2::Ident) -> String {
     word.to_string().trim_start_matches("r#").to_owned()
 }
 
-fn is_punct(token: Option<&TokenTree>, wanted: char) -> bool {
-    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == wanted)
+fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == character)
 }
 
 fn after_colons(tokens: &[TokenTree], at: usize) -> Option<&TokenTree> {
@@ -212,8 +212,8 @@ fn after_colons(tokens: &[TokenTree], at: usize) -> Option<&TokenTree> {
     tokens.get(at + 2).filter(|_| colons)
 }
 
-fn position_of(tokens: &[TokenTree], from: usize, wanted: char) -> usize {
-    let found = tokens.iter().skip(from).position(|token| is_punct(Some(token), wanted));
+fn position_of(tokens: &[TokenTree], from: usize, character: char) -> usize {
+    let found = tokens.iter().skip(from).position(|token| is_punct(Some(token), character));
     found.map_or(tokens.len(), |offset| from + offset)
 }
 

@@ -1,37 +1,36 @@
-//! Packages, classes, functions and deployments: what they are made of, how they are read from
-//! files, what must hold of them, and what classes inherit. Nothing here does any IO.
+//! Packages, classes, functions and deployments: the model, the YAML reader, validation and
+//! inheritance. Performs no I/O.
 //!
-//! A file goes through [`parse`], which tells everything that is wrong with how it is written,
-//! then [`Document::check`], which tells everything that is wrong with what it says, and a package
-//! then through [`resolve`], which settles what its classes inherit. Whatever a file may say has a
-//! field here, and each field's comment tells what becomes of it; what nothing would heed is
-//! refused, with the reason.
+//! [`parse`] reads a file and reports syntax and type errors, [`Document::check`] validates each
+//! document on its own, and [`resolve`] computes what the classes of a package inherit. Each stage
+//! reports all problems at once. Fields without any effect are rejected with the reason.
 
 mod check;
-mod fault;
-mod injected;
+mod diagnostics;
 mod macros;
 mod model;
 mod names;
 mod quantity;
+mod reserved_env;
 mod resolve;
 #[cfg(feature = "openapi")]
 mod schema;
-mod text;
+mod yaml;
 
-pub use check::{Ref, check, check_against, check_deployment, check_update};
-pub use fault::{Fault, Faults, Place};
-pub use injected::INJECTED;
+pub use check::{StepRef, check, check_against, check_deployment, check_update};
+pub use diagnostics::{Diagnostic, Diagnostics, SourceLocation};
 pub use model::*;
+pub use reserved_env::RESERVED_ENV;
 pub use resolve::{
     Lookup, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, ResolvedPackage, resolve,
 };
-pub use text::{Body, Document, MAX_DEPTH, MAX_DOCUMENTS, MAX_TEXT, MAX_WEIGHT, parse, to_yaml};
+pub use yaml::{
+    Body, Document, MAX_DEPTH, MAX_DOCUMENTS, MAX_EXPANDED_SIZE, MAX_FILE_SIZE, parse, to_yaml,
+};
 
 #[cfg(test)]
 mod tests;
 
-/// Where the workspace is.
 #[cfg(test)]
 fn workspace() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

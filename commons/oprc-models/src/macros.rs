@@ -1,8 +1,8 @@
-//! How types and words are declared, so that they are read, written and refused in the same way.
+//! Macros that declare the model's types, so that all are read, written and rejected alike.
 
-/// A type that is read from files: camelCase is written, snake_case is read too. `= "wire"` gives a
-/// field another name, `| "alias"` one more that it is read by. What stands under `refused` is
-/// known, and refused with a reason.
+/// Declares an object type. Field names are written in camelCase and also read in snake_case.
+/// `= "wire"` sets another serialised name, `| "alias"` adds a name to read by, and `rejected` lists
+/// known fields that are not supported, each with the reason.
 macro_rules! model {
     (
         $(#[$meta:meta])*
@@ -12,7 +12,7 @@ macro_rules! model {
                 $field:ident $(= $wire:literal)? $(| $alias:literal)*: $type:ty,
             )*
         }
-        $(refused { $($no:literal => $why:literal,)* })?
+        $(rejected { $($no:literal => $why:literal,)* })?
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -22,31 +22,31 @@ macro_rules! model {
             $(
                 $(#[$doc])*
                 $(#[serde(rename = $wire)])?
-                // What is read as it is for serde isn't for this when it comes through a macro.
+                // utoipa does not see a serde attribute that comes out of a macro fragment.
                 $(#[cfg_attr(feature = "openapi", schema(rename = $wire))])?
-                #[serde(default, skip_serializing_if = "crate::text::Read::left_out")]
+                #[serde(default, skip_serializing_if = "crate::yaml::FromNode::is_default")]
                 pub $field: $type,
             )*
         }
 
-        impl crate::text::Read for $name {
+        impl crate::yaml::FromNode for $name {
             #[allow(unused_assignments)]
-            fn read(
-                node: &crate::text::Node,
-                path: &crate::fault::Path,
-                reader: &mut crate::text::Reader<'_>,
+            fn from_node(
+                node: &crate::yaml::Node,
+                path: &crate::diagnostics::Path,
+                reader: &mut crate::yaml::Reader<'_>,
             ) -> Option<Self> {
-                const FIELDS: &[crate::text::Field] = &[$(crate::text::Field {
+                const FIELDS: &[crate::yaml::Field] = &[$(crate::yaml::Field {
                     name: stringify!($field),
                     wire: $crate::macros::first!($($wire)?),
                     aliases: &[$($alias),*],
                 }),*];
-                const REFUSED: &[(&str, &str)] = &[$($(($no, $why)),*)?];
-                let found = reader.fields(node, path, FIELDS, REFUSED)?;
+                const REJECTED: &[(&str, &str)] = &[$($(($no, $why)),*)?];
+                let found = reader.match_fields(node, path, FIELDS, REJECTED)?;
                 let mut next = 0;
-                // All are read before one that can't be ends it.
+                // Reads every field before failing, so that all problems are reported.
                 $(
-                    let $field = reader.take::<$type>(&found, FIELDS, next, path);
+                    let $field = reader.read_field::<$type>(&found, FIELDS, next, path);
                     next += 1;
                 )*
                 Some(Self { $($field: $field?),* })
@@ -55,8 +55,8 @@ macro_rules! model {
 
         #[cfg(test)]
         impl crate::tests::Sample for $name {
-            fn sample(chance: &mut crate::tests::Chance) -> Self {
-                Self { $($field: crate::tests::Sample::sample(chance)),* }
+            fn sample(rng: &mut crate::tests::TestRng) -> Self {
+                Self { $($field: crate::tests::Sample::sample(rng)),* }
             }
         }
     };
@@ -71,35 +71,34 @@ macro_rules! first {
     };
 }
 
-/// One of some words, read in any case, written as it stands here.
-macro_rules! words {
+/// Declares an enum that is serialised as one of the given strings and read in any case, with or
+/// without separators.
+macro_rules! string_enum {
     (
         $(#[$meta:meta])*
         $name:ident {
-            $($(#[$doc:meta])* $word:ident = $text:literal,)*
+            $($(#[$doc:meta])* $variant:ident = $text:literal,)*
         }
     ) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name {
-            $($(#[$doc])* $word,)*
+            $($(#[$doc])* $variant,)*
         }
 
         impl $name {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$word),*];
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
 
-            /// The word as it is written.
             pub const fn as_str(self) -> &'static str {
                 match self {
-                    $(Self::$word => $text,)*
+                    $(Self::$variant => $text,)*
                 }
             }
 
-            /// The one of that name, however it is written.
+            /// Ignores case, hyphens, underscores and spaces.
             pub fn parse(text: &str) -> Option<Self> {
-                let wanted = $crate::macros::bare(text);
-                Self::ALL.iter().copied().find(|it| $crate::macros::bare(it.as_str()) == wanted)
+                let normalized = $crate::macros::normalize(text);
+                Self::ALL.iter().copied().find(|it| $crate::macros::normalize(it.as_str()) == normalized)
             }
         }
 
@@ -119,7 +118,7 @@ macro_rules! words {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 let text = <std::borrow::Cow<'_, str>>::deserialize(from)?;
                 Self::parse(&text).ok_or_else(|| {
-                    serde::de::Error::custom($crate::macros::no_word(
+                    serde::de::Error::custom($crate::macros::unknown_value(
                         &text,
                         Self::ALL.iter().map(|it| it.as_str()),
                     ))
@@ -127,13 +126,13 @@ macro_rules! words {
             }
         }
 
-        impl crate::text::Read for $name {
-            fn read(
-                node: &crate::text::Node,
-                path: &crate::fault::Path,
-                reader: &mut crate::text::Reader<'_>,
+        impl crate::yaml::FromNode for $name {
+            fn from_node(
+                node: &crate::yaml::Node,
+                path: &crate::diagnostics::Path,
+                reader: &mut crate::yaml::Reader<'_>,
             ) -> Option<Self> {
-                crate::text::word(
+                crate::yaml::read_enum(
                     node,
                     path,
                     reader,
@@ -146,7 +145,7 @@ macro_rules! words {
         #[cfg(feature = "openapi")]
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                $crate::schema::words(&[$($text),*])
+                $crate::schema::string_enum(&[$($text),*])
             }
         }
 
@@ -155,23 +154,26 @@ macro_rules! words {
 
         #[cfg(test)]
         impl crate::tests::Sample for $name {
-            fn sample(chance: &mut crate::tests::Chance) -> Self {
-                *chance.one_of(Self::ALL)
+            fn sample(rng: &mut crate::tests::TestRng) -> Self {
+                *rng.one_of(Self::ALL)
             }
         }
     };
 }
 
-/// A word without what people write differently.
-pub(crate) fn bare(word: &str) -> String {
-    let kept = word.chars().filter(|letter| !matches!(letter, '_' | '-' | ' '));
+/// Removes the differences in spelling that [`string_enum`] ignores.
+pub(crate) fn normalize(text: &str) -> String {
+    let kept = text.chars().filter(|letter| !matches!(letter, '_' | '-' | ' '));
     kept.map(|letter| letter.to_ascii_uppercase()).collect()
 }
 
-/// What is said of a word that isn't one of those that there are.
-pub(crate) fn no_word<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> String {
-    let words: Vec<_> = words.into_iter().collect();
-    format!("{} is none of {}", crate::names::shown(word), words.join(", "))
+pub(crate) fn unknown_value<'a>(text: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    let allowed: Vec<_> = allowed.into_iter().collect();
+    format!(
+        "{} is not supported; allowed values: {}",
+        crate::names::quote(text),
+        allowed.join(", ")
+    )
 }
 
-pub(crate) use {first, model, words};
+pub(crate) use {first, model, string_enum};

@@ -1,15 +1,15 @@
-//! Names: their spelling, what may be one, and what was probably meant.
+//! Names: rules, references, spelling suggestions, and how messages show them.
 
-/// camelCase, from snake_case; what is camelCase already stays.
-pub(crate) fn camel(name: &str) -> String {
+/// Converts snake_case to camelCase; camelCase is returned unchanged.
+pub(crate) fn to_camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
-    let mut raise = false;
+    let mut capitalize = false;
     for letter in name.chars() {
         if letter == '_' && !camel.is_empty() {
-            raise = true;
-        } else if raise {
+            capitalize = true;
+        } else if capitalize {
             camel.push(letter.to_ascii_uppercase());
-            raise = false;
+            capitalize = false;
         } else {
             camel.push(letter);
         }
@@ -17,75 +17,44 @@ pub(crate) fn camel(name: &str) -> String {
     camel
 }
 
-/// Which of the candidates was probably meant: the nearest, at most two edits away, or a third of
-/// a short name.
-pub(crate) fn nearest<'a>(
+/// The candidate that was probably meant: at most two edits away, or one for names of up to three
+/// characters.
+pub(crate) fn closest_match<'a>(
     name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // Nobody means a field by a name of that length.
+    // Bounds the cost of the comparison; no field or key is that long.
     let length = name.chars().count();
     if length > 64 {
         return None;
     }
-    let most = if length < 4 { 1 } else { 2 };
+    let max_edits = if length < 4 { 1 } else { 2 };
     let name = name.to_ascii_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (distance(&name, &candidate.to_ascii_lowercase()), candidate))
-        .filter(|&(distance, _)| distance <= most)
+        .map(|candidate| (strsim::osa_distance(&name, &candidate.to_ascii_lowercase()), candidate))
+        .filter(|&(distance, _)| distance <= max_edits)
         .min_by_key(|&(distance, _)| distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// How many characters must be added, dropped, replaced or exchanged with the next.
-fn distance(from: &str, to: &str) -> usize {
-    let to: Vec<char> = to.chars().collect();
-    let mut before: Option<(char, Vec<usize>)> = None;
-    let mut above: Vec<usize> = (0..=to.len()).collect();
-    for (line, a) in from.chars().enumerate() {
-        let mut left = line + 1;
-        let mut row = vec![left];
-        for (at, ((&b, diagonal), up)) in
-            to.iter().zip(&above).zip(above.iter().skip(1)).enumerate()
-        {
-            let mut least = (diagonal + usize::from(a != b)).min(up + 1).min(left + 1);
-            let crossed =
-                at.checked_sub(1).and_then(|at| Some((to.get(at)?, before.as_ref()?, at)));
-            if let Some((&b_before, (a_before, rows), at)) = crossed
-                && a == b_before
-                && b == *a_before
-            {
-                least = least.min(rows.get(at).map_or(least, |cost| cost + 1));
-            }
-            left = least;
-            row.push(left);
-        }
-        before = Some((a, std::mem::replace(&mut above, row)));
-    }
-    above.last().copied().unwrap_or_default()
-}
-
-/// What a name is for, and so what it may be made of. Lengths are such that the id of a unit, which
-/// is made of a deployment, a class, an environment and a cluster, has no more than 253 characters.
+/// What a name is used for, which determines the characters and the length allowed. A unit id joins
+/// the names of a deployment, a class, an environment and a cluster, and has at most 253 characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
-    /// A package: parts with dots between, as in DNS.
+pub(crate) enum NameKind {
+    /// Dot-separated labels, as in DNS.
     Package,
-    /// A deployment.
     Deployment,
-    /// An environment.
     Environment,
-    /// A cluster.
     Cluster,
-    /// A function. References put a package before it, with a dot between.
+    /// Has no dot, which separates package and function in references.
     Function,
-    /// A class, a binding, a key of the state, a reference or a step.
-    Word,
+    /// A class, a binding, a state key, a reference or a macro step.
+    Identifier,
 }
 
-impl Name {
-    const fn longest(self) -> usize {
+impl NameKind {
+    const fn max_length(self) -> usize {
         match self {
             Self::Deployment => 50,
             _ => 63,
@@ -94,77 +63,92 @@ impl Name {
 
     const fn allowed(self) -> &'static str {
         match self {
-            Self::Package => "small letters, digits, dashes, and dots between parts",
-            Self::Deployment | Self::Environment => "small letters, digits and dashes",
-            Self::Cluster => "letters, digits, dashes, underscores and dots",
-            Self::Function => "letters, digits and dashes, a letter first",
-            Self::Word => "letters, digits, dashes and underscores, a letter first",
+            Self::Package => {
+                "lower-case letters, digits and hyphens, in parts that are separated by dots and \
+                 start and end with a letter or digit"
+            }
+            Self::Deployment | Self::Environment => {
+                "lower-case letters, digits and hyphens, starting and ending with a letter or digit"
+            }
+            Self::Cluster => {
+                "letters, digits, hyphens, underscores and dots, starting and ending with a letter \
+                 or digit"
+            }
+            Self::Function => {
+                "letters, digits and hyphens, starting with a letter and ending with a letter or \
+                 digit"
+            }
+            Self::Identifier => {
+                "letters, digits, hyphens and underscores, starting with a letter and ending with \
+                 a letter or digit"
+            }
         }
     }
 
-    fn fits(self, name: &str) -> bool {
+    fn is_valid(self, name: &str) -> bool {
         let all = |allowed: fn(u8) -> bool| name.bytes().all(allowed);
         let ends = |name: &str| {
-            let end = |letter: Option<&u8>| letter.is_some_and(u8::is_ascii_alphanumeric);
+            let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
             end(name.as_bytes().first()) && end(name.as_bytes().last())
         };
-        let small = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
+        let lower = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
         let letter_first = name.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
         ends(name)
             && match self {
-                Self::Package => name.split('.').all(|part| ends(part) && part.bytes().all(small)),
-                Self::Deployment | Self::Environment => name.bytes().all(small),
+                Self::Package => name.split('.').all(|part| ends(part) && part.bytes().all(lower)),
+                Self::Deployment | Self::Environment => name.bytes().all(lower),
                 Self::Cluster => all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(&it)),
                 Self::Function => {
                     letter_first && all(|it| it.is_ascii_alphanumeric() || it == b'-')
                 }
-                Self::Word => {
+                Self::Identifier => {
                     letter_first && all(|it| it.is_ascii_alphanumeric() || b"-_".contains(&it))
                 }
             }
     }
 
-    /// What is wrong with a name.
-    pub(crate) fn fault(self, name: &str) -> Option<String> {
+    /// Why a name is not allowed.
+    pub(crate) fn violation(self, name: &str) -> Option<String> {
         if name.is_empty() {
             return Some("must not be empty".to_owned());
         }
-        if name.len() > self.longest() {
+        if name.len() > self.max_length() {
             return Some(format!(
-                "{} has {} characters, and {} are allowed",
-                shown(name),
+                "{} has {} characters; at most {} are allowed",
+                quote(name),
                 name.chars().count(),
-                self.longest()
+                self.max_length()
             ));
         }
-        (!self.fits(name)).then(|| format!("{} is no name: {}", shown(name), self.allowed()))
+        (!self.is_valid(name))
+            .then(|| format!("{} is not a valid name; use {}", quote(name), self.allowed()))
     }
 }
 
 /// Splits `package.key` at its last dot; a bare key has no package.
-pub(crate) fn split(reference: &str) -> (Option<&str>, &str) {
+pub(crate) fn split_reference(reference: &str) -> (Option<&str>, &str) {
     match reference.rsplit_once('.') {
         Some((package, key)) => (Some(package), key),
         None => (None, reference),
     }
 }
 
-/// A text as messages show it: quoted, and no longer than a line.
-pub(crate) fn shown(text: &str) -> String {
-    const MOST: usize = 40;
+/// Quotes user input for a message, truncated to 40 characters.
+pub(crate) fn quote(text: &str) -> String {
+    const MAX_CHARS: usize = 40;
     let mut letters = text.chars();
-    let head: String = letters.by_ref().take(MOST).collect();
+    let head: String = letters.by_ref().take(MAX_CHARS).collect();
     if letters.next().is_some() { format!("{head:?}…") } else { format!("{head:?}") }
 }
 
-/// A way from one to the next as messages show it, which leaves out the middle of a long one.
-pub(crate) fn way<S: AsRef<str>>(stations: &[S]) -> String {
+/// Formats a path through a graph; the middle of a long path is omitted.
+pub(crate) fn format_path<S: AsRef<str>>(nodes: &[S]) -> String {
     const ENDS: usize = 5;
-    let some: Vec<&str> = match stations.len() {
-        0..12 => stations.iter().map(AsRef::as_ref).collect(),
+    let some: Vec<&str> = match nodes.len() {
+        0..12 => nodes.iter().map(AsRef::as_ref).collect(),
         count => {
-            let head = stations.iter().take(ENDS).map(AsRef::as_ref);
-            head.chain(["…"]).chain(stations.iter().skip(count - ENDS).map(AsRef::as_ref)).collect()
+            let head = nodes.iter().take(ENDS).map(AsRef::as_ref);
+            head.chain(["…"]).chain(nodes.iter().skip(count - ENDS).map(AsRef::as_ref)).collect()
         }
     };
     some.join(" → ")
@@ -175,50 +159,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn snake_case_becomes_camel_case() {
+    fn converts_snake_case_to_camel_case() {
         for (name, expected) in
             [("target_envs", "targetEnvs"), ("targetEnvs", "targetEnvs"), ("_key", "_key")]
         {
-            assert_eq!(camel(name), expected);
+            assert_eq!(to_camel_case(name), expected);
         }
     }
 
     #[test]
-    fn what_was_meant() {
-        assert_eq!(nearest("functons", ["classes", "functions"]), Some("functions"));
-        assert_eq!(nearest("Functions", ["classes", "functions"]), Some("functions"));
-        assert_eq!(nearest("byu", ["sell", "buy"]), Some("buy"));
-        assert_eq!(nearest("xyz", ["key", "name"]), None);
-        let expected = [("", "", 0), ("", "ab", 2), ("ab", "ba", 1), ("kitten", "sitting", 3)];
-        for (from, to, expected) in expected {
-            assert_eq!(distance(from, to), expected, "{from} {to}");
-        }
-        assert_eq!(nearest(&"x".repeat(1000), ["key"]), None);
+    fn suggests_the_closest_candidate() {
+        assert_eq!(closest_match("functons", ["classes", "functions"]), Some("functions"));
+        assert_eq!(closest_match("Functions", ["classes", "functions"]), Some("functions"));
+        // A transposition is one edit.
+        assert_eq!(closest_match("byu", ["sell", "buy"]), Some("buy"));
+        assert_eq!(closest_match("xyz", ["key", "name"]), None);
+        assert_eq!(closest_match("kitten", ["sitting"]), None);
+        assert_eq!(closest_match(&"x".repeat(1000), ["key"]), None);
     }
 
     #[test]
-    fn names_are_such_that_units_have_ids() {
-        let longest = [Name::Deployment, Name::Word, Name::Environment, Name::Cluster];
-        assert!(longest.iter().map(|name| name.longest() + 1).sum::<usize>() <= 253);
+    fn unit_ids_made_of_valid_names_fit_their_limit() {
+        let parts =
+            [NameKind::Deployment, NameKind::Identifier, NameKind::Environment, NameKind::Cluster];
+        assert!(parts.iter().map(|name| name.max_length() + 1).sum::<usize>() <= 253);
+    }
+
+    #[test]
+    fn each_kind_of_name_has_its_own_rules() {
         for (kind, good, bad) in [
-            (Name::Package, "org.example.shop-2", "Shop"),
-            (Name::Package, "a", "a..b"),
-            (Name::Function, "resize-2", "re_size"),
-            (Name::Word, "re_size", "2nd"),
-            (Name::Deployment, "prod", "prod-"),
-            (Name::Cluster, "EU_1.west", "-x"),
-            (Name::Environment, "dev", "Dev"),
+            (NameKind::Package, "org.example.shop-2", "Shop"),
+            (NameKind::Package, "a", "a..b"),
+            (NameKind::Function, "resize-2", "re_size"),
+            (NameKind::Identifier, "re_size", "2nd"),
+            (NameKind::Deployment, "prod", "prod-"),
+            (NameKind::Cluster, "EU_1.west", "-x"),
+            (NameKind::Environment, "dev", "Dev"),
         ] {
-            assert_eq!(kind.fault(good), None);
-            assert!(kind.fault(bad).is_some(), "{bad}");
-            assert!(kind.fault(&"x".repeat(64)).is_some());
-            assert!(kind.fault("").is_some());
+            assert_eq!(kind.violation(good), None);
+            assert!(kind.violation(bad).is_some(), "{bad}");
+            assert!(kind.violation(&"x".repeat(64)).is_some());
+            assert!(kind.violation("").is_some());
         }
     }
 
     #[test]
-    fn references() {
-        assert_eq!(split("area"), (None, "area"));
-        assert_eq!(split("org.shapes.area"), (Some("org.shapes"), "area"));
+    fn splits_references_at_the_last_dot() {
+        assert_eq!(split_reference("area"), (None, "area"));
+        assert_eq!(split_reference("org.shapes.area"), (Some("org.shapes"), "area"));
     }
 }

@@ -1,4 +1,4 @@
-//! Schemas of what isn't written as it is declared, for OpenAPI documents.
+//! OpenAPI schemas of types whose serialised form differs from their declaration.
 
 use utoipa::{
     PartialSchema, ToSchema,
@@ -9,16 +9,15 @@ use utoipa::{
 };
 
 use crate::model::{
-    Amount, Collection, CollectionSpec, EnvSource, EnvValue, Text, Version, VersionRange,
+    Collection, CollectionSpec, EnvSource, EnvValue, Quantity, Text, Version, VersionRange,
 };
 
-/// One of some words.
-pub(crate) fn words(words: &'static [&'static str]) -> RefOr<Schema> {
-    let words = words.iter().copied();
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words)).into()
+pub(crate) fn string_enum(values: &'static [&'static str]) -> RefOr<Schema> {
+    let values = values.iter().copied();
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
 }
 
-macro_rules! texts {
+macro_rules! string_schema {
     ($($name:ident)*) => {$(
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
@@ -30,24 +29,24 @@ macro_rules! texts {
     )*};
 }
 
-texts! { Amount Text Version VersionRange }
+string_schema! { Quantity Text Version VersionRange }
 
-macro_rules! texts_or {
-    ($($name:ident or $other:ident,)*) => {$(
+macro_rules! string_or_object_schema {
+    ($($name:ident or $object:ident,)*) => {$(
         impl PartialSchema for $name {
             fn schema() -> RefOr<Schema> {
-                let other = Ref::from_schema_name($other::name());
-                OneOfBuilder::new().item(String::schema()).item(other).into()
+                let object = Ref::from_schema_name($object::name());
+                OneOfBuilder::new().item(String::schema()).item(object).into()
             }
         }
 
         impl ToSchema for $name {
             fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-                schemas.push(($other::name().into_owned(), $other::schema()));
-                $other::schemas(schemas);
+                schemas.push(($object::name().into_owned(), $object::schema()));
+                $object::schemas(schemas);
             }
         }
     )*};
 }
 
-texts_or! { Collection or CollectionSpec, EnvValue or EnvSource, }
+string_or_object_schema! { Collection or CollectionSpec, EnvValue or EnvSource, }

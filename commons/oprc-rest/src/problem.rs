@@ -1,6 +1,6 @@
 //! What went wrong, as RFC 9457 has it.
 
-use oprc_models::Fault;
+use oprc_models::Diagnostic;
 
 use crate::document;
 
@@ -25,7 +25,7 @@ document! {
         /// What is wrong with a document, place by place.
         #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub faults: Vec<Fault>,
+        pub faults: Vec<Diagnostic>,
         /// Who or what stands in the way, such as the deployments that use a package.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub blockers: Vec<String>,

@@ -1,14 +1,14 @@
 //! What can go wrong for those who ask.
 
 use oprc_cp_storage as storage;
-use oprc_models::Faults;
+use oprc_models::Diagnostics;
 
 /// Why something wasn't done. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What was sent is wrong, place by place.
     #[error("{0}")]
-    Invalid(Faults),
+    Invalid(Diagnostics),
     /// A parameter is wrong.
     #[error("{field}: {message}")]
     Parameter {
@@ -53,8 +53,8 @@ impl Error {
     }
 }
 
-impl From<Faults> for Error {
-    fn from(faults: Faults) -> Self {
+impl From<Diagnostics> for Error {
+    fn from(faults: Diagnostics) -> Self {
         Self::Invalid(faults)
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Result;
-use oprc_models::{Body, Document, MAX_TEXT, OClassDeployment, OPackage, VersionRange, parse};
+use oprc_models::{Body, Document, MAX_FILE_SIZE, OClassDeployment, OPackage, VersionRange, parse};
 
 use crate::failure::Failure;
 
@@ -16,7 +16,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     let wrong = |why: String| Failure::Wrong(format!("{}: {why}", path.display()));
     let mut text = String::new();
     // One more than may be, so that more is noticed.
-    let most = u64::try_from(MAX_TEXT).unwrap_or(u64::MAX).saturating_add(1);
+    let most = u64::try_from(MAX_FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
     let done = if path == Path::new("-") {
         io::stdin().lock().take(most).read_to_string(&mut text)
     } else {
@@ -24,15 +24,15 @@ pub(crate) fn read(path: &Path) -> Result<String> {
         file.take(most).read_to_string(&mut text)
     };
     done.map_err(|error| wrong(error.to_string()))?;
-    if text.len() > MAX_TEXT {
-        return Err(wrong(format!("is larger than {MAX_TEXT} bytes")).into());
+    if text.len() > MAX_FILE_SIZE {
+        return Err(wrong(format!("is larger than {MAX_FILE_SIZE} bytes")).into());
     }
     Ok(text)
 }
 
 /// What is in a file, where nothing is wrong with it.
 pub(crate) fn documents(text: &str, source: &str) -> Result<Vec<Document>, Failure> {
-    let wrong = |faults: oprc_models::Faults| Failure::Wrong(faults.to_string());
+    let wrong = |faults: oprc_models::Diagnostics| Failure::Wrong(faults.to_string());
     let documents = parse(text, source).map_err(wrong)?;
     if documents.is_empty() {
         return Err(Failure::Wrong(format!("{source}: there is nothing in it")));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oprc_models::{self as model, Amount, Container, EnvValue};
+use oprc_models::{self as model, Quantity, Container, EnvValue};
 
 use super::word;
 use crate::deployment::unit::{
@@ -51,11 +51,11 @@ pub(super) fn provision(container: &Container) -> Option<Provision> {
 }
 
 pub(super) fn resources(
-    cpu: Option<&Amount>,
-    memory: Option<&Amount>,
-    ephemeral_storage: Option<&Amount>,
+    cpu: Option<&Quantity>,
+    memory: Option<&Quantity>,
+    ephemeral_storage: Option<&Quantity>,
 ) -> Option<Resources> {
-    let text = |amount: Option<&Amount>| amount.map(|it| it.0.clone());
+    let text = |amount: Option<&Quantity>| amount.map(|it| it.0.clone());
     let resources = Resources {
         cpu: text(cpu),
         memory: text(memory),

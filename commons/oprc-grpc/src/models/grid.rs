@@ -62,7 +62,7 @@ fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> Ev
     // what runs in it.
     let runs = |key: &str| {
         let function = source.class.function(key);
-        function.is_some_and(|it| it.function.runs()) && !disabled.contains(key)
+        function.is_some_and(|it| it.function.runs_in_container()) && !disabled.contains(key)
     };
     EventProcessing {
         enabled: events.enabled,

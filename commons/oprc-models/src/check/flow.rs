@@ -1,187 +1,214 @@
-//! Macros: what their steps refer to, and that none calls itself.
+//! Macros: references of their steps, and cycles among them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{length, many, name, package::Known, reference};
+use super::{check_count, check_length, check_name, duplicate, package::Declarations};
 use crate::{
-    fault::{Faults, Path},
+    diagnostics::{Diagnostics, Path},
     model::{Macro, OFunction, Step},
-    names::{Name, shown, split, way},
+    names::{NameKind, format_path, quote, split_reference},
 };
 
-/// What a step refers to.
+/// What a macro step refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ref<'a> {
+pub enum StepRef<'a> {
     /// The object that the macro was called on.
     Object,
-    /// A key of its state, or an object that it refers to.
+    /// A state key or a reference of that object.
     Key(&'a str),
     /// An argument of the macro.
     Arg(&'a str),
-    /// The result of a step, or a part of it.
+    /// The result of an earlier step, or a key of it.
     Step(&'a str, Option<&'a str>),
 }
 
-impl<'a> Ref<'a> {
-    /// Reads a text of a step.
+impl<'a> StepRef<'a> {
     pub fn parse(text: &'a str) -> Option<Self> {
-        let word = |word: &str| Name::Word.fault(word).is_none();
+        let valid = |name: &str| NameKind::Identifier.violation(name).is_none();
         if text == "$" {
             return Some(Self::Object);
         }
         if let Some(key) = text.strip_prefix("$.") {
-            return word(key).then_some(Self::Key(key));
+            return valid(key).then_some(Self::Key(key));
         }
         if let Some(arg) = text.strip_prefix("$args.") {
-            return word(arg).then_some(Self::Arg(arg));
+            return valid(arg).then_some(Self::Arg(arg));
         }
-        let (step, part) = match text.split_once('.') {
-            Some((step, part)) => (step, Some(part)),
+        let (step, key) = match text.split_once('.') {
+            Some((step, key)) => (step, Some(key)),
             None => (text, None),
         };
-        (word(step) && part.is_none_or(word)).then_some(Self::Step(step, part))
+        (valid(step) && key.is_none_or(valid)).then_some(Self::Step(step, key))
     }
 }
 
-const FORMS: &str = "$, $.key, $args.name, step or step.key";
+/// The named steps of a macro: all of them, and those before the current one.
+struct NamedSteps<'a> {
+    all: BTreeSet<&'a str>,
+    earlier: BTreeMap<&'a str, &'a Step>,
+}
 
 pub(super) fn check(
-    faults: &mut Faults,
+    diagnostics: &mut Diagnostics,
     path: &Path,
     flow: &Macro,
     functions: &BTreeMap<&str, &OFunction>,
-    known: &Known<'_>,
+    known: &Declarations<'_>,
 ) {
     let steps = path.field("steps");
     if flow.steps.is_empty() {
-        faults.add(&steps, "a macro needs steps");
+        diagnostics.add(&steps, "a macro needs at least one step");
     }
-    many(faults, &steps, &flow.steps, 64);
-    let all: BTreeSet<&str> = flow.steps.iter().filter_map(|step| step.name.as_deref()).collect();
-    let mut earlier: BTreeMap<&str, &Step> = BTreeMap::new();
-    for (at, step) in flow.steps.iter().enumerate() {
-        let path = steps.index(at);
-        let (own, others) = (&known.functions, &known.dependencies);
-        let (place, to) = (path.field("function"), &step.function);
-        reference(faults, &place, "function", Name::Function, to, own, others);
-        for (key, text) in &step.arg_refs {
-            refer(faults, &path.field("argRefs").key(key), text, &earlier, &all);
-        }
-        for (at, text) in step.inputs.iter().enumerate() {
-            refer(faults, &path.field("inputs").index(at), text, &earlier, &all);
-        }
-        let place = path.field("target");
-        match refer(faults, &place, step.target(), &earlier, &all) {
-            Some(Ref::Arg(_)) => faults.add(&place, "an argument is no object"),
-            Some(Ref::Step(_, Some(_))) => faults.add(&place, "a part of a result is no object"),
-            Some(Ref::Step(before, None)) => {
-                let called = earlier.get(before).and_then(|it| functions.get(it.function.as_str()));
-                if called.is_some_and(|function| function.output_cls.is_none()) {
-                    let message =
-                        format!("the function of the step {} gives no object", shown(before));
-                    faults.hint(&place, message, "say so by its outputCls");
-                }
-            }
-            _ => {}
-        }
-        for key in step.args.keys().chain(step.arg_refs.keys()) {
-            length(faults, &path.field("args").key(key), key, 253);
-        }
-        for key in step.args.keys().filter(|&key| step.arg_refs.contains_key(key)) {
-            faults.add(&path.field("argRefs").key(key), "is given by args too");
-        }
-        many(faults, &path.field("inputs"), &step.inputs, 64);
-        if let Some(known_by) = &step.name {
-            name(faults, &path.field("as"), Name::Word, known_by);
-            if earlier.insert(known_by, step).is_some() {
-                faults.add(&path.field("as"), format!("{} is given twice", shown(known_by)));
+    check_count(diagnostics, &steps, flow.steps.len(), 64);
+    let mut named = NamedSteps {
+        all: flow.steps.iter().filter_map(|step| step.name.as_deref()).collect(),
+        earlier: BTreeMap::new(),
+    };
+    for (index, step) in flow.steps.iter().enumerate() {
+        let path = steps.index(index);
+        known.check_function(diagnostics, &path.field("function"), &step.function);
+        check_arguments(diagnostics, &path, step, &named);
+        check_target(diagnostics, &path.field("target"), step, &named, functions);
+        if let Some(name) = &step.name {
+            let path = path.field("as");
+            check_name(diagnostics, &path, NameKind::Identifier, name);
+            if named.earlier.insert(name, step).is_some() {
+                diagnostics.add(&path, duplicate(name));
             }
         }
     }
-    if let Some(output) = flow.output.as_deref().filter(|output| !all.contains(output)) {
-        faults.add(&path.field("output"), format!("there is no step {}", shown(output)));
+    if let Some(output) = flow.output.as_deref().filter(|output| !named.all.contains(output)) {
+        let message = format!("the step {} does not exist", quote(output));
+        diagnostics.add(&path.field("output"), message);
     }
 }
 
-/// What a text refers to, where that is there and comes before.
-fn refer<'a>(
-    faults: &mut Faults,
-    place: &Path,
+fn check_arguments(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    step: &Step,
+    named: &NamedSteps<'_>,
+) {
+    let (args, arg_refs, inputs) =
+        (path.field("args"), path.field("argRefs"), path.field("inputs"));
+    for (key, text) in &step.arg_refs {
+        check_step_ref(diagnostics, &arg_refs.key(key), text, named);
+    }
+    check_count(diagnostics, &inputs, step.inputs.len(), 64);
+    for (index, text) in step.inputs.iter().enumerate() {
+        check_step_ref(diagnostics, &inputs.index(index), text, named);
+    }
+    for key in step.args.keys().chain(step.arg_refs.keys()) {
+        check_length(diagnostics, &args.key(key), key, 253);
+    }
+    for key in step.args.keys().filter(|&key| step.arg_refs.contains_key(key)) {
+        diagnostics.add(&arg_refs.key(key), "is also set in args");
+    }
+}
+
+fn check_target(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    step: &Step,
+    named: &NamedSteps<'_>,
+    functions: &BTreeMap<&str, &OFunction>,
+) {
+    match check_step_ref(diagnostics, path, step.target(), named) {
+        Some(StepRef::Arg(_)) => diagnostics.add(path, "an argument is not an object"),
+        Some(StepRef::Step(_, Some(_))) => {
+            diagnostics.add(path, "a key of a result is not an object");
+        }
+        Some(StepRef::Step(earlier, None)) => {
+            let called = named.earlier.get(earlier);
+            let called = called.and_then(|it| functions.get(it.function.as_str()));
+            if called.is_some_and(|function| function.output_cls.is_none()) {
+                let message = format!("the step {} does not return an object", quote(earlier));
+                diagnostics.add_with_hint(path, message, "set outputCls of the function it calls");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What a text refers to, if that exists and precedes the current step.
+fn check_step_ref<'a>(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
     text: &'a str,
-    earlier: &BTreeMap<&str, &Step>,
-    all: &BTreeSet<&str>,
-) -> Option<Ref<'a>> {
-    let Some(to) = Ref::parse(text) else {
-        let message = format!("{} refers to nothing", shown(text));
-        faults.hint(place, message, format!("allowed are {FORMS}"));
+    named: &NamedSteps<'_>,
+) -> Option<StepRef<'a>> {
+    let Some(reference) = StepRef::parse(text) else {
+        let message = format!("{} is not a valid reference", quote(text));
+        let hint = "use $, $.key, $args.name, step or step.key";
+        diagnostics.add_with_hint(path, message, hint);
         return None;
     };
-    if let Ref::Step(step, _) = to
-        && !earlier.contains_key(step)
+    if let StepRef::Step(step, _) = reference
+        && !named.earlier.contains_key(step)
     {
-        let message = if all.contains(step) {
-            format!("the step {} doesn't come before this one", shown(step))
+        let message = if named.all.contains(step) {
+            format!("the step {} is not before this one", quote(step))
         } else {
-            format!("there is no step {}", shown(step))
+            format!("the step {} does not exist", quote(step))
         };
-        faults.add(place, message);
+        diagnostics.add(path, message);
         return None;
     }
-    Some(to)
+    Some(reference)
 }
 
-/// Refuses macros that call themselves, and shows how.
-pub(super) fn cycles(faults: &mut Faults, path: &Path, functions: &[OFunction]) {
+/// Rejects macros that call themselves, and shows the cycle.
+pub(super) fn check_cycles(diagnostics: &mut Diagnostics, path: &Path, functions: &[OFunction]) {
     let edges: Vec<(&str, Vec<&str>)> = functions
         .iter()
         .map(|function| {
             let steps = function.flow.iter().flat_map(|flow| &flow.steps);
-            let own = steps.filter_map(|step| match split(&step.function) {
+            let own = steps.filter_map(|step| match split_reference(&step.function) {
                 (None, key) => Some(key),
                 (Some(_), _) => None,
             });
             (function.key.as_str(), own.collect())
         })
         .collect();
-    for (at, cycle) in cycles_of(&edges) {
-        let message = format!("the macro calls itself: {}", way(&cycle));
-        faults.add(&path.index(at).field("macro"), message);
+    for (index, cycle) in find_cycles(&edges) {
+        let message = format!("the macro calls itself: {}", format_path(&cycle));
+        diagnostics.add(&path.index(index).field("macro"), message);
     }
 }
 
-/// How many cycles are told of one graph.
-const CYCLES: usize = 8;
+/// How many cycles are reported for one graph.
+const MAX_CYCLES: usize = 8;
 
-/// Cycles of a graph: for each the first of its members and the way round.
-pub(crate) fn cycles_of<'a>(edges: &[(&'a str, Vec<&'a str>)]) -> Vec<(usize, Vec<&'a str>)> {
-    let places: BTreeMap<&str, usize> =
+/// Depth-first search for cycles; each with the index of its first node and the path around it.
+pub(super) fn find_cycles<'a>(edges: &[(&'a str, Vec<&'a str>)]) -> Vec<(usize, Vec<&'a str>)> {
+    let indices: BTreeMap<&str, usize> =
         edges.iter().enumerate().rev().map(|(at, (key, _))| (*key, at)).collect();
     let mut found = Vec::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
     for (start, _) in edges {
-        // The way here, each with how many of its edges were followed.
-        let mut way: Vec<(&str, usize)> = Vec::new();
+        // The nodes from the start to here, each with the number of edges already followed.
+        let mut stack: Vec<(&str, usize)> = Vec::new();
         if !done.contains(start) {
-            way.push((start, 0));
+            stack.push((start, 0));
         }
-        while let Some((key, followed)) = way.last_mut()
-            && found.len() < CYCLES
+        while let Some((key, followed)) = stack.last_mut()
+            && found.len() < MAX_CYCLES
         {
             let (key, next) = (*key, *followed);
             *followed += 1;
-            let below = places.get(key).and_then(|&at| edges.get(at)).map(|(_, below)| below);
+            let below = indices.get(key).and_then(|&at| edges.get(at)).map(|(_, below)| below);
             let Some(&to) = below.and_then(|below| below.get(next)) else {
                 done.insert(key);
-                way.pop();
+                stack.pop();
                 continue;
             };
-            if let Some(at) = way.iter().position(|(key, _)| *key == to) {
-                let mut cycle: Vec<&str> = way.iter().skip(at).map(|(key, _)| *key).collect();
+            if let Some(at) = stack.iter().position(|(key, _)| *key == to) {
+                let mut cycle: Vec<&str> = stack.iter().skip(at).map(|(key, _)| *key).collect();
                 cycle.push(to);
-                let first = cycle.iter().filter_map(|key| places.get(key)).min();
+                let first = cycle.iter().filter_map(|key| indices.get(key)).min();
                 found.push((first.copied().unwrap_or_default(), cycle));
-            } else if !done.contains(to) && places.contains_key(to) {
-                way.push((to, 0));
+            } else if !done.contains(to) && indices.contains_key(to) {
+                stack.push((to, 0));
             }
         }
     }

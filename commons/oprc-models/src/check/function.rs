@@ -3,101 +3,114 @@
 use std::collections::BTreeMap;
 
 use super::{
-    DAY_MS, flow, length, many, name, package::Known, provision, reference, requirements, unique,
+    DAY_MS, check_count, check_length, check_name, check_range, check_unique, flow, grid,
+    package::Declarations, provision, requirements,
 };
 use crate::{
-    fault::{Faults, Path},
+    diagnostics::{Diagnostics, Path},
     model::{FunctionState, FunctionType, OFunction, Provision},
-    names::Name,
+    names::NameKind,
 };
 
 pub(super) fn check(
-    faults: &mut Faults,
+    diagnostics: &mut Diagnostics,
     path: &Path,
     function: &OFunction,
     functions: &BTreeMap<&str, &OFunction>,
-    known: &Known<'_>,
+    known: &Declarations<'_>,
 ) {
-    name(faults, &path.field("key"), Name::Function, &function.key);
-    requirements::requirements(faults, &path.field("requirements"), function.requirements.as_ref());
-    requirements::constraints(faults, &path.field("constraints"), function.constraints.as_ref());
+    check_name(diagnostics, &path.field("key"), NameKind::Function, &function.key);
+    let (required, constraints) = (function.requirements.as_ref(), function.constraints.as_ref());
+    requirements::check(diagnostics, path, required, constraints);
     if let Some(class) = &function.output_cls {
-        let (own, others) = (&known.classes, &known.dependencies);
-        reference(faults, &path.field("outputCls"), "class", Name::Word, class, own, others);
+        known.check_class(diagnostics, &path.field("outputCls"), class);
     }
     if let Some(config) = &function.config {
         let path = path.field("config");
-        super::range(faults, &path.field("timeout"), config.timeout, 1, DAY_MS);
-        provision::variables(faults, &path.field("env"), config.env.keys());
-        for (key, value) in &config.env {
-            provision::value(faults, &path.field("env").key(key), &value.0);
+        check_range(diagnostics, &path.field("timeout"), config.timeout, 1, DAY_MS);
+        let env = path.field("env");
+        provision::check_env_names(diagnostics, &env, config.env.keys());
+        for (name, value) in &config.env {
+            provision::check_env_value(diagnostics, &env.key(name), &value.0);
         }
     }
     if let Some(odgm) = &function.odgm {
         let path = path.field("odgm").field("collections");
-        many(faults, &path, &odgm.collections, 64);
-        unique(faults, &path, "", odgm.collections.iter().map(String::as_str));
-        for (at, collection) in odgm.collections.iter().enumerate() {
-            super::deployment::collection_name(faults, &path.index(at), collection);
+        check_count(diagnostics, &path, odgm.collections.len(), 64);
+        check_unique(diagnostics, &path, "", odgm.collections.iter().map(String::as_str));
+        for (index, collection) in odgm.collections.iter().enumerate() {
+            grid::check_collection_name(diagnostics, &path.index(index), collection);
         }
     }
     let variables = path.field("variableDescriptions");
-    many(faults, &variables, &function.variable_descriptions, 256);
+    check_count(diagnostics, &variables, function.variable_descriptions.len(), 256);
     let names = || function.variable_descriptions.iter().map(|it| it.name.as_str());
-    unique(faults, &variables, "name", names());
-    for (at, variable) in names().enumerate() {
-        length(faults, &variables.index(at).field("name"), variable, 253);
+    check_unique(diagnostics, &variables, "name", names());
+    for (index, variable) in names().enumerate() {
+        check_length(diagnostics, &variables.index(index).field("name"), variable, 253);
     }
-    body(faults, path, function, functions, known);
+    check_implementation(diagnostics, path, function, functions, known);
 }
 
-/// What a function of its kind must have, and what nothing would heed.
-fn body(
-    faults: &mut Faults,
+/// Checks that a function has the steps or the container that its type needs, and nothing that has
+/// no effect.
+fn check_implementation(
+    diagnostics: &mut Diagnostics,
     path: &Path,
     function: &OFunction,
     functions: &BTreeMap<&str, &OFunction>,
-    known: &Known<'_>,
+    known: &Declarations<'_>,
 ) {
     let kind = function.kind();
-    let place = path.field("macro");
+    let macro_path = path.field("macro");
     match (&function.flow, kind) {
-        (Some(flow), FunctionType::Macro) => flow::check(faults, &place, flow, functions, known),
-        (None, FunctionType::Macro) => faults.add(&place, "is missing: a MACRO needs steps"),
+        (Some(flow), FunctionType::Macro) => {
+            flow::check(diagnostics, &macro_path, flow, functions, known);
+        }
+        (None, FunctionType::Macro) => {
+            diagnostics.add(&macro_path, "is required for a function of type MACRO");
+        }
         (Some(_), _) => {
-            faults.hint(&place, format!("a {kind} has no steps"), "say type: MACRO");
+            let message = format!("is not allowed for a function of type {kind}");
+            diagnostics.add_with_hint(&macro_path, message, "set type: MACRO");
         }
         (None, _) => {}
     }
-    let place = path.field("provision");
+    let provision = path.field("provision");
     let forms: Vec<_> = function.provision.iter().flat_map(Provision::forms).collect();
-    if let [_, (second, _), ..] = forms.as_slice() {
-        faults.add(&place.field(second), "another form is given already: one is enough");
+    if let [(first, _), (second, _), ..] = forms.as_slice() {
+        let message = format!("{first} is already set; use only one of them");
+        diagnostics.add(&provision.field(second), message);
     }
     for (form, container) in &forms {
-        provision::container(faults, &place.field(form), container);
+        provision::check_container(diagnostics, &provision.field(form), container);
     }
     if kind == FunctionType::Macro {
-        return without_container(faults, path, function, "a MACRO runs in no container");
+        return reject_container_settings(diagnostics, path, function, "a MACRO has no container");
     }
-    if function.runs() {
+    if function.runs_in_container() {
         return;
     }
-    let needed = matches!(kind, FunctionType::Task | FunctionType::Custom);
-    if needed && function.state() != FunctionState::Disabled {
+    let needs_container = matches!(kind, FunctionType::Task | FunctionType::Custom);
+    if needs_container && function.state() != FunctionState::Disabled {
         let form = forms.first().map_or("deployment", |(form, _)| form);
-        let message = format!("is missing: a {kind} runs in a container");
-        faults.hint(
-            &place.field(form).field("image"),
-            message,
-            "a function that nothing runs for is of type LOGICAL",
+        diagnostics.add_with_hint(
+            &provision.field(form).field("image"),
+            format!("is required: a function of type {kind} runs in a container"),
+            "for a function without an implementation, set type: LOGICAL",
         );
-    } else if !needed {
-        without_container(faults, path, function, "without an image it runs in no container");
+    } else if !needs_container {
+        let reason = "without an image the function has no container";
+        reject_container_settings(diagnostics, path, function, reason);
     }
 }
 
-fn without_container(faults: &mut Faults, path: &Path, function: &OFunction, why: &str) {
+fn reject_container_settings(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    function: &OFunction,
+    reason: &str,
+) {
     for (field, given) in [
         ("provision", function.provision.is_some()),
         ("requirements", function.requirements.is_some()),
@@ -106,7 +119,7 @@ fn without_container(faults: &mut Faults, path: &Path, function: &OFunction, why
         ("odgm", function.odgm.is_some()),
     ] {
         if given {
-            faults.add(&path.field(field), format!("nothing would heed it: {why}"));
+            diagnostics.add(&path.field(field), format!("has no effect: {reason}"));
         }
     }
 }

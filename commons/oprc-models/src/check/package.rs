@@ -1,106 +1,162 @@
 //! Packages as a whole.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::{class, deployment, flow, function, length, many, name, unique};
+use super::{
+    check_count, check_length, check_max_length, check_name, check_reference, check_unique, class,
+    deployment, flow, function,
+};
 use crate::{
-    fault::{Faults, Path},
+    diagnostics::{Diagnostics, Path},
     model::{Metadata, OPackage},
-    names::Name,
+    names::{NameKind, quote},
 };
 
-/// How many classes a package may have.
+/// Maximum number of classes in a package.
 pub(crate) const MAX_CLASSES: usize = 256;
 
-/// What a package has that its parts refer to.
-pub(super) struct Known<'a> {
-    pub(super) classes: BTreeSet<&'a str>,
-    pub(super) functions: BTreeSet<&'a str>,
-    pub(super) dependencies: BTreeSet<&'a str>,
+/// The names that references within a package may use.
+pub(super) struct Declarations<'a> {
+    classes: BTreeSet<&'a str>,
+    functions: BTreeSet<&'a str>,
+    dependencies: BTreeSet<&'a str>,
 }
 
-/// Everything that is wrong with what a package says, as far as it can be seen without its
-/// dependencies.
-pub fn check(package: &OPackage) -> Result<(), Faults> {
-    let mut faults = Faults::default();
-    let root = Path::default();
-    name(&mut faults, &root.field("name"), Name::Package, &package.name);
-    if let Some(about) = &package.metadata {
-        metadata(&mut faults, &root.field("metadata"), about);
+impl Declarations<'_> {
+    pub(super) fn check_class(&self, diagnostics: &mut Diagnostics, path: &Path, reference: &str) {
+        let what = ("class", NameKind::Identifier);
+        check_reference(diagnostics, path, what, reference, &self.classes, &self.dependencies);
     }
-    let known = Known {
+
+    pub(super) fn check_function(
+        &self,
+        diagnostics: &mut Diagnostics,
+        path: &Path,
+        reference: &str,
+    ) {
+        let what = ("function", NameKind::Function);
+        check_reference(diagnostics, path, what, reference, &self.functions, &self.dependencies);
+    }
+}
+
+/// Validates a package without its dependencies.
+pub fn check(package: &OPackage) -> Result<(), Diagnostics> {
+    let mut diagnostics = Diagnostics::default();
+    let root = Path::default();
+    check_name(&mut diagnostics, &root.field("name"), NameKind::Package, &package.name);
+    if let Some(metadata) = &package.metadata {
+        check_metadata(&mut diagnostics, &root.field("metadata"), metadata);
+    }
+    let known = Declarations {
         classes: package.classes.iter().map(|it| it.key.as_str()).collect(),
         functions: package.functions.iter().map(|it| it.key.as_str()).collect(),
         dependencies: package.dependencies.iter().map(|it| it.name.as_str()).collect(),
     };
-    dependencies(&mut faults, &root.field("dependencies"), package);
-    let functions = package.functions.iter().map(|it| (it.key.as_str(), it)).collect();
-    let path = root.field("functions");
-    many(&mut faults, &path, &package.functions, 1024);
-    unique(&mut faults, &path, "key", package.functions.iter().map(|it| it.key.as_str()));
-    for (at, function) in package.functions.iter().enumerate() {
-        function::check(&mut faults, &path.index(at), function, &functions, &known);
-    }
-    flow::cycles(&mut faults, &path, &package.functions);
-    let path = root.field("classes");
-    many(&mut faults, &path, &package.classes, MAX_CLASSES);
-    unique(&mut faults, &path, "key", package.classes.iter().map(|it| it.key.as_str()));
-    for (at, class) in package.classes.iter().enumerate() {
-        class::check(&mut faults, &path.index(at), class, package, &known);
-    }
-    class::cycles(&mut faults, &path, package);
-    let path = root.field("deployments");
-    many(&mut faults, &path, &package.deployments, 256);
-    unique(&mut faults, &path, "key", package.deployments.iter().map(|it| it.key.as_str()));
-    for (at, of) in package.deployments.iter().enumerate() {
-        deployment::within(&mut faults, &path.index(at), of, package);
-    }
+    check_dependencies(&mut diagnostics, &root.field("dependencies"), package);
+    check_functions(&mut diagnostics, &root.field("functions"), package, &known);
+    check_classes(&mut diagnostics, &root.field("classes"), package, &known);
+    check_deployments(&mut diagnostics, &root.field("deployments"), package);
     if package.classes.is_empty() && package.functions.is_empty() {
-        faults.add(&root, "has neither classes nor functions");
+        diagnostics.add(&root, "the package has neither classes nor functions");
     }
-    faults.or(())
+    diagnostics.or(())
 }
 
-fn dependencies(faults: &mut Faults, path: &Path, package: &OPackage) {
-    many(faults, path, &package.dependencies, 256);
-    unique(faults, path, "name", package.dependencies.iter().map(|it| it.name.as_str()));
-    for (at, dependency) in package.dependencies.iter().enumerate() {
-        let path = path.index(at).field("name");
-        name(faults, &path, Name::Package, &dependency.name);
-        if dependency.name == package.name {
-            faults.add(&path, "a package can't depend on itself");
+fn check_functions(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    package: &OPackage,
+    known: &Declarations<'_>,
+) {
+    let functions = package.functions.iter().map(|it| (it.key.as_str(), it)).collect();
+    check_count(diagnostics, path, package.functions.len(), 1024);
+    check_unique(diagnostics, path, "key", package.functions.iter().map(|it| it.key.as_str()));
+    for (index, function) in package.functions.iter().enumerate() {
+        function::check(diagnostics, &path.index(index), function, &functions, known);
+    }
+    flow::check_cycles(diagnostics, path, &package.functions);
+}
+
+fn check_classes(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    package: &OPackage,
+    known: &Declarations<'_>,
+) {
+    check_count(diagnostics, path, package.classes.len(), MAX_CLASSES);
+    check_unique(diagnostics, path, "key", package.classes.iter().map(|it| it.key.as_str()));
+    check_class_case(diagnostics, path, package);
+    for (index, class) in package.classes.iter().enumerate() {
+        class::check(diagnostics, &path.index(index), class, package, known);
+    }
+    class::check_cycles(diagnostics, path, package);
+}
+
+/// The names of Kubernetes objects contain class keys in lower case.
+fn check_class_case(diagnostics: &mut Diagnostics, path: &Path, package: &OPackage) {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for (index, class) in package.classes.iter().enumerate() {
+        let first = *seen.entry(class.key.to_ascii_lowercase()).or_insert(&class.key);
+        if first != class.key {
+            diagnostics.add_with_hint(
+                &path.index(index).field("key"),
+                format!(
+                    "{} differs from the class {} only in case",
+                    quote(&class.key),
+                    quote(first)
+                ),
+                "rename one of them: Kubernetes object names use class keys in lower case",
+            );
         }
     }
 }
 
-fn metadata(faults: &mut Faults, path: &Path, metadata: &Metadata) {
-    for (field, text, most) in [
+fn check_deployments(diagnostics: &mut Diagnostics, path: &Path, package: &OPackage) {
+    let deployments = &package.deployments;
+    check_count(diagnostics, path, deployments.len(), 256);
+    check_unique(diagnostics, path, "key", deployments.iter().map(|it| it.key.as_str()));
+    for (index, deployment) in deployments.iter().enumerate() {
+        deployment::check_in_package(diagnostics, &path.index(index), deployment, package);
+    }
+}
+
+fn check_dependencies(diagnostics: &mut Diagnostics, path: &Path, package: &OPackage) {
+    let dependencies = &package.dependencies;
+    check_count(diagnostics, path, dependencies.len(), 256);
+    check_unique(diagnostics, path, "name", dependencies.iter().map(|it| it.name.as_str()));
+    for (index, dependency) in dependencies.iter().enumerate() {
+        let path = path.index(index).field("name");
+        check_name(diagnostics, &path, NameKind::Package, &dependency.name);
+        if dependency.name == package.name {
+            diagnostics.add(&path, "a package cannot depend on itself");
+        }
+    }
+}
+
+fn check_metadata(diagnostics: &mut Diagnostics, path: &Path, metadata: &Metadata) {
+    for (field, text, max) in [
         ("description", &metadata.description, 16_384),
         ("author", &metadata.author, 256),
         ("createdBy", &metadata.created_by, 256),
     ] {
         if let Some(text) = text {
-            length(faults, &path.field(field), text, most);
+            check_length(diagnostics, &path.field(field), text, max);
         }
     }
     let tags = path.field("tags");
-    many(faults, &tags, &metadata.tags, 64);
-    unique(faults, &tags, "", metadata.tags.iter().map(String::as_str));
-    for (at, tag) in metadata.tags.iter().enumerate() {
-        length(faults, &tags.index(at), tag, 64);
+    check_count(diagnostics, &tags, metadata.tags.len(), 64);
+    check_unique(diagnostics, &tags, "", metadata.tags.iter().map(String::as_str));
+    for (index, tag) in metadata.tags.iter().enumerate() {
+        check_length(diagnostics, &tags.index(index), tag, 64);
     }
-    for (field, map, most) in
+    for (field, map, max) in
         [("labels", &metadata.labels, 256), ("annotations", &metadata.annotations, 16_384)]
     {
         let path = path.field(field);
-        if map.len() > 64 {
-            faults.add(&path, format!("there are {}, and 64 are allowed", map.len()));
-        }
+        check_count(diagnostics, &path, map.len(), 64);
         for (key, value) in map {
-            length(faults, &path.key(key), key, 256);
-            if value.len() > most {
-                faults.add(&path.key(key), format!("must have {most} characters at most"));
-            }
+            check_length(diagnostics, &path.key(key), key, 256);
+            check_max_length(diagnostics, &path.key(key), value, max);
         }
     }
 }

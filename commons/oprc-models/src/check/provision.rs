@@ -1,28 +1,35 @@
-//! What containers run with.
+//! Containers of functions.
 
 use std::collections::BTreeMap;
 
-use super::{amount, length, many, object_name, range, unique};
+use super::{
+    check_count, check_length, check_max_length, check_object_name, check_quantity, check_range,
+    check_resources, check_unique,
+};
 use crate::{
-    fault::{Faults, Path},
-    injected::INJECTED,
+    diagnostics::{Diagnostics, Path},
     model::{Container, EnvFrom, EnvSource, EnvValue, HealthCheck, KeyRef, Volume},
-    names::shown,
+    names::quote,
+    reserved_env::RESERVED_ENV,
 };
 
-pub(super) fn container(faults: &mut Faults, path: &Path, container: &Container) {
+pub(super) const RESERVED: &str = "is reserved: the platform sets this variable";
+const SECRET_OR_CONFIG_MAP: &str = "set either secret or configMap";
+
+pub(super) fn check_container(diagnostics: &mut Diagnostics, path: &Path, container: &Container) {
     if let Some(image) = &container.image {
-        self::image(faults, &path.field("image"), image);
+        check_image(diagnostics, &path.field("image"), image);
     }
-    range(faults, &path.field("port"), container.port, 1, 65_535);
-    range(faults, &path.field("minScale"), container.min_scale, 0, 10_000);
-    range(faults, &path.field("maxScale"), container.max_scale, 1, 10_000);
-    if let (Some(least), Some(most)) = (container.min_scale, container.max_scale)
-        && least > most
+    check_range(diagnostics, &path.field("port"), container.port, 1, 65_535);
+    check_range(diagnostics, &path.field("minScale"), container.min_scale, 0, 10_000);
+    check_range(diagnostics, &path.field("maxScale"), container.max_scale, 1, 10_000);
+    if let (Some(min), Some(max)) = (container.min_scale, container.max_scale)
+        && min > max
     {
-        faults.add(&path.field("minScale"), format!("{least} is more than maxScale, {most}"));
+        let message = format!("{min} must not exceed maxScale ({max})");
+        diagnostics.add(&path.field("minScale"), message);
     }
-    for (limit_field, limit, request_field, request) in [
+    let resources = [
         ("cpu", &container.cpu, "requestsCpu", &container.requests_cpu),
         ("memory", &container.memory, "requestsMemory", &container.requests_memory),
         (
@@ -31,133 +38,122 @@ pub(super) fn container(faults: &mut Faults, path: &Path, container: &Container)
             "requestsEphemeralStorage",
             &container.requests_ephemeral_storage,
         ),
-    ] {
-        let most = amount(faults, &path.field(limit_field), limit.as_ref());
-        let asked = amount(faults, &path.field(request_field), request.as_ref());
-        if let (Some(most), Some(asked)) = (most, asked)
-            && asked > most
-        {
-            faults
-                .add(&path.field(request_field), format!("is more than the limit, {limit_field}"));
-        }
-    }
-    environment(faults, &path.field("env"), &container.env);
-    env_from(faults, &path.field("envFrom"), &container.env_from);
+    ];
+    check_resources(diagnostics, path, resources);
+    check_env(diagnostics, &path.field("env"), &container.env);
+    check_env_from(diagnostics, &path.field("envFrom"), &container.env_from);
     let secrets = path.field("pullSecrets");
-    many(faults, &secrets, &container.pull_secrets, 16);
-    unique(faults, &secrets, "", container.pull_secrets.iter().map(String::as_str));
-    for (at, secret) in container.pull_secrets.iter().enumerate() {
-        object_name(faults, &secrets.index(at), secret);
+    check_count(diagnostics, &secrets, container.pull_secrets.len(), 16);
+    check_unique(diagnostics, &secrets, "", container.pull_secrets.iter().map(String::as_str));
+    for (index, secret) in container.pull_secrets.iter().enumerate() {
+        check_object_name(diagnostics, &secrets.index(index), secret);
     }
     if let Some(account) = &container.service_account {
-        object_name(faults, &path.field("serviceAccount"), account);
+        check_object_name(diagnostics, &path.field("serviceAccount"), account);
     }
-    volumes(faults, &path.field("volumes"), &container.volumes);
+    check_volumes(diagnostics, &path.field("volumes"), &container.volumes);
     for (field, texts) in [("command", &container.command), ("args", &container.args)] {
         let path = path.field(field);
-        many(faults, &path, texts, 64);
-        for (at, text) in texts.iter().enumerate().filter(|(_, text)| text.0.len() > 4096) {
-            let message = format!("{} must have 4096 characters at most", shown(&text.0));
-            faults.add(&path.index(at), message);
+        check_count(diagnostics, &path, texts.len(), 64);
+        for (index, text) in texts.iter().enumerate() {
+            check_max_length(diagnostics, &path.index(index), &text.0, 4096);
         }
     }
-    if let Some(user) = container.security.as_ref().and_then(|it| it.run_as_user)
-        && !(0..=i64::from(i32::MAX)).contains(&user)
-    {
-        let message = format!("{user} isn't between 0 and {}", i32::MAX);
-        faults.add(&path.field("security").field("runAsUser"), message);
-    }
+    let user = container.security.as_ref().and_then(|it| it.run_as_user);
+    check_range(diagnostics, &path.field("security").field("runAsUser"), user, 0, i32::MAX);
     if let Some(health) = &container.health_check {
-        health_check(faults, &path.field("healthCheck"), health);
+        check_health_check(diagnostics, &path.field("healthCheck"), health);
     }
 }
 
-pub(super) fn image(faults: &mut Faults, path: &Path, image: &str) {
-    length(faults, path, image, 1024);
+pub(super) fn check_image(diagnostics: &mut Diagnostics, path: &Path, image: &str) {
+    check_length(diagnostics, path, image, 1024);
     if image.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
-        faults.add(path, format!("{} may not contain white space", shown(image)));
+        diagnostics.add(path, format!("{} must not contain white space", quote(image)));
     }
 }
 
-/// Names of variables, which the platform doesn't set itself.
-pub(super) fn variables<'a>(
-    faults: &mut Faults,
+/// Checks the names of environment variables, including their number.
+pub(super) fn check_env_names<'a>(
+    diagnostics: &mut Diagnostics,
     path: &Path,
     names: impl ExactSizeIterator<Item = &'a String>,
 ) {
-    if names.len() > 256 {
-        faults.add(path, format!("there are {}, and 256 are allowed", names.len()));
-    }
+    check_count(diagnostics, path, names.len(), 256);
     for name in names {
         let path = path.key(name);
-        let mut letters = name.bytes();
-        let begins = letters.next().is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
-        let goes_on = |it: u8| it.is_ascii_alphanumeric() || b"_.-".contains(&it);
-        if !begins || name.len() > 253 || !letters.all(goes_on) {
-            let allowed = "letters, digits, _ . and -";
-            faults.add(&path, format!("{} is no name of a variable: {allowed}", shown(name)));
-        } else if INJECTED.contains(&name.as_str()) {
-            faults.add(&path, "is set by the platform");
+        let mut bytes = name.bytes();
+        let valid_start = bytes.next().is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
+        let allowed = |it: u8| it.is_ascii_alphanumeric() || b"_.-".contains(&it);
+        if !valid_start || name.len() > 253 || !bytes.all(allowed) {
+            let rule = "letters, digits, _, . and -, starting with a letter or _";
+            let name = quote(name);
+            let message = format!("{name} is not a valid environment variable name; use {rule}");
+            diagnostics.add(&path, message);
+        } else if RESERVED_ENV.contains(&name.as_str()) {
+            diagnostics.add(&path, RESERVED);
         }
     }
 }
 
-pub(super) fn value(faults: &mut Faults, path: &Path, value: &str) {
-    if value.len() > 32_768 {
-        faults.add(path, "must have 32768 characters at most");
-    }
+pub(super) fn check_env_value(diagnostics: &mut Diagnostics, path: &Path, value: &str) {
+    check_max_length(diagnostics, path, value, 32_768);
     if value.contains('\0') {
-        faults.add(path, "may not contain a null character");
+        diagnostics.add(path, "must not contain a null character");
     }
 }
 
-pub(super) fn environment(faults: &mut Faults, path: &Path, env: &BTreeMap<String, EnvValue>) {
-    variables(faults, path, env.keys());
-    for (name, set) in env {
+pub(super) fn check_env(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    env: &BTreeMap<String, EnvValue>,
+) {
+    check_env_names(diagnostics, path, env.keys());
+    for (name, value) in env {
         let path = path.key(name);
-        match set {
-            EnvValue::Plain(text) => value(faults, &path, text),
+        match value {
+            EnvValue::Plain(text) => check_env_value(diagnostics, &path, text),
             EnvValue::From(EnvSource { secret: Some(from), config_map: None }) => {
-                key_ref(faults, &path.field("secret"), from);
+                check_key_ref(diagnostics, &path.field("secret"), from);
             }
             EnvValue::From(EnvSource { secret: None, config_map: Some(from) }) => {
-                key_ref(faults, &path.field("configMap"), from);
+                check_key_ref(diagnostics, &path.field("configMap"), from);
             }
-            EnvValue::From(_) => faults.add(&path, "give either secret or configMap"),
+            EnvValue::From(_) => diagnostics.add(&path, SECRET_OR_CONFIG_MAP),
         }
     }
 }
 
-fn key_ref(faults: &mut Faults, path: &Path, from: &KeyRef) {
-    object_name(faults, &path.field("name"), &from.name);
-    length(faults, &path.field("key"), &from.key, 253);
+fn check_key_ref(diagnostics: &mut Diagnostics, path: &Path, from: &KeyRef) {
+    check_object_name(diagnostics, &path.field("name"), &from.name);
+    check_length(diagnostics, &path.field("key"), &from.key, 253);
 }
 
-fn env_from(faults: &mut Faults, path: &Path, all: &[EnvFrom]) {
-    many(faults, path, all, 32);
-    for (at, from) in all.iter().enumerate() {
-        let path = path.index(at);
+fn check_env_from(diagnostics: &mut Diagnostics, path: &Path, sources: &[EnvFrom]) {
+    check_count(diagnostics, path, sources.len(), 32);
+    for (index, from) in sources.iter().enumerate() {
+        let path = path.index(index);
         match (&from.secret, &from.config_map) {
-            (Some(name), None) => object_name(faults, &path.field("secret"), name),
-            (None, Some(name)) => object_name(faults, &path.field("configMap"), name),
-            _ => faults.add(&path, "give either secret or configMap"),
+            (Some(name), None) => check_object_name(diagnostics, &path.field("secret"), name),
+            (None, Some(name)) => check_object_name(diagnostics, &path.field("configMap"), name),
+            _ => diagnostics.add(&path, SECRET_OR_CONFIG_MAP),
         }
-        if from.prefix.as_ref().is_some_and(|prefix| prefix.len() > 63) {
-            faults.add(&path.field("prefix"), "must have 63 characters at most");
+        if let Some(prefix) = &from.prefix {
+            check_max_length(diagnostics, &path.field("prefix"), prefix, 63);
         }
     }
 }
 
-fn volumes(faults: &mut Faults, path: &Path, volumes: &[Volume]) {
-    many(faults, path, volumes, 32);
-    unique(faults, path, "mountPath", volumes.iter().map(|it| it.mount_path.as_str()));
-    for (at, volume) in volumes.iter().enumerate() {
-        let path = path.index(at);
-        let place = path.field("mountPath");
-        length(faults, &place, &volume.mount_path, 1024);
+fn check_volumes(diagnostics: &mut Diagnostics, path: &Path, volumes: &[Volume]) {
+    check_count(diagnostics, path, volumes.len(), 32);
+    check_unique(diagnostics, path, "mountPath", volumes.iter().map(|it| it.mount_path.as_str()));
+    for (index, volume) in volumes.iter().enumerate() {
+        let path = path.index(index);
+        let mount = path.field("mountPath");
+        check_length(diagnostics, &mount, &volume.mount_path, 1024);
         if !volume.mount_path.starts_with('/') || volume.mount_path.contains(':') {
-            let message = format!("{} must begin with / and have no :", shown(&volume.mount_path));
-            faults.add(&place, message);
+            let given = quote(&volume.mount_path);
+            diagnostics.add(&mount, format!("{given} must start with / and contain no colon"));
         }
         if let Some(sub) = &volume.sub_path
             && (sub.is_empty()
@@ -165,8 +161,11 @@ fn volumes(faults: &mut Faults, path: &Path, volumes: &[Volume]) {
                 || sub.starts_with('/')
                 || sub.split('/').any(|part| part == ".."))
         {
-            let message = format!("{} must be a path within the source", shown(sub));
-            faults.add(&path.field("subPath"), message);
+            let message = format!(
+                "{} must be a relative path of 1 to 1024 characters within the volume, without ..",
+                quote(sub)
+            );
+            diagnostics.add(&path.field("subPath"), message);
         }
         let named = [
             ("secret", &volume.secret),
@@ -177,31 +176,31 @@ fn volumes(faults: &mut Faults, path: &Path, volumes: &[Volume]) {
         for (field, source) in named {
             if let Some(source) = source {
                 sources += 1;
-                object_name(faults, &path.field(field), source);
+                check_object_name(diagnostics, &path.field(field), source);
             }
         }
         if sources != 1 {
-            faults.add(&path, "give exactly one of secret, configMap, claim and emptyDir");
+            diagnostics.add(&path, "set exactly one of secret, configMap, claim and emptyDir");
         }
-        let size = volume.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref());
-        amount(faults, &path.field("emptyDir").field("sizeLimit"), size);
+        let size = volume.empty_dir.as_ref().and_then(|dir| dir.size_limit.as_ref());
+        check_quantity(diagnostics, &path.field("emptyDir").field("sizeLimit"), size);
     }
 }
 
-fn health_check(faults: &mut Faults, path: &Path, health: &HealthCheck) {
-    if let Some(asked) = &health.path {
-        let place = path.field("path");
-        length(faults, &place, asked, 1024);
-        if !asked.starts_with('/') {
-            faults.add(&place, format!("{} must begin with /", shown(asked)));
+fn check_health_check(diagnostics: &mut Diagnostics, path: &Path, health: &HealthCheck) {
+    if let Some(http_path) = &health.path {
+        let path = path.field("path");
+        check_length(diagnostics, &path, http_path, 1024);
+        if !http_path.starts_with('/') {
+            diagnostics.add(&path, format!("{} must start with /", quote(http_path)));
         }
         if health.grpc {
-            faults.add(&place, "doesn't go together with grpc");
+            diagnostics.add(&path, "cannot be combined with grpc");
         }
     }
-    range(faults, &path.field("port"), health.port, 1, 65_535);
-    range(faults, &path.field("startupSeconds"), health.startup_seconds, 1, 3600);
-    range(faults, &path.field("periodSeconds"), health.period_seconds, 1, 3600);
-    range(faults, &path.field("timeoutSeconds"), health.timeout_seconds, 1, 3600);
-    range(faults, &path.field("failureThreshold"), health.failure_threshold, 1, 100);
+    check_range(diagnostics, &path.field("port"), health.port, 1, 65_535);
+    check_range(diagnostics, &path.field("startupSeconds"), health.startup_seconds, 1, 3600);
+    check_range(diagnostics, &path.field("periodSeconds"), health.period_seconds, 1, 3600);
+    check_range(diagnostics, &path.field("timeoutSeconds"), health.timeout_seconds, 1, 3600);
+    check_range(diagnostics, &path.field("failureThreshold"), health.failure_threshold, 1, 100);
 }

@@ -1,117 +1,139 @@
-//! What a new version of a package may do to the one before.
+//! Compatibility of a new package version with the previous one.
 
 use crate::{
-    fault::{Faults, Path},
-    model::{FunctionState, OClass, OFunction, OPackage, VersionRange},
-    names::shown,
+    diagnostics::{Diagnostics, Path},
+    model::{FunctionBinding, FunctionState, OClass, OFunction, OPackage, VersionRange},
+    names::quote,
 };
 
-/// Whether `new` may be published after `old`, which is the newest version below it.
+/// Checks whether `new` may be published after `old`, the highest version below it.
 ///
-/// What is immutable stays as it is, in every later version. A function that is FROZEN stays as it
-/// is, apart from its state. Classes and functions go only where they were marked for removal, and
-/// bindings only with them, unless the version says by its number that it breaks with the one
-/// before.
-pub fn check_update(old: &OPackage, new: &OPackage) -> Result<(), Faults> {
-    let mut faults = Faults::default();
+/// Immutable functions and bindings never change. A FROZEN function changes only its state.
+/// Classes, functions and bindings may be removed only if they were marked for removal (a binding:
+/// its class) or the version number allows breaking changes.
+pub fn check_update(old: &OPackage, new: &OPackage) -> Result<(), Diagnostics> {
+    let mut diagnostics = Diagnostics::default();
     let root = Path::default();
     if old.name != new.name {
-        let message = format!("{} is no version of {}", shown(&new.name), shown(&old.name));
-        faults.add(&root.field("name"), message);
+        let message = format!("{} is not a version of {}", quote(&new.name), quote(&old.name));
+        diagnostics.add(&root.field("name"), message);
     }
     if new.version <= old.version {
-        let message = format!("{} doesn't come after {}", new.version, old.version);
-        faults.add(&root.field("version"), message);
+        let message = format!("{} must be higher than {}", new.version, old.version);
+        diagnostics.add(&root.field("version"), message);
     }
-    let breaks = !compatible(old, new);
+    let breaking = !compatible(old, new);
+    let path = root.field("functions");
     for before in &old.functions {
-        let at = new.functions.iter().position(|it| it.key == before.key);
-        match at.and_then(|at| Some((at, new.functions.get(at)?))) {
-            Some((at, now)) => {
-                function(&mut faults, &root.field("functions").index(at), before, now);
+        match find(&new.functions, |it| it.key == before.key) {
+            Some((index, after)) => {
+                check_function(&mut diagnostics, &path.index(index), before, after);
             }
-            None => gone(
-                &mut faults,
-                &root.field("functions"),
-                &format!("the function {}", shown(&before.key)),
+            None => check_removal(
+                &mut diagnostics,
+                &path,
+                &format!("the function {}", quote(&before.key)),
                 before.immutable || before.state() == FunctionState::Frozen,
-                before.mark_for_removal || breaks,
+                before.mark_for_removal || breaking,
             ),
         }
     }
+    let path = root.field("classes");
     for before in &old.classes {
-        let at = new.classes.iter().position(|it| it.key == before.key);
-        match at.and_then(|at| Some((at, new.classes.get(at)?))) {
-            Some((at, now)) => {
-                class(&mut faults, &root.field("classes").index(at), before, now, breaks);
+        match find(&new.classes, |it| it.key == before.key) {
+            Some((index, after)) => {
+                check_class(&mut diagnostics, &path.index(index), before, after, breaking);
             }
-            None => gone(
-                &mut faults,
-                &root.field("classes"),
-                &format!("the class {}", shown(&before.key)),
+            None => check_removal(
+                &mut diagnostics,
+                &path,
+                &format!("the class {}", quote(&before.key)),
                 before.functions.iter().any(|binding| binding.immutable),
-                before.mark_for_removal || breaks,
+                before.mark_for_removal || breaking,
             ),
         }
     }
-    faults.or(())
+    diagnostics.or(())
 }
 
-/// Whether a version is one that those who use the other can take.
+fn find<T>(items: &[T], matches: impl Fn(&T) -> bool) -> Option<(usize, &T)> {
+    items.iter().enumerate().find(|(_, item)| matches(item))
+}
+
+/// Whether the new version number promises compatibility with the old one; pre-releases count as
+/// their release.
 fn compatible(old: &OPackage, new: &OPackage) -> bool {
-    let (one, other) = (&old.version.0, &new.version.0);
-    let caret = format!("^{}.{}.{}", one.major, one.minor, one.patch);
-    let plain = semver::Version::new(other.major, other.minor, other.patch);
-    caret.parse::<VersionRange>().is_ok_and(|range| range.matches(&crate::Version(plain)))
+    let (old, new) = (&old.version.0, &new.version.0);
+    let caret = format!("^{}.{}.{}", old.major, old.minor, old.patch);
+    let release = semver::Version::new(new.major, new.minor, new.patch);
+    caret.parse::<VersionRange>().is_ok_and(|range| range.matches(&crate::Version(release)))
 }
 
-fn function(faults: &mut Faults, path: &Path, before: &OFunction, now: &OFunction) {
-    if before.immutable && before != now {
-        return faults.hint(
+fn check_function(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    before: &OFunction,
+    after: &OFunction,
+) {
+    if before.immutable && before != after {
+        return diagnostics.add_with_hint(
             path,
-            format!("{} is immutable, and differs from the version before", shown(&before.key)),
-            "publish what differs under another key",
+            format!("{} is immutable but differs from the previous version", quote(&before.key)),
+            "publish the change under another key",
         );
     }
-    // Its state itself may change: that is how it thaws.
-    let thawed = OFunction { state: before.state, ..now.clone() };
-    if before.state() == FunctionState::Frozen && *before != thawed {
-        faults.hint(
+    let same_state = OFunction { state: before.state, ..after.clone() };
+    if before.state() == FunctionState::Frozen && *before != same_state {
+        diagnostics.add_with_hint(
             path,
-            format!("{} is FROZEN, and differs from the version before", shown(&before.key)),
-            "publish a version that only sets its state to ENABLED first",
+            format!("{} is FROZEN but differs from the previous version", quote(&before.key)),
+            "first publish a version that only sets its state to ENABLED",
         );
     }
 }
 
-fn class(faults: &mut Faults, path: &Path, before: &OClass, now: &OClass, breaks: bool) {
+fn check_class(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    before: &OClass,
+    after: &OClass,
+    breaking: bool,
+) {
+    let path = path.field("functions");
     for binding in &before.functions {
-        let at = now.functions.iter().position(|it| it.name == binding.name);
-        match at.and_then(|at| Some((at, now.functions.get(at)?))) {
-            Some((at, other)) if binding.immutable && binding != other => faults.add(
-                &path.field("functions").index(at),
-                format!("{} is immutable, and differs from before", shown(&binding.name)),
+        let same_name = |it: &FunctionBinding| it.name == binding.name;
+        let name = quote(&binding.name);
+        match find(&after.functions, same_name) {
+            Some((index, other)) if binding.immutable && binding != other => diagnostics.add(
+                &path.index(index),
+                format!("{name} is immutable but differs from the previous version"),
             ),
             Some(_) => {}
-            None => gone(
-                faults,
-                &path.field("functions"),
-                &format!("the binding {}", shown(&binding.name)),
+            None => check_removal(
+                diagnostics,
+                &path,
+                &format!("the binding {name}"),
                 binding.immutable,
-                before.mark_for_removal || breaks,
+                before.mark_for_removal || breaking,
             ),
         }
     }
 }
 
-fn gone(faults: &mut Faults, path: &Path, what: &str, immutable: bool, may_go: bool) {
+fn check_removal(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    what: &str,
+    immutable: bool,
+    allowed: bool,
+) {
     if immutable {
-        faults.add(path, format!("{what} is gone, and may not be changed"));
-    } else if !may_go {
-        faults.hint(
+        diagnostics.add(path, format!("{what} is immutable or FROZEN and cannot be removed"));
+    } else if !allowed {
+        diagnostics.add_with_hint(
             path,
-            format!("{what} is gone, and the version before didn't mark it for removal"),
-            "publish a version with markForRemoval first, or raise the major version",
+            format!("{what} was removed without being marked for removal"),
+            "first publish a version with markForRemoval, or raise the major version",
         );
     }
 }

@@ -1,197 +1,184 @@
-//! Classes: what their objects keep, and what can be done with them.
+//! Classes: state, bindings, references and inheritance.
 
 use super::{Consistency, Constraints, Requirements};
-use crate::macros::{model, words};
+use crate::macros::{model, string_enum};
 
 model! {
-    /// A class.
+    /// A class: the state of its objects, and the functions that can be called on them.
     OClass {
-        /// What it is known by within the package. Goes into `deployment_unit.class`.
+        /// Key of the class, unique in the package regardless of case. Sent to CRM as
+        /// `deployment_unit.class`.
         key | "_key": String,
-        /// What people call it, for the catalogue.
+        /// Display name, shown in the catalogue.
         name: Option<String>,
-        /// What it is for, for the catalogue.
+        /// Purpose of the class, shown in the catalogue.
         description: Option<String>,
-        /// What an object of the class is; as that of the parents, or NORMAL. Goes into
-        /// `state.state_type`.
+        /// Number and use of the objects of the class. Inherited; the default is NORMAL. Sent to CRM
+        /// as `state.state_type`.
         state_type: Option<StateType>,
-        /// What its objects keep. A class that has one, or inherits one, has a data grid (addon
-        /// `odgm`), unless its provider is NONE.
+        /// State of the objects. A class that has or inherits a state specification gets a data grid
+        /// (addon `odgm`), unless its provider is NONE.
         state_spec: Option<StateSpec>,
-        /// The names under which functions are offered. Go into `functions[].bindings`.
+        /// Functions of the class and the names they are called by. Sent to CRM as
+        /// `functions[].bindings`.
         functions | "bindings": Vec<FunctionBinding>,
-        /// Other classes that objects of this one refer to. PM sees to it that they are there, and
-        /// macros may call functions of them; the catalogue shows them.
+        /// Classes that objects of this class refer to. PM checks that they exist, macros may call
+        /// their functions, and the catalogue shows them.
         ref_spec | "references": Vec<Reference>,
-        /// The classes that it inherits from, as `class` or as `package.class` of a dependency.
-        /// What several of them have is taken from the first. PM settles this before anything is
-        /// deployed.
+        /// Classes that this class inherits from: `class`, or `package.class` for a dependency. Where
+        /// several define the same name, the first wins. PM resolves inheritance before deployment.
         parents: Vec<String>,
-        /// What is required of the class as a whole. Goes into `nfr_requirements`.
+        /// Requirements of the class as a whole. Sent to CRM as `nfr_requirements`.
         requirements: Option<Requirements>,
-        /// What none of its functions may exceed. Goes into `constraints`.
+        /// Limits for each function of the class. Sent to CRM as `constraints`.
         constraints: Option<Constraints>,
-        /// Whether it can't be deployed. It can be inherited from.
+        /// Excludes the class from deployment; other classes can still inherit from it.
         disabled: bool,
-        /// Whether a later version may come without it.
+        /// Allows a later compatible version to remove the class.
         mark_for_removal: bool,
     }
-    refused {
-        "status" => "PM tells it, nobody sets it",
-        "_rev" => "PM counts revisions by itself",
-        "rev" => "PM counts revisions by itself",
-        "pkg" => "follows from the package that it stands in",
-        "odgm" => "how the data grid is made is said by a deployment's odgm",
+    rejected {
+        "status" => "it is set by PM",
+        "_rev" => "PM counts revisions",
+        "rev" => "PM counts revisions",
+        "pkg" => "it is the name of the enclosing package",
+        "odgm" => "set it on the deployment",
     }
 }
 
-words! {
-    /// What an object of a class is.
+string_enum! {
+    /// Number and use of the objects of a class.
     StateType {
-        /// One of many.
+        /// Any number of objects.
         #[default]
         Normal = "NORMAL",
-        /// One of many, used many at a time.
+        /// Any number of objects, accessed in bulk.
         Collection = "COLLECTION",
-        /// The only one.
+        /// Exactly one object.
         Singleton = "SINGLETON",
     }
 }
 
 model! {
-    /// What objects of a class keep.
+    /// State of the objects of a class.
     StateSpec {
-        /// The keys of an object's state. Macros may only use keys that are here; the catalogue
-        /// shows them.
+        /// Keys of the state. Macros can use only keys listed here; the catalogue shows them.
         key_specs: Vec<KeySpec>,
-        /// What keeps the state: ODGM, unless said otherwise. Decides on the addon `odgm`.
+        /// Storage of the state; the default is ODGM, which adds the addon `odgm`.
         default_provider: Option<Provider>,
-        /// What readers may see. Goes into `state.consistency`.
+        /// Consistency of reads. Sent to CRM as `state.consistency`.
         consistency: Option<Consistency>,
-        /// Whether data outlives the pods that keep it. Goes into `state.persistence`.
+        /// Whether data survives the pods that store it. Sent to CRM as `state.persistence`.
         persistence: Option<Persistence>,
-        /// How data is used. Go into `state.access_patterns`.
+        /// Expected use of the data. Sent to CRM as `state.access_patterns`.
         access_patterns: Vec<AccessPattern>,
     }
 }
 
 model! {
-    /// One key of an object's state.
+    /// A key of an object's state.
     KeySpec {
-        /// Its name.
+        /// Name of the key.
         name: String,
-        /// What stands there.
+        /// Type of the value.
         kind = "type": KeyType,
-        /// Whether it may be left out.
+        /// Whether objects may lack the key.
         optional: bool,
     }
 }
 
-words! {
-    /// What stands under a key.
+string_enum! {
+    /// Type of a state key.
     KeyType {
-        /// Text.
         #[default]
         String = "STRING",
-        /// A whole number.
         Integer = "INTEGER",
-        /// Any number.
         Double = "DOUBLE",
-        /// True or false.
         Boolean = "BOOLEAN",
-        /// Anything that JSON can say.
         Json = "JSON",
     }
 }
 
-words! {
-    /// What keeps the state of objects.
+string_enum! {
+    /// Storage of the state of objects.
     Provider {
         /// The data grid.
         #[default]
         Odgm = "ODGM",
-        /// Nothing: the class has no state.
+        /// The class has no state.
         None = "NONE",
     }
 }
 
-words! {
-    /// Whether data outlives the pods that keep it.
+string_enum! {
+    /// Whether data survives the pods that store it.
     Persistence {
-        /// It does.
         #[default]
         Persistent = "PERSISTENT",
-        /// It doesn't.
         Ephemeral = "EPHEMERAL",
     }
 }
 
-words! {
-    /// How data is used.
+string_enum! {
+    /// Expected use of data.
     AccessPattern {
-        /// Read and written one by one.
         #[default]
         ReadWrite = "READ_WRITE",
-        /// Read only.
         ReadOnly = "READ_ONLY",
-        /// Written only.
         WriteOnly = "WRITE_ONLY",
-        /// Read many at a time.
+        /// Many objects per read.
         BatchRead = "BATCH_READ",
     }
 }
 
 model! {
-    /// A name under which a class offers a function.
+    /// A function of a class, and the name it is called by.
     FunctionBinding {
-        /// The name.
+        /// Name of the binding, unique in the class.
         name: String,
-        /// The function, as `key` or as `package.key` of a dependency.
+        /// The function: `key`, or `package.key` for a dependency.
         function | "functionKey": String,
-        /// Who may call it. Goes into `bindings[].access`.
+        /// Allowed callers; the default is INTERNAL. Sent to CRM as `bindings[].access`.
         access: Option<Access>,
-        /// Whether calls that name no binding go here. `oprc invoke` and the catalogue heed it; a
-        /// class has one at most.
+        /// Whether `oprc invoke` calls this binding when none is named; at most one per class.
         default_route: bool,
-        /// Whether neither classes that inherit it nor later versions may change it.
+        /// Prevents changes by inheriting classes and by later versions.
         immutable: bool,
-        /// Whether the function is called when an object of the class changes. Goes into
+        /// Whether a state change of an object calls the function. Sent to CRM as
         /// `bindings[].trigger_on_state_change`.
         trigger_on_state_change: bool,
-        /// Whether such a call isn't waited for. Goes into `bindings[].async_execution`.
+        /// Whether triggered calls run asynchronously. Sent to CRM as `bindings[].async_execution`.
         async_execution | "async": bool,
     }
-    refused {
-        "condition" => "nothing evaluates conditions of bindings, so the function would be called \
-            whatever it says; let the function decide",
-        "noMain" => "calls of a class's own functions always come with an object, so there is \
-            nothing that would heed it",
-        "status" => "PM tells it, nobody sets it",
+    rejected {
+        "condition" => "conditions of bindings are not evaluated; check the condition in the function",
+        "noMain" => "functions of a class are always called on an object",
+        "status" => "it is set by PM",
     }
 }
 
-words! {
-    /// Who may call a function.
+string_enum! {
+    /// Allowed callers of a function.
     Access {
-        /// Functions of the class itself.
+        /// Functions of the same class.
         Private = "PRIVATE",
-        /// Everything in the cluster.
+        /// Any client in the cluster.
         #[default]
         Internal = "INTERNAL",
-        /// Everybody.
+        /// Any client.
         Public = "PUBLIC",
     }
 }
 
 model! {
-    /// Another class that objects of this one refer to.
+    /// A reference from objects of this class to another class.
     Reference {
-        /// What the reference is called.
+        /// Name of the reference, unique in the class.
         name: String,
-        /// The class, as `class` or as `package.class` of a dependency.
+        /// The class: `class`, or `package.class` for a dependency.
         class | "cls": String,
-        /// Who may follow it: macros of this class (PRIVATE), of this package (INTERNAL), or of
-        /// any. PM checks it when macros are resolved.
+        /// Macros that may use the reference: those of this class (PRIVATE), of this package
+        /// (INTERNAL, the default) or any (PUBLIC).
         access: Option<Access>,
     }
 }

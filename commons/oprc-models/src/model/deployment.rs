@@ -1,182 +1,184 @@
-//! Deployments: which classes run where, and how.
+//! Deployments: the classes to run, their targets and options.
 
 use super::{Grid, VersionRange};
-use crate::macros::{model, words};
+use crate::macros::{model, string_enum};
 
 model! {
-    /// A deployment of classes of one package. Each class becomes one unit in each environment of
-    /// each cluster that it is for.
+    /// A deployment of classes of one package. Each class becomes one deployment unit for each
+    /// target environment of each target cluster.
     OClassDeployment {
-        /// What it is known by; units are named after it.
+        /// Key of the deployment; part of the unit ids.
         key | "_key": String,
-        /// The package; within a package, that one unless said otherwise.
+        /// Name of the package. Optional in a deployment that a package contains.
         package | "packageName": Option<String>,
-        /// The versions that will do: the newest of them, or within a package its own.
+        /// Allowed versions; the highest published one is deployed. A deployment that a package
+        /// contains uses the version of that package.
         version: Option<VersionRange>,
-        /// The class, where there is one.
+        /// The class to deploy; use `classes` for several.
         class | "cls" | "clsKey": Option<String>,
-        /// The classes, where there are several.
+        /// The classes to deploy.
         classes: Vec<String>,
-        /// The environments. Go into `target_environment`. PM's default one where neither this nor
-        /// members are given.
+        /// Target environments. Without `targetEnvs` and `members`, PM uses its default environment.
+        /// Sent to CRM as `target_environment`.
         target_envs: Vec<String>,
-        /// The clusters, by the names that PM knows them by; left out, PM chooses.
+        /// Target clusters, by their names in PM; by default PM chooses.
         target_clusters: Vec<String>,
-        /// The namespace, CRM's own default unless said otherwise. Goes into the request.
+        /// Kubernetes namespace; the default is that of CRM.
         namespace: Option<String>,
-        /// In how many parts data is split. Goes into `odgm_config.partition_count`.
+        /// Number of partitions of the data. Sent to CRM as `odgm_config.partition_count`.
         partition_count: Option<i32>,
-        /// How many copies of each part there are; left out, availability says so. Goes into
-        /// `odgm_config.replica_count` and `resource_allocation.replication_factor`.
+        /// Number of replicas of each partition; by default derived from the required availability.
+        /// Sent to CRM as `odgm_config.replica_count` and `resource_allocation.replication_factor`.
         replica_count: Option<i32>,
-        /// How copies are kept the same. Goes into `odgm_config.shard_type`.
+        /// Replication protocol of shards. Sent to CRM as `odgm_config.shard_type`.
         shard_type: Option<ShardType>,
-        /// What differs from place to place. Where there are any, only these places are used.
+        /// Settings for individual targets. If set, only these targets are used.
         members: Vec<Member>,
-        /// Which members have which shards; left out, PM assigns them. Go into
+        /// Shards of each member; by default PM assigns them. Sent to CRM as
         /// `odgm_config.shard_assignments` of the units of those members.
         assignments: Vec<Assignment>,
-        /// The template for all members that force none. Goes into `selected_template`.
+        /// Workload template for all members without `forceTemplate`. Sent to CRM as
+        /// `selected_template`.
         template: Option<String>,
-        /// What is done about clusters that can't be brought to it.
+        /// Handling of clusters that cannot be updated.
         policy: Option<Policy>,
-        /// Whether what was changed is undone when it fails: units of ALL_OR_NOTHING by PM, yes
-        /// unless said otherwise; within a cluster, by CRM (`rollout.rollback`), no unless said
-        /// otherwise.
+        /// Whether a failed update is rolled back: by PM for the units of an ALL_OR_NOTHING
+        /// deployment (default true), and by CRM within a cluster (`rollout.rollback`, default
+        /// false).
         rollback_on_failure: Option<bool>,
-        /// How the data grid is made. Goes into `odgm_config` and `data_retention`.
+        /// Configuration of the data grid. Sent to CRM as `odgm_config` and `data_retention`.
         odgm: Option<Grid>,
-        /// What is done about requirements that aren't met. Goes into `nfr.enforcement`.
+        /// Handling of requirements that are not met. Sent to CRM as `nfr.enforcement`.
         enforcement: Option<Enforcement>,
-        /// How changes are brought about, and what classes tell of themselves.
+        /// Rollout and telemetry options.
         options: Option<Options>,
     }
-    refused {
-        "status" => "PM tells it, nobody sets it",
-        "_rev" => "PM counts revisions by itself",
-        "condition" => "PM tells it, nobody sets it",
-        "createdAt" => "PM notes it",
-        "updatedAt" => "PM notes it",
-        "apiVersion" => "package files have none; kind tells what they are",
+    rejected {
+        "status" => "it is set by PM",
+        "_rev" => "PM counts revisions",
+        "condition" => "it is set by PM",
+        "createdAt" => "it is set by PM",
+        "updatedAt" => "it is set by PM",
+        "apiVersion" => "package files have no API version; use kind",
     }
 }
 
 impl OClassDeployment {
-    /// The classes, however they were given.
+    /// The classes of both `class` and `classes`.
     pub fn classes(&self) -> impl Iterator<Item = &str> {
         self.class.iter().chain(&self.classes).map(String::as_str)
     }
 }
 
 model! {
-    /// What differs in one place.
+    /// Settings for one target.
     Member {
-        /// The number that assignments know it by.
+        /// Number that assignments refer to.
         id: i32,
-        /// The environment, the only one of `targetEnvs` unless said otherwise.
+        /// Environment; optional if `targetEnvs` has only one.
         env: Option<String>,
-        /// The cluster; left out, PM chooses.
+        /// Cluster; by default PM chooses.
         cluster: Option<String>,
-        /// How many shards it has at most; -1 is any number. PM heeds it when it assigns shards.
+        /// Maximum number of shards that PM assigns to the member; -1 means no limit.
         max_shards: Option<i32>,
-        /// Whether it has a copy of every part. PM heeds it when it assigns shards.
+        /// Whether PM assigns a replica of every partition to the member.
         all_partitions: bool,
-        /// Functions that don't run there. Go into `disabled_functions`.
+        /// Functions that do not run on the member. Sent to CRM as `disabled_functions`.
         disabled_fn: Vec<String>,
-        /// Functions that run there at the least cost. Go into `standby_functions`.
+        /// Functions that run with minimal resources on the member. Sent to CRM as
+        /// `standby_functions`.
         standby_fn: Vec<String>,
-        /// The template to use there. Goes into `selected_template`.
+        /// Workload template for the member. Sent to CRM as `selected_template`.
         force_template: Option<String>,
     }
 }
 
 model! {
-    /// Which members have which shards.
+    /// Members that store a set of shards.
     Assignment {
-        /// The member that leads.
+        /// Id of the member that is the primary.
         primary: Option<i32>,
-        /// All members that have a copy.
+        /// Ids of all members with a replica, including the primary.
         owners: Vec<i32>,
-        /// The shards, from 0.
+        /// Shard numbers, from 0.
         shard_ids: Vec<i32>,
     }
 }
 
-words! {
-    /// How shards keep their copies the same.
+string_enum! {
+    /// Replication protocol of shards.
     ShardType {
-        /// Some time.
+        /// Eventual replication.
         #[default]
         Basic = "BASIC",
-        /// By consensus.
+        /// Raft consensus.
         Raft = "RAFT",
-        /// By version trees.
+        /// Merkle search trees.
         Mst = "MST",
     }
 }
 
-words! {
-    /// What is done about clusters that can't be brought to a deployment.
+string_enum! {
+    /// Handling of clusters that cannot be updated.
     Policy {
-        /// The others are brought to it, and these are caught up when they can be.
+        /// Update the other clusters, and these as soon as possible.
         #[default]
         BestEffort = "BEST_EFFORT",
-        /// None is.
+        /// Update no cluster.
         AllOrNothing = "ALL_OR_NOTHING",
     }
 }
 
 model! {
-    /// What is done about requirements that aren't met.
+    /// Handling of requirements that are not met.
     Enforcement {
-        /// Whether anything is done, OBSERVE unless said otherwise.
+        /// The default is OBSERVE.
         mode: Option<EnforcementMode>,
-        /// What may be changed; all of it, unless said otherwise.
+        /// Resources that enforcement may change; by default all.
         dimensions: Vec<Dimension>,
     }
 }
 
-words! {
-    /// Whether anything is done about requirements that aren't met.
+string_enum! {
+    /// Whether requirements that are not met lead to changes.
     EnforcementMode {
-        /// Nothing is looked at.
+        /// Requirements are not monitored.
         Off = "OFF",
-        /// Recommendations are made.
+        /// Recommendations are reported.
         #[default]
         Observe = "OBSERVE",
-        /// Recommendations are followed, within safeguards. While nothing does so, plans tell that.
+        /// Recommendations are applied, within safeguards. Plans warn while this is not implemented.
         Enforce = "ENFORCE",
     }
 }
 
-words! {
-    /// What enforcement may change.
+string_enum! {
+    /// A resource that enforcement may change.
     Dimension {
-        /// How many instances there are.
+        /// Number of instances.
         #[default]
         Replicas = "REPLICAS",
-        /// How much memory each has.
+        /// Memory of each instance.
         Memory = "MEMORY",
-        /// How much processor time each has.
+        /// CPU of each instance.
         Cpu = "CPU",
     }
 }
 
 model! {
-    /// How changes are brought about, and what classes tell of themselves. Goes into `rollout`,
-    /// `telemetry` and `paused`.
+    /// Rollout and telemetry options. Sent to CRM as `rollout`, `telemetry` and `paused`.
     Options {
-        /// How long a class may take to become Available before it counts as Degraded.
+        /// Seconds until a class that is not Available becomes Degraded.
         progress_deadline_seconds: Option<i32>,
-        /// How long what a change of template replaces goes on answering.
+        /// Seconds for which the old workload keeps serving after a change of template.
         drain_seconds: Option<i32>,
-        /// Whether nothing is changed for as long as this is set.
+        /// Suspends all changes.
         paused: bool,
-        /// Whether Prometheus is told to scrape the functions, yes unless said otherwise.
+        /// Whether Prometheus scrapes the functions; the default is true.
         metrics: Option<bool>,
-        /// Where the functions' metrics are.
+        /// HTTP path of the functions' metrics.
         metrics_path: Option<String>,
-        /// Where traces are to be sent.
+        /// URL of the OTLP endpoint that receives traces.
         otlp_endpoint: Option<String>,
     }
 }

@@ -1,48 +1,48 @@
-//! Macros: functions that are a flow of calls of other functions.
+//! Macros: functions that call other functions in sequence.
 
 use std::collections::BTreeMap;
 
 use crate::macros::model;
 
 model! {
-    /// A flow of calls. It runs in no container: PM checks it, sees to it that the functions of its
-    /// steps are deployed with each class that offers the macro, and serves it in the catalogue,
-    /// from where whoever invokes the macro (`oprc invoke`) takes the steps. A function is called with
-    /// a document that has the `object` it is called on, `args` and `inputs`; so is the macro.
+    /// A sequence of function calls. A macro has no container: PM validates it, deploys the functions
+    /// of its steps with each class that binds the macro, and publishes the steps in the catalogue;
+    /// the client that invokes the macro (`oprc invoke`) executes them. The payload of a macro and of
+    /// each call is a JSON document with `object`, `args` and `inputs`.
     Macro {
-        /// The calls, in their order.
+        /// The calls, in order.
         steps: Vec<Step>,
-        /// The step whose result is the macro's own, the last unless said otherwise.
+        /// The step whose result the macro returns; the default is the last one.
         output: Option<String>,
     }
 }
 
 model! {
-    /// One call. What it refers to is `$`, the object that the macro was called on; `$.key`, a key
-    /// of its state; `$args.name`, an argument of the macro; `step`, the result of an earlier step;
-    /// or `step.key`, a part of that.
+    /// One function call. References have one of these forms: `$`, the object that the macro was
+    /// called on; `$.key`, a key of its state; `$args.name`, an argument of the macro; `step`, the
+    /// result of an earlier step; `step.key`, a key of that result.
     Step {
-        /// The function, as `key` or as `package.key` of a dependency.
+        /// The function: `key`, or `package.key` for a dependency.
         function: String,
-        /// The object that it is called on: `$` unless said otherwise, `$.name` for an object that
-        /// the class refers to, or an earlier step whose function gives an object (`outputCls`).
+        /// The object to call the function on: `$` (the default), `$.name` for an object that the
+        /// class refers to, or an earlier step whose function returns an object (`outputCls`).
         target: Option<String>,
-        /// What later steps know the result by.
+        /// Name of the result for later steps.
         name = "as": Option<String>,
-        /// Arguments, as they are.
+        /// Arguments with literal values.
         args: BTreeMap<String, String>,
-        /// Arguments that are taken from elsewhere.
+        /// Arguments whose values are references.
         arg_refs: BTreeMap<String, String>,
-        /// What is given along as input.
+        /// Additional inputs of the call, as references.
         inputs | "inputRefs": Vec<String>,
     }
-    refused {
-        "condition" => "steps are always taken; let the function decide",
+    rejected {
+        "condition" => "steps are always executed; check the condition in the function",
     }
 }
 
 impl Step {
-    /// The object that the step's function is called on.
+    /// The object to call the function on.
     pub fn target(&self) -> &str {
         self.target.as_deref().unwrap_or("$")
     }

@@ -1,132 +1,128 @@
-//! Functions: what they are, and what they run with.
+//! Functions and their settings.
 
 use std::collections::BTreeMap;
 
 use super::{Constraints, Container, Macro, Requirements, Text};
-use crate::macros::{model, words};
+use crate::macros::{model, string_enum};
 
 model! {
-    /// A function.
+    /// A function that classes can bind.
     OFunction {
-        /// What it is known by within the package. Goes into `functions[].key`.
+        /// Key of the function, unique in the package. Sent to CRM as `functions[].key`.
         key | "_key": String,
-        /// What people call it, for the catalogue.
+        /// Display name, shown in the catalogue.
         name: Option<String>,
-        /// What it does, for the catalogue.
+        /// Purpose of the function, shown in the catalogue.
         description: Option<String>,
-        /// What kind of function it is, TASK unless said otherwise. Goes into `functions[].type`.
+        /// Type of the function; the default is TASK. Sent to CRM as `functions[].type`.
         kind = "type": Option<FunctionType>,
-        /// The class of the object that it gives, as `class` or as `package.class` of a dependency.
-        /// Steps of macros may call functions of that class on it; the catalogue shows it.
+        /// Class of the returned object: `class`, or `package.class` for a dependency. Macro steps can
+        /// call functions of that class on the result; the catalogue shows it.
         output_cls: Option<String>,
-        /// The steps of a MACRO.
+        /// Steps of a function of type MACRO.
         flow = "macro": Option<Macro>,
-        /// What its container runs with.
+        /// Container of the function.
         provision: Option<Provision>,
-        /// What is required of it. Goes into `functions[].requirements`.
+        /// Requirements of the function. Sent to CRM as `functions[].requirements`.
         requirements: Option<Requirements>,
-        /// What it must never exceed. Goes into `functions[].constraints`.
+        /// Limits of the function. Sent to CRM as `functions[].constraints`.
         constraints: Option<Constraints>,
-        /// Settings of the function itself. Go into `functions[].config`.
+        /// Settings of the function. Sent to CRM as `functions[].config`.
         config: Option<FunctionConfig>,
-        /// How it uses the data grid of its class. Goes into `functions[].odgm`.
+        /// Use of the data grid of the class. Sent to CRM as `functions[].odgm`.
         odgm: Option<GridUse>,
-        /// Whether it is to run, and may change; ENABLED unless said otherwise.
+        /// Whether the function runs and may change; the default is ENABLED.
         state: Option<FunctionState>,
-        /// Whether no later version may change or drop it.
+        /// Prevents changes and removal by later versions.
         immutable: bool,
-        /// Whether a later version may come without it.
+        /// Allows a later compatible version to remove the function.
         mark_for_removal: bool,
-        /// Its variables, told to people by the catalogue.
+        /// Documentation of its variables, shown in the catalogue.
         variable_descriptions: Vec<VariableDescription>,
     }
-    refused {
-        "status" => "PM tells it (condition, URL, error), nobody sets it",
-        "_rev" => "PM counts revisions by itself",
-        "rev" => "PM counts revisions by itself",
-        "pkg" => "follows from the package that it stands in",
-        "image" => "stands in provision.deployment, provision.knative or provision.docker",
-        "access" => "is said by the bindings of classes",
-        "healthCheck" => "stands beside the image, in provision",
+    rejected {
+        "status" => "it is set by PM",
+        "_rev" => "PM counts revisions",
+        "rev" => "PM counts revisions",
+        "pkg" => "it is the name of the enclosing package",
+        "image" => "set it in provision.deployment, provision.knative or provision.docker",
+        "access" => "set it on the bindings of classes",
+        "healthCheck" => "set it next to the image in provision",
     }
 }
 
 impl OFunction {
-    /// What kind of function it is.
     pub fn kind(&self) -> FunctionType {
         self.kind.unwrap_or_default()
     }
 
-    /// Whether it is to run, and may change.
     pub fn state(&self) -> FunctionState {
         self.state.unwrap_or_default()
     }
 
-    /// What its container runs with, whatever the form.
+    /// The container of any form.
     pub fn container(&self) -> Option<&Container> {
         self.provision.as_ref()?.container()
     }
 
-    /// Whether it runs in a container.
-    pub fn runs(&self) -> bool {
+    /// Whether the function has an image.
+    pub fn runs_in_container(&self) -> bool {
         self.container().is_some_and(|container| container.image.is_some())
     }
 }
 
-words! {
-    /// What kind of function it is.
+string_enum! {
+    /// Type of a function.
     FunctionType {
-        /// Comes with the platform; runs in a container only where it has an image.
+        /// Provided by the platform; runs in a container only if it has an image.
         Builtin = "BUILTIN",
         /// Runs in a container.
         #[default]
         Task = "TASK",
-        /// A flow of other functions.
+        /// Calls other functions in sequence.
         Macro = "MACRO",
-        /// Has no implementation of its own; runs in a container only where it has an image.
+        /// No implementation of its own; runs in a container only if it has an image.
         Logical = "LOGICAL",
-        /// Runs in a container in its own way, and never as a job.
+        /// Runs in a container, and never as a Job.
         Custom = "CUSTOM",
     }
 }
 
-words! {
-    /// Whether a function is to run, and may change.
+string_enum! {
+    /// Whether a function runs and may change.
     FunctionState {
-        /// It is, and may.
         #[default]
         Enabled = "ENABLED",
-        /// It isn't to run. Goes into `disabled_functions`.
+        /// The function does not run. Sent to CRM in `disabled_functions`.
         Disabled = "DISABLED",
-        /// It runs, and later versions may not change it until one that only says ENABLED again.
+        /// The function runs, and cannot change until a version sets only its state to ENABLED.
         Frozen = "FROZEN",
     }
 }
 
 model! {
-    /// What a function's container runs with, in one of three forms that say the same things.
+    /// Container of a function, in one of three forms with the same fields.
     Provision {
-        /// Made for Knative: PM hints at the template `knative` where the cluster has it and no
-        /// function of the class says otherwise.
+        /// Prefers the template `knative`, if the cluster has it and no function of the class prefers
+        /// another.
         knative: Option<Container>,
-        /// Made to run all the time: PM hints at the template `k8s_deployment` where no function of
-        /// the class says otherwise.
+        /// Prefers the template `k8s_deployment`, if no function of the class prefers another.
         deployment: Option<Container>,
-        /// Any container: the template is chosen by what is required.
+        /// No preference: the template is selected by the requirements.
         docker: Option<Container>,
     }
-    refused {
-        "image" => "stands in provision.deployment, provision.knative or provision.docker",
+    rejected {
+        "image" => "set it in provision.deployment, provision.knative or provision.docker",
     }
 }
 
 impl Provision {
-    /// What the container runs with, whatever the form.
+    /// The container of any form.
     pub fn container(&self) -> Option<&Container> {
         self.forms().next().map(|(_, container)| container)
     }
 
-    /// The forms that are given, by name.
+    /// The forms that are set, with their names.
     pub fn forms(&self) -> impl Iterator<Item = (&'static str, &Container)> {
         [("knative", &self.knative), ("deployment", &self.deployment), ("docker", &self.docker)]
             .into_iter()
@@ -135,59 +131,55 @@ impl Provision {
 }
 
 model! {
-    /// Settings of a function itself.
+    /// Settings of a function.
     FunctionConfig {
-        /// How many milliseconds one call may take. Goes into `config.timeout_ms`.
+        /// Timeout of a call in milliseconds. Sent to CRM as `config.timeout_ms`.
         timeout | "timeoutMs": Option<i32>,
-        /// Environment variables; those of `provision` stand before them. Go into `config.env`.
+        /// Environment variables; those in `provision` take precedence. Sent to CRM as `config.env`.
         env: BTreeMap<String, Text>,
     }
 }
 
 model! {
-    /// How a function uses the data grid of its class.
+    /// Use of the data grid by a function.
     GridUse {
-        /// The collections that it uses; all of the class's, unless said otherwise.
+        /// Collections that the function uses; by default all of the class.
         collections: Vec<String>,
-        /// What it does with them.
+        /// Access to the collections.
         access_mode: Option<AccessMode>,
-        /// What it keeps of them.
+        /// Caching of the collections.
         caching_strategy | "caching": Option<CachingStrategy>,
     }
 }
 
-words! {
-    /// What a function does with collections.
+string_enum! {
+    /// Access of a function to collections.
     AccessMode {
-        /// Reads and writes.
         #[default]
         ReadWrite = "READ_WRITE",
-        /// Reads.
         ReadOnly = "READ_ONLY",
-        /// Writes.
         WriteOnly = "WRITE_ONLY",
     }
 }
 
-words! {
-    /// What a function keeps of collections.
+string_enum! {
+    /// Caching of collections by a function.
     CachingStrategy {
-        /// Nothing.
         #[default]
         None = "NONE",
-        /// What it has read.
+        /// Caches what it reads.
         ReadThrough = "READ_THROUGH",
-        /// What it has read or written.
+        /// Caches what it reads and writes.
         WriteThrough = "WRITE_THROUGH",
     }
 }
 
 model! {
-    /// What a variable of a function is for.
+    /// Documentation of a variable of a function.
     VariableDescription {
-        /// Its name.
+        /// Name of the variable.
         name: String,
-        /// What it is for.
+        /// Purpose of the variable.
         description: Option<String>,
     }
 }

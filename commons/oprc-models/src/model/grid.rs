@@ -1,97 +1,95 @@
-//! How a deployment has the data grid of its classes made.
+//! Configuration of the data grid (ODGM).
 
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::{AccessPattern, Amount, Assignment, EnvValue, Persistence, ShardType};
+use super::{AccessPattern, Assignment, EnvValue, Persistence, Quantity, ShardType};
 use crate::{
-    fault::Path,
-    macros::{model, words},
-    text::{Kind, Node, Read, Reader},
+    diagnostics::Path,
+    macros::{model, string_enum},
+    yaml::{FromNode, Kind, Node, Reader},
 };
 
 model! {
-    /// How the data grid of each class of a deployment is made. Goes into `odgm_config` and
+    /// Configuration of the data grid of each class of a deployment. Sent to CRM as `odgm_config` and
     /// `data_retention`.
     Grid {
-        /// What it keeps; a bare name serves. Left out, the class's state says what is needed.
+        /// Collections: names, or objects with settings. By default derived from the state of the
+        /// class.
         collections: Vec<Collection>,
-        /// The image, in place of the profile's own.
+        /// Container image; the default is that of the profile.
         image: Option<String>,
-        /// How many nodes it has at least.
+        /// Minimum number of nodes.
         replicas: Option<i32>,
-        /// What its nodes know each other by.
+        /// Cluster id shared by the nodes.
         cluster_id: Option<String>,
-        /// What stands before the number in a node's name.
+        /// Prefix of node ids, followed by the number of the node.
         node_id_prefix: Option<String>,
-        /// Functions that are called when objects change, besides those that bindings say.
+        /// Functions to call on state changes, in addition to those of bindings.
         events | "eventProcessing": Option<Events>,
-        /// Where functions of others are called, by key; those of the class itself needn't be given.
+        /// URLs of functions of other classes, by key. Functions of the class itself need no route.
         routes | "invocationRoutes": BTreeMap<String, Route>,
-        /// The disk of each node of a persistent grid.
+        /// Volume of each node of a persistent grid.
         storage: Option<Storage>,
-        /// Processor time that a node may not exceed.
-        cpu: Option<Amount>,
-        /// Memory that a node may not exceed.
-        memory: Option<Amount>,
-        /// Processor time that a node asks for.
-        requests_cpu: Option<Amount>,
-        /// Memory that a node asks for.
-        requests_memory: Option<Amount>,
-        /// More environment variables of each node.
+        /// CPU limit of a node, such as `500m`.
+        cpu: Option<Quantity>,
+        /// Memory limit of a node, such as `256Mi`.
+        memory: Option<Quantity>,
+        /// CPU request of a node.
+        requests_cpu: Option<Quantity>,
+        /// Memory request of a node.
+        requests_memory: Option<Quantity>,
+        /// Additional environment variables of each node.
         env: BTreeMap<String, EnvValue>,
-        /// What becomes of volume claims when the class is deleted.
+        /// Handling of persistent volume claims when the class is deleted.
         on_delete: Option<OnDelete>,
-        /// Whether partitions, shard type and copies of a live persistent collection may be changed,
-        /// at the price of its data.
+        /// Allows changes of partitions, replicas and shard type of an existing persistent collection,
+        /// which lose its data.
         allow_data_loss: bool,
     }
-    refused {
-        "enabled" => "a class with state has a data grid, one without has none",
-        "partitionCount" => "stands in the deployment itself",
-        "replicaCount" => "stands in the deployment itself",
-        "shardType" => "stands in the deployment itself",
+    rejected {
+        "enabled" => "a class has a data grid if it has state",
+        "partitionCount" => "set it on the deployment itself",
+        "replicaCount" => "set it on the deployment itself",
+        "shardType" => "set it on the deployment itself",
     }
 }
 
-words! {
-    /// What becomes of volume claims when their class is deleted.
+string_enum! {
+    /// Handling of persistent volume claims when their class is deleted.
     OnDelete {
-        /// They stay.
         #[default]
         Retain = "RETAIN",
-        /// They go with the class.
         Delete = "DELETE",
     }
 }
 
-/// A collection: a name, and whatever differs from what follows from the class.
+/// A collection. Serialised as a string if it has only a name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collection(pub CollectionSpec);
 
 model! {
-    /// What a collection is made of.
+    /// Settings of a collection.
     CollectionSpec {
-        /// Its name.
+        /// Name of the collection, unique in the grid.
         name: String,
-        /// How many parts it has.
+        /// Number of partitions.
         partition_count: Option<i32>,
-        /// How many copies of each.
+        /// Number of replicas of each partition.
         replica_count: Option<i32>,
-        /// How copies are kept the same.
+        /// Replication protocol of its shards.
         shard_type: Option<ShardType>,
-        /// Whether it outlives its pods.
+        /// Whether its data survives the pods that store it.
         persistence | "persistenceMode": Option<Persistence>,
-        /// How it is used.
+        /// Expected use of its data.
         access_patterns: Vec<AccessPattern>,
-        /// Which members have which shards.
+        /// Shards of each member.
         assignments | "shardAssignments": Vec<Assignment>,
     }
 }
 
 impl Collection {
-    /// One that has nothing but a name.
     pub fn named(name: impl Into<String>) -> Self {
         Self(CollectionSpec { name: name.into(), ..CollectionSpec::default() })
     }
@@ -101,12 +99,12 @@ impl Collection {
     }
 }
 
-impl Read for Collection {
-    fn read(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
+impl FromNode for Collection {
+    fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.kind {
-            Kind::Scalar { .. } => String::read(node, path, reader).map(Self::named),
-            Kind::List(_) | Kind::Map(_) | Kind::Refused => {
-                CollectionSpec::read(node, path, reader).map(Self)
+            Kind::Scalar { .. } => String::from_node(node, path, reader).map(Self::named),
+            Kind::List(_) | Kind::Map(_) | Kind::Invalid => {
+                CollectionSpec::from_node(node, path, reader).map(Self)
             }
         }
     }
@@ -134,63 +132,63 @@ impl<'de> serde::Deserialize<'de> for Collection {
 }
 
 model! {
-    /// Where a function of others is called.
+    /// Route to a function of another class.
     Route {
-        /// Its address.
+        /// URL of the function: http, https or grpc.
         url: String,
-        /// Whether calls need no object.
+        /// Whether calls have no object.
         stateless: bool,
-        /// Whether it is called only where no other is there.
+        /// Whether the route is used only if no other is available.
         standby: bool,
     }
 }
 
 model! {
-    /// The disk of a node of the grid.
+    /// Volume of a grid node.
     Storage {
-        /// The storage class, the cluster's own unless said otherwise.
+        /// Storage class; the default is that of the cluster.
         class: Option<String>,
-        /// Its size.
-        size: Option<Amount>,
+        /// Size of the volume, such as `1Gi`.
+        size: Option<Quantity>,
     }
 }
 
 model! {
-    /// Functions that are called when objects change.
+    /// Functions to call on state changes.
     Events {
-        /// Whether there are any; left out, bindings with triggers say so.
+        /// Whether triggers are active; by default they are if any binding has one.
         enabled: Option<bool>,
-        /// How many calls may follow from one another.
+        /// Maximum length of a chain of triggered calls.
         max_trigger_depth: Option<i32>,
-        /// How many milliseconds a call may take.
+        /// Timeout of a triggered call in milliseconds.
         trigger_timeout | "triggerTimeoutMs": Option<i32>,
-        /// Triggers besides those of bindings.
+        /// Triggers in addition to those of bindings.
         triggers | "eventTriggers": Vec<Trigger>,
-        /// Changes that are handled many at a time.
+        /// Batch processing of changes.
         batch | "batchProcessing": Option<Batch>,
     }
 }
 
 model! {
-    /// A function that is called when objects change.
+    /// A function to call on state changes.
     Trigger {
-        /// The function's key.
+        /// Key of the function.
         function | "functionKey": String,
-        /// The collections, by name or pattern.
+        /// Names or patterns of collections; by default all.
         collections | "collectionFilters": Vec<String>,
-        /// Whether the call isn't waited for.
+        /// Whether the call runs asynchronously.
         async_execution | "async": bool,
     }
 }
 
 model! {
-    /// Changes that are handled many at a time.
+    /// Batch processing of changes.
     Batch {
-        /// Whether they are; they are unless said otherwise.
+        /// The default is true.
         enabled: Option<bool>,
-        /// How many at most.
+        /// Maximum number of changes in a batch.
         size | "batchSize": Option<i32>,
-        /// How many milliseconds are waited for more.
+        /// Milliseconds to wait for a batch to fill.
         timeout | "batchTimeoutMs": Option<i32>,
     }
 }

@@ -1,7 +1,7 @@
-//! What packages and deployments are made of.
+//! The content of packages and deployments.
 //!
-//! A field's comment tells what becomes of it: where it goes in the unit that a cluster's CRM is
-//! sent (`deployment.unit.ClassSpec`), or what the package manager (PM) does with it.
+//! Field comments are OpenAPI descriptions. "Sent to CRM as" names the field of the deployment unit
+//! (`deployment.unit.ClassSpec`); everything else is used by the package manager (PM).
 
 mod class;
 mod deployment;

@@ -6,65 +6,64 @@ use super::{OClass, OClassDeployment, OFunction, Version, VersionRange};
 use crate::macros::model;
 
 model! {
-    /// A package: classes and functions that are published together under one version.
+    /// Classes and functions that are published together under one version.
     OPackage {
-        /// The name that all versions share. Goes into `deployment_unit.package`.
+        /// Name of the package, shared by all versions. Sent to CRM as `deployment_unit.package`.
         name: String,
-        /// The version; what is published under it never changes. Goes into
+        /// Semantic version; a published version never changes. Sent to CRM as
         /// `deployment_unit.package_version`.
         version: Version,
-        /// What people want to know about it, and find it by.
+        /// Description, tags and labels.
         metadata: Option<Metadata>,
-        /// Packages whose classes and functions are used here. PM finds a version of each.
+        /// Packages whose classes and functions are used. PM selects a version of each.
         dependencies: Vec<Dependency>,
-        /// The classes.
+        /// Classes of the package.
         classes: Vec<OClass>,
-        /// The functions.
+        /// Functions of the package.
         functions: Vec<OFunction>,
-        /// Deployments that are published with the package, and made by `oprc deploy` with no
-        /// more said.
+        /// Deployments that are published with the package; `oprc deploy` applies them by default.
         deployments: Vec<OClassDeployment>,
     }
-    refused {
-        "status" => "PM tells it, nobody sets it",
-        "_rev" => "PM counts revisions by itself",
-        "disabled" => "packages are deprecated through PM; classes can be disabled",
-        "apiVersion" => "package files have none; kind tells what they are",
-        "createdAt" => "PM notes when a version is published",
-        "updatedAt" => "PM notes when a version is published",
+    rejected {
+        "status" => "it is set by PM",
+        "_rev" => "PM counts revisions",
+        "disabled" => "deprecate the package in PM, or disable its classes",
+        "apiVersion" => "package files have no API version; use kind",
+        "createdAt" => "PM records when a version is published",
+        "updatedAt" => "PM records when a version is published",
     }
 }
 
 model! {
-    /// What people want to know about a package. PM's catalogue shows it and searches it.
+    /// Information about a package, shown and searched by the catalogue.
     Metadata {
-        /// What it is for.
+        /// Purpose of the package.
         description: Option<String>,
-        /// Whom to ask about it.
+        /// Contact for the package.
         author: Option<String>,
-        /// Who published it, where that isn't the one whose token was used.
+        /// Publisher; the default is the owner of the API token.
         created_by: Option<String>,
-        /// Words to find it by.
+        /// Search terms.
         tags: Vec<String>,
-        /// Keys and values to select it by.
+        /// Keys and values for label selectors.
         labels: BTreeMap<String, String>,
-        /// Keys and values that nobody selects by.
+        /// Keys and values that are not used for selection.
         annotations: BTreeMap<String, String>,
     }
-    refused {
-        "createdAt" => "PM notes when a version is published",
-        "updatedAt" => "PM notes when a version is published",
-        "name" => "stands beside metadata, not in it",
-        "version" => "stands beside metadata, not in it",
+    rejected {
+        "createdAt" => "PM records when a version is published",
+        "updatedAt" => "PM records when a version is published",
+        "name" => "set it on the package itself",
+        "version" => "set it on the package itself",
     }
 }
 
 model! {
-    /// A package that is needed.
+    /// A package that this package uses.
     Dependency {
-        /// Its name.
+        /// Name of the package.
         name: String,
-        /// The versions that will do, any unless said otherwise.
+        /// Allowed versions; by default any.
         version: VersionRange,
     }
 }

@@ -1,126 +1,124 @@
-//! What containers run with.
+//! Containers.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    fault::Path,
-    macros::{model, words},
+    diagnostics::Path,
+    macros::{model, string_enum},
     quantity,
-    text::{Kind, Node, Read, Reader, Scalar, scalar},
+    yaml::{FromNode, Kind, Node, Reader, Scalar, scalar},
 };
 
 model! {
-    /// What a container runs with. Goes into `functions[].image`, `port`, `health_check` and
-    /// `provision`.
+    /// Container of a function. Sent to CRM as `image`, `port`, `health_check` and `provision` of
+    /// `functions[]`.
     Container {
-        /// The image.
+        /// Container image.
         image: Option<String>,
-        /// The port that it listens on, 8080 unless said otherwise.
+        /// Port that the container listens on; the default is 8080.
         port: Option<i32>,
-        /// How many instances there are at least; 0 lets a template that can do it scale to nothing.
+        /// Minimum number of instances; 0 allows scale to zero.
         min_scale: Option<i32>,
-        /// How many instances there are at most.
+        /// Maximum number of instances.
         max_scale: Option<i32>,
-        /// Processor time that an instance may not exceed, such as `500m`.
-        cpu | "limitsCpu": Option<Amount>,
-        /// Memory that an instance may not exceed, such as `256Mi`.
-        memory | "limitsMemory": Option<Amount>,
-        /// Disk space that goes with the pod, and that an instance may not exceed.
-        ephemeral_storage: Option<Amount>,
-        /// Processor time that an instance asks for.
-        requests_cpu: Option<Amount>,
-        /// Memory that an instance asks for.
-        requests_memory: Option<Amount>,
-        /// Disk space that an instance asks for.
-        requests_ephemeral_storage: Option<Amount>,
-        /// Environment variables: a value, or the key of a Secret or ConfigMap.
+        /// CPU limit of an instance, such as `500m`.
+        cpu | "limitsCpu": Option<Quantity>,
+        /// Memory limit of an instance, such as `256Mi`.
+        memory | "limitsMemory": Option<Quantity>,
+        /// Ephemeral storage limit of an instance, such as `1Gi`.
+        ephemeral_storage: Option<Quantity>,
+        /// CPU request of an instance.
+        requests_cpu: Option<Quantity>,
+        /// Memory request of an instance.
+        requests_memory: Option<Quantity>,
+        /// Ephemeral storage request of an instance.
+        requests_ephemeral_storage: Option<Quantity>,
+        /// Environment variables: a value, or a key of a Secret or ConfigMap.
         env: BTreeMap<String, EnvValue>,
-        /// Secrets and ConfigMaps all of whose keys become environment variables.
+        /// Secrets and ConfigMaps whose keys all become environment variables.
         env_from: Vec<EnvFrom>,
-        /// When the image is pulled.
+        /// Image pull policy.
         pull_policy | "imagePullPolicy": Option<PullPolicy>,
-        /// Secrets that the image is pulled with.
+        /// Names of image pull secrets.
         pull_secrets | "imagePullSecrets": Vec<String>,
-        /// The account that it runs under.
+        /// Name of the service account.
         service_account: Option<String>,
-        /// What is mounted into it.
+        /// Volumes to mount.
         volumes | "volumeMounts": Vec<Volume>,
-        /// The program to run, in place of the image's own.
+        /// Command; the default is the entrypoint of the image.
         command: Vec<Text>,
-        /// Its arguments.
+        /// Arguments of the command.
         args: Vec<Text>,
-        /// What it may do.
+        /// Security settings.
         security: Option<Security>,
-        /// How its health is asked for.
+        /// Health check.
         health_check: Option<HealthCheck>,
     }
 }
 
-/// An amount of a resource, as Kubernetes writes it.
+/// A Kubernetes resource quantity as written, such as `250m` or `1Gi`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Amount(pub String);
+pub struct Quantity(pub String);
 
-impl Amount {
-    /// What it is worth, in processors or bytes; none where it is no amount.
-    pub fn worth(&self) -> Option<f64> {
-        quantity::worth(&self.0).ok()
+impl Quantity {
+    /// The value in cores or bytes; none if the quantity is invalid.
+    pub fn value(&self) -> Option<f64> {
+        quantity::parse(&self.0).ok()
     }
 }
 
-/// A text that may look like a number or a truth value: it is taken as it is written.
+/// A string that YAML may also have as an unquoted number or boolean, taken as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Text(pub String);
 
-/// Whatever a scalar is, as it is written.
-fn as_written(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<String> {
+/// The text of any scalar except null.
+fn scalar_text(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<String> {
     match scalar(node) {
         Some((text, kind)) if kind != Scalar::Null => Some(text.to_owned()),
         _ => {
-            reader.expected("text", node, path);
+            reader.type_mismatch("a string", node, path);
             None
         }
     }
 }
 
-impl Read for Amount {
-    fn read(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
-        as_written(node, path, reader).map(Self)
+impl FromNode for Quantity {
+    fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
+        scalar_text(node, path, reader).map(Self)
     }
 }
 
-impl Read for Text {
-    fn read(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
-        as_written(node, path, reader).map(Self)
+impl FromNode for Text {
+    fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
+        scalar_text(node, path, reader).map(Self)
     }
 }
 
-/// What an environment variable is set to.
+/// Value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum EnvValue {
-    /// This.
     Plain(String),
-    /// A key of a Secret or ConfigMap.
     From(EnvSource),
 }
 
-impl Read for EnvValue {
-    fn read(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
+impl FromNode for EnvValue {
+    fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.kind {
-            Kind::Map(_) => EnvSource::read(node, path, reader).map(Self::From),
-            Kind::Scalar { .. } | Kind::List(_) | Kind::Refused => {
-                as_written(node, path, reader).map(Self::Plain)
+            Kind::Map(_) => EnvSource::from_node(node, path, reader).map(Self::From),
+            Kind::Scalar { .. } | Kind::List(_) | Kind::Invalid => {
+                scalar_text(node, path, reader).map(Self::Plain)
             }
         }
     }
 }
 
 model! {
-    /// Where the value of a variable comes from: one of the two.
+    /// Source of a variable: either a Secret or a ConfigMap.
     #[derive(Eq)]
     EnvSource {
         /// A key of a Secret.
@@ -128,9 +126,9 @@ model! {
         /// A key of a ConfigMap.
         config_map: Option<KeyRef>,
     }
-    refused {
-        "valueFrom" => "is left out here: write secret or configMap with name and key",
-        "value" => "is left out here: write the value itself",
+    rejected {
+        "valueFrom" => "set secret or configMap directly, with name and key",
+        "value" => "set the variable to the value itself",
     }
 }
 
@@ -138,109 +136,106 @@ model! {
     /// A key of a Secret or ConfigMap.
     #[derive(Eq)]
     KeyRef {
-        /// The object's name.
+        /// Name of the Secret or ConfigMap.
         name: String,
-        /// The key.
+        /// Key within it.
         key: String,
-        /// Whether the pod starts without it.
+        /// Whether the pod starts if it does not exist.
         optional: bool,
     }
 }
 
 model! {
-    /// A Secret or ConfigMap all of whose keys become environment variables: one of the two.
+    /// A Secret or ConfigMap whose keys all become environment variables; set exactly one.
     EnvFrom {
-        /// The name of a Secret.
+        /// Name of a Secret.
         secret: Option<String>,
-        /// The name of a ConfigMap.
+        /// Name of a ConfigMap.
         config_map: Option<String>,
-        /// What stands before each name.
+        /// Prefix of the variable names.
         prefix: Option<String>,
-        /// Whether the pod starts without it.
+        /// Whether the pod starts if it does not exist.
         optional: bool,
     }
 }
 
-words! {
-    /// When an image is pulled, in Kubernetes' own words.
+string_enum! {
+    /// Image pull policy of Kubernetes.
     PullPolicy {
-        /// At each start.
         Always = "Always",
-        /// Where it isn't there yet.
         #[default]
         IfNotPresent = "IfNotPresent",
-        /// Never: it must be there.
         Never = "Never",
     }
 }
 
 model! {
-    /// Something that is mounted into a container, from exactly one source.
+    /// A volume mount with exactly one source.
     Volume {
-        /// Where it is mounted.
+        /// Absolute path in the container.
         mount_path: String,
-        /// Only this path of the source.
+        /// Path within the source to mount; by default all of it.
         sub_path: Option<String>,
-        /// Whether it can't be written.
+        /// Mounts the volume read-only.
         read_only: bool,
-        /// The name of a Secret.
+        /// Name of a Secret.
         secret: Option<String>,
-        /// The name of a ConfigMap.
+        /// Name of a ConfigMap.
         config_map: Option<String>,
-        /// The name of a volume claim.
+        /// Name of a PersistentVolumeClaim.
         claim: Option<String>,
-        /// A folder that goes with the pod.
+        /// Empty directory that is deleted with the pod.
         empty_dir: Option<EmptyDir>,
     }
 }
 
 model! {
-    /// A folder that goes with the pod.
+    /// Empty directory that is deleted with the pod.
     EmptyDir {
-        /// How large it may become.
-        size_limit: Option<Amount>,
-        /// Whether it is kept in memory.
+        /// Maximum size, such as `1Gi`.
+        size_limit: Option<Quantity>,
+        /// Stores the directory in memory.
         in_memory: bool,
     }
 }
 
 model! {
-    /// What a container may do.
+    /// Security settings of a container.
     Security {
-        /// The pod security standard that it keeps to, RESTRICTED unless said otherwise.
+        /// Pod security standard; the default is RESTRICTED.
         level: Option<SecurityLevel>,
-        /// The user that it runs as.
+        /// Numeric user id to run as.
         run_as_user: Option<i64>,
     }
 }
 
-words! {
-    /// A pod security standard.
+string_enum! {
+    /// Pod security standard.
     SecurityLevel {
-        /// No root, no capabilities, no escalation.
+        /// No root user, capabilities or privilege escalation.
         #[default]
         Restricted = "RESTRICTED",
-        /// What the image asks for, for images that run as root.
+        /// For images that run as root.
         Baseline = "BASELINE",
     }
 }
 
 model! {
-    /// How the health of a function is asked for.
+    /// Health check of a function.
     HealthCheck {
-        /// The path to ask over HTTP; left out, being reached is healthy.
+        /// HTTP path; by default the check only opens a TCP connection.
         path: Option<String>,
-        /// The port to ask, the function's own unless said otherwise.
+        /// Port of the check; the default is the port of the function.
         port: Option<i32>,
-        /// Whether gRPC's health protocol is spoken.
+        /// Uses the gRPC health checking protocol.
         grpc: bool,
-        /// How long the function may take to start before it is ended.
+        /// Seconds until a container that has not started is restarted.
         startup_seconds: Option<i32>,
-        /// How often is asked.
+        /// Seconds between checks.
         period_seconds: Option<i32>,
-        /// How long an answer may take.
+        /// Timeout of a check in seconds.
         timeout_seconds: Option<i32>,
-        /// How often in a row it may fail.
+        /// Number of consecutive failures that mark the container unhealthy.
         failure_threshold: Option<i32>,
     }
 }

@@ -1,48 +1,48 @@
-//! What is required of classes and functions.
+//! Non-functional requirements of classes and functions.
 
-use crate::macros::{model, words};
+use crate::macros::{model, string_enum};
 
 model! {
-    /// What is required. Goes into `nfr_requirements` of a class's unit, or `requirements` of a
-    /// function in it; replicas and partitions are planned by it.
+    /// Non-functional requirements, from which PM plans replicas and partitions. Sent to CRM as
+    /// `nfr_requirements` of the unit, or `requirements` of a function.
     Requirements {
-        /// Requests for each second that must be served.
+        /// Required throughput in requests per second.
         throughput | "minThroughputRps": Option<i32>,
-        /// How many milliseconds an answer may take.
+        /// Maximum response time in milliseconds.
         latency | "maxLatencyMs": Option<i32>,
-        /// The part of the time that it must be available, such as 0.999.
+        /// Required availability as a fraction, such as 0.999.
         availability: Option<f64>,
-        /// The same in percent, such as 99.9.
+        /// Required availability in percent, such as 99.9.
         availability_pct: Option<f64>,
-        /// What readers of replicated data may see.
+        /// Consistency of reads of replicated data.
         consistency: Option<Consistency>,
     }
 }
 
 impl Requirements {
-    /// The part of the time that it must be available, however it was said.
+    /// The required availability as a fraction.
     pub fn availability(&self) -> Option<f64> {
         self.availability.or_else(|| self.availability_pct.map(|percent| percent / 100.0))
     }
 }
 
 model! {
-    /// What must never be exceeded. Goes into `constraints`.
+    /// Hard limits. Sent to CRM as `constraints`.
     Constraints {
-        /// Milliseconds that no answer may exceed: what can't keep to it isn't deployed.
+        /// Maximum response time in milliseconds. A function that cannot meet it is not deployed.
         hard_latency | "hardLatencyMs": Option<i32>,
-        /// How many calls one instance may work on at once.
+        /// Maximum number of concurrent calls of one instance.
         max_concurrency: Option<i32>,
     }
 }
 
-words! {
-    /// What readers of replicated data may see.
+string_enum! {
+    /// Consistency of reads of replicated data.
     Consistency {
-        /// The last write, some time.
+        /// Reads may return old data.
         #[default]
         Eventual = "EVENTUAL",
-        /// The last write, always.
+        /// Reads return the last write.
         Strong = "STRONG",
     }
 }

@@ -1,16 +1,16 @@
-//! Versions, and ranges of them.
+//! Versions and version ranges.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{
-    fault::Path,
-    names::shown,
-    text::{Node, Read, Reader, Scalar, scalar, unreadable},
+    diagnostics::Path,
+    names::quote,
+    yaml::{FromNode, Node, Reader, Scalar, scalar},
 };
 
-/// A version, such as `1.4.2`.
+/// A semantic version, such as `1.4.2`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Version(pub semver::Version);
@@ -31,20 +31,20 @@ impl FromStr for Version {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // What a unit has room for.
+        // The limit of a deployment unit.
         let parsed = (text.len() <= 128).then(|| semver::Version::parse(text).ok()).flatten();
-        parsed.map(Self).ok_or_else(|| format!("{} is no version such as 1.4.2", shown(text)))
+        parsed.map(Self).ok_or_else(|| format!("{} is not a version such as 1.4.2", quote(text)))
     }
 }
 
-impl Read for Version {
-    fn read(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
-        read(node, path, reader, "is no version such as 1.4.2")
+impl FromNode for Version {
+    fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
+        read(node, path, reader)
     }
 }
 
-/// The versions that will do. A full version, such as `1.4.2`, is just that one; everything else
-/// is a range, such as `^1.4`, `~1.4.2`, `>=1.4, <3`, `1.*` or `*`.
+/// A set of versions. A full version such as `1.4.2` matches only itself; otherwise a range such as
+/// `^1.4`, `~1.4.2`, `>=1.4, <3`, `1.*` or `*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionRange {
     text: String,
@@ -52,7 +52,6 @@ pub struct VersionRange {
 }
 
 impl VersionRange {
-    /// Whether a version will do.
     pub fn matches(&self, version: &Version) -> bool {
         match self.text.parse::<Version>() {
             Ok(exact) => exact == *version,
@@ -60,13 +59,12 @@ impl VersionRange {
         }
     }
 
-    /// Just this version.
+    /// Matches only this version.
     pub fn exact(version: &Version) -> Self {
         let range = semver::VersionReq::STAR;
         Self { text: version.to_string(), range }
     }
 
-    /// The range as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -93,23 +91,24 @@ impl FromStr for VersionRange {
             return Ok(Self::exact(&exact));
         }
         let range = (text.len() <= 128).then(|| semver::VersionReq::parse(text).ok()).flatten();
-        let range = range.ok_or_else(|| format!("{} {NO_RANGE}", shown(text)))?;
+        let range = range.ok_or_else(|| {
+            let examples = "a version such as 1.4.2 or a range such as ^1.4 or >=1.4, <3";
+            format!("{} is not {examples}", quote(text))
+        })?;
         Ok(Self { text: text.to_owned(), range })
     }
 }
 
-const NO_RANGE: &str = "is no version such as 1.4.2 and no range such as ^1.4 or >=1.4, <3";
-
-impl Read for VersionRange {
-    fn read(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
-        read(node, path, reader, NO_RANGE)
+impl FromNode for VersionRange {
+    fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
+        read(node, path, reader)
     }
 
-    fn missing() -> Option<Self> {
+    fn if_absent() -> Option<Self> {
         Some(Self::default())
     }
 
-    fn left_out(&self) -> bool {
+    fn is_default(&self) -> bool {
         self.text == "*"
     }
 }
@@ -127,17 +126,13 @@ impl<'de> Deserialize<'de> for VersionRange {
     }
 }
 
-/// Versions are read as they are written, though `1.0` without quotes is a number.
-fn read<T: FromStr>(node: &Node, path: &Path, reader: &mut Reader<'_>, why: &str) -> Option<T> {
+/// Accepts numbers, too: `1.0` without quotes is a number in YAML.
+fn read<T: FromStr<Err = String>>(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<T> {
     let Some((text, Scalar::Text | Scalar::Integer(_) | Scalar::Float(_))) = scalar(node) else {
-        reader.expected("a version", node, path);
+        reader.type_mismatch("a version", node, path);
         return None;
     };
-    let parsed = text.parse().ok();
-    if parsed.is_none() {
-        unreadable(node, path, reader, why);
-    }
-    parsed
+    text.parse().map_err(|message: String| reader.add(path, node.position, message)).ok()
 }
 
 #[cfg(test)]
@@ -145,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_version_is_just_that_one() {
+    fn full_version_matches_only_itself() {
         for (range, good, bad) in [
             ("1.4.2", "1.4.2", "1.4.3"),
             ("^1.4", "1.9.0", "2.0.0"),

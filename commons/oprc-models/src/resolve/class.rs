@@ -1,60 +1,63 @@
-//! One class after another.
+//! Resolves the classes of a package.
 
 use super::{
-    Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, Scope, functions,
-    lineage::{Lineages, Trouble},
+    Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, Scope, functions, lineage::Lineages,
     merge,
 };
 use crate::{
-    fault::{Faults, Path},
+    diagnostics::{Diagnostics, Path},
     model::OClass,
-    names::shown,
+    names::quote,
 };
 
-/// How many functions a unit has room for.
-const FUNCTIONS: usize = 64;
-/// How many bindings each of them.
-const BINDINGS: usize = 64;
+/// Maximum number of functions in a deployment unit.
+const MAX_FUNCTIONS: usize = 64;
+/// Maximum number of bindings of each of them.
+const MAX_BINDINGS: usize = 64;
 
-/// What is wrong: of which binding, and what.
-type Notes = Vec<(Option<String>, String)>;
+/// Problems of a class: the binding that each concerns, if any, and the message.
+pub(super) type ClassProblems = Vec<(Option<String>, String)>;
 
-/// The classes of a package that can be settled; what is wrong with the others is noted.
-pub(super) fn all(faults: &mut Faults, path: &Path, scope: &Scope<'_>) -> Vec<ResolvedClass> {
+/// Problems are reported; a class without a valid lineage is omitted.
+pub(super) fn resolve_classes(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    scope: &Scope<'_>,
+) -> Vec<ResolvedClass> {
     let mut lineages = Lineages::default();
-    let mut shared = functions::Shared::new();
+    let mut shared = functions::FunctionCache::new();
     let mut resolved = Vec::new();
     for (at, class) in scope.own.classes.iter().enumerate() {
         let path = path.index(at);
         let origin = Origin { package: scope.own.name.clone(), key: class.key.clone() };
         let lineage = match lineages.of(&origin, scope) {
             Ok(lineage) => lineage,
-            Err(trouble) => {
-                let (Trouble::Own(message) | Trouble::Inherited(message)) = trouble;
-                faults.add(&path.field("parents"), message);
+            Err(message) => {
+                diagnostics.add(&path.field("parents"), message);
                 continue;
             }
         };
         let ancestors: Vec<(&Origin, &OClass)> =
             lineage.iter().filter_map(|it| Some((it, scope.class(it)?))).collect();
         if let Some((field, count)) = merge::too_many(&ancestors) {
+            let max = merge::MAX_MEMBERS;
             let message =
-                format!("{count} with what is inherited, and {} are allowed", merge::MOST);
-            faults.add(&path.field(field), message);
+                format!("has {count} entries with inherited ones; at most {max} are allowed");
+            diagnostics.add(&path.field(field), message);
             continue;
         }
-        let mut notes = Notes::new();
-        let found = one(scope, &mut shared, class, &ancestors, &mut notes);
-        for (binding, message) in notes {
+        let mut problems = ClassProblems::new();
+        let found = resolve_class(scope, &mut shared, class, &ancestors, &mut problems);
+        for (binding, message) in problems {
             let own =
                 binding.and_then(|name| class.functions.iter().position(|it| it.name == name));
-            let place = own.map_or_else(|| path.clone(), |at| path.field("functions").index(at));
-            faults.add(&place, message);
+            let path = own.map_or_else(|| path.clone(), |at| path.field("functions").index(at));
+            diagnostics.add(&path, message);
         }
         for (at, reference) in class.ref_spec.iter().enumerate() {
             if scope.class(&Scope::origin(&scope.own.name, &reference.class)).is_none() {
-                let message = format!("there is no class {}", shown(&reference.class));
-                faults.add(&path.field("refSpec").index(at).field("class"), message);
+                let message = format!("the class {} does not exist", quote(&reference.class));
+                diagnostics.add(&path.field("refSpec").index(at).field("class"), message);
             }
         }
         resolved.push(found);
@@ -62,18 +65,18 @@ pub(super) fn all(faults: &mut Faults, path: &Path, scope: &Scope<'_>) -> Vec<Re
     resolved
 }
 
-fn one(
+fn resolve_class(
     scope: &Scope<'_>,
-    shared: &mut functions::Shared,
+    shared: &mut functions::FunctionCache,
     class: &OClass,
     ancestors: &[(&Origin, &OClass)],
-    notes: &mut Notes,
+    problems: &mut ClassProblems,
 ) -> ResolvedClass {
-    let bindings = merge::bindings(scope, ancestors, notes);
-    let state_spec = merge::state(ancestors, notes);
+    let bindings = merge::bindings(scope, ancestors, problems);
+    let state_spec = merge::state(ancestors, problems);
     let references = merge::references(ancestors);
-    let functions = functions::needed(scope, shared, &bindings, notes);
-    functions::macros(&bindings, &functions, state_spec.as_ref(), &references, notes);
+    let functions = functions::collect(scope, shared, &bindings, problems);
+    functions::check_macros(&bindings, &functions, state_spec.as_ref(), &references, problems);
     let resolved = ResolvedClass {
         key: class.key.clone(),
         name: class.name.clone(),
@@ -89,60 +92,62 @@ fn one(
         disabled: class.disabled,
         mark_for_removal: class.mark_for_removal,
     };
-    // What isn't deployed may lack what those have that inherit from it.
+    // A disabled class is only inherited from, so it may be incomplete.
     if !class.disabled {
-        deployable(&resolved, notes);
+        check_deployable(&resolved, problems);
     }
     resolved
 }
 
-/// What must hold of a class that is deployed: what its unit has room for, and that nothing in it
-/// would go unheeded.
-fn deployable(class: &ResolvedClass, notes: &mut Notes) {
-    if class.functions.len() > FUNCTIONS {
-        let message =
-            format!("needs {} functions, and {FUNCTIONS} are allowed", class.functions.len());
-        notes.push((None, message));
+/// Checks the limits of a deployment unit, and that every setting has an effect.
+fn check_deployable(class: &ResolvedClass, problems: &mut ClassProblems) {
+    if class.functions.len() > MAX_FUNCTIONS {
+        let count = class.functions.len();
+        let message = format!("needs {count} functions; at most {MAX_FUNCTIONS} are allowed");
+        problems.push((None, message));
     }
     for function in &class.functions {
         let names = class.bindings.iter().filter(|it| it.function == function.key).count();
-        if names > BINDINGS {
-            let key = shown(&function.key);
-            notes.push((None, format!("{key} has {names} names, and {BINDINGS} are allowed")));
+        if names > MAX_BINDINGS {
+            let key = quote(&function.key);
+            let message = format!(
+                "the function {key} has {names} bindings; at most {MAX_BINDINGS} are allowed"
+            );
+            problems.push((None, message));
         }
     }
     for binding in &class.bindings {
         let function = class.function(&binding.function);
         if binding.trigger_on_state_change {
-            trigger(class, binding, function, notes);
+            check_trigger(class, binding, function, problems);
         }
         if !class.has_grid() && function.is_some_and(|it| it.function.odgm.is_some()) {
             let message = format!(
-                "the function {} says how it uses the data grid, and the class has no state",
-                shown(&binding.function)
+                "the function {} has odgm settings, but the class has no state",
+                quote(&binding.function)
             );
-            notes.push((Some(binding.name.clone()), message));
+            problems.push((Some(binding.name.clone()), message));
         }
     }
     if class.state_spec.is_none() && class.state_type != crate::StateType::Normal {
-        let message = format!("is a {}, and has no stateSpec", class.state_type);
-        notes.push((None, message));
+        let message = format!("stateType {} needs a stateSpec", class.state_type);
+        problems.push((None, message));
     }
 }
 
-fn trigger(
+fn check_trigger(
     class: &ResolvedClass,
     binding: &ResolvedBinding,
     function: Option<&ResolvedFunction>,
-    notes: &mut Notes,
+    problems: &mut ClassProblems,
 ) {
-    let mut note = |message: &str| {
-        notes.push((Some(binding.name.clone()), format!("{}: {message}", shown(&binding.name))));
+    let mut add = |message: &str| {
+        problems.push((Some(binding.name.clone()), format!("{}: {message}", quote(&binding.name))));
     };
     if !class.has_grid() {
-        note("changes of state can't call it, as the class has no state");
+        add("triggerOnStateChange has no effect: the class has no state");
     }
-    if function.is_some_and(|it| !it.function.runs()) {
-        note("changes of state can only call what runs in a container");
+    if function.is_some_and(|it| !it.function.runs_in_container()) {
+        add(super::TRIGGER_NEEDS_CONTAINER);
     }
 }

@@ -1,44 +1,44 @@
-//! The functions that a class needs, and what macros among them need of the class.
+//! The functions of a class, and what its macros need.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use super::{Origin, ResolvedBinding, ResolvedFunction, Scope};
+use super::{Origin, ResolvedBinding, ResolvedFunction, Scope, class::ClassProblems};
 use crate::{
-    check::Ref,
+    check::StepRef,
     model::{Access, OFunction, Reference, StateSpec},
-    names::shown,
+    names::quote,
 };
 
-/// Functions that classes share.
-pub(super) type Shared = BTreeMap<Origin, Arc<OFunction>>;
+/// Functions shared between classes.
+pub(super) type FunctionCache = BTreeMap<Origin, Arc<OFunction>>;
 
-/// The functions of bindings, and those that steps of macros among them call, in the order in which
-/// they are met. What isn't there is noted.
-pub(super) fn needed(
+/// The functions of bindings and, recursively, those that their macros call; a macro precedes the
+/// functions that it calls.
+pub(super) fn collect(
     scope: &Scope<'_>,
-    shared: &mut Shared,
+    cache: &mut FunctionCache,
     bindings: &[ResolvedBinding],
-    faults: &mut Vec<(Option<String>, String)>,
+    problems: &mut ClassProblems,
 ) -> Vec<ResolvedFunction> {
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for binding in bindings {
-        let mut ahead = vec![Scope::origin(&scope.own.name, &binding.function)];
-        while let Some(origin) = ahead.pop() {
+        let mut pending = vec![Scope::origin(&scope.own.name, &binding.function)];
+        while let Some(origin) = pending.pop() {
             if !seen.insert(origin.clone()) {
                 continue;
             }
             let Some(function) = scope.function(&origin) else {
-                let message = format!("there is no function {origin}");
-                faults.push((Some(binding.name.clone()), message));
+                let message = format!("the function {origin} does not exist");
+                problems.push((Some(binding.name.clone()), message));
                 continue;
             };
-            ahead.extend(steps(&origin, function).rev());
+            pending.extend(steps(&origin, function).rev());
             let key = scope.key(&origin);
-            let function = shared.entry(origin.clone()).or_insert_with(|| function.clone().into());
+            let function = cache.entry(origin.clone()).or_insert_with(|| function.clone().into());
             all.push(ResolvedFunction { key, origin, function: function.clone() });
         }
     }
@@ -53,42 +53,41 @@ fn steps<'a>(
     steps.iter().map(|step| Scope::origin(&origin.package, &step.function))
 }
 
-/// What macros that a class offers use of its objects must be there, and be theirs to use.
-pub(super) fn macros(
+/// Checks that the state keys and references that macros use exist and are accessible to them.
+pub(super) fn check_macros(
     bindings: &[ResolvedBinding],
     functions: &[ResolvedFunction],
     state: Option<&StateSpec>,
     references: &[(Origin, Reference)],
-    faults: &mut Vec<(Option<String>, String)>,
+    problems: &mut ClassProblems,
 ) {
     let keys: BTreeSet<&str> =
         state.iter().flat_map(|it| &it.key_specs).map(|key| key.name.as_str()).collect();
     for binding in bindings {
         let Some(found) = functions.iter().find(|it| it.key == binding.function) else { continue };
-        let mut note = |message: String| faults.push((Some(binding.name.clone()), message));
+        let mut add = |message: String| problems.push((Some(binding.name.clone()), message));
         for step in found.function.flow.iter().flat_map(|flow| &flow.steps) {
             let used = step.arg_refs.values().chain(&step.inputs).map(|it| (it.as_str(), false));
             for (text, target) in used.chain([(step.target(), true)]) {
-                let Some(Ref::Key(key)) = Ref::parse(text) else { continue };
+                let Some(StepRef::Key(key)) = StepRef::parse(text) else { continue };
                 let reference = references.iter().find(|(_, it)| it.name == key);
                 match reference {
-                    None if target => note(format!(
-                        "the macro {} is to call a function on {text}, and the class has no \
-                         reference {}",
-                        shown(&found.key),
-                        shown(key)
+                    None if target => add(format!(
+                        "the macro {} calls a function on {text}, but the class has no reference {}",
+                        quote(&found.key),
+                        quote(key)
                     )),
-                    None if !keys.contains(key) => note(format!(
-                        "the macro {} uses {text}, and the class has neither a key nor a \
+                    None if !keys.contains(key) => add(format!(
+                        "the macro {} uses {text}, but the class has neither a state key nor a \
                          reference {}",
-                        shown(&found.key),
-                        shown(key)
+                        quote(&found.key),
+                        quote(key)
                     )),
                     Some((of, reference)) if !may_follow(of, reference, binding, found) => {
-                        note(format!(
+                        add(format!(
                             "the macro {} may not use the reference {}, which is {} in {of}",
-                            shown(&found.key),
-                            shown(key),
+                            quote(&found.key),
+                            quote(key),
                             reference.access.unwrap_or_default()
                         ));
                     }

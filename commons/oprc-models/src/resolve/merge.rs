@@ -1,18 +1,18 @@
-//! What a class has of its own and of those that it inherits from, which come nearest first.
+//! Merges a class with its ancestors, which are given nearest first.
 
-use super::{Origin, ResolvedBinding, Scope};
+use super::{Origin, ResolvedBinding, Scope, class::ClassProblems};
 use crate::{
     model::{Constraints, FunctionBinding, KeySpec, OClass, Reference, Requirements, StateSpec},
-    names::shown,
+    names::quote,
 };
 
-/// A class and where it comes from.
 pub(super) type Ancestor<'a> = (&'a Origin, &'a OClass);
 
-/// How many bindings, keys and references a class may have, with what it inherits and replaces.
-pub(super) const MOST: usize = 512;
+/// Maximum number of bindings, of state keys and of references of a class, including inherited and
+/// overridden ones.
+pub(super) const MAX_MEMBERS: usize = 512;
 
-/// What a class has too many of, and how many.
+/// The field that exceeds [`MAX_MEMBERS`], and its number of entries.
 pub(super) fn too_many(ancestors: &[Ancestor<'_>]) -> Option<(&'static str, usize)> {
     let count = |of: fn(&OClass) -> usize| ancestors.iter().map(|(_, class)| of(class)).sum();
     let keys = |class: &OClass| class.state_spec.as_ref().map_or(0, |it| it.key_specs.len());
@@ -22,11 +22,11 @@ pub(super) fn too_many(ancestors: &[Ancestor<'_>]) -> Option<(&'static str, usiz
         ("stateSpec", count(keys)),
     ]
     .into_iter()
-    .find(|(_, count)| *count > MOST)
+    .find(|(_, count)| *count > MAX_MEMBERS)
 }
 
-/// Those of ancestors first, and what is nearer in place of what is farther.
-fn by_name<T>(farthest_first: impl Iterator<Item = T>, name: impl Fn(&T) -> &str) -> Vec<T> {
+/// Items of ancestors come first; a nearer item replaces a farther one of the same name.
+fn merge_by_name<T>(farthest_first: impl Iterator<Item = T>, name: impl Fn(&T) -> &str) -> Vec<T> {
     let mut all: Vec<T> = Vec::new();
     for item in farthest_first {
         match all.iter_mut().find(|it| name(it) == name(&item)) {
@@ -37,11 +37,10 @@ fn by_name<T>(farthest_first: impl Iterator<Item = T>, name: impl Fn(&T) -> &str
     all
 }
 
-/// The bindings, and what is wrong with them.
 pub(super) fn bindings(
     scope: &Scope<'_>,
     ancestors: &[Ancestor<'_>],
-    faults: &mut Vec<(Option<String>, String)>,
+    problems: &mut ClassProblems,
 ) -> Vec<ResolvedBinding> {
     let resolved = |of: &Origin, binding: &FunctionBinding| ResolvedBinding {
         name: binding.name.clone(),
@@ -58,7 +57,7 @@ pub(super) fn bindings(
             class.functions.iter().map(move |binding| resolved(of, binding))
         })
     };
-    let mut all = by_name(each(), |it| &it.name);
+    let mut all = merge_by_name(each(), |it| &it.name);
     for before in each().filter(|it| it.immutable) {
         let now = all.iter().find(|it| it.name == before.name);
         let same = |now: &ResolvedBinding| {
@@ -66,23 +65,23 @@ pub(super) fn bindings(
         };
         if let Some(now) = now.filter(|now| !same(now)) {
             let message = format!(
-                "the binding {} of {} is immutable, and {} has another in its place",
-                shown(&before.name),
+                "the binding {} of {} is immutable and cannot be overridden in {}",
+                quote(&before.name),
                 before.origin,
                 now.origin
             );
-            faults.push((Some(before.name.clone()), message));
+            problems.push((Some(before.name.clone()), message));
         }
     }
-    nearest_default(ancestors, &mut all, faults);
+    keep_nearest_default_route(ancestors, &mut all, problems);
     all
 }
 
-/// A class has one default route: the nearest.
-fn nearest_default(
+/// A class has one default route: that of the nearest ancestor.
+fn keep_nearest_default_route(
     ancestors: &[Ancestor<'_>],
     all: &mut [ResolvedBinding],
-    faults: &mut Vec<(Option<String>, String)>,
+    problems: &mut ClassProblems,
 ) {
     let nearness = |binding: &ResolvedBinding| {
         ancestors.iter().position(|(of, _)| **of == binding.origin).unwrap_or(usize::MAX)
@@ -94,22 +93,19 @@ fn nearest_default(
     for other in all.iter_mut().filter(|it| it.default_route && it.name != nearest) {
         if other.immutable {
             let message = format!(
-                "the binding {} of {} is immutable and the default route, and so is {}",
-                shown(&other.name),
+                "the default route of {1} is the immutable binding {0}; {2} cannot replace it",
+                quote(&other.name),
                 other.origin,
-                shown(&nearest)
+                quote(&nearest)
             );
-            faults.push((Some(nearest.clone()), message));
+            problems.push((Some(nearest.clone()), message));
         }
         other.default_route = false;
     }
 }
 
-/// What is kept, where anybody keeps anything.
-pub(super) fn state(
-    ancestors: &[Ancestor<'_>],
-    faults: &mut Vec<(Option<String>, String)>,
-) -> Option<StateSpec> {
+/// None where neither the class nor an ancestor has state.
+pub(super) fn state(ancestors: &[Ancestor<'_>], problems: &mut ClassProblems) -> Option<StateSpec> {
     let specs = || ancestors.iter().filter_map(|(_, class)| class.state_spec.as_ref());
     specs().next()?;
     let each = || {
@@ -123,12 +119,12 @@ pub(super) fn state(
         match keys.iter_mut().find(|(_, it)| it.name == key.name) {
             Some((before, place)) => {
                 if place.kind != key.kind {
-                    let (name, kind) = (shown(&key.name), place.kind);
+                    let (name, kind) = (quote(&key.name), place.kind);
                     let message = format!(
-                        "the key {name} is {kind} in {before} and {} in {of}: a type can't change",
+                        "the state key {name} is {kind} in {before} but {} in {of}; its type cannot change",
                         key.kind
                     );
-                    faults.push((None, message));
+                    problems.push((None, message));
                 }
                 (*before, *place) = (of, key);
             }
@@ -148,7 +144,7 @@ pub(super) fn state(
     })
 }
 
-/// The references, each with the class that it comes from, by package and key.
+/// The references with fully qualified classes, each with the class that declares it.
 pub(super) fn references(ancestors: &[Ancestor<'_>]) -> Vec<(Origin, Reference)> {
     let each = ancestors.iter().rev().flat_map(|(of, class)| {
         class.ref_spec.iter().map(move |it| {
@@ -156,14 +152,14 @@ pub(super) fn references(ancestors: &[Ancestor<'_>]) -> Vec<(Origin, Reference)>
             ((*of).clone(), Reference { class, ..it.clone() })
         })
     });
-    by_name(each, |(_, it)| &it.name)
+    merge_by_name(each, |(_, it)| &it.name)
 }
 
-/// What is required; each requirement is taken from the nearest that has it.
+/// Each requirement is that of the nearest class that has it.
 pub(super) fn requirements(ancestors: &[Ancestor<'_>]) -> Option<Requirements> {
     let all = || ancestors.iter().filter_map(|(_, class)| class.requirements.as_ref());
     all().next()?;
-    // Both say the same thing, so they go together.
+    // Two forms of one requirement, so both come from the same class.
     let available = all().find(|it| it.availability().is_some());
     Some(Requirements {
         throughput: all().find_map(|it| it.throughput),
@@ -174,7 +170,7 @@ pub(super) fn requirements(ancestors: &[Ancestor<'_>]) -> Option<Requirements> {
     })
 }
 
-/// What may not be exceeded; each is taken from the nearest that has it.
+/// Each constraint is that of the nearest class that has it.
 pub(super) fn constraints(ancestors: &[Ancestor<'_>]) -> Option<Constraints> {
     let all = || ancestors.iter().filter_map(|(_, class)| class.constraints.as_ref());
     all().next()?;

@@ -1,4 +1,4 @@
-//! The packages that teach are ones that nothing is wrong with.
+//! The example packages are valid.
 
 use crate::{Body, StateType, parse, resolve};
 
@@ -10,18 +10,18 @@ pub(super) const EXAMPLES: [(&str, &str); 3] = [
 
 fn resolved(name: &str) -> crate::ResolvedPackage {
     let (source, text) = EXAMPLES.into_iter().find(|(it, _)| *it == name).unwrap();
-    let documents = parse(text, source).unwrap_or_else(|faults| panic!("{faults}"));
+    let documents = parse(text, source).unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let mut found = None;
     for document in &documents {
-        document.check().unwrap_or_else(|faults| panic!("{faults}"));
+        document.check().unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
         match &document.body {
             Body::Package(package) => {
                 let resolved = resolve(package, &()).map_err(|it| document.locate(it));
-                found = Some(resolved.unwrap_or_else(|faults| panic!("{faults}")));
+                found = Some(resolved.unwrap_or_else(|diagnostics| panic!("{diagnostics}")));
             }
             Body::Deployment(deployment) => {
                 let against = crate::check_against(deployment, found.as_ref().unwrap());
-                against.unwrap_or_else(|faults| panic!("{faults}"));
+                against.unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
             }
         }
     }
@@ -29,7 +29,7 @@ fn resolved(name: &str) -> crate::ResolvedPackage {
 }
 
 #[test]
-fn hello_has_one_function_and_keeps_nothing() {
+fn hello_has_one_function_and_no_state() {
     let hello = resolved("hello.yaml");
     let class = hello.class("Hello").unwrap();
     assert!(!class.has_grid());
@@ -59,7 +59,7 @@ fn shapes_inherit() {
     let names: Vec<_> = circle.bindings.iter().map(|it| (&*it.name, &*it.function)).collect();
     let expected = [("area", "circle-area"), ("scale", "scale"), ("scaled-area", "scaled-area")];
     assert_eq!(names, expected);
-    // The macro calls the plain one, so that is there too.
+    // The macro calls `area`, so the class includes it.
     let functions: Vec<_> = circle.functions.iter().map(|it| &*it.key).collect();
     assert_eq!(functions, ["circle-area", "scale", "scaled-area", "area"]);
     let keys = &circle.state_spec.as_ref().unwrap().key_specs;

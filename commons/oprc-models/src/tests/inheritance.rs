@@ -1,4 +1,4 @@
-//! What classes inherit.
+//! Inheritance.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -25,10 +25,10 @@ fn classes(name: &str, classes: &[(&str, &[&str], &[&str])]) -> OPackage {
 }
 
 fn one(package: &OPackage) -> ResolvedPackage {
-    resolve(package, &()).unwrap_or_else(|faults| panic!("{faults}"))
+    resolve(package, &()).unwrap_or_else(|diagnostics| panic!("{diagnostics}"))
 }
 
-fn told(package: &OPackage) -> String {
+fn messages(package: &OPackage) -> String {
     resolve(package, &()).unwrap_err().to_string()
 }
 
@@ -41,7 +41,7 @@ fn bindings(class: &ResolvedClass) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn a_diamond_takes_from_the_first() {
+fn diamond_inherits_from_the_first_parent() {
     let of = classes(
         "d",
         &[
@@ -59,7 +59,7 @@ fn a_diamond_takes_from_the_first() {
 }
 
 #[test]
-fn parents_that_contradict_each_other_are_refused() {
+fn rejects_parents_without_a_consistent_order() {
     let of = classes(
         "d",
         &[
@@ -70,21 +70,21 @@ fn parents_that_contradict_each_other_are_refused() {
             ("Z", &["X", "Y"], &[]),
         ],
     );
-    assert!(told(&of).starts_with("classes[4].parents: its parents can't be put in an order"));
+    assert!(messages(&of).starts_with("classes[4].parents: the parents have no consistent order"));
 }
 
 #[test]
-fn cycles_are_shown() {
+fn reports_cycles_with_their_path() {
     let of = classes("d", &[("A", &["B"], &[]), ("B", &["d.A"], &[])]);
-    assert!(told(&of).contains("d.A → d.B → d.A"));
+    assert!(messages(&of).contains("d.A → d.B → d.A"));
 }
 
 #[test]
-fn what_is_immutable_is_not_replaced() {
+fn immutable_bindings_cannot_be_overridden() {
     let of = classes("d", &[("A", &[], &["a=f , immutable: true"]), ("B", &["A"], &["a=g"])]);
     assert_eq!(
-        told(&of),
-        "classes[1].functions[0]: the binding \"a\" of d.A is immutable, and d.B has another in its place"
+        messages(&of),
+        "classes[1].functions[0]: the binding \"a\" of d.A is immutable and cannot be overridden in d.B"
     );
     let same = classes(
         "d",
@@ -94,7 +94,7 @@ fn what_is_immutable_is_not_replaced() {
 }
 
 #[test]
-fn the_nearest_default_route_is_the_one() {
+fn the_nearest_default_route_wins() {
     let of = classes(
         "d",
         &[("A", &[], &["a=f , defaultRoute: true"]), ("B", &["A"], &["b=g , defaultRoute: true"])],
@@ -106,7 +106,7 @@ fn the_nearest_default_route_is_the_one() {
 }
 
 #[test]
-fn classes_of_dependencies() {
+fn inherits_from_classes_of_dependencies() {
     let base = classes("base", &[("Root", &[], &["a=f"]), ("Mid", &["Root"], &["b=g"])]);
     let mut of = classes("top", &[("Leaf", &["base.Mid"], &["a=f"])]);
     of.dependencies =
@@ -118,19 +118,19 @@ fn classes_of_dependencies() {
         leaf.lineage.iter().map(ToString::to_string).collect::<Vec<_>>(),
         ["top.Leaf", "base.Mid", "base.Root"]
     );
-    // Functions of the same key in two packages are two.
+    // Equal keys in two packages are different functions.
     assert_eq!(bindings(leaf), [("a", "f"), ("b", "base.g")]);
-    assert_eq!(told(&of).lines().count(), 2);
+    assert_eq!(messages(&of).lines().count(), 2);
     let newer = OPackage { version: "2.0.0".parse().unwrap(), ..base };
     let others = BTreeMap::from([("base".to_owned(), newer)]);
     assert_eq!(
         resolve(&of, &others).unwrap_err().to_string(),
-        "dependencies[0].version: 2.0.0 isn't ^1"
+        "dependencies[0].version: 2.0.0 does not match ^1"
     );
 }
 
 #[test]
-fn state_is_merged_and_types_stay() {
+fn state_is_merged_without_type_changes() {
     let text = "
 name: s
 version: 1.0.0
@@ -150,21 +150,21 @@ classes:
     assert_eq!(state.persistence, Some(crate::Persistence::Ephemeral));
     assert_eq!(class.state_type, crate::StateType::Collection);
     let bad = text.replace("{name: x, type: INTEGER, optional: true}", "{name: x, type: DOUBLE}");
-    assert!(told(&package(&bad)).contains("INTEGER in s.A and DOUBLE in s.B"));
+    assert!(messages(&package(&bad)).contains("INTEGER in s.A but DOUBLE in s.B"));
 }
 
 #[test]
 fn triggers_need_state_and_a_container() {
     let of = classes("d", &[("A", &[], &["a=f , triggerOnStateChange: true"])]);
-    assert!(told(&of).contains("the class has no state"));
+    assert!(messages(&of).contains("the class has no state"));
     let mut logical = of.clone();
     logical.functions[0].provision = None;
     logical.functions[0].kind = Some(crate::FunctionType::Logical);
-    assert!(told(&logical).contains("runs in a container"));
+    assert!(messages(&logical).contains("run in a container"));
 }
 
 #[test]
-fn macros_use_what_the_class_has() {
+fn macros_can_use_only_accessible_members() {
     let text = |target: &str, access: &str| {
         format!(
             "
@@ -184,8 +184,8 @@ classes:
     };
     let resolved = one(&package(&text("$.other", "INTERNAL")));
     assert_eq!(resolved.class("B").unwrap().functions.len(), 2);
-    assert!(told(&package(&text("$.gone", "PUBLIC"))).contains("no reference \"gone\""));
-    let private = told(&package(&text("$.other", "PRIVATE")));
+    assert!(messages(&package(&text("$.gone", "PUBLIC"))).contains("no reference \"gone\""));
+    let private = messages(&package(&text("$.other", "PRIVATE")));
     assert!(
         private.starts_with("classes[1].functions[0]: the macro \"go\" may not use"),
         "{private}"
@@ -193,16 +193,16 @@ classes:
 }
 
 #[test]
-fn a_long_line_of_ancestors_ends() {
+fn limits_the_number_of_ancestors() {
     let mut text = "name: l\nversion: 1.0.0\nclasses:\n  - key: C0\n".to_owned();
     for at in 1..200 {
         writeln!(text, "  - {{key: C{at}, parents: [C{}]}}", at - 1).unwrap();
     }
-    assert!(told(&package(&text)).contains("more than 32 ancestors"));
+    assert!(messages(&package(&text)).contains("more than 32 ancestors"));
 }
 
 #[test]
-fn what_is_inherited_ends_somewhere() {
+fn limits_the_number_of_inherited_members() {
     let bindings = |class: usize| {
         let of = |at| format!("{{name: b{class}-{at}, function: f}}");
         (0..200).map(of).collect::<Vec<_>>().join(", ")
@@ -215,6 +215,9 @@ fn what_is_inherited_ends_somewhere() {
         writeln!(text, "  - {{key: C{at}, parents: [{parents}], functions: [{functions}]}}")
             .unwrap();
     }
-    let told = told(&package(&text));
-    assert!(told.contains("classes[2].functions: 600 with what is inherited"), "{told}");
+    let messages = messages(&package(&text));
+    assert!(
+        messages.contains("classes[2].functions: has 600 entries with inherited ones"),
+        "{messages}"
+    );
 }

@@ -1,21 +1,21 @@
-//! Packages and deployments from end to end: read, checked, resolved, written.
+//! End-to-end tests: read, check, resolve, write.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-mod checks;
+mod damaged_files;
 mod deployments;
 mod examples;
 mod inheritance;
-mod proof;
-mod reading;
+mod packages;
 mod round_trip;
 mod sample;
 mod updates;
+mod yaml;
 
-pub(crate) use self::sample::{Chance, Sample};
-use crate::{Body, Document, Faults, OPackage, parse};
+pub(crate) use self::sample::{Sample, TestRng};
+use crate::{Body, Diagnostics, Document, OPackage, parse};
 
-/// A package that nothing is wrong with.
+/// A valid package.
 const PLAIN: &str = "\
 name: shop
 version: 1.0.0
@@ -31,7 +31,7 @@ classes:
         function: buy
 ";
 
-/// The same with something else in place of something.
+/// [`PLAIN`] with one replacement.
 fn with(old: &str, new: &str) -> String {
     assert!(PLAIN.contains(old), "{old}");
     PLAIN.replacen(old, new, 1)
@@ -39,7 +39,7 @@ fn with(old: &str, new: &str) -> String {
 
 fn read(text: &str) -> Document {
     let mut documents =
-        parse(text, "test.yaml").unwrap_or_else(|faults| panic!("{faults}\n{text}"));
+        parse(text, "test.yaml").unwrap_or_else(|diagnostics| panic!("{diagnostics}\n{text}"));
     assert_eq!(documents.len(), 1);
     documents.remove(0)
 }
@@ -51,22 +51,22 @@ fn package(text: &str) -> OPackage {
     }
 }
 
-/// What is wrong with how a text is written, or with what it says.
-fn faults(text: &str) -> Faults {
+/// The problems found while parsing or checking.
+fn diagnostics(text: &str) -> Diagnostics {
     match parse(text, "test.yaml") {
-        Err(faults) => faults,
+        Err(diagnostics) => diagnostics,
         Ok(documents) => {
             let wrong = documents.iter().find_map(|document| document.check().err());
-            wrong.unwrap_or_else(|| panic!("nothing is wrong with\n{text}"))
+            wrong.unwrap_or_else(|| panic!("valid:\n{text}"))
         }
     }
 }
 
-/// That just one thing is wrong with a text: where, and what.
-fn refused(text: &str, path: &str, line: usize, message: &str) {
-    let faults = faults(text);
-    let [fault] = faults.all.as_slice() else { panic!("{faults}\n{text}") };
-    assert_eq!(fault.path, path, "{fault}");
-    assert_eq!(fault.place.as_ref().map(|place| place.line), Some(line), "{fault}");
-    assert!(fault.to_string().contains(message), "{fault}");
+/// Asserts that a text has exactly one problem, at a path and line.
+fn assert_rejected(text: &str, path: &str, line: usize, message: &str) {
+    let diagnostics = diagnostics(text);
+    let [diagnostic] = diagnostics.all.as_slice() else { panic!("{diagnostics}\n{text}") };
+    assert_eq!(diagnostic.path, path, "{diagnostic}");
+    assert_eq!(diagnostic.location.as_ref().map(|at| at.line), Some(line), "{diagnostic}");
+    assert!(diagnostic.to_string().contains(message), "{diagnostic}");
 }

@@ -1,38 +1,38 @@
-//! What is written is read as the same.
+//! Written documents are read back unchanged.
 
 use proptest::prelude::*;
 
-use super::{Chance, Sample};
+use super::{Sample, TestRng};
 use crate::{Body, OClassDeployment, OPackage, parse, to_yaml};
 
 fn body(seed: u64) -> Body {
-    let mut chance = Chance(seed);
-    if chance.below(3) == 0 {
-        Body::Deployment(Box::new(OClassDeployment::sample(&mut chance)))
+    let mut rng = TestRng(seed);
+    if rng.below(3) == 0 {
+        Body::Deployment(Box::new(OClassDeployment::sample(&mut rng)))
     } else {
-        Body::Package(Box::new(OPackage::sample(&mut chance)))
+        Body::Package(Box::new(OPackage::sample(&mut rng)))
     }
 }
 
 fn read(text: &str) -> Vec<Body> {
-    let documents = parse(text, "written").unwrap_or_else(|faults| panic!("{faults}"));
+    let documents = parse(text, "written").unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     documents.into_iter().map(|it| it.body).collect()
 }
 
 proptest! {
     #[test]
-    fn as_yaml(seeds in proptest::collection::vec(any::<u64>(), 1..4)) {
+    fn yaml_round_trips(seeds in proptest::collection::vec(any::<u64>(), 1..4)) {
         let bodies: Vec<Body> = seeds.into_iter().map(body).collect();
         let text = to_yaml(&bodies).unwrap();
         prop_assert_eq!(&read(&text), &bodies);
-        // And writing says the same each time.
+        // Output is deterministic.
         prop_assert_eq!(to_yaml(&read(&text)).unwrap(), text);
     }
 
     #[test]
-    fn as_json(seed: u64) {
+    fn json_round_trips(seed: u64) {
         let body = body(seed);
-        // JSON lets this one stand as it is, YAML doesn't.
+        // JSON allows DEL unescaped, YAML does not.
         let text = serde_json::to_string(&body).unwrap().replace('\u{7f}', "\\u007f");
         prop_assert_eq!(read(&text), [body.clone()]);
         match &body {
@@ -48,9 +48,8 @@ proptest! {
         }
     }
 
-    /// Whatever stands in a package: checking and resolving it ends, and says the same again.
     #[test]
-    fn whatever_is_said_is_checked(seed: u64) {
+    fn checks_are_deterministic_for_any_package(seed: u64) {
         if let Body::Package(package) = body(seed) {
             prop_assert_eq!(crate::check(&package), crate::check(&package));
             prop_assert_eq!(crate::resolve(&package, &()), crate::resolve(&package, &()));
@@ -59,7 +58,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_written_is_read(text in "\\PC{0,200}") {
+    fn parsing_any_text_does_not_panic(text in "\\PC{0,200}") {
         let _ = parse(&text, "chance");
     }
 }

@@ -1,13 +1,15 @@
-//! Values of every type, by chance: texts are such as are hard to write.
+//! Random values of every model type, with strings that are hard to serialise.
 
 use std::collections::BTreeMap;
 
-use crate::{Amount, Collection, CollectionSpec, EnvSource, EnvValue, Text, Version, VersionRange};
+use crate::{
+    Collection, CollectionSpec, EnvSource, EnvValue, Quantity, Text, Version, VersionRange,
+};
 
-/// Numbers that look like chance and are always the same (splitmix64).
-pub(crate) struct Chance(pub(crate) u64);
+/// Deterministic random numbers (splitmix64).
+pub(crate) struct TestRng(pub(crate) u64);
 
-impl Chance {
+impl TestRng {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -25,9 +27,9 @@ impl Chance {
     }
 }
 
-/// Something that there can be any of.
+/// A type with random values.
 pub(crate) trait Sample {
-    fn sample(chance: &mut Chance) -> Self;
+    fn sample(rng: &mut TestRng) -> Self;
 }
 
 const TEXTS: &[&str] = &[
@@ -110,100 +112,100 @@ const TEXTS: &[&str] = &[
 ];
 
 impl Sample for String {
-    fn sample(chance: &mut Chance) -> Self {
-        let mut text = (*chance.one_of(TEXTS)).to_owned();
-        while chance.below(3) == 0 {
-            text.push_str(chance.one_of::<&str>(TEXTS));
+    fn sample(rng: &mut TestRng) -> Self {
+        let mut text = (*rng.one_of(TEXTS)).to_owned();
+        while rng.below(3) == 0 {
+            text.push_str(rng.one_of::<&str>(TEXTS));
         }
         text
     }
 }
 
 impl Sample for bool {
-    fn sample(chance: &mut Chance) -> Self {
-        chance.below(2) == 0
+    fn sample(rng: &mut TestRng) -> Self {
+        rng.below(2) == 0
     }
 }
 
 impl Sample for i32 {
-    fn sample(chance: &mut Chance) -> Self {
-        *chance.one_of(&[0, 1, -1, 3, 80, 8080, Self::MAX, Self::MIN])
+    fn sample(rng: &mut TestRng) -> Self {
+        *rng.one_of(&[0, 1, -1, 3, 80, 8080, Self::MAX, Self::MIN])
     }
 }
 
 impl Sample for i64 {
-    fn sample(chance: &mut Chance) -> Self {
-        *chance.one_of(&[0, 1, -1, 1000, Self::MAX, Self::MIN])
+    fn sample(rng: &mut TestRng) -> Self {
+        *rng.one_of(&[0, 1, -1, 1000, Self::MAX, Self::MIN])
     }
 }
 
 impl Sample for f64 {
-    fn sample(chance: &mut Chance) -> Self {
-        *chance.one_of(&[0.0, 1.0, 0.5, 0.999, 99.9, -1.5, 1e-7, 1e300, 123_456_789.123])
+    fn sample(rng: &mut TestRng) -> Self {
+        *rng.one_of(&[0.0, 1.0, 0.5, 0.999, 99.9, -1.5, 1e-7, 1e300, 123_456_789.123])
     }
 }
 
 impl<T: Sample> Sample for Option<T> {
-    fn sample(chance: &mut Chance) -> Self {
-        (chance.below(3) == 0).then(|| T::sample(chance))
+    fn sample(rng: &mut TestRng) -> Self {
+        (rng.below(3) == 0).then(|| T::sample(rng))
     }
 }
 
 impl<T: Sample> Sample for Vec<T> {
-    fn sample(chance: &mut Chance) -> Self {
-        let count = chance.below(3);
-        (0..count).map(|_| T::sample(chance)).collect()
+    fn sample(rng: &mut TestRng) -> Self {
+        let count = rng.below(3);
+        (0..count).map(|_| T::sample(rng)).collect()
     }
 }
 
 impl<T: Sample> Sample for BTreeMap<String, T> {
-    fn sample(chance: &mut Chance) -> Self {
-        let count = chance.below(3);
-        (0..count).map(|_| (String::sample(chance), T::sample(chance))).collect()
+    fn sample(rng: &mut TestRng) -> Self {
+        let count = rng.below(3);
+        (0..count).map(|_| (String::sample(rng), T::sample(rng))).collect()
     }
 }
 
-impl Sample for Amount {
-    fn sample(chance: &mut Chance) -> Self {
-        Self(String::sample(chance))
+impl Sample for Quantity {
+    fn sample(rng: &mut TestRng) -> Self {
+        Self(String::sample(rng))
     }
 }
 
 impl Sample for Text {
-    fn sample(chance: &mut Chance) -> Self {
-        Self(String::sample(chance))
+    fn sample(rng: &mut TestRng) -> Self {
+        Self(String::sample(rng))
     }
 }
 
 impl Sample for EnvValue {
-    fn sample(chance: &mut Chance) -> Self {
-        if bool::sample(chance) {
-            Self::Plain(String::sample(chance))
+    fn sample(rng: &mut TestRng) -> Self {
+        if bool::sample(rng) {
+            Self::Plain(String::sample(rng))
         } else {
-            Self::From(EnvSource::sample(chance))
+            Self::From(EnvSource::sample(rng))
         }
     }
 }
 
 impl Sample for Collection {
-    fn sample(chance: &mut Chance) -> Self {
-        if bool::sample(chance) {
-            Self::named(String::sample(chance))
+    fn sample(rng: &mut TestRng) -> Self {
+        if bool::sample(rng) {
+            Self::named(String::sample(rng))
         } else {
-            Self(CollectionSpec::sample(chance))
+            Self(CollectionSpec::sample(rng))
         }
     }
 }
 
 impl Sample for Version {
-    fn sample(chance: &mut Chance) -> Self {
-        chance.one_of(&["0.0.0", "1.2.3", "1.0.0-rc.1+b7", "10.20.30"]).parse().unwrap()
+    fn sample(rng: &mut TestRng) -> Self {
+        rng.one_of(&["0.0.0", "1.2.3", "1.0.0-rc.1+b7", "10.20.30"]).parse().unwrap()
     }
 }
 
 impl Sample for VersionRange {
-    fn sample(chance: &mut Chance) -> Self {
+    fn sample(rng: &mut TestRng) -> Self {
         let ranges = ["*", "1", "1.2", "1.2.3", "^1.2", "~1.2.3", ">=1, <3", "1.*", "=1.2.3"];
-        chance.one_of(&ranges).parse().unwrap()
+        rng.one_of(&ranges).parse().unwrap()
     }
 }

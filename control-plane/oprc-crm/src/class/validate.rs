@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use oprc_models::INJECTED;
+use oprc_models::RESERVED_ENV;
 
 use super::{Identity, Passive, Refusal, ValidClass, ValidFunction, Violation, odgm, quantity};
 use crate::{
@@ -278,7 +278,7 @@ pub(super) fn check_variable(faults: &mut Faults, field: &str, name: &str) {
     let goes_on = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
     if !begins || !letters.all(goes_on) {
         faults.add(field, format!("{name:?} is no name of a variable: letters, digits, _ . and -"));
-    } else if INJECTED.contains(&name) {
+    } else if RESERVED_ENV.contains(&name) {
         faults.add(field, format!("{name} is set by the platform"));
     }
 }

@@ -73,7 +73,7 @@ impl From<Error> for Failure {
         let detail = error.to_string();
         match error {
             Error::Invalid(faults) => {
-                let count = faults.all.len() + faults.left_out;
+                let count = faults.all.len() + faults.omitted;
                 let places = if count == 1 { "place" } else { "places" };
                 let detail = format!("The document is wrong in {count} {places}.");
                 let mut failure =

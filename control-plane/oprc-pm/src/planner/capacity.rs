@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use oprc_grpc::deployment::unit::{ClassSpec, Resources};
-use oprc_models::Amount;
+use oprc_models::Quantity;
 use serde::Deserialize as _;
 
 use super::{Capacity, ClusterFacts, profile::Profile, targets::Place};
@@ -143,7 +143,7 @@ pub(super) fn each(
     let whole = |worth: f64| worth.round() as u64;
     let amount = |of: Option<&Resources>, which: Which, unit: f64| {
         let text = of.and_then(which)?;
-        Some(whole(Amount(text.clone()).worth()? * unit))
+        Some(whole(Quantity(text.clone()).value()? * unit))
     };
     let one = |which: Which, unit: f64, usual: u64| {
         let limit = || amount(limits, which, unit).unwrap_or(u64::MAX);

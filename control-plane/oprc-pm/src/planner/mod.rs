@@ -20,7 +20,7 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{
-    Access, Collection, EnforcementMode, Faults, FunctionType, OClassDeployment, ResolvedClass,
+    Access, Collection, EnforcementMode, Diagnostics, FunctionType, OClassDeployment, ResolvedClass,
     ResolvedPackage, check_against,
 };
 use oprc_rest::{Plan, Reason};
@@ -62,12 +62,12 @@ pub struct Defaults {
 }
 
 /// Plans a deployment, or tells everything that stands against it.
-pub fn plan(request: &Request<'_>) -> Result<Plan, Faults> {
+pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
     let Request { deployment, package, .. } = *request;
     check_against(deployment, package)?;
     let classes: Vec<&ResolvedClass> =
         deployment.classes().filter_map(|key| package.class(key)).collect();
-    let mut faults = Faults::default();
+    let mut faults = Diagnostics::default();
     let mut warnings = Vec::new();
     let mut reasons = vec![version(request)];
     let wants_grid = classes.iter().any(|class| class.has_grid());
@@ -175,7 +175,7 @@ fn assign(
     request: &Request<'_>,
     class: &ResolvedClass,
     drafts: &mut [Draft<'_>],
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) {
     let deployment = request.deployment;

@@ -1,7 +1,7 @@
 //! How many copies of its data a class has in a place.
 
 use oprc_grpc::deployment::unit::{ClassSpec, ResourceAllocation};
-use oprc_models::Faults;
+use oprc_models::Diagnostics;
 use oprc_rest::Reason;
 
 use super::{
@@ -18,7 +18,7 @@ pub(super) fn replicas(
     demand: &Demand<'_>,
     class: &str,
     place: &Place<'_>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> (i32, Vec<Reason>) {
     let mut reasons = Vec::new();
@@ -75,7 +75,7 @@ fn by_availability(
     demand: &Demand<'_>,
     class: &str,
     place: &Place<'_>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) -> (i32, String) {
     let Some((target, who)) = demand.availability() else {
         return (1, "nothing is said of availability".to_owned());

@@ -1,7 +1,7 @@
 //! Within which bounds functions scale.
 
 use oprc_grpc::deployment::unit::{ClassSpec, Provision};
-use oprc_models::{Faults, Requirements, ResolvedClass};
+use oprc_models::{Diagnostics, Requirements, ResolvedClass};
 use oprc_rest::Reason;
 
 use super::{
@@ -21,7 +21,7 @@ pub(super) fn bounds(
     class: &ResolvedClass,
     replica_count: Option<i32>,
     place: &Place<'_>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
@@ -115,7 +115,7 @@ fn instances(
     said: Option<i32>,
     whose: &str,
     place: &Place<'_>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> (i32, String) {
     if let Some(found) = copies(target, Needs::Any, place.facts.node_availability) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oprc_models::{Assignment, Faults, Member};
+use oprc_models::{Assignment, Diagnostics, Member};
 
 use super::faults;
 
@@ -13,7 +13,7 @@ pub(super) fn assign(
     members: &[(usize, &Member)],
     partitions: i32,
     copies: i32,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> Vec<Assignment> {
     let mut loads: Vec<Load> = members.iter().map(|(_, member)| Load::new(member)).collect();
@@ -82,7 +82,7 @@ pub(super) fn check(
     path: &str,
     assignments: &[Assignment],
     partitions: i32,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) {
     for (at, assignment) in assignments.iter().enumerate() {
         let wrong = |(_, shard): &(usize, &i32)| **shard >= partitions;
@@ -135,7 +135,7 @@ mod tests {
                 Member { id, max_shards: *max_shards, all_partitions: *all_partitions, ..Member::default() }
             }).collect();
             let members: Vec<(usize, &Member)> = members.iter().enumerate().collect();
-            let (mut faults, mut warnings) = (Faults::default(), Vec::new());
+            let (mut faults, mut warnings) = (Diagnostics::default(), Vec::new());
             let assignments = assign("C", &members, partitions, copies, &mut faults, &mut warnings);
             if !faults.all.is_empty() {
                 prop_assert!(assignments.is_empty());

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use oprc_models::{Faults, Member};
+use oprc_models::{Diagnostics, Member};
 use oprc_rest::Reason;
 
 use super::{ClusterFacts, Request, faults, parse_unit_id};
@@ -21,7 +21,7 @@ pub(super) struct Place<'a> {
 pub(super) fn places<'a>(
     request: &Request<'a>,
     wants_grid: bool,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) -> (Vec<Place<'a>>, Vec<Reason>) {
     let mut search = Search { request: *request, wants_grid, taken: BTreeSet::new() };
     let mut reasons = Vec::new();
@@ -74,7 +74,7 @@ impl<'a> Search<'a> {
         member.env.as_deref().unwrap_or_else(|| self.default_environment())
     }
 
-    fn by_lists(&mut self, faults: &mut Faults, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
+    fn by_lists(&mut self, faults: &mut Diagnostics, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
         let environments: Vec<&str> = if deployment.target_envs.is_empty() {
             vec![self.default_environment()]
@@ -111,7 +111,7 @@ impl<'a> Search<'a> {
         places
     }
 
-    fn by_members(&mut self, faults: &mut Faults, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
+    fn by_members(&mut self, faults: &mut Diagnostics, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
         // Those that say where come first: the others get what is left.
         let mut places = Vec::new();
@@ -143,7 +143,7 @@ impl<'a> Search<'a> {
 
     fn known(
         &self,
-        faults: &mut Faults,
+        faults: &mut Diagnostics,
         path: &str,
         name: &str,
     ) -> Option<(&'a str, &'a ClusterFacts)> {
@@ -163,7 +163,7 @@ impl<'a> Search<'a> {
     /// The cluster for what names none.
     fn choose(
         &mut self,
-        faults: &mut Faults,
+        faults: &mut Diagnostics,
         asker: &Asker<'a>,
         reasons: &mut Vec<Reason>,
     ) -> Option<(&'a str, &'a ClusterFacts)> {

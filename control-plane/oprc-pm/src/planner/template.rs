@@ -1,7 +1,7 @@
 //! Which template a unit asks for.
 
 use oprc_grpc::deployment::unit::ClassSpec;
-use oprc_models::{Faults, OClassDeployment, ResolvedClass, ResolvedFunction};
+use oprc_models::{Diagnostics, OClassDeployment, ResolvedClass, ResolvedFunction};
 use oprc_rest::Reason;
 
 use super::{
@@ -29,7 +29,7 @@ pub(super) fn template(
     class: &ResolvedClass,
     deployment: &OClassDeployment,
     place: &Place<'_>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) -> Reason {
     let templates = &place.facts.templates;
     let has = |name: &str| templates.is_empty() || templates.iter().any(|it| it == canonical(name));
@@ -54,7 +54,7 @@ pub(super) fn template(
     let forms: Vec<&str> = class
         .functions
         .iter()
-        .filter(|it| it.function.runs() && runs(&it.key))
+        .filter(|it| it.function.runs_in_container() && runs(&it.key))
         .filter_map(|it| it.function.provision.as_ref()?.forms().next())
         .map(|(form, _)| form)
         .filter(|form| *form != "docker")

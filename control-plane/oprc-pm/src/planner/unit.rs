@@ -4,7 +4,7 @@ use oprc_grpc::{
     deployment::unit::{ClassSpec, Requirements},
     models::{Source, assignment, class_spec},
 };
-use oprc_models::{Assignment, Faults, ResolvedClass};
+use oprc_models::{Assignment, Diagnostics, ResolvedClass};
 use oprc_rest::{Reason, UnitPlan};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ pub(super) fn draft<'a>(
     request: &Request<'a>,
     class: &'a ResolvedClass,
     place: Place<'a>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> Draft<'a> {
     let deployment = request.deployment;
@@ -93,7 +93,7 @@ fn grid(
     class: &ResolvedClass,
     place: &Place<'_>,
     demand: &Demand<'_>,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) {
     match place.facts.capabilities {

@@ -1,6 +1,6 @@
 //! What people can find in a package: its classes and functions.
 
-use oprc_models::{Faults, Lookup, ResolvedClass, ResolvedPackage, resolve};
+use oprc_models::{Diagnostics, Lookup, ResolvedClass, ResolvedPackage, resolve};
 use oprc_rest::{
     BindingEntry, ClassEntry, FunctionEntry, KeyEntry, PackageVersion, ReferenceEntry,
     VariableEntry,
@@ -15,7 +15,7 @@ pub(super) struct Catalogue {
 }
 
 impl Catalogue {
-    pub(super) fn new(version: &PackageVersion, others: &dyn Lookup) -> Result<Self, Faults> {
+    pub(super) fn new(version: &PackageVersion, others: &dyn Lookup) -> Result<Self, Diagnostics> {
         Ok(Self::of(version, &resolve(&version.package, others)?))
     }
 

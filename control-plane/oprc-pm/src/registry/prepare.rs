@@ -7,7 +7,7 @@ use std::{
 
 use oprc_cp_storage::{Check, MAX_OPERATIONS, Revision, Transaction};
 use oprc_models::{
-    Body, Document, Fault, Faults, Lookup, OPackage, ResolvedPackage, Version, check_update,
+    Body, Document, Diagnostic, Diagnostics, Lookup, OPackage, ResolvedPackage, Version, check_update,
     resolve,
 };
 use oprc_rest::{PackageVersion, Published};
@@ -97,13 +97,13 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Error> {
     let pool = pool(known, documents);
     let mut prepared = Prepared::default();
-    let mut faults = Faults::default();
+    let mut faults = Diagnostics::default();
     let mut seen = BTreeSet::new();
     for (document, package) in packages(documents) {
         let version = package.version.to_string();
         if !seen.insert((&package.name, &package.version)) {
             let message = format!("{} {version} stands twice in it", package.name);
-            add(&mut faults, document.locate(fault("version", message)));
+            faults.append(document.locate(fault("version", message)));
             continue;
         }
         let digest = digest(package)?;
@@ -117,7 +117,7 @@ pub(super) fn prepare(
             continue;
         }
         if let Err(more) = document.check() {
-            add(&mut faults, more);
+            faults.append(more);
             continue;
         }
         follows(known, documents, document, package, &mut faults)?;
@@ -126,7 +126,7 @@ pub(super) fn prepare(
                 prepared.add(known, package, &chosen, (digest, by, now))?;
                 prepared.resolved.push(Arc::new(resolved));
             }
-            Err(more) => add(&mut faults, document.locate(more)),
+            Err(more) => faults.append(document.locate(more)),
         }
     }
     if faults.all.is_empty() { Ok(prepared) } else { Err(faults.into()) }
@@ -199,7 +199,7 @@ impl Lookup for Others<'_> {
 fn settle<'a>(
     package: &'a OPackage,
     pool: &'a Pool<'a>,
-) -> Result<(Chosen<'a>, ResolvedPackage), Faults> {
+) -> Result<(Chosen<'a>, ResolvedPackage), Diagnostics> {
     let chosen = choose(package, pool).map_err(|trouble| {
         fault(&format!("dependencies[{}].{}", trouble.at, trouble.field), trouble.message)
     })?;
@@ -213,14 +213,14 @@ fn follows(
     documents: &[Document],
     document: &Document,
     package: &OPackage,
-    faults: &mut Faults,
+    faults: &mut Diagnostics,
 ) -> Result<(), Error> {
     let there = known.get(&package.name).into_iter().flat_map(|it| it.versions.values());
     let others = there.map(|it| &it.package).chain(packages(documents).map(|(_, it)| it));
     let others = || others.clone().filter(|it| it.name == package.name);
     let before = others().filter(|it| it.version < package.version).max_by_key(|it| &it.version);
     if let Some(Err(more)) = before.map(|before| check_update(before, package)) {
-        add(faults, document.locate(more));
+        faults.append(document.locate(more));
     }
     let after = others().filter(|it| it.version > package.version).min_by_key(|it| &it.version);
     match after.map(|after| (after, check_update(package, after))) {
@@ -253,14 +253,7 @@ fn digest(package: &OPackage) -> Result<String, Error> {
     Ok(hex::encode(Sha256::digest(records::write(package)?)))
 }
 
-fn fault(path: &str, message: String) -> Faults {
-    let fault = Fault { path: path.to_owned(), place: None, message, hint: None };
-    Faults { all: vec![fault], left_out: 0 }
-}
-
-fn add(faults: &mut Faults, more: Faults) {
-    faults.all.extend(more.all);
-    let over = faults.all.len().saturating_sub(Faults::MOST);
-    faults.all.truncate(Faults::MOST);
-    faults.left_out += over + more.left_out;
+fn fault(path: &str, message: String) -> Diagnostics {
+    let fault = Diagnostic { path: path.to_owned(), location: None, message, hint: None };
+    Diagnostics { all: vec![fault], omitted: 0 }
 }

@@ -1,6 +1,6 @@
 //! Each refusal names the field that is to blame.
 
-use oprc_models::INJECTED;
+use oprc_models::RESERVED_ENV;
 use serde_json::{Value, json};
 
 use super::{check, plain, with};
@@ -183,7 +183,7 @@ fn each_refusal_of_a_function_names_its_field() {
 
 #[test]
 fn what_the_platform_sets_a_user_may_not() {
-    for name in INJECTED {
+    for name in RESERVED_ENV {
         let env =
             with(&plain(), "/functions/0/provision/env", json!([{"name": name, "value": "x"}]));
         assert_refused(&env, "functions[0].provision.env[0].name", "platform");

@@ -77,7 +77,7 @@ async fn what_is_wrong_with_a_file_is_told_by_place() {
     for path in ["/api/v1/packages", "/api/v1/validate"] {
         let problem = server.yaml(DEPLOYER, "POST", path, &text).await.problem();
         assert_eq!((problem.status, problem.reason.as_str()), (422, "INVALID_DOCUMENT"));
-        let place = problem.faults.first().and_then(|fault| fault.place.as_ref()).unwrap();
+        let place = problem.faults.first().and_then(|fault| fault.location.as_ref()).unwrap();
         assert_eq!((place.source.as_str(), place.line), ("body", 3));
     }
     let text = "key: hello\npackage: hello\nclass: Greeter\n";

@@ -12,7 +12,7 @@ mod unheeded;
 use std::collections::BTreeMap;
 
 use oprc_grpc::deployment::unit::ClassSpec;
-use oprc_models::{Body, Faults, OClassDeployment, ResolvedPackage, parse, resolve};
+use oprc_models::{Body, Diagnostics, OClassDeployment, ResolvedPackage, parse, resolve};
 use oprc_rest::{Plan, UnitPlan};
 
 use super::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
@@ -65,7 +65,7 @@ fn planned(
     package: &ResolvedPackage,
     deployment: &OClassDeployment,
     clusters: &BTreeMap<String, ClusterFacts>,
-) -> Result<Plan, Faults> {
+) -> Result<Plan, Diagnostics> {
     let defaults = Defaults::default();
     plan(&Request { deployment, package, clusters, defaults: &defaults, former: None })
 }

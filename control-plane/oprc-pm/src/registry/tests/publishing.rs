@@ -30,7 +30,7 @@ async fn nothing_of_a_file_is_published_where_part_of_it_is_wrong() {
     let Error::Invalid(faults) = publish(&registry, &text).await.unwrap_err() else { panic!() };
     assert_eq!(faults.all.len(), 1);
     assert_eq!(faults.all[0].path, "dependencies[0].name");
-    assert!(faults.all[0].place.as_ref().unwrap().line > 10, "{faults}");
+    assert!(faults.all[0].location.as_ref().unwrap().line > 10, "{faults}");
     assert_eq!(registry.count(), (0, 0));
     let text = format!("{}---\n{}", package("a", "1.0.0", ""), package("a", "1.0.0", ""));
     assert_eq!(reason(&publish(&registry, &text).await.unwrap_err()), "INVALID");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use oprc_models::{Macro, Ref, Step};
+use oprc_models::{Macro, StepRef, Step};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -45,14 +45,14 @@ impl Asked {
     /// What a text of a step refers to.
     fn value(&self, text: &str, results: &BTreeMap<&str, Value>) -> Result<Value, Failure> {
         let nothing = |why: &str| Failure::Wrong(format!("a step refers to {text}: {why}"));
-        match Ref::parse(text) {
-            Some(Ref::Object) => Ok(self.object.clone()),
+        match StepRef::parse(text) {
+            Some(StepRef::Object) => Ok(self.object.clone()),
             // A key may be one that not every object has.
-            Some(Ref::Key(key)) => Ok(self.object.get(key).cloned().unwrap_or_default()),
-            Some(Ref::Arg(name)) => {
+            Some(StepRef::Key(key)) => Ok(self.object.get(key).cloned().unwrap_or_default()),
+            Some(StepRef::Arg(name)) => {
                 self.args.get(name).cloned().ok_or_else(|| nothing("no such argument was sent"))
             }
-            Some(Ref::Step(step, part)) => {
+            Some(StepRef::Step(step, part)) => {
                 let result = results.get(step).ok_or_else(|| nothing("there is no such step"))?;
                 let Some(part) = part else { return Ok(result.clone()) };
                 let part = result.get(part).cloned();

@@ -1,13 +1,12 @@
-//! What a scalar without quotes is, by YAML's core schema.
+//! Types of plain scalars according to YAML's core schema.
 
-/// What a plain scalar is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Scalar {
     Null,
     Bool(bool),
-    /// A whole number; none where it is too large.
+    /// None where it does not fit into 64 bits.
     Integer(Option<i64>),
-    /// Any other number; none where it isn't a number or has no end.
+    /// None where it is not finite.
     Float(Option<f64>),
     Text,
 }
@@ -41,7 +40,7 @@ impl Scalar {
         if !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit()) {
             return Self::Integer(text.strip_prefix('+').unwrap_or(text).parse().ok());
         }
-        // What Rust calls a float beyond this are words, such as "inf".
+        // Rust also parses words such as "inf" as floats; YAML does not.
         let begins = digits.trim_start_matches('.').starts_with(|it: char| it.is_ascii_digit());
         let allowed = |it: u8| it.is_ascii_digit() || b".eE+-".contains(&it);
         match text.parse::<f64>() {
@@ -52,13 +51,12 @@ impl Scalar {
         }
     }
 
-    /// What it is called.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn type_name(self) -> &'static str {
         match self {
             Self::Null => "nothing",
-            Self::Bool(_) => "true or false",
+            Self::Bool(_) => "a boolean",
             Self::Integer(_) | Self::Float(_) => "a number",
-            Self::Text => "text",
+            Self::Text => "a string",
         }
     }
 }
@@ -68,7 +66,7 @@ mod tests {
     use super::Scalar::{self, Bool, Float, Integer, Null, Text};
 
     #[test]
-    fn the_core_schema() {
+    fn recognizes_the_core_schema() {
         for (text, expected) in [
             ("", Null),
             ("~", Null),

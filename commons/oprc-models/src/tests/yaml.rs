@@ -1,12 +1,12 @@
-//! How files are written.
+//! Reading YAML and JSON.
 
 use std::fmt::Write as _;
 
-use super::{PLAIN, faults, package, read, refused, with};
-use crate::{Body, EnvValue, FunctionType, MAX_TEXT, StateType, parse};
+use super::{PLAIN, assert_rejected, diagnostics, package, read, with};
+use crate::{Body, EnvValue, FunctionType, MAX_FILE_SIZE, StateType, parse};
 
 #[test]
-fn json_is_read_too() {
+fn reads_json() {
     let json = serde_json::to_string_pretty(&package(PLAIN)).unwrap();
     assert_eq!(package(&json), package(PLAIN));
     assert_eq!(package(&json.replace("  ", "\t")), package(PLAIN));
@@ -14,7 +14,7 @@ fn json_is_read_too() {
 }
 
 #[test]
-fn snake_case_is_read_too_and_words_in_any_case() {
+fn reads_snake_case_fields_and_enums_in_any_case() {
     let text = with("- key: Cart", "- _key: Cart\n    state_type: singleton\n    ref_spec: []");
     assert_eq!(package(&text).classes[0].state_type, Some(StateType::Singleton));
     let text = with("- key: buy", "- key: buy\n    type: Custom");
@@ -22,55 +22,55 @@ fn snake_case_is_read_too_and_words_in_any_case() {
 }
 
 #[test]
-fn unknown_fields_are_refused_with_what_was_meant() {
-    refused(&with("classes:", "clases:"), "clases", 8, "did you mean classes?");
-    refused(
+fn unknown_fields_are_rejected_with_a_suggestion() {
+    assert_rejected(&with("classes:", "clases:"), "clases", 8, "did you mean classes?");
+    assert_rejected(
         &with("image: shop:1", "image: shop:1\n        minscale: 2"),
         "functions[0].provision.deployment.minscale",
         8,
         "did you mean minScale?",
     );
-    refused(
+    assert_rejected(
         &with("function: buy", "function: buy\n        fallback: 1"),
         "classes[0].functions[0].fallback",
         13,
-        "there are: name, function, access",
+        "known fields: name, function, access",
     );
 }
 
 #[test]
-fn what_nothing_would_heed_is_refused_with_the_reason() {
-    refused(
+fn unsupported_fields_are_rejected_with_the_reason() {
+    assert_rejected(
         &with("function: buy", "function: buy\n        condition: x > 1"),
         "classes[0].functions[0].condition",
         13,
-        "nothing evaluates conditions",
+        "conditions of bindings are not evaluated",
     );
-    refused(
+    assert_rejected(
         &with("function: buy", "function: buy\n        no_main: true"),
         "classes[0].functions[0].no_main",
         13,
-        "always come with an object",
+        "always called on an object",
     );
-    refused(
+    assert_rejected(
         &with("- key: buy", "- key: buy\n    status: {condition: RUNNING}"),
         "functions[0].status",
         5,
-        "nobody sets it",
+        "it is set by PM",
     );
 }
 
 #[test]
-fn keys_that_come_twice_are_refused() {
-    refused(&with("version: 1.0.0", "version: 1.0.0\nname: other"), "name", 3, "twice");
-    refused(
+fn duplicate_keys_are_rejected() {
+    assert_rejected(&with("version: 1.0.0", "version: 1.0.0\nname: other"), "name", 3, "twice");
+    assert_rejected(
         &with("- key: Cart", "- key: Cart\n    stateType: NORMAL\n    state_type: NORMAL"),
         "classes[0].stateType",
         11,
         "twice, as stateType and state_type",
     );
     let env = "image: shop:1\n        env: {A.b: 1, A.b: 2}";
-    refused(
+    assert_rejected(
         &with("image: shop:1", env),
         "functions[0].provision.deployment.env[\"A.b\"]",
         8,
@@ -79,33 +79,33 @@ fn keys_that_come_twice_are_refused() {
 }
 
 #[test]
-fn wrong_types_are_named() {
+fn type_mismatches_name_both_types() {
     for (old, new, path, line, message) in [
-        ("name: shop", "name: 5", "name", 1, "a number (\"5\") stands where text is expected"),
-        ("name: shop", "name: [a]", "name", 1, "a list stands where text"),
-        ("version: 1.0.0", "version: 1.0", "version", 2, "is no version such as"),
-        ("version: 1.0.0", "version: true", "version", 2, "where a version is expected"),
+        ("name: shop", "name: 5", "name", 1, "expected a string, found a number (\"5\")"),
+        ("name: shop", "name: [a]", "name", 1, "expected a string, found a list"),
+        ("version: 1.0.0", "version: 1.0", "version", 2, "is not a version such as"),
+        ("version: 1.0.0", "version: true", "version", 2, "expected a version, found"),
         (
             "- key: Cart",
             "- key: Cart\n    disabled: yes",
             "classes[0].disabled",
             10,
-            "write true or",
+            "use true or false without quotes",
         ),
-        ("- key: Cart", "- key: Cart\n    parents: A", "classes[0].parents", 10, "where a list"),
+        ("- key: Cart", "- key: Cart\n    parents: A", "classes[0].parents", 10, "expected a list"),
         (
             "image: shop:1",
             "image: shop:1\n        port: 80.5",
             "functions[0].provision.deployment.port",
             8,
-            "a whole number",
+            "expected an integer",
         ),
         (
             "image: shop:1",
             "image: shop:1\n        port: 99999999999",
             "functions[0].provision.deployment.port",
             8,
-            "out of range",
+            "does not fit into i32",
         ),
         (
             "function: buy",
@@ -114,21 +114,24 @@ fn wrong_types_are_named() {
             13,
             "did you mean PUBLIC?",
         ),
-        ("  - key: Cart", "  - name: Cart", "classes[0].key", 9, "is missing"),
+        ("  - key: Cart", "  - name: Cart", "classes[0].key", 9, "is required"),
     ] {
-        refused(&with(old, new), path, line, message);
+        assert_rejected(&with(old, new), path, line, message);
     }
 }
 
 #[test]
-fn all_that_is_wrong_is_told_in_the_order_of_the_text() {
+fn reports_all_problems_in_source_order() {
     let text = PLAIN.replace("name: shop", "name: 1").replace("key: Cart", "kye: Cart");
     let text = text.replace("image:", "imgae:") + "        access: SECRET\n";
-    let faults = faults(&text);
-    let told: Vec<_> =
-        faults.all.iter().map(|it| (it.path.as_str(), it.place.as_ref().unwrap().line)).collect();
+    let diagnostics = diagnostics(&text);
+    let messages: Vec<_> = diagnostics
+        .all
+        .iter()
+        .map(|it| (it.path.as_str(), it.location.as_ref().unwrap().line))
+        .collect();
     assert_eq!(
-        told,
+        messages,
         [
             ("name", 1),
             ("functions[0].provision.deployment.imgae", 7),
@@ -137,36 +140,42 @@ fn all_that_is_wrong_is_told_in_the_order_of_the_text() {
             ("classes[0].functions[0].access", 13),
         ]
     );
-    assert!(faults.to_string().starts_with("test.yaml:1:7: name: "), "{faults}");
+    assert!(diagnostics.to_string().starts_with("test.yaml:1:7: name: "), "{diagnostics}");
 }
 
 #[test]
-fn several_documents() {
+fn reads_several_documents() {
     let both = format!("# first\n{PLAIN}---\nkey: prod\npackage: shop\nclass: Cart\n---\n...\n");
     let documents = parse(&both, "f").unwrap();
     assert!(matches!(documents[0].body, Body::Package(_)));
     assert!(matches!(documents[1].body, Body::Deployment(_)));
     assert_eq!(documents.len(), 2);
-    // One that can't be read doesn't hide what is wrong with the next.
+    // A syntax error does not hide the problems of later documents.
     let bad = format!("a: [\n---\n{}", with("name: shop", "name: 1"));
-    let lines: Vec<_> = faults(&bad).all.iter().map(|it| it.place.as_ref().unwrap().line).collect();
+    let lines: Vec<_> =
+        diagnostics(&bad).all.iter().map(|it| it.location.as_ref().unwrap().line).collect();
     assert_eq!(lines, [1, 3]);
-    assert!(faults(&"---\na: b\n".repeat(70)).to_string().contains("more than 64 documents"));
+    assert!(diagnostics(&"---\na: b\n".repeat(70)).to_string().contains("more than 64 documents"));
 }
 
 #[test]
-fn what_a_document_is_must_be_clear() {
-    refused("# nothing\n", ".", 1, "there is nothing in it");
-    refused("", ".", 1, "there is nothing in it");
-    refused("- a\n", ".", 1, "a list stands where a package");
-    refused("version: 1.0.0\n", ".", 1, "kind: OPackage or kind");
-    refused("kind: Pod\nname: x\n", "kind", 1, "none of OPackage, OClassDeployment");
+fn the_kind_of_a_document_must_be_clear() {
+    assert_rejected("# nothing\n", ".", 1, "the file is empty");
+    assert_rejected("", ".", 1, "the file is empty");
+    assert_rejected("- a\n", ".", 1, "expected a package or a deployment, found a list");
+    assert_rejected("version: 1.0.0\n", ".", 1, "kind: OPackage or kind");
+    assert_rejected(
+        "kind: Pod\nname: x\n",
+        "kind",
+        1,
+        "allowed values: OPackage, OClassDeployment",
+    );
     let named = format!("kind: opackage\n{PLAIN}");
     assert_eq!(package(&named), package(PLAIN));
 }
 
 #[test]
-fn aliases_stand_for_what_they_name_but_not_for_too_much() {
+fn aliases_are_expanded_up_to_the_size_limit() {
     let text = with("image: shop:1", "image: &image shop:1\n        env: {A: *image}");
     let package = package(&text);
     let container = package.functions[0].container().unwrap();
@@ -176,39 +185,49 @@ fn aliases_stand_for_what_they_name_but_not_for_too_much() {
         let below = vec![format!("*a{}", level - 1); 9].join(", ");
         writeln!(bomb, "b{level}: &a{level} [{below}]").unwrap();
     }
-    refused(&bomb, "b5[0]", 6, "says too much");
-    refused("name: &a [*a]\n", "name[0]", 1, "itself a part");
+    assert_rejected(&bomb, "b5[0]", 6, "too large after expanding aliases");
+    assert_rejected("name: &a [*a]\n", "name[0]", 1, "refers to a value that contains it");
     let long = format!("name: &a {}\nfunctions: [{}]\n", "x".repeat(100_000), "*a, ".repeat(200));
-    assert!(faults(&long).to_string().contains("says too much"));
+    assert!(diagnostics(&long).to_string().contains("too large after expanding aliases"));
 }
 
 #[test]
-fn what_is_too_large_or_too_deep_is_refused() {
-    let large = "#".repeat(MAX_TEXT + 1);
-    refused(&large, ".", 1, "split the file");
+fn rejects_files_that_are_too_large_or_too_deep() {
+    let large = "#".repeat(MAX_FILE_SIZE + 1);
+    assert_rejected(&large, ".", 1, "split the file");
     let deep = format!("name: {}", "[".repeat(1000));
-    assert!(faults(&deep).to_string().contains("more than 32 levels deep"));
+    assert!(diagnostics(&deep).to_string().contains("more than 32 levels deep"));
     let deep = format!("name: {}{}", "[".repeat(33), "]".repeat(33));
-    assert!(faults(&deep).to_string().contains("more than 32 levels deep"));
+    assert!(diagnostics(&deep).to_string().contains("more than 32 levels deep"));
     let wide = format!("name: [{}]", "a,".repeat(300_000));
-    assert!(faults(&wide).to_string().contains("says too much"));
-    let faults = faults(&format!(
+    assert!(diagnostics(&wide).to_string().contains("too large after expanding aliases"));
+    let diagnostics = diagnostics(&format!(
         "name: x\nversion: 1.0.0\n{}",
         (0..500).fold(String::new(), |text, at| text + &format!("x{at}: 1\n"))
     ));
-    assert_eq!((faults.all.len(), faults.left_out), (100, 400));
+    assert_eq!((diagnostics.all.len(), diagnostics.omitted), (100, 400));
 }
 
 #[test]
-fn odd_yaml() {
-    refused("name: *gone\nversion: 1.0.0\n", "name", 1, "there is no anchor");
-    refused(&with("name: shop", "name: !secret shop"), "name", 1, "the tag");
-    refused(&with("name: shop", "name: shop\n? [a, b]\n: c"), ".", 2, "a key must be text");
-    refused(
+fn handles_unusual_yaml() {
+    assert_rejected(
+        "name: *gone\nversion: 1.0.0\n",
+        "name",
+        1,
+        "the anchor \"gone\" does not exist",
+    );
+    assert_rejected(&with("name: shop", "name: !secret shop"), "name", 1, "the tag");
+    assert_rejected(
+        &with("name: shop", "name: shop\n? [a, b]\n: c"),
+        ".",
+        2,
+        "keys must be strings",
+    );
+    assert_rejected(
         &with("- key: Cart", "- key: Cart\n    <<: {a: b}"),
         "classes[0][\"<<\"]",
         10,
-        "merging",
+        "merge keys are not supported",
     );
     assert_eq!(package(&with("name: shop", "name: !!str shop")).name, "shop");
     assert_eq!(package(&format!("\u{feff}{PLAIN}")).name, "shop");
@@ -220,7 +239,7 @@ fn odd_yaml() {
 }
 
 #[test]
-fn values_that_look_like_numbers_are_taken_as_written_where_text_is_meant() {
+fn string_fields_take_unquoted_numbers_as_written() {
     let text = with(
         "image: shop:1",
         "image: shop:1\n        cpu: 2\n        env: {A: 1.10, B: true, C: ''}\n        args: [1, --x]",

@@ -1,7 +1,8 @@
-//! What containers are told by the platform.
+//! Reserved environment variables.
 
-/// Variables that the platform sets: a user's own of that name would be lost, so it is refused.
-pub const INJECTED: [&str; 15] = [
+/// Environment variables that the platform sets in function containers. A user's own value would
+/// be overwritten, so these names are rejected.
+pub const RESERVED_ENV: [&str; 15] = [
     "DEPLOYMENT_ID",
     "ENVIRONMENT",
     "EXPECTED_THROUGHPUT",

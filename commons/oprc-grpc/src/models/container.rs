@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oprc_models::{self as model, Quantity, Container, EnvValue};
+use oprc_models::{self as model, Container, EnvValue, Quantity};
 
 use super::word;
 use crate::deployment::unit::{

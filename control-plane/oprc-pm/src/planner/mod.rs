@@ -20,8 +20,8 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{
-    Access, Collection, EnforcementMode, Diagnostics, FunctionType, OClassDeployment, ResolvedClass,
-    ResolvedPackage, check_against,
+    Access, Collection, Diagnostics, EnforcementMode, FunctionType, OClassDeployment,
+    ResolvedClass, ResolvedPackage, check_against,
 };
 use oprc_rest::{Plan, Reason};
 

@@ -111,7 +111,11 @@ impl<'a> Search<'a> {
         places
     }
 
-    fn by_members(&mut self, faults: &mut Diagnostics, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
+    fn by_members(
+        &mut self,
+        faults: &mut Diagnostics,
+        reasons: &mut Vec<Reason>,
+    ) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
         // Those that say where come first: the others get what is left.
         let mut places = Vec::new();

@@ -7,8 +7,8 @@ use std::{
 
 use oprc_cp_storage::{Check, MAX_OPERATIONS, Revision, Transaction};
 use oprc_models::{
-    Body, Document, Diagnostic, Diagnostics, Lookup, OPackage, ResolvedPackage, Version, check_update,
-    resolve,
+    Body, Diagnostic, Diagnostics, Document, Lookup, OPackage, ResolvedPackage, Version,
+    check_update, resolve,
 };
 use oprc_rest::{PackageVersion, Published};
 use sha2::{Digest as _, Sha256};

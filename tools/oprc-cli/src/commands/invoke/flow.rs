@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use oprc_models::{Macro, StepRef, Step};
+use oprc_models::{Macro, Step, StepRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

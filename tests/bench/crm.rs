@@ -145,7 +145,7 @@ async fn plain_creates(place: &Place) -> Duration {
             let (api, mut class) = (&api, sample.clone());
             async move {
                 let name = format!("created-{number}");
-                if let Some(unit) = &mut class.spec.deployment_unit {
+                if let Some(unit) = &mut class.spec.0.deployment_unit {
                     unit.id.clone_from(&name);
                 }
                 class.metadata.name = Some(name);
@@ -187,7 +187,7 @@ async fn plain_writes(place: &Place) -> Duration {
     let class: Api<ClassRuntime> = Api::namespaced(place.client.clone(), &place.namespace);
     let mut spec = class.get("class-0").await.unwrap();
     spec.metadata = ObjectMeta::default();
-    spec.spec.paused = true;
+    spec.spec.0.paused = true;
     let status = spec.status.take();
     let begun = Instant::now();
     stream::iter(0..CLASSES)
@@ -199,7 +199,7 @@ async fn plain_writes(place: &Place) -> Duration {
                 let apply = PatchParams::apply("plain").force();
                 let name = format!("plain-{number}");
                 spec.metadata.name = Some(name.clone());
-                if let Some(unit) = &mut spec.spec.deployment_unit {
+                if let Some(unit) = &mut spec.spec.0.deployment_unit {
                     unit.id.clone_from(&name);
                 }
                 class.patch(&name, &apply, &Patch::Apply(&spec)).await.unwrap();

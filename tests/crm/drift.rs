@@ -11,7 +11,6 @@ use kube::{
 use oprc_crm::{
     crd::{ClassRuntimeStatus, Phase},
     kinds::{AUTOSCALER, DEPLOYMENT, JOB, Kind, SERVICE},
-    names,
     reconcile::report::FOREIGN_AUTOSCALER,
 };
 use oprc_sandbox::within;
@@ -22,6 +21,7 @@ use oprc_tests::{
     objects::hello_template,
     serving::{follow, with_crm},
 };
+use oprc_unit::names;
 use serde_json::{Value, json};
 
 /// Who changes what isn't theirs.

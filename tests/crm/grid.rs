@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _, api::ListParams};
-use oprc_crm::{kinds::Kind, names};
+use oprc_crm::kinds::Kind;
 use oprc_tests::{
     Place,
     class::{objects, variable},
 };
+use oprc_unit::names;
 
 /// That a class's functions know its data grid, and were made only when all of that ran.
 pub(crate) async fn assert_after_grid(place: &Place, class: &str, functions: &[(Kind, String)]) {

@@ -1,13 +1,13 @@
 //! Ids are kept apart, whatever names they would have.
 
 use kube::ResourceExt as _;
-use oprc_crm::names;
 use oprc_tests::{
     Place,
     class::{classes, deploy, hello, of},
     crm::{Crm, Options},
     in_namespace,
 };
+use oprc_unit::names;
 use serde_json::json;
 use tonic::Code;
 

@@ -13,7 +13,6 @@ use kube::{
 use oprc_crm::{
     crd::{ClassRuntimeStatus, Phase},
     kinds::{DEPLOYMENT, JOB, KNATIVE_SERVICE},
-    names,
 };
 use oprc_grpc::deployment::GetDeploymentStatusRequest;
 use oprc_sandbox::within;
@@ -28,6 +27,7 @@ use oprc_tests::{
     inventory::{inventory, nothing_else_than},
     objects::get_from_pod,
 };
+use oprc_unit::names;
 use serde_json::{Value, json};
 use tonic::Code;
 

@@ -9,7 +9,6 @@ use kube::{ResourceExt, api::ListParams};
 use oprc_crm::{
     crd::{ClassRuntimeStatus, Phase},
     kinds::BUILT_IN,
-    names,
     reconcile::CORRELATION,
 };
 use oprc_tests::{
@@ -21,6 +20,7 @@ use oprc_tests::{
     crm::{Client, Options},
     eventually,
 };
+use oprc_unit::names;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tonic::{Code, Status};

@@ -7,7 +7,6 @@ use kube::{
     Api,
     api::{Patch, PatchParams, PostParams},
 };
-use oprc_crm::names;
 use oprc_sandbox::{
     proxy::{ApiProxy, Fault, Match},
     supervisor::Action,
@@ -18,6 +17,7 @@ use oprc_tests::{
     crm::{Crm, Options},
     eventually,
 };
+use oprc_unit::names;
 use serde_json::json;
 
 use crate::{

@@ -5,17 +5,14 @@
 //! [`leader`] says so. Clients are served by [`service`], whatever they speak ([`api`]).
 
 pub mod api;
-pub mod class;
 pub mod cluster;
 pub mod config;
 pub mod controller;
 pub mod crd;
 pub mod deadline;
-pub mod environment;
 pub mod kinds;
 pub mod leader;
 pub mod metrics;
-pub mod names;
 pub mod observed;
 pub mod reconcile;
 pub mod run;

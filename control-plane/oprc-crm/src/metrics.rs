@@ -276,7 +276,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
-    use crate::crd::{ClassRuntimeSpec, SelectionStatus};
+    use oprc_unit::{SelectionStatus, UnitSpec};
 
     /// A class whose statuses are told one after another.
     struct Told {
@@ -298,9 +298,9 @@ mod tests {
                 labels: std::collections::BTreeMap::default(),
                 deployment_id: None,
                 correlation_id: None,
-                spec: Ok(ClassRuntimeSpec {
+                spec: Ok(UnitSpec {
                     target_environment: Some("prod".to_owned()),
-                    ..ClassRuntimeSpec::default()
+                    ..UnitSpec::default()
                 }),
                 status: None,
             };

@@ -8,12 +8,12 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::Resource;
+use oprc_unit::{UnitSpec, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use crate::{
-    class::Violation,
-    crd::{ClassRuntime, ClassRuntimeSpec},
+    crd::ClassRuntime,
     reconcile::{CORRELATION, ObservedClass, render::DEPLOYMENT_ID},
 };
 
@@ -86,7 +86,7 @@ pub fn parse(class: &RawClass) -> ObservedClass {
 }
 
 /// Reads a specification; what is wrong is named by its path.
-pub fn read_spec(spec: Value) -> Result<ClassRuntimeSpec, Violation> {
+pub fn read_spec(spec: Value) -> Result<UnitSpec, Violation> {
     serde_path_to_error::deserialize(spec).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "spec".to_owned() } else { format!("spec.{path}") };

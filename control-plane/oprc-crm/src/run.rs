@@ -14,7 +14,7 @@ use crate::{
     api,
     cluster::{Cache, Contact, Nodes, Watches, probe},
     config::Config,
-    controller::{Clock, Controller, EnvironmentNow, Hands},
+    controller::{Clock, Controller, Hands, PlatformNow},
     leader::{Candidate, Leadership},
     metrics::Metrics,
     service::{Flights, Service},
@@ -83,7 +83,7 @@ impl Crm {
             self.contact.clone(),
             Arc::clone(&nodes),
         );
-        let environment = environment_now(config, &watches);
+        let environment = platform_now(config, &watches);
         let (stop, stopping) = watch::channel(false);
         let identity = identity("oprc-crm");
         let (candidate, leadership) = if config.leader_election {
@@ -190,7 +190,7 @@ async fn filled(service: &Service) {
     }
 }
 
-fn environment_now(config: &Config, watches: &Arc<Watches>) -> EnvironmentNow {
+fn platform_now(config: &Config, watches: &Arc<Watches>) -> PlatformNow {
     let (environment, knative) = (config.environment.clone(), watches.knative());
     Arc::new(move || {
         let mut environment = environment.clone();

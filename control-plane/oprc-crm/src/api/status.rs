@@ -34,12 +34,12 @@ pub(super) fn status(error: &Error) -> Status {
             details.set_bad_request(all);
             Code::InvalidArgument
         }
-        Error::Precondition(refusal) => {
-            info(&mut details, &shouted(refusal.reason));
-            let all = refusal.violations.iter().take(VIOLATIONS);
+        Error::Precondition(rejection) => {
+            info(&mut details, &shouted(rejection.reason));
+            let all = rejection.violations.iter().take(VIOLATIONS);
             let all = all.map(|it| {
                 let (field, message) = (bounded(&it.field, FIELD), bounded(&it.message, FIELD));
-                PreconditionViolation::new(refusal.reason, field, message)
+                PreconditionViolation::new(rejection.reason, field, message)
             });
             let all: Vec<_> = all.collect();
             details.set_precondition_failure(all);
@@ -106,12 +106,12 @@ fn shouted(reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::class::Refusal;
+    use oprc_unit::Rejection;
 
     #[test]
     fn a_precondition_carries_its_reason_and_field() {
-        let refusal = Refusal::precondition("NoSuitableTemplate", "constraints", "too slow");
-        let status = status(&Error::Precondition(refusal));
+        let rejection = Rejection::precondition("NoSuitableTemplate", "constraints", "too slow");
+        let status = status(&Error::Precondition(rejection));
         assert_eq!(status.code(), Code::FailedPrecondition);
         let details = status.get_error_details();
         assert_eq!(details.error_info().unwrap().reason, "NO_SUITABLE_TEMPLATE");

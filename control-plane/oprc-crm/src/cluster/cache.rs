@@ -5,14 +5,14 @@ use std::{
     sync::Arc,
 };
 
+use oprc_unit::{UnitSpec, names};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::{broadcast, watch};
 
 use super::{Dirty, book::Book};
 use crate::{
-    crd::{ClassRuntimeSpec, ClassRuntimeStatus},
+    crd::ClassRuntimeStatus,
     kinds::{AUTOSCALER, Kind},
-    names,
     reconcile::{
         ObservedClass,
         observe::{Child, PodTrouble, Sight, Unmade},
@@ -350,10 +350,10 @@ impl Cache {
 
 /// A class without what may be large: changes are kept by the thousand, versions of one class too.
 fn in_short(class: &ObservedClass) -> ObservedClass {
-    let spec = class.spec.as_ref().map_err(Clone::clone).map(|spec| ClassRuntimeSpec {
+    let spec = class.spec.as_ref().map_err(Clone::clone).map(|spec| UnitSpec {
         deployment_unit: spec.deployment_unit.clone(),
         target_environment: spec.target_environment.clone(),
-        ..ClassRuntimeSpec::default()
+        ..UnitSpec::default()
     });
     let status = class
         .status

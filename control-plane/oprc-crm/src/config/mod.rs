@@ -4,12 +4,9 @@ mod settings;
 
 use oprc_config::{Error, Resolved};
 use oprc_observability::Format;
+use oprc_unit::{Floors, OdgmImages, Platform, Profile, Template};
 
 pub use self::settings::SCHEMA;
-use crate::{
-    environment::{Environment, Floors, OdgmImages, Profile},
-    reconcile::select::Template,
-};
 
 /// Everything that CRM was told.
 #[derive(Clone, Debug)]
@@ -21,7 +18,7 @@ pub struct Config {
     /// Whether it sees that namespace only.
     pub namespaced: bool,
     /// What classes meet.
-    pub environment: Environment,
+    pub environment: Platform,
     /// Whether several processes choose one that writes.
     pub leader_election: bool,
     /// The name of the lease.
@@ -42,7 +39,7 @@ impl Config {
     /// Makes a configuration of settings.
     pub fn of(settings: &Resolved) -> Result<Self, Error> {
         let profile = Profile::parse(settings.profile()).unwrap_or_default();
-        let mut environment = Environment::of(profile);
+        let mut environment = Platform::of(profile);
         environment.features.odgm = settings.get("features.odgm")?;
         environment.features.hpa = settings.get("features.hpa")?;
         environment.features.knative = settings.get("features.knative")?;
@@ -89,7 +86,7 @@ impl Config {
             ),
         ] {
             let amount: String = settings.get(path)?;
-            if !crate::class::is_quantity(&amount) {
+            if !oprc_unit::is_quantity(&amount) {
                 return Err(Error::Together(format!(
                     "{path}: {amount:?} is no amount, such as 250m or 256Mi"
                 )));
@@ -132,7 +129,7 @@ impl Config {
             let message = "must be one of k8s_deployment, knative, unified";
             return Err(Error::Together(format!("templates.default_template: {name:?} {message}")));
         }
-        if !crate::class::is_disk_size(&self.environment.odgm_disk) {
+        if !oprc_unit::is_disk_size(&self.environment.odgm_disk) {
             let disk = &self.environment.odgm_disk;
             return Err(Error::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
         }
@@ -140,11 +137,12 @@ impl Config {
             ("kubernetes.namespace", &self.namespace),
             ("kubernetes.lease_namespace", &self.lease_namespace),
         ] {
-            if let Some(name) = namespace.as_ref().filter(|it| !crate::names::is_namespace(it)) {
+            if let Some(name) = namespace.as_ref().filter(|it| !oprc_unit::names::is_namespace(it))
+            {
                 return Err(Error::Together(format!("{path}: {name:?} is no name")));
             }
         }
-        if crate::names::label(&self.lease) != self.lease {
+        if oprc_unit::names::label(&self.lease) != self.lease {
             let lease = &self.lease;
             return Err(Error::Together(format!("kubernetes.lease: {lease:?} is no name")));
         }

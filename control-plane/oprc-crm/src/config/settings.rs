@@ -2,13 +2,10 @@
 
 use oprc_config::{Kind, Schema, Setting};
 
-use crate::{
-    crd::Resources,
-    environment::{Environment, Profile},
-};
+use oprc_unit::{Platform, Profile, spec::Resources};
 
-fn environment(profile: &str) -> Environment {
-    Environment::of(Profile::parse(profile).unwrap_or_default())
+fn environment(profile: &str) -> Platform {
+    Platform::of(Profile::parse(profile).unwrap_or_default())
 }
 
 // The table wants something that may be unset.

@@ -12,13 +12,13 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::scheduler::{ScheduleRequest, scheduler};
+use oprc_unit::Platform;
 use tokio::{sync::mpsc, task::JoinSet, time::timeout};
 use tracing::Instrument as _;
 
 pub use self::perform::Hands;
 use crate::{
     cluster::{Cache, Contact, Key},
-    environment::Environment,
     metrics::Metrics,
     reconcile::{Action, Input, ObservedClass, decide, report::Failure},
 };
@@ -26,7 +26,7 @@ use crate::{
 /// The time of day, replaceable for tests.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The environment that classes meet, which changes when the cluster's abilities do.
-pub type EnvironmentNow = Arc<dyn Fn() -> Environment + Send + Sync>;
+pub type PlatformNow = Arc<dyn Fn() -> Platform + Send + Sync>;
 
 /// From the how-manieth time on a class is told that something fails which may yet pass.
 const TELL: u32 = 5;
@@ -47,7 +47,7 @@ pub struct Controller {
     /// What performs actions.
     pub hands: Arc<Hands>,
     /// What classes meet.
-    pub environment: EnvironmentNow,
+    pub environment: PlatformNow,
     /// The time.
     pub clock: Clock,
     /// Figures.

@@ -297,7 +297,7 @@ impl Refused {
 mod tests {
     use super::*;
 
-    /// What becomes of a refusal: whether it is told at once, its reason, and its message.
+    /// What becomes of a rejection: whether it is told at once, its reason, and its message.
     fn outcome(error: Error) -> (bool, &'static str, String) {
         match error {
             Error::Told(failure) => (true, failure.reason, failure.message),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
+use oprc_unit::SelectionStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -128,39 +129,6 @@ impl Phase {
             Self::Deleting => "Deleting",
         }
     }
-}
-
-/// The template that was chosen, and why.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct SelectionStatus {
-    /// The template.
-    pub template: String,
-    /// The profile whose sizes are used.
-    pub profile: String,
-    /// The generation that it was chosen for.
-    pub generation: i64,
-    /// Why it was chosen, in one sentence.
-    pub basis: String,
-    /// What each template was worth.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    pub scores: Vec<TemplateScore>,
-}
-
-/// What a template was worth to a class.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct TemplateScore {
-    /// The template.
-    pub template: String,
-    /// The mean of its rows, from 0 to 10; left out, no row applied.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub score: Option<f64>,
-    /// Each row that applied, and what it was worth.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub rows: BTreeMap<String, f64>,
-    /// Why it couldn't be chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rejected: Option<String>,
 }
 
 /// An object that was made for a class.

@@ -5,6 +5,8 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 
+use oprc_unit::truncate_message;
+
 use super::{ClassRuntimeStatus, Phase};
 
 /// Conditions of every class.
@@ -17,9 +19,6 @@ pub const DEGRADED: &str = "Degraded";
 pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
 /// Whether limits on calls at once are kept.
 pub const CONCURRENCY_LIMITED: &str = "ConcurrencyLimited";
-
-/// How long a sentence may be: what is repeated in it may come from anywhere.
-const LONGEST: usize = 2048;
 
 /// What pods and quotas say with figures and made-up names in it. While the reason is the same,
 /// other words aren't news.
@@ -47,21 +46,12 @@ fn no_news(reason: &str, left: &str, right: &str) -> bool {
         || WITH_NUMBERS.contains(&reason) && words(left).eq(words(right))
 }
 
-/// A sentence that has its bounds.
-pub fn bounded(message: &str) -> String {
-    let mut text: String = message.chars().take(LONGEST).collect();
-    if text.len() < message.len() {
-        text.push('…');
-    }
-    text
-}
-
 impl ClassRuntimeStatus {
     /// It is in a phase, and why.
     pub fn enter(&mut self, phase: Phase, reason: &str, message: &str) {
         self.phase = phase;
         self.reason = Some(reason.to_owned());
-        self.message = Some(bounded(message));
+        self.message = Some(truncate_message(message));
     }
 
     /// Everything is ready.
@@ -114,7 +104,7 @@ impl ClassRuntimeStatus {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.to_owned(),
-            message: bounded(message),
+            message: truncate_message(message),
             last_transition_time: since,
             observed_generation: self.observed_generation,
         };
@@ -223,6 +213,7 @@ impl ClassRuntimeStatus {
 mod tests {
     use super::*;
     use crate::crd::FunctionStatus;
+    use oprc_unit::MAX_MESSAGE;
 
     fn failing(reason: &str, message: &str) -> ClassRuntimeStatus {
         let mut status = ClassRuntimeStatus {
@@ -259,7 +250,7 @@ mod tests {
     #[test]
     fn no_message_is_longer_than_it_may_be() {
         let status = failing("Rejected", &"é".repeat(1_000_000));
-        assert!(status.message.unwrap().chars().count() <= LONGEST + 1);
-        assert!(status.conditions.iter().all(|it| it.message.chars().count() <= LONGEST + 1));
+        assert!(status.message.unwrap().chars().count() <= MAX_MESSAGE + 1);
+        assert!(status.conditions.iter().all(|it| it.message.chars().count() <= MAX_MESSAGE + 1));
     }
 }

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use oprc_unit::{Identity, Shape, names};
 
 use super::{
     ObservedClass,
     observe::{Child, Sight, State, Trouble},
     render::{FunctionPlan, ODGM_COMPONENT, OdgmWanted},
-    select::Shape,
 };
 use crate::{
-    class::Identity,
     crd::ClassRuntimeStatus,
     kinds::{DEPLOYMENT, JOB, KNATIVE_SERVICE, SERVICE, STATEFUL_SET},
-    names,
 };
 
 /// One component of a class, as it is seen.

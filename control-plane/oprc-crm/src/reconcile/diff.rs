@@ -1,16 +1,13 @@
 //! What must be done so that what is becomes what is wanted. Nothing, in a steady state.
 
+use oprc_unit::{Identity, Shape};
 use std::sync::Arc;
 
 use super::{
     observe::{Child, Sight},
     render::{Desired, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED, Wanted},
-    select::Shape,
 };
-use crate::{
-    class::Identity,
-    kinds::{AUTOSCALER, DEPLOYMENT, STATEFUL_SET},
-};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT, STATEFUL_SET};
 
 /// An object to be written.
 #[derive(Clone, Debug, PartialEq)]

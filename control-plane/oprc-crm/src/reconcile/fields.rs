@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::class::same_quantity;
+use oprc_unit::same_quantity;
 
 /// What we own of an object: the field set, and the values at those fields.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,12 +1,10 @@
 //! A class that is going: what was made for it goes first, and it waits for that.
 
+use oprc_unit::{names, spec::OnDelete};
 use std::{sync::Arc, time::Duration};
 
 use super::{Action, Decision, FINALIZER, Input, components, report, tell};
-use crate::{
-    crd::{OnDelete, Phase},
-    names,
-};
+use crate::crd::Phase;
 
 /// How long a class may be going before its status says what it waits for.
 const PATIENCE: Duration = Duration::from_secs(20);

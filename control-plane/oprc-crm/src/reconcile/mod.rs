@@ -4,6 +4,7 @@
 //! says what is seen. Performing the actions is somebody else's part.
 
 mod components;
+pub mod data_protection;
 pub mod diff;
 pub mod fields;
 mod going;
@@ -11,7 +12,6 @@ pub mod observe;
 mod pods;
 pub mod render;
 pub mod report;
-pub mod select;
 #[cfg(test)]
 mod tests;
 mod unmade;
@@ -19,6 +19,10 @@ mod unmade;
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use oprc_unit::{
+    Identity, Platform, Profile, Rejection, SelectionStatus, UnitSpec, ValidClass, Violation,
+    names, validate,
+};
 
 use self::{
     diff::{Changes, Write},
@@ -26,10 +30,8 @@ use self::{
     report::{Failure, Seen},
 };
 use crate::{
-    class::{Identity, Refusal, ValidClass, Violation, guard_data, validate, with_nodes_kept},
-    crd::{ClassRuntimeSpec, ClassRuntimeStatus, Phase, SelectionStatus},
-    environment::{Environment, Profile},
-    names,
+    crd::{ClassRuntimeStatus, Phase},
+    reconcile::data_protection::{guard_data, with_nodes_kept},
 };
 
 /// Keeps a class until everything that was made for it is gone.
@@ -63,7 +65,7 @@ pub struct ObservedClass {
     /// What asked for it last.
     pub correlation_id: Option<String>,
     /// What it is to be, or why that can't be read.
-    pub spec: Result<ClassRuntimeSpec, Violation>,
+    pub spec: Result<UnitSpec, Violation>,
     /// What became of it.
     pub status: Option<ClassRuntimeStatus>,
 }
@@ -79,7 +81,7 @@ impl ObservedClass {
         self.selection_of(generation).and_then(profile)
     }
 
-    fn identity(&self, spec: &ClassRuntimeSpec, generation: i64) -> Identity {
+    fn identity(&self, spec: &UnitSpec, generation: i64) -> Identity {
         let unit = spec.deployment_unit.as_ref().map(|unit| unit.id.clone());
         Identity {
             name: self.name.clone(),
@@ -146,7 +148,7 @@ pub struct Decision {
     /// The phase that the class is in.
     pub phase: Phase,
     /// The template that it has.
-    pub template: Option<select::Template>,
+    pub template: Option<oprc_unit::Template>,
 }
 
 /// What a decision follows from.
@@ -154,7 +156,7 @@ pub struct Input<'a> {
     /// The class.
     pub class: &'a ObservedClass,
     /// What it meets.
-    pub environment: &'a Environment,
+    pub environment: &'a Platform,
     /// What can be seen.
     pub sight: &'a dyn Sight,
     /// The time.
@@ -174,8 +176,8 @@ pub fn decide(input: &Input<'_>) -> Decision {
     if !class.finalizers.iter().any(|it| it == FINALIZER) {
         actions.push(Action::AddFinalizer);
     }
-    let refuse = |mut actions: Vec<Action>, refusal: &Refusal| {
-        let mut status = report::refused(old, class.generation, refusal, input.now);
+    let refuse = |mut actions: Vec<Action>, rejection: &Rejection| {
+        let mut status = report::refused(old, class.generation, rejection, input.now);
         components::look_at_what_runs(&mut status, class, input.sight);
         let phase = status.phase;
         if status.worth_writing_over(old) {
@@ -186,7 +188,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     let spec = match &class.spec {
         Ok(spec) => spec,
         Err(violation) => {
-            return refuse(actions, &Refusal::invalid(vec![violation.clone()]));
+            return refuse(actions, &Rejection::invalid(vec![violation.clone()]));
         }
     };
     let deadline = deadline(spec, input.environment);
@@ -196,13 +198,13 @@ pub fn decide(input: &Input<'_>) -> Decision {
         .filter(|old| old.rolled_back == Some(class.generation))
         .and_then(|old| former(input, old)?.ok());
     let before = class.selection_of(class.generation);
-    let (settled, rolled_back, refusal) = match back {
+    let (settled, rolled_back, rejection) = match back {
         Some(back) => (back, true, None),
         None => match settle(input, Cow::Borrowed(spec), class.generation, before) {
             Ok(settled) => (settled, false, None),
-            Err(mut refusal) => match instead(input, spec, &mut refusal) {
-                Some(back) => (back, true, Some(refusal)),
-                None => return refuse(actions, &refusal),
+            Err(mut rejection) => match instead(input, spec, &mut rejection) {
+                Some(back) => (back, true, Some(rejection)),
+                None => return refuse(actions, &rejection),
             },
         },
     };
@@ -242,7 +244,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
         changes: &changes,
         functions,
         odgm: desired.odgm.as_ref().map(|odgm| components::odgm(identity, odgm, input.sight)),
-        refusal: refusal.as_ref(),
+        rejection: rejection.as_ref(),
         failures: input.failures,
         deadline,
         now: input.now,
@@ -250,7 +252,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     let mut status = report::report(old, &seen);
     if spec.rollout.as_ref().is_some_and(|it| it.rollback)
         && status.rolled_back.is_none()
-        && refusal.is_none()
+        && rejection.is_none()
         && !spec.paused
         && report::time_left(&status, deadline, input.now).is_some_and(|left| left.is_zero())
     {
@@ -274,37 +276,37 @@ pub fn decide(input: &Input<'_>) -> Decision {
 
 /// A specification that can be brought about.
 struct Settled<'a> {
-    spec: Cow<'a, ClassRuntimeSpec>,
+    spec: Cow<'a, UnitSpec>,
     class: ValidClass,
-    selection: select::Selection,
+    selection: oprc_unit::Selection,
 }
 
 /// Settles everything that follows from a specification.
 fn settle<'a>(
     input: &Input<'_>,
-    spec: Cow<'a, ClassRuntimeSpec>,
+    spec: Cow<'a, UnitSpec>,
     generation: i64,
     before: Option<&SelectionStatus>,
-) -> Result<Settled<'a>, Refusal> {
+) -> Result<Settled<'a>, Rejection> {
     let old = input.class.status.as_ref();
     let profile = before.and_then(profile).unwrap_or(input.environment.profile);
     known_by_its_id(&input.class.name, &spec)?;
     let identity = input.class.identity(&spec, generation);
     let class = validate(profile, identity, &spec, input.environment)?;
     guard_data(class.odgm.as_ref(), old, &spec)?;
-    let selection = select::select(&class, input.environment, before)?;
+    let selection = oprc_unit::select(&class, input.environment, before)?;
     Ok(Settled { spec, class, selection })
 }
 
 /// Whoever asks for a class by its id must find it, and no other.
-fn known_by_its_id(name: &str, spec: &ClassRuntimeSpec) -> Result<(), Refusal> {
+fn known_by_its_id(name: &str, spec: &UnitSpec) -> Result<(), Rejection> {
     let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str());
     match id.filter(|id| *id != name && names::class_runtime(id) != name) {
         None => Ok(()),
         Some(id) => {
             let field = "deployment_unit.id".to_owned();
             let message = format!("{id:?} is no id of a ClassRuntime that is named {name:?}");
-            Err(Refusal::invalid(vec![Violation { field, message }]))
+            Err(Rejection::invalid(vec![Violation { field, message }]))
         }
     }
 }
@@ -313,9 +315,9 @@ fn known_by_its_id(name: &str, spec: &ClassRuntimeSpec) -> Result<(), Refusal> {
 fn former(
     input: &Input<'_>,
     old: &ClassRuntimeStatus,
-) -> Option<Result<Settled<'static>, Refusal>> {
+) -> Option<Result<Settled<'static>, Rejection>> {
     let last = old.last_available.as_ref()?;
-    let spec = serde_json::from_value::<ClassRuntimeSpec>(last.spec.0.clone());
+    let spec = serde_json::from_value::<UnitSpec>(last.spec.0.clone());
     Some(match spec {
         Ok(mut spec) => {
             with_nodes_kept(&mut spec, old);
@@ -327,7 +329,7 @@ fn former(
         }
         Err(error) => {
             let field = "status.last_available.spec".to_owned();
-            Err(Refusal::invalid(vec![Violation { field, message: error.to_string() }]))
+            Err(Rejection::invalid(vec![Violation { field, message: error.to_string() }]))
         }
     })
 }
@@ -336,8 +338,8 @@ fn former(
 /// asked for anew each time: what was refused is tried as soon as it can be.
 fn instead(
     input: &Input<'_>,
-    spec: &ClassRuntimeSpec,
-    refusal: &mut Refusal,
+    spec: &UnitSpec,
+    rejection: &mut Rejection,
 ) -> Option<Settled<'static>> {
     let old = input.class.status.as_ref()?;
     let goes_back = spec.rollout.as_ref().is_some_and(|it| it.rollback) && !spec.paused;
@@ -346,14 +348,14 @@ fn instead(
     match former(input, old)? {
         Ok(back) => Some(back),
         Err(why) => {
-            refusal.message.push_str(&cant_go_back(last, &why));
+            rejection.message.push_str(&cant_go_back(last, &why));
             None
         }
     }
 }
 
-fn cant_go_back(generation: i64, refusal: &Refusal) -> String {
-    format!("; it can't go back to generation {generation}: {}", refusal.message)
+fn cant_go_back(generation: i64, rejection: &Rejection) -> String {
+    format!("; it can't go back to generation {generation}: {}", rejection.message)
 }
 
 /// A generation has missed its deadline: it is taken back, or told why it can't be.
@@ -366,22 +368,22 @@ fn take_back(status: &mut ClassRuntimeStatus, input: &Input<'_>) {
             status.rolled_back = Some(input.class.generation);
             status.progress_since = Some(Time(input.now));
         }
-        Some(Err(refusal)) => {
+        Some(Err(rejection)) => {
             let message = status.message.clone().unwrap_or_default();
             let reason = status.reason.clone().unwrap_or_default();
-            status.fail(&reason, &(message + &cant_go_back(last, &refusal)), input.now);
+            status.fail(&reason, &(message + &cant_go_back(last, &rejection)), input.now);
         }
         None => {}
     }
 }
 
-fn deadline(spec: &ClassRuntimeSpec, environment: &Environment) -> Duration {
+fn deadline(spec: &UnitSpec, environment: &Platform) -> Duration {
     let own = spec.rollout.as_ref().and_then(|it| it.progress_deadline_seconds);
     own.and_then(|seconds| u64::try_from(seconds).ok())
         .map_or(environment.progress_deadline, Duration::from_secs)
 }
 
-fn drain(spec: &ClassRuntimeSpec, environment: &Environment) -> Duration {
+fn drain(spec: &UnitSpec, environment: &Platform) -> Duration {
     let own = spec.rollout.as_ref().and_then(|it| it.drain_seconds);
     own.and_then(|seconds| u64::try_from(seconds).ok())
         .map_or(environment.drain, Duration::from_secs)
@@ -401,11 +403,7 @@ fn references(
 }
 
 /// What was told before it is replaced goes when its time is over.
-fn drained(
-    status: &ClassRuntimeStatus,
-    spec: &ClassRuntimeSpec,
-    input: &Input<'_>,
-) -> Option<Duration> {
+fn drained(status: &ClassRuntimeStatus, spec: &UnitSpec, input: &Input<'_>) -> Option<Duration> {
     let replaced = status.replaced.as_ref()?;
     // Only what was told in an earlier pass counts: the write may fail.
     let before = input.class.status.as_ref().and_then(|old| old.replaced.as_ref());
@@ -418,7 +416,7 @@ fn plan_writes(
     actions: &mut Vec<Action>,
     changes: &Changes,
     status: &ClassRuntimeStatus,
-    spec: &ClassRuntimeSpec,
+    spec: &UnitSpec,
     input: &Input<'_>,
 ) {
     // First what nobody wants: a quota may have no room for the new beside the old.
@@ -442,7 +440,7 @@ fn plan_writes(
 fn again(
     status: &ClassRuntimeStatus,
     changes: &Changes,
-    spec: &ClassRuntimeSpec,
+    spec: &UnitSpec,
     input: &Input<'_>,
     deadline: Duration,
 ) -> Option<Duration> {
@@ -461,7 +459,7 @@ fn tell(
     actions: &mut Vec<Action>,
     input: &Input<'_>,
     mut status: ClassRuntimeStatus,
-    selection: Option<&select::Selection>,
+    selection: Option<&oprc_unit::Selection>,
 ) {
     let old = input.class.status.as_ref();
     let mut notices = Vec::new();

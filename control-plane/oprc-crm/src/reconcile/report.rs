@@ -3,19 +3,18 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use oprc_unit::{Rejection, Selection, UnitSpec, ValidClass, truncate_message};
 
 use super::{
     components::Component,
+    data_protection::{self, collection_status},
     diff::Changes,
     render::{Desired, FunctionPlan},
-    select::Selection,
 };
 pub use crate::crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING};
 use crate::{
-    class::{Refusal, ValidClass},
     crd::{
-        AnyObject, ClassRuntimeSpec, ClassRuntimeStatus, FunctionStatus, LastAvailable, OdgmStatus,
-        Phase, Replaced, bounded,
+        AnyObject, ClassRuntimeStatus, FunctionStatus, LastAvailable, OdgmStatus, Phase, Replaced,
     },
     kinds::{KNATIVE_SERVICE, SERVICE},
 };
@@ -44,7 +43,7 @@ pub(super) fn all(failures: &[Failure]) -> Option<(&'static str, String)> {
 /// Everything that a status follows from.
 pub(super) struct Seen<'a> {
     pub(super) class: &'a ValidClass,
-    pub(super) spec: &'a ClassRuntimeSpec,
+    pub(super) spec: &'a UnitSpec,
     /// The generation that was asked for; `class` may be an older one that it went back to.
     pub(super) generation: i64,
     pub(super) selection: &'a Selection,
@@ -53,7 +52,7 @@ pub(super) struct Seen<'a> {
     pub(super) functions: Vec<Component>,
     pub(super) odgm: Option<Component>,
     /// Why an older one runs, where the one that was asked for can't be brought about.
-    pub(super) refusal: Option<&'a Refusal>,
+    pub(super) rejection: Option<&'a Rejection>,
     pub(super) failures: &'a [Failure],
     pub(super) deadline: Duration,
     pub(super) now: Timestamp,
@@ -70,13 +69,13 @@ pub(super) fn carried(old: Option<&ClassRuntimeStatus>, generation: i64) -> Clas
 pub(super) fn refused(
     old: Option<&ClassRuntimeStatus>,
     generation: i64,
-    refusal: &Refusal,
+    rejection: &Rejection,
     now: Timestamp,
 ) -> ClassRuntimeStatus {
     let mut status = carried(old, generation);
     // Its time begins when it can be brought about.
     status.progress_since = None;
-    status.fail(refusal.reason, &refusal.message, now);
+    status.fail(rejection.reason, &rejection.message, now);
     status
 }
 
@@ -112,8 +111,9 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     status.odgm = odgm_status(seen);
     let before = std::mem::take(&mut status.kept_collections);
     let plan = seen.class.odgm.as_ref();
-    status.kept_collections = crate::class::kept_collections(plan, &before, seen.spec);
-    status.kept_nodes = crate::class::kept_nodes(plan, status.kept_nodes, &status.kept_collections);
+    status.kept_collections = data_protection::kept_collections(plan, &before, seen.spec);
+    status.kept_nodes =
+        data_protection::kept_nodes(plan, status.kept_nodes, &status.kept_collections);
     status.stable_since = components
         .iter()
         .filter(|(_, component)| component.ready)
@@ -142,7 +142,7 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     let replaced = status.replaced.take();
     let rolled_back = seen.class.identity.generation != seen.generation;
     // One that was refused isn't given up: it is tried as soon as it can be.
-    status.rolled_back = (rolled_back && seen.refusal.is_none()).then_some(seen.generation);
+    status.rolled_back = (rolled_back && seen.rejection.is_none()).then_some(seen.generation);
     if let Some((reason, message)) = all(seen.failures) {
         status.fail(reason, &message, now);
     } else if !seen.changes.foreign.is_empty() {
@@ -152,8 +152,8 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     } else if settled {
         status.progress_since = None;
         settle(&mut status, seen, rolled_back, replaced);
-    } else if let Some(refusal) = seen.refusal {
-        status.fail(refusal.reason, &refusal.message, now);
+    } else if let Some(rejection) = seen.rejection {
+        status.fail(rejection.reason, &rejection.message, now);
     } else if let Some((name, trouble)) = hard {
         let message = format!("{name}: {}", trouble.message);
         status.fail(trouble.reason, &message, now);
@@ -187,7 +187,7 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
             now,
         );
     }
-    if seen.refusal.is_some() {
+    if seen.rejection.is_some() {
         status.progress_since = None;
     }
     notes(&mut status, seen);
@@ -202,9 +202,11 @@ fn settle(
 ) {
     let now = seen.now;
     if rolled_back {
-        let why = seen.refusal.map_or_else(
+        let why = seen.rejection.map_or_else(
             || "missed its deadline".to_owned(),
-            |refusal| format!("can't be brought about ({}: {})", refusal.reason, refusal.message),
+            |rejection| {
+                format!("can't be brought about ({}: {})", rejection.reason, rejection.message)
+            },
         );
         let message = format!(
             "generation {} {why}; generation {} runs",
@@ -309,7 +311,7 @@ fn function_statuses(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Vec<F
             public_url,
             completed: component.completed.then_some(seen.class.identity.generation),
             reason: component.trouble.as_ref().map(|it| it.reason.to_owned()),
-            message: component.trouble.as_ref().map(|it| bounded(&it.message)),
+            message: component.trouble.as_ref().map(|it| truncate_message(&it.message)),
         }
     });
     let passive = seen.class.passive.iter().map(|passive| FunctionStatus {
@@ -327,9 +329,9 @@ fn odgm_status(seen: &Seen<'_>) -> Option<OdgmStatus> {
         ready: component.ready,
         service: wanted.service.clone(),
         replicas: wanted.replicas,
-        collections: collections.map(crate::class::CollectionPlan::status).collect(),
+        collections: collections.map(collection_status).collect(),
         reason: component.trouble.as_ref().map(|it| it.reason.to_owned()),
-        message: component.trouble.as_ref().map(|it| bounded(&it.message)),
+        message: component.trouble.as_ref().map(|it| truncate_message(&it.message)),
     })
 }
 

@@ -2,11 +2,9 @@
 //! others their controllers tell by Events only.
 
 use k8s_openapi::api::core::v1::Event;
+use oprc_unit::truncate_message;
 
-use crate::{
-    crd::bounded,
-    kinds::{JOB, Kind, STATEFUL_SET},
-};
+use crate::kinds::{JOB, Kind, STATEFUL_SET};
 
 /// The Events that tell of it.
 pub const EVENTS: &str = "reason=FailedCreate,type=Warning";
@@ -32,5 +30,5 @@ pub fn unmade(event: &Event) -> Option<Unmade> {
             && of.api_version.as_deref() == Some(kind.api_version().as_str())
     })?;
     let (name, uid) = (of.name.clone()?, of.uid.clone()?);
-    Some(Unmade { kind, name, uid, why: bounded(event.message.as_deref()?) })
+    Some(Unmade { kind, name, uid, why: truncate_message(event.message.as_deref()?) })
 }

@@ -1,9 +1,9 @@
 //! What the cluster has and can do.
 
+use oprc_unit::Template;
 use std::collections::BTreeMap;
 
 use super::{Error, Service};
-use crate::reconcile::select::Template;
 
 /// What the cluster has and can do.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! What can go wrong for a client.
 
-use crate::class::{Refusal, Violation};
+use oprc_unit::{Rejection, Violation};
 
 /// Why something wasn't done. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]
@@ -10,7 +10,7 @@ pub enum Error {
     Invalid(Vec<Violation>),
     /// The request is right, and can't be met here or now.
     #[error("{}", .0.message)]
-    Precondition(Refusal),
+    Precondition(Rejection),
     /// There is no such class.
     #[error("there is no class {0:?}")]
     NotFound(String),
@@ -110,14 +110,14 @@ impl Error {
             403 if status.message.contains("is forbidden: User \"") => {
                 Self::Internal(format!("CRM may not do this: {}", status.message))
             }
-            403 => Self::Precondition(Refusal::precondition(
+            403 => Self::Precondition(Rejection::precondition(
                 "ClusterRefuses",
                 "namespace",
                 status.message.clone(),
             )),
             413 => Self::invalid("spec", "is larger than the API server takes"),
             404 if status.message.contains("namespaces") => Self::Precondition(
-                Refusal::precondition("NamespaceMissing", "namespace", status.message.clone()),
+                Rejection::precondition("NamespaceMissing", "namespace", status.message.clone()),
             ),
             404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
             404 => Self::undefined(),

@@ -17,6 +17,7 @@ use kube::{
     Api, Client, Resource as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+use oprc_unit::{Identity, Rejection, UnitSpec, names, select, spec::DeploymentUnit, validate};
 use serde_json::{Value, json};
 
 pub use self::{
@@ -26,15 +27,14 @@ pub use self::{
     list::{Filter, Page},
 };
 use crate::{
-    class::{Identity, Refusal, guard_data, validate},
     cluster::{Begin, Cache, Changed, Contact, Key, Nodes, Watches},
-    controller::EnvironmentNow,
-    crd::{ClassRuntime, ClassRuntimeSpec, DeploymentUnit},
+    controller::PlatformNow,
+    crd::ClassRuntime,
     deadline::{REQUEST, until},
     leader::Leadership,
-    names,
     observed::{RawClass, parse, read_spec},
-    reconcile::{CORRELATION, FINALIZER, ObservedClass, render::DEPLOYMENT_ID, select::select},
+    reconcile::data_protection::guard_data,
+    reconcile::{CORRELATION, FINALIZER, ObservedClass, render::DEPLOYMENT_ID},
 };
 
 /// The field manager under which specifications are written, by whichever process is asked.
@@ -55,7 +55,7 @@ pub struct Service {
     /// The watches.
     pub watches: Arc<Watches>,
     /// What classes meet.
-    pub environment: EnvironmentNow,
+    pub environment: PlatformNow,
     /// Whether this process leads.
     pub leadership: Leadership,
     /// Where classes go that don't say.
@@ -159,7 +159,7 @@ impl Service {
         id: &str,
         spec: Value,
         known: Option<&ObservedClass>,
-    ) -> Result<ClassRuntimeSpec, Error> {
+    ) -> Result<UnitSpec, Error> {
         let mut spec = read_spec(spec).map_err(|violation| Error::Invalid(vec![violation]))?;
         let unit = spec.deployment_unit.get_or_insert_with(DeploymentUnit::default);
         if unit.id.is_empty() {
@@ -330,15 +330,15 @@ async fn bounded<T>(
     until(Instant::now() + REQUEST, request).await.ok_or(None)?.map_err(Some)
 }
 
-impl From<Refusal> for Error {
-    fn from(mut refusal: Refusal) -> Self {
-        for violation in &mut refusal.violations {
+impl From<Rejection> for Error {
+    fn from(mut rejection: Rejection) -> Self {
+        for violation in &mut rejection.violations {
             violation.field = format!("spec.{}", violation.field);
         }
-        if refusal.precondition {
-            Self::Precondition(refusal)
+        if rejection.precondition {
+            Self::Precondition(rejection)
         } else {
-            Self::Invalid(refusal.violations)
+            Self::Invalid(rejection.violations)
         }
     }
 }

@@ -6,10 +6,10 @@ use oprc_grpc::odgm::{
     GetClusterInfoRequest, GetClusterInfoResponse, GetCollectionStatusRequest,
     GetCollectionStatusResponse, data_service_client::DataServiceClient,
 };
+use oprc_unit::names;
 use tonic::{Request, transport::Endpoint};
 
 use super::{Error, Service};
-use crate::names;
 
 /// How long the data grid may take to answer, where whoever asks us doesn't want to know sooner.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -27,7 +27,7 @@ impl Service {
         let (class, _) = self.get(namespace, id).await?;
         let odgm = class.status.as_ref().and_then(|status| status.odgm.as_ref());
         let Some(odgm) = odgm else {
-            return Err(Error::Precondition(crate::class::Refusal::precondition(
+            return Err(Error::Precondition(oprc_unit::Rejection::precondition(
                 "NoOdgm",
                 "deployment_id",
                 format!("{id} has no data grid"),

@@ -82,7 +82,7 @@ fn sizes(cpu_millis: u64, mebibytes: u64) -> Capacity {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use oprc_crm::{crd::Resources, environment};
+    use oprc_unit::{Platform, spec::Resources};
 
     use super::*;
     use crate::planner::capacity::each;
@@ -99,10 +99,10 @@ mod tests {
 
     #[test]
     fn profiles_are_those_of_crm() {
-        for name in environment::Profile::NAMES {
+        for name in oprc_unit::Profile::NAMES {
             let (own, crm) =
-                (Profile::parse(name).unwrap(), environment::Profile::parse(name).unwrap());
-            let sizes = environment::Environment::of(crm);
+                (Profile::parse(name).unwrap(), oprc_unit::Profile::parse(name).unwrap());
+            let sizes = Platform::of(crm);
             assert_eq!(own.function(None), counted(&sizes.function_sizes.requests), "{name}");
             assert_eq!(own.grid(), counted(&sizes.odgm_sizes.requests), "{name}");
             let usual = own.instances(None, false, &Provision::default());

@@ -7,13 +7,14 @@ use k8s_openapi::{
     },
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
+use oprc_unit::ValidFunction;
 
 use super::{
     Context, FunctionPlan, Wanted, labels,
     pod::{self, LAME_DUCK_SECONDS},
     wanted,
 };
-use crate::{class::ValidFunction, kinds::DEPLOYMENT};
+use crate::kinds::DEPLOYMENT;
 
 /// The name of the port that a function listens on.
 pub(super) const HTTP: &str = "http";

@@ -7,9 +7,10 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+use oprc_unit::ValidFunction;
 
 use super::{Context, FunctionPlan, Wanted, pod, wanted};
-use crate::{class::ValidFunction, kinds::JOB};
+use crate::kinds::JOB;
 
 /// How often a run that failed is begun again.
 const RETRIES: i32 = 3;

@@ -6,10 +6,11 @@ use k8s_openapi::{
     api::core::v1::PodSpec,
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
+use oprc_unit::{ValidFunction, spec::Access};
 use serde::Serialize;
 
 use super::{Context, FunctionPlan, Wanted, pod, wanted};
-use crate::{class::ValidFunction, crd::Access, kinds::KNATIVE_SERVICE};
+use crate::kinds::KNATIVE_SERVICE;
 
 const VISIBILITY: &str = "networking.knative.dev/visibility";
 const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";

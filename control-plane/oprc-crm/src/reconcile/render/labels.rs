@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
 use kube::Resource as _;
+use oprc_unit::names;
 
 use super::{Context, FunctionPlan};
-use crate::{crd::ClassRuntime, names};
+use crate::crd::ClassRuntime;
 
 /// The class that an object belongs to.
 pub const OWNER: &str = "oaas.io/owner";

@@ -14,13 +14,9 @@ mod stamp;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::select::{Selection, Shape, shape_under};
-use crate::{
-    class::{ValidClass, ValidFunction},
-    environment::Environment,
-    kinds::Kind,
-    names,
-};
+use oprc_unit::{Platform, Selection, Shape, ValidClass, ValidFunction, names, shape_under};
+
+use crate::kinds::Kind;
 
 pub use self::labels::{
     COMPONENT, DEPLOYMENT_ID, FUNCTION, MANAGED_BY, ODGM_COMPONENT, OWNER, PARTITION,
@@ -107,12 +103,12 @@ pub struct Desired {
 /// What every builder needs.
 pub(super) struct Context<'a> {
     class: &'a ValidClass,
-    environment: &'a Environment,
+    environment: &'a Platform,
     selection: &'a Selection,
 }
 
 /// Renders a class.
-pub fn render(class: &ValidClass, selection: &Selection, environment: &Environment) -> Desired {
+pub fn render(class: &ValidClass, selection: &Selection, environment: &Platform) -> Desired {
     let context = Context { class, environment, selection };
     let functions: Vec<_> = class.functions.iter().map(|it| context.plan(it)).collect();
     let mut objects = Vec::new();
@@ -141,11 +137,11 @@ pub fn render(class: &ValidClass, selection: &Selection, environment: &Environme
 impl Context<'_> {
     /// Sizes of the profile that the class has: CRM's own as they are configured, another's as
     /// they are.
-    fn sized(&self) -> std::borrow::Cow<'_, Environment> {
+    fn sized(&self) -> std::borrow::Cow<'_, Platform> {
         if self.selection.profile == self.environment.profile {
             std::borrow::Cow::Borrowed(self.environment)
         } else {
-            std::borrow::Cow::Owned(Environment::of(self.selection.profile))
+            std::borrow::Cow::Owned(Platform::of(self.selection.profile))
         }
     }
 

@@ -20,6 +20,10 @@ use k8s_openapi::{
         api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
     },
 };
+use oprc_unit::{
+    OdgmPlan, Profile, names, persistence, shard_type,
+    spec::{AccessPattern, Security, ShardAssignment},
+};
 use serde::Serialize;
 
 use super::{
@@ -27,13 +31,7 @@ use super::{
     pod::{self, variable},
     wanted,
 };
-use crate::{
-    class::{OdgmPlan, persistence, shard_type},
-    crd::{AccessPattern, Security, ShardAssignment},
-    environment::Profile,
-    kinds::{DEPLOYMENT, SERVICE, STATEFUL_SET},
-    names,
-};
+use crate::kinds::{DEPLOYMENT, SERVICE, STATEFUL_SET};
 
 /// Where the data grid answers.
 pub(super) const PORT: i32 = 8081;
@@ -113,7 +111,7 @@ struct Collection<'a> {
 
 #[derive(Serialize)]
 struct Invocations<'a> {
-    fn_routes: &'a BTreeMap<String, crate::crd::Route>,
+    fn_routes: &'a BTreeMap<String, oprc_unit::spec::Route>,
 }
 
 #[derive(Serialize)]
@@ -136,7 +134,7 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
     for function in functions.iter().filter(|function| called(&function.key)) {
         let Some(url) = function.url.clone() else { continue };
         let standby = context.class.functions.iter().any(|it| it.key == function.key && it.standby);
-        routes.entry(function.key.clone()).or_insert(crate::crd::Route {
+        routes.entry(function.key.clone()).or_insert(oprc_unit::spec::Route {
             url,
             stateless: false,
             standby,

@@ -13,14 +13,12 @@ use k8s_openapi::{
     },
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
+use oprc_unit::{
+    Sizes, ValidFunction, exceeds, names,
+    spec::{self, Resources, Security, SecurityLevel},
+};
 
 use super::{Context, FunctionPlan, labels};
-use crate::{
-    class::{ValidFunction, exceeds},
-    crd::{self, Resources, Security, SecurityLevel},
-    environment::Sizes,
-    names,
-};
 
 /// Who pods run as that don't say.
 pub(super) const USER: i64 = 65_532;
@@ -164,7 +162,7 @@ pub(super) fn filled<T: Clone>(list: &[T]) -> Option<Vec<T>> {
 }
 
 /// A variable of the user.
-pub(super) fn user_variable(variable: &crd::EnvVar) -> EnvVar {
+pub(super) fn user_variable(variable: &spec::EnvVar) -> EnvVar {
     let secret = variable.secret.as_ref().map(|from| EnvVarSource {
         secret_key_ref: Some(SecretKeySelector {
             name: from.name.clone(),
@@ -189,7 +187,7 @@ pub(super) fn user_variable(variable: &crd::EnvVar) -> EnvVar {
     EnvVar { name: variable.name.clone(), value, value_from }
 }
 
-fn env_from(source: &crd::EnvFrom) -> EnvFromSource {
+fn env_from(source: &spec::EnvFrom) -> EnvFromSource {
     let optional = source.optional.then_some(true);
     EnvFromSource {
         prefix: source.prefix.clone().filter(|prefix| !prefix.is_empty()),
@@ -203,7 +201,7 @@ fn volume_name(at: usize) -> String {
 }
 
 fn mounts(function: &ValidFunction) -> Vec<VolumeMount> {
-    let one = |(at, mount): (usize, &crd::VolumeMount)| VolumeMount {
+    let one = |(at, mount): (usize, &spec::VolumeMount)| VolumeMount {
         name: volume_name(at),
         mount_path: mount.mount_path.clone(),
         sub_path: mount.sub_path.clone(),
@@ -214,7 +212,7 @@ fn mounts(function: &ValidFunction) -> Vec<VolumeMount> {
 }
 
 fn volumes(function: &ValidFunction) -> Vec<Volume> {
-    let one = |(at, mount): (usize, &crd::VolumeMount)| Volume {
+    let one = |(at, mount): (usize, &spec::VolumeMount)| Volume {
         name: volume_name(at),
         secret: mount.secret.clone().map(|name| SecretVolumeSource {
             secret_name: Some(name),

@@ -9,6 +9,7 @@ use std::{
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::core::DynamicObject;
+use oprc_unit::{Platform, Profile};
 use serde_json::{Value, json};
 
 use super::{
@@ -24,7 +25,6 @@ use super::{
 };
 use crate::{
     crd::{ClassRuntimeStatus, GROUP, Phase},
-    environment::{Environment, Profile},
     kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, Kind},
     observed::parse,
 };
@@ -37,8 +37,8 @@ const PASSES: usize = 60;
 pub(super) type Key = (Kind, String);
 
 /// Everything is there and switched on.
-pub(super) fn environment() -> Environment {
-    let mut environment = Environment::of(Profile::Full);
+pub(super) fn environment() -> Platform {
+    let mut environment = Platform::of(Profile::Full);
     environment.knative = true;
     environment
 }
@@ -62,7 +62,7 @@ struct Entry {
 /// The cluster.
 #[derive(Clone)]
 pub(super) struct Cluster {
-    pub(super) environment: Environment,
+    pub(super) environment: Platform,
     pub(super) now: Timestamp,
     /// Kinds whose controllers do nothing at the moment.
     pub(super) away: BTreeSet<Kind>,

@@ -1,5 +1,6 @@
 //! What we own is healed at once, one object at a time; what others own is left alone.
 
+use oprc_unit::{Platform, Profile};
 use proptest::{prelude::*, sample::Index};
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,6 @@ use super::{
 };
 use crate::{
     crd::Phase,
-    environment::{Environment, Profile},
     kinds::{AUTOSCALER, DEPLOYMENT, JOB, SERVICE},
 };
 
@@ -136,7 +136,7 @@ fn the_pods_of_a_run_stay_as_they_are() {
     let mut cluster = Cluster::with(&run());
     let key = cluster.own_keys().into_iter().find(|key| key.0 == JOB).unwrap();
     let before = cluster.object(&key).unwrap().clone();
-    let sizes = Environment::of(Profile::Dev).function_sizes;
+    let sizes = Platform::of(Profile::Dev).function_sizes;
     assert_ne!(cluster.environment.function_sizes, sizes);
     cluster.environment.function_sizes = sizes;
     assert_eq!(cluster.pass().actions, []);

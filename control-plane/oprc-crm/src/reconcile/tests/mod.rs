@@ -16,7 +16,6 @@ mod proof;
 mod rendering;
 mod reporting;
 mod rollback;
-mod selection;
 mod specs;
 mod switching;
 mod view;

@@ -1,16 +1,13 @@
 //! Objects as they are written, kept to be looked at: a change of any of them should be meant.
 
+use oprc_unit::{Identity, Platform, Profile, select, validate};
 use serde_json::{Value, json};
 
-use super::super::{render, select::select};
-use crate::{
-    class::{Identity, validate},
-    environment::{Environment, Profile},
-};
+use super::super::render;
 
 /// Everything that is written for a class.
 fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
-    let mut environment = Environment::of(profile);
+    let mut environment = Platform::of(profile);
     environment.features.odgm = true;
     environment.knative = true;
     let identity = Identity {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use oprc_unit::{Platform, Profile};
 use serde_json::{Value, json};
 
 use super::{
@@ -15,7 +16,6 @@ use super::{
 };
 use crate::{
     crd::Phase,
-    environment::{Environment, Profile},
     kinds::{DEPLOYMENT, JOB, STATEFUL_SET},
 };
 
@@ -251,7 +251,7 @@ fn a_class_keeps_the_profile_that_its_generation_was_given() {
     let mut cluster = Cluster::with(&spec);
     assert_eq!(cluster.status().odgm.unwrap().collections[0].persistence_mode, "persistent");
     cluster.environment.profile = Profile::Dev;
-    cluster.environment.function_sizes = Environment::of(Profile::Dev).function_sizes;
+    cluster.environment.function_sizes = Platform::of(Profile::Dev).function_sizes;
     assert_eq!(cluster.pass().actions, []);
 }
 

@@ -292,7 +292,7 @@ fn it_goes_back_to_the_template_and_profile_that_were_available() {
     assert_eq!(calm["status"]["template"][0], "unified");
     assert_eq!(calm["status"]["template"][1], "full");
 
-    cluster.environment = crate::environment::Environment::of(crate::environment::Profile::Dev);
+    cluster.environment = oprc_unit::Platform::of(oprc_unit::Profile::Dev);
     cluster.environment.features.hpa = true;
     cluster.environment.knative = true;
     cluster.ask(&free("broken", &json!({"min_scale": 1})));

@@ -1,11 +1,7 @@
 //! CRM takes whatever is planned: read by its own types, and parsed by its own rules.
 
-use oprc_crm::{
-    class::{Identity, validate},
-    crd::ClassRuntimeSpec,
-    environment::{Environment, Profile},
-};
 use oprc_rest::Plan;
+use oprc_unit::{Identity, Platform, Profile, UnitSpec, validate};
 
 use super::{cluster, clusters, example, planned, shop};
 
@@ -15,21 +11,13 @@ fn accepted(plan: &Plan) {
         // CRM gets the message, and reads what that says.
         let message = serde_json::to_value(super::spec(unit)).unwrap();
         let message = without_nulls(message);
-        let spec: ClassRuntimeSpec = serde_json::from_value(message.clone())
+        let spec: UnitSpec = serde_json::from_value(message.clone())
             .unwrap_or_else(|error| panic!("{}: {error}: {message}", unit.id));
-        let identity = Identity {
-            name: "unit".to_owned(),
-            base: "unit".to_owned(),
-            namespace: "default".to_owned(),
-            uid: "uid".to_owned(),
-            generation: 1,
-            deployment_id: unit.id.clone(),
-            environment: spec.target_environment.clone(),
-        };
-        let mut environment = Environment::of(Profile::Full);
+        let identity = Identity::for_unit(&unit.id, "default", spec.target_environment.as_deref());
+        let mut environment = Platform::of(Profile::Full);
         environment.features.odgm = true;
         let class = validate(Profile::Full, identity, &spec, &environment)
-            .unwrap_or_else(|refusal| panic!("{}: {refusal:?}", unit.id));
+            .unwrap_or_else(|rejection| panic!("{}: {rejection:?}", unit.id));
         // Nothing is lost on the way: what is planned is what CRM comes to.
         if let (Some(grid), Some(config)) = (&class.odgm, &spec.odgm_config) {
             let own = grid.collections.iter().filter(|it| it.name.starts_with(&unit.class));

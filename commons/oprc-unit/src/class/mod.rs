@@ -1,24 +1,21 @@
 //! A class, parsed once into types that can't be wrong.
 
-mod guard;
-mod odgm;
-mod quantity;
+mod grid;
 #[cfg(test)]
 mod tests;
 mod validate;
 
 pub use self::{
-    guard::{guard_data, kept_collections, kept_nodes, with_nodes_kept},
-    odgm::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
-    quantity::{exceeds, is_disk_size, is_quantity, same_quantity},
+    grid::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
     validate::validate,
 };
 use crate::{
-    crd::{
+    names,
+    platform::Profile,
+    spec::{
         Access, EnvFrom, EnvVar, HealthCheck, OdgmIntegration, PartitionInfo, PullPolicy,
         Resources, Security, Telemetry, VolumeMount,
     },
-    environment::Profile,
 };
 
 /// Who a class is.
@@ -38,6 +35,22 @@ pub struct Identity {
     pub deployment_id: String,
     /// The environment it is for, where it says.
     pub environment: Option<String>,
+}
+
+impl Identity {
+    /// The identity of a unit that isn't stored yet: it has no uid and no generation.
+    pub fn for_unit(id: &str, namespace: &str, environment: Option<&str>) -> Self {
+        let name = names::class_runtime(id);
+        Self {
+            base: names::base(&name),
+            name,
+            namespace: namespace.to_owned(),
+            uid: String::new(),
+            generation: 0,
+            deployment_id: id.to_owned(),
+            environment: environment.map(str::to_owned),
+        }
+    }
 }
 
 /// A class that can be rendered.
@@ -91,7 +104,7 @@ pub struct ValidFunction {
     pub requests: Resources,
     /// What each instance may not exceed, as far as it is said.
     pub limits: Resources,
-    /// Environment variables of the user.
+    /// Platform variables of the user.
     pub env: Vec<EnvVar>,
     /// Secrets and ConfigMaps of the user.
     pub env_from: Vec<EnvFrom>,
@@ -163,7 +176,7 @@ pub struct Violation {
 
 /// Why a class can't be brought about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// In one word, for conditions and error details.
     pub reason: &'static str,
     /// Whether it could be brought about elsewhere or later, as it stands.
@@ -174,7 +187,7 @@ pub struct Refusal {
     pub violations: Vec<Violation>,
 }
 
-impl Refusal {
+impl Rejection {
     /// Fields are wrong.
     pub fn invalid(violations: Vec<Violation>) -> Self {
         let mut message = String::new();
@@ -198,4 +211,16 @@ impl Refusal {
         let violation = Violation { field: field.to_owned(), message: message.clone() };
         Self { reason, precondition: true, message, violations: vec![violation] }
     }
+}
+
+/// The longest message of a condition or violation, in characters.
+pub const MAX_MESSAGE: usize = 2048;
+
+/// The message, cut to [`MAX_MESSAGE`] characters.
+pub fn truncate_message(message: &str) -> String {
+    let mut text: String = message.chars().take(MAX_MESSAGE).collect();
+    if text.len() < message.len() {
+        text.push('…');
+    }
+    text
 }

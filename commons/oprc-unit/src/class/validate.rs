@@ -4,13 +4,16 @@ use std::collections::BTreeSet;
 
 use oprc_models::RESERVED_ENV;
 
-use super::{Identity, Passive, Refusal, ValidClass, ValidFunction, Violation, odgm, quantity};
+use super::{
+    Identity, Passive, Rejection, ValidClass, ValidFunction, Violation, grid, truncate_message,
+};
 use crate::{
-    crd::{
-        Access, ClassRuntimeSpec, Constraints, EnvVar, FunctionConfig, FunctionType, Provision,
-        Requirements, Resources, SingleFunction, bounded,
+    platform::{Platform, Profile},
+    quantity,
+    spec::{
+        Access, Constraints, EnvVar, FunctionConfig, FunctionType, Provision, Requirements,
+        Resources, SingleFunction, UnitSpec,
     },
-    environment::{Environment, Profile},
 };
 
 /// The port of a function that doesn't say.
@@ -24,7 +27,7 @@ pub(super) struct Faults(Vec<Violation>);
 
 impl Faults {
     pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Violation { field: field.into(), message: bounded(&message.into()) });
+        self.0.push(Violation { field: field.into(), message: truncate_message(&message.into()) });
     }
 
     fn range(&mut self, field: &str, value: Option<i32>, least: i32, most: i32) {
@@ -60,9 +63,9 @@ impl Faults {
 pub fn validate(
     profile: Profile,
     identity: Identity,
-    spec: &ClassRuntimeSpec,
-    environment: &Environment,
-) -> Result<ValidClass, Refusal> {
+    spec: &UnitSpec,
+    platform: &Platform,
+) -> Result<ValidClass, Rejection> {
     let template = spec.selected_template.clone().or_else(|| spec.template_hint.clone());
     let profile = template.as_deref().and_then(Profile::parse).unwrap_or(profile);
     let mut faults = Faults::default();
@@ -103,12 +106,12 @@ pub fn validate(
         }
     }
     let wants_odgm = spec.addons.iter().any(|addon| addon == "odgm");
-    let odgm = wants_odgm.then(|| odgm::plan(&mut faults, &identity, spec, &functions, profile));
+    let odgm = wants_odgm.then(|| grid::plan(&mut faults, &identity, spec, &functions, profile));
     if !faults.0.is_empty() {
-        return Err(Refusal::invalid(faults.0));
+        return Err(Rejection::invalid(faults.0));
     }
-    if wants_odgm && !environment.features.odgm {
-        return Err(Refusal::precondition(
+    if wants_odgm && !platform.features.odgm {
+        return Err(Rejection::precondition(
             "OdgmDisabled",
             "addons",
             "odgm is asked for, and this cluster's CRM has it switched off (features.odgm)",
@@ -129,7 +132,7 @@ pub fn validate(
 fn functions(
     faults: &mut Faults,
     identity: &Identity,
-    spec: &ClassRuntimeSpec,
+    spec: &UnitSpec,
 ) -> (Vec<ValidFunction>, Vec<Passive>) {
     let mut running = Vec::new();
     let mut passive = Vec::new();
@@ -175,7 +178,7 @@ fn function(
     name_key: Option<&str>,
     image: &str,
     body: &SingleFunction,
-    spec: &ClassRuntimeSpec,
+    spec: &UnitSpec,
 ) -> ValidFunction {
     faults.range(&format!("{field}.port"), body.port, 1, 65_535);
     let provision = body.provision.clone().unwrap_or_default();

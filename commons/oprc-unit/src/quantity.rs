@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_quantity::ParsedQuantity;
 
 /// What an amount is worth, or why it is none.
-pub(super) fn parse(text: &str) -> Result<f64, String> {
+pub(crate) fn parse(text: &str) -> Result<f64, String> {
     let parsed = ParsedQuantity::try_from(Quantity(text.to_owned())).ok();
     // Kubernetes' own end at 2^63.
     let worth = parsed.and_then(|it| it.to_bytes_f64()).filter(|worth| worth.abs() < 1e19);
@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str) -> Result<f64, String> {
 }
 
 /// Why a text isn't an amount that something can have.
-pub(super) fn fault(text: &str) -> Option<String> {
+pub(crate) fn fault(text: &str) -> Option<String> {
     match parse(text) {
         Ok(worth) => worth.is_sign_negative().then(|| format!("{text} is less than nothing")),
         Err(reason) => Some(reason),
@@ -20,7 +20,7 @@ pub(super) fn fault(text: &str) -> Option<String> {
 }
 
 /// Why a text isn't the size of a disk: none has nothing.
-pub(super) fn disk_fault(text: &str) -> Option<String> {
+pub(crate) fn disk_fault(text: &str) -> Option<String> {
     let nothing = || same_quantity(text, "0").then(|| format!("{text} is nothing"));
     fault(text).or_else(nothing)
 }

@@ -1,19 +1,19 @@
-//! Each refusal names the field that is to blame.
+//! Each rejection names the field that is to blame.
 
 use oprc_models::RESERVED_ENV;
 use serde_json::{Value, json};
 
 use super::{check, plain, with};
-use crate::crd::Access;
+use crate::spec::Access;
 
 fn assert_refused(spec: &Value, field: &str, word: &str) {
-    let refusal = check(spec).expect_err(field);
-    assert_eq!((refusal.reason, refusal.precondition), ("InvalidSpec", false), "{field}");
-    let found = refusal.violations.iter().find(|it| it.field == field);
-    let found = found.unwrap_or_else(|| panic!("{field} isn't among {:?}", refusal.violations));
+    let rejection = check(spec).expect_err(field);
+    assert_eq!((rejection.reason, rejection.precondition), ("InvalidSpec", false), "{field}");
+    let found = rejection.violations.iter().find(|it| it.field == field);
+    let found = found.unwrap_or_else(|| panic!("{field} isn't among {:?}", rejection.violations));
     assert!(found.message.contains(word), "{field}: {}", found.message);
-    assert!(refusal.message.contains(field), "{}", refusal.message);
-    assert_eq!(refusal.violations.len(), 1, "nothing else is wrong: {:?}", refusal.violations);
+    assert!(rejection.message.contains(field), "{}", rejection.message);
+    assert_eq!(rejection.violations.len(), 1, "nothing else is wrong: {:?}", rejection.violations);
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn a_plain_class_is_in_order() {
 }
 
 #[test]
-fn each_refusal_names_its_field() {
+fn each_rejection_names_its_field() {
     let cases = [
         ("/addons", json!(["odgn"]), "addons", "odgm"),
         (
@@ -81,7 +81,7 @@ fn each_refusal_names_its_field() {
 }
 
 #[test]
-fn each_refusal_of_a_function_names_its_field() {
+fn each_rejection_of_a_function_names_its_field() {
     let cases = [
         ("image", json!(""), "image", "1 to 1024"),
         ("image", json!("a b"), "image", "white space"),
@@ -217,8 +217,8 @@ fn everything_wrong_is_told_at_once() {
         "addons": ["nothing"],
         "functions": [{"key": "f", "port": 0}, {"key": "g", "image": "img", "port": 0}],
     });
-    let refusal = check(&spec).unwrap_err();
-    let fields: Vec<_> = refusal.violations.iter().map(|it| it.field.as_str()).collect();
+    let rejection = check(&spec).unwrap_err();
+    let fields: Vec<_> = rejection.violations.iter().map(|it| it.field.as_str()).collect();
     assert_eq!(fields, ["addons", "functions[0].image", "functions[1].port"]);
 }
 
@@ -281,7 +281,7 @@ fn the_only_function_of_a_class_goes_by_its_name() {
 
 #[test]
 fn the_widest_access_of_its_bindings_is_a_functions_own() {
-    use crate::crd::Access;
+    use crate::spec::Access;
     let access = |function: Value| {
         let mut function = function;
         function["key"] = json!("f");
@@ -335,11 +335,11 @@ fn access_is_the_widest_of_all_bindings() {
 
 /// What is echoed has its bounds.
 #[test]
-fn a_refusal_isnt_as_long_as_what_it_refuses() {
+fn a_rejection_isnt_as_long_as_what_it_refuses() {
     let spec = with(&plain(), "/functions/0/key", json!("k".repeat(1_000_000)));
     let spec = with(&spec, "/disabled_functions", json!(["x".repeat(1_000_000)]));
-    let refusal = check(&spec).unwrap_err();
-    assert!(refusal.message.len() < 20_000, "{}", refusal.message.len());
+    let rejection = check(&spec).unwrap_err();
+    assert!(rejection.message.len() < 20_000, "{}", rejection.message.len());
 }
 
 #[test]

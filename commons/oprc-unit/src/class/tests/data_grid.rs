@@ -1,15 +1,12 @@
-//! What a class's data grid keeps, in how many parts and copies, and what is done to spare its data.
+//! What a class's data grid keeps, in how many parts and copies.
 
 use serde_json::{Value, json};
 
-use super::{check, check_in, environment, plain, read, with};
+use super::{check, check_in, plain, platform, with};
 use crate::{
-    class::{CollectionPlan, OdgmPlan, guard_data, kept_collections, kept_nodes},
-    crd::{
-        AccessPattern, ClassRuntimeStatus, OdgmCollectionStatus, OdgmStatus, PersistenceMode,
-        ShardType,
-    },
-    environment::{Environment, Profile},
+    class::{CollectionPlan, OdgmPlan},
+    platform::{Platform, Profile},
+    spec::{AccessPattern, PersistenceMode, ShardType},
 };
 
 /// A class with a data grid.
@@ -33,16 +30,16 @@ fn it_needs_the_addon_and_the_feature() {
     let spec = with(&plain(), "/odgm_config", json!({"collections": ["a"]}));
     assert_eq!(check(&spec).unwrap().odgm, None, "without the addon there is none");
 
-    let mut off = environment();
+    let mut off = platform();
     off.features.odgm = false;
-    let refusal = check_in(&grid(&json!({})), &off).unwrap_err();
-    assert_eq!((refusal.reason, refusal.precondition), ("OdgmDisabled", true));
-    assert_eq!(refusal.violations[0].field, "addons");
+    let rejection = check_in(&grid(&json!({})), &off).unwrap_err();
+    assert_eq!((rejection.reason, rejection.precondition), ("OdgmDisabled", true));
+    assert_eq!(rejection.violations[0].field, "addons");
     check_in(&spec, &off).unwrap();
 }
 
 #[test]
-fn each_refusal_names_its_field() {
+fn each_rejection_names_its_field() {
     for (config, field) in [
         (json!({"requests": {"cpu": "x"}}), "odgm_config.requests.cpu"),
         (json!({"limits": {"memory": "x"}}), "odgm_config.limits.memory"),
@@ -67,8 +64,8 @@ fn each_refusal_names_its_field() {
             "odgm_config.event_processing.event_triggers[0].function_key",
         ),
     ] {
-        let refusal = check(&grid(&config)).unwrap_err();
-        let fields: Vec<_> = refusal.violations.iter().map(|it| it.field.as_str()).collect();
+        let rejection = check(&grid(&config)).unwrap_err();
+        let fields: Vec<_> = rejection.violations.iter().map(|it| it.field.as_str()).collect();
         assert_eq!(fields, [field], "{config}");
     }
 }
@@ -175,7 +172,7 @@ fn a_collection_never_has_more_copies_than_there_are_nodes() {
 #[test]
 fn data_outlives_pods_in_production_or_where_the_class_says_so() {
     let by = |profile: Profile, spec: &Value| {
-        let mut environment = Environment::of(profile);
+        let mut environment = Platform::of(profile);
         environment.features.odgm = true;
         check_in(spec, &environment).unwrap().odgm.unwrap().collections[0].persistence
     };
@@ -218,90 +215,6 @@ fn a_trigger_may_name_the_only_function() {
     assert_eq!(plan(&spec).triggers[0].function_key, "shop");
 }
 
-/// The status of a class that has been brought about.
-fn status_of(spec: &Value) -> ClassRuntimeStatus {
-    let plan = check(spec).unwrap().odgm;
-    let kept = kept_collections(plan.as_ref(), &[], &read(spec));
-    ClassRuntimeStatus {
-        kept_nodes: kept_nodes(plan.as_ref(), None, &kept),
-        kept_collections: kept,
-        odgm: plan.map(|plan| OdgmStatus {
-            replicas: plan.replicas,
-            collections: plan.collections.iter().map(CollectionPlan::status).collect(),
-            ..OdgmStatus::default()
-        }),
-        ..ClassRuntimeStatus::default()
-    }
-}
-
-fn guarded(spec: &Value, status: &ClassRuntimeStatus) -> Result<(), String> {
-    let plan = check(spec).unwrap().odgm;
-    guard_data(plan.as_ref(), Some(status), &read(spec)).map_err(|refusal| {
-        assert_eq!((refusal.reason, refusal.precondition), ("DataAtRisk", true));
-        refusal.message
-    })
-}
-
-fn collection(extra: &Value) -> Value {
-    let mut collection = json!({
-        "name": "a", "partition_count": 4, "replica_count": 2,
-        "shard_type": "raft", "persistence_mode": "persistent",
-    });
-    for (name, value) in extra.as_object().unwrap() {
-        collection[name] = value.clone();
-    }
-    grid(&json!({"collections": [collection], "replicas": 3}))
-}
-
-#[test]
-fn data_is_not_put_at_risk_unless_the_class_says_so() {
-    let status = status_of(&collection(&json!({})));
-    guarded(&collection(&json!({})), &status).unwrap();
-    for (change, word) in [
-        (json!({"partition_count": 8}), "partitions"),
-        (json!({"shard_type": "basic"}), "shard type"),
-        (json!({"replica_count": 3}), "replication"),
-        (json!({"persistence_mode": "ephemeral"}), "persistence"),
-    ] {
-        let message = guarded(&collection(&change), &status).unwrap_err();
-        assert!(message.contains(word) && message.contains("allow_data_loss"), "{message}");
-        let allowed = with(&collection(&change), "/data_retention/allow_data_loss", json!(true));
-        guarded(&allowed, &status).unwrap();
-    }
-    let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
-    assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
-    let more = with(&collection(&json!({})), "/odgm_config/replicas", json!(5));
-    guarded(&more, &status).unwrap();
-}
-
-#[test]
-fn data_that_goes_with_its_pods_is_not_guarded() {
-    let ephemeral = collection(&json!({"persistence_mode": "ephemeral"}));
-    let status = status_of(&ephemeral);
-    let other = json!({"persistence_mode": "ephemeral", "partition_count": 8});
-    guarded(&collection(&other), &status).unwrap();
-    guarded(&collection(&json!({})), &status).unwrap();
-}
-
-/// Claims stay when the grid is switched off, and so does what is known of them.
-#[test]
-fn what_was_kept_is_remembered_while_the_grid_is_off() {
-    let mut status = status_of(&collection(&json!({})));
-    guarded(&plain(), &status).unwrap();
-    status.kept_collections = kept_collections(None, &status.kept_collections, &read(&plain()));
-    status.odgm = None;
-    assert!(guarded(&collection(&json!({"partition_count": 8})), &status).is_err());
-    guarded(&collection(&json!({})), &status).unwrap();
-    // Nor is it a way to fewer nodes.
-    status.kept_nodes = kept_nodes(None, status.kept_nodes, &status.kept_collections);
-    let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
-    assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
-
-    let given_up = with(&plain(), "/data_retention/allow_data_loss", json!(true));
-    status.kept_collections = kept_collections(None, &status.kept_collections, &read(&given_up));
-    guarded(&collection(&json!({"partition_count": 8})), &status).unwrap();
-}
-
 /// What data is made of doesn't change because a function is switched off.
 #[test]
 fn what_is_required_counts_though_its_function_doesnt_run() {
@@ -335,9 +248,9 @@ fn a_function_uses_collections_that_there_are() {
     check(&spec).unwrap();
     for unknown in ["c", "a,b"] {
         spec["functions"][0]["odgm"] = json!({"collections": [unknown]});
-        let refusal = check(&spec).unwrap_err();
-        assert_eq!(refusal.violations[0].field, "functions[0].odgm.collections");
-        assert!(refusal.message.contains("there is: a, b"), "{}", refusal.message);
+        let rejection = check(&spec).unwrap_err();
+        assert_eq!(rejection.violations[0].field, "functions[0].odgm.collections");
+        assert!(rejection.message.contains("there is: a, b"), "{}", rejection.message);
     }
 }
 
@@ -357,18 +270,4 @@ fn changes_are_handled_many_at_a_time_unless_said_otherwise() {
 fn nodes_are_known_by_environment_and_package() {
     let spec = with(&grid(&json!({})), "/deployment_unit", json!({"id": "u", "package": "store"}));
     assert_eq!(plan(&spec).node_id_prefix, "crm-prod-store");
-}
-
-/// A status can't remember any number of collections; it forgets none silently.
-#[test]
-fn more_collections_than_can_be_remembered_are_refused() {
-    let mut status = status_of(&collection(&json!({})));
-    let one = status.kept_collections[0].clone();
-    status.kept_collections = (0..256)
-        .map(|at| OdgmCollectionStatus { name: format!("old-{at}"), ..one.clone() })
-        .collect();
-    let message = guarded(&collection(&json!({})), &status).unwrap_err();
-    assert!(message.contains("forgotten"), "{message}");
-    let allowed = with(&collection(&json!({})), "/data_retention/allow_data_loss", json!(true));
-    guarded(&allowed, &status).unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::crd::Resources;
+use crate::spec::Resources;
 
 /// Sizes and defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl OdgmImages {
 
 /// What classes meet: limits, features and defaults, and what the cluster can do.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Environment {
+pub struct Platform {
     /// The profile of this CRM.
     pub profile: Profile,
     /// What is switched on.
@@ -147,7 +147,7 @@ pub struct Environment {
     pub odgm_disk: String,
 }
 
-impl Environment {
+impl Platform {
     /// The defaults of a profile.
     pub fn of(profile: Profile) -> Self {
         let function_sizes = match profile {

@@ -7,21 +7,21 @@ mod validation;
 
 use serde_json::{Value, json};
 
-use super::{Identity, Refusal, ValidClass, validate};
+use super::{Identity, Rejection, ValidClass, validate};
 use crate::{
-    crd::ClassRuntimeSpec,
-    environment::{Environment, Profile},
+    platform::{Platform, Profile},
+    spec::UnitSpec,
 };
 
-fn environment() -> Environment {
-    Environment::of(Profile::Full)
+fn platform() -> Platform {
+    Platform::of(Profile::Full)
 }
 
-fn read(spec: &Value) -> ClassRuntimeSpec {
+fn read(spec: &Value) -> UnitSpec {
     serde_json::from_value(spec.clone()).unwrap_or_else(|error| panic!("{error}: {spec}"))
 }
 
-fn check_in(spec: &Value, environment: &Environment) -> Result<ValidClass, Refusal> {
+fn check_in(spec: &Value, platform: &Platform) -> Result<ValidClass, Rejection> {
     let identity = Identity {
         name: "shop".to_owned(),
         base: "shop".to_owned(),
@@ -31,11 +31,11 @@ fn check_in(spec: &Value, environment: &Environment) -> Result<ValidClass, Refus
         deployment_id: "unit-1".to_owned(),
         environment: Some("prod".to_owned()),
     };
-    validate(environment.profile, identity, &read(spec), environment)
+    validate(platform.profile, identity, &read(spec), platform)
 }
 
-fn check(spec: &Value) -> Result<ValidClass, Refusal> {
-    check_in(spec, &environment())
+fn check(spec: &Value) -> Result<ValidClass, Rejection> {
+    check_in(spec, &platform())
 }
 
 /// A class of one function that is in order.

@@ -1,12 +1,50 @@
 //! Which template a class gets, and why: hard constraints, then what was asked for, then the score.
 
+// The derived schemas repeat the types in places that can't be reached.
+#![allow(unreachable_pub)]
+
 use std::collections::BTreeMap;
 
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::{
-    class::{Refusal, ValidClass, ValidFunction},
-    crd::{SelectionStatus, TemplateScore},
-    environment::{Environment, Profile},
+    class::{Rejection, ValidClass, ValidFunction},
+    platform::{Platform, Profile},
 };
+
+/// The template that was chosen, and why.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct SelectionStatus {
+    /// The template.
+    pub template: String,
+    /// The profile whose sizes are used.
+    pub profile: String,
+    /// The generation that it was chosen for.
+    pub generation: i64,
+    /// Why it was chosen, in one sentence.
+    pub basis: String,
+    /// What each template was worth.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub scores: Vec<TemplateScore>,
+}
+
+/// What a template was worth to a class.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct TemplateScore {
+    /// The template.
+    pub template: String,
+    /// The mean of its rows, from 0 to 10; left out, no row applied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    /// Each row that applied, and what it was worth.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rows: BTreeMap<String, f64>,
+    /// Why it couldn't be chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<String>,
+}
 
 /// A shape that a class's functions can take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,19 +119,19 @@ impl Selection {
 /// be: a template that appears later doesn't move a class that runs.
 pub fn select(
     class: &ValidClass,
-    environment: &Environment,
+    platform: &Platform,
     before: Option<&SelectionStatus>,
-) -> Result<Selection, Refusal> {
+) -> Result<Selection, Rejection> {
     let scores: Vec<TemplateScore> =
-        Template::SCORED.into_iter().map(|it| score(it, class, environment)).collect();
+        Template::SCORED.into_iter().map(|it| score(it, class, platform)).collect();
     if let Some(asked) = &class.template {
-        return asked_for(asked, class, environment, scores);
+        return asked_for(asked, class, platform, scores);
     }
     let profile = class.profile;
     if let Some(before) = before
         && before.generation == class.identity.generation
         && let Some(template) = Template::parse(&before.template)
-        && rejection(template, class, environment).is_none()
+        && rejection(template, class, platform).is_none()
     {
         return Ok(Selection {
             template,
@@ -104,9 +142,9 @@ pub fn select(
     }
     let possible: Vec<Template> = Template::SCORED
         .into_iter()
-        .filter(|&template| rejection(template, class, environment).is_none())
+        .filter(|&template| rejection(template, class, platform).is_none())
         .collect();
-    let default = environment
+    let default = platform
         .default_template
         .as_deref()
         .and_then(Template::parse)
@@ -121,7 +159,7 @@ pub fn select(
             .then((left == default).cmp(&(right == default)))
             .then(right.as_str().cmp(left.as_str()))
     });
-    let Some(best) = best else { return Err(nothing_fits(class, environment)) };
+    let Some(best) = best else { return Err(nothing_fits(class, platform)) };
     let scored = scores.iter().any(|it| it.score.is_some());
     let (template, basis) = if scored {
         (best, "the best score".to_owned())
@@ -136,14 +174,14 @@ pub fn select(
 fn asked_for(
     asked: &str,
     class: &ValidClass,
-    environment: &Environment,
+    platform: &Platform,
     scores: Vec<TemplateScore>,
-) -> Result<Selection, Refusal> {
+) -> Result<Selection, Rejection> {
     let template = match Profile::parse(asked) {
         Some(_) => Template::K8sDeployment,
         None => Template::parse(asked).ok_or_else(|| {
             let names: Vec<_> = Template::ALL.iter().map(|it| it.as_str()).collect();
-            Refusal::precondition(
+            Rejection::precondition(
                 "UnknownTemplate",
                 "selected_template",
                 format!(
@@ -154,9 +192,9 @@ fn asked_for(
             )
         })?,
     };
-    if let Some(why) = rejection(template, class, environment) {
+    if let Some(why) = rejection(template, class, platform) {
         let message = format!("{} was asked for, but {why}", template.as_str());
-        return Err(Refusal::precondition("TemplateRejected", "selected_template", message));
+        return Err(Rejection::precondition("TemplateRejected", "selected_template", message));
     }
     Ok(Selection {
         template,
@@ -166,12 +204,12 @@ fn asked_for(
     })
 }
 
-fn nothing_fits(class: &ValidClass, environment: &Environment) -> Refusal {
+fn nothing_fits(class: &ValidClass, platform: &Platform) -> Rejection {
     let reasons: Vec<String> = Template::SCORED
         .into_iter()
-        .filter_map(|it| Some(format!("{}: {}", it.as_str(), rejection(it, class, environment)?)))
+        .filter_map(|it| Some(format!("{}: {}", it.as_str(), rejection(it, class, platform)?)))
         .collect();
-    Refusal::precondition(
+    Rejection::precondition(
         "NoSuitableTemplate",
         "constraints.hard_latency_ms",
         format!("no template can meet the constraints: {}", reasons.join("; ")),
@@ -179,32 +217,32 @@ fn nothing_fits(class: &ValidClass, environment: &Environment) -> Refusal {
 }
 
 /// Why a template can't be.
-fn rejection(template: Template, class: &ValidClass, environment: &Environment) -> Option<String> {
+fn rejection(template: Template, class: &ValidClass, platform: &Platform) -> Option<String> {
     match template {
         Template::Job => class
             .functions
             .iter()
             .find(|it| !it.task)
             .map(|function| format!("function {:?} isn't of type TASK", function.key)),
-        Template::K8sDeployment => too_slow(class, |_| environment.floors.k8s_deployment),
-        Template::Knative if !environment.features.knative => {
+        Template::K8sDeployment => too_slow(class, |_| platform.floors.k8s_deployment),
+        Template::Knative if !platform.features.knative => {
             Some("Knative is switched off (features.knative)".to_owned())
         }
-        Template::Knative if !environment.knative => {
+        Template::Knative if !platform.knative => {
             Some("the cluster has no Knative Serving".to_owned())
         }
-        Template::Knative => refused_by_knative(class, environment)
-            .or_else(|| too_slow(class, |function| knative_floor(function, environment))),
-        Template::Unified => too_slow(class, |function| match shape(function, environment) {
-            Shape::Knative => knative_floor(function, environment),
-            Shape::Deployment | Shape::Job => environment.floors.k8s_deployment,
+        Template::Knative => refused_by_knative(class, platform)
+            .or_else(|| too_slow(class, |function| knative_floor(function, platform))),
+        Template::Unified => too_slow(class, |function| match shape(function, platform) {
+            Shape::Knative => knative_floor(function, platform),
+            Shape::Deployment | Shape::Job => platform.floors.k8s_deployment,
         }),
     }
 }
 
-fn refused_by_knative(class: &ValidClass, environment: &Environment) -> Option<String> {
+fn refused_by_knative(class: &ValidClass, platform: &Platform) -> Option<String> {
     class.functions.iter().find_map(|function| {
-        let why = knative_refuses(function, environment)?;
+        let why = knative_refuses(function, platform)?;
         Some(format!("function {:?} {why}", function.key))
     })
 }
@@ -215,7 +253,7 @@ const KNATIVE_PORTS: [i32; 6] = [8008, 8012, 8013, 8022, 9090, 9091];
 const KNATIVE_VARIABLES: [&str; 3] = ["K_CONFIGURATION", "K_REVISION", "K_SERVICE"];
 
 /// Why Knative wouldn't take a function, where it wouldn't.
-fn knative_refuses(function: &ValidFunction, environment: &Environment) -> Option<String> {
+fn knative_refuses(function: &ValidFunction, platform: &Platform) -> Option<String> {
     if function.mounts.iter().any(|mount| mount.claim.is_some()) {
         return Some("mounts a volume claim, which Knative doesn't".to_owned());
     }
@@ -226,7 +264,7 @@ fn knative_refuses(function: &ValidFunction, environment: &Environment) -> Optio
     if let Some(name) = KNATIVE_VARIABLES.iter().find(|name| set(name)) {
         return Some(format!("has a variable {name}, which Knative sets itself"));
     }
-    let most = environment.knative_timeout.as_secs();
+    let most = platform.knative_timeout.as_secs();
     let seconds = function.timeout_seconds().and_then(|it| u64::try_from(it).ok());
     seconds.is_some_and(|seconds| seconds > most).then(|| {
         format!(
@@ -249,11 +287,11 @@ fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option
     })
 }
 
-fn knative_floor(function: &ValidFunction, environment: &Environment) -> i32 {
+fn knative_floor(function: &ValidFunction, platform: &Platform) -> i32 {
     if function.min_scale.is_some_and(|min| min >= 1) && !function.standby {
-        environment.floors.knative_warm
+        platform.floors.knative_warm
     } else {
-        environment.floors.knative_cold
+        platform.floors.knative_cold
     }
 }
 
@@ -262,7 +300,7 @@ const LOW: [f64; 3] = [9.0, 6.0, 8.0];
 const HIGH: [f64; 3] = [4.0, 9.0, 7.0];
 
 /// The rows of the matrix that apply to a class, and what each is worth to a template.
-fn score(template: Template, class: &ValidClass, environment: &Environment) -> TemplateScore {
+fn score(template: Template, class: &ValidClass, platform: &Platform) -> TemplateScore {
     let [knative, plain, unified] = [0, 1, 2];
     let column = match template {
         Template::Knative => knative,
@@ -311,7 +349,7 @@ fn score(template: Template, class: &ValidClass, environment: &Environment) -> T
         template: template.as_str().to_owned(),
         score,
         rows,
-        rejected: rejection(template, class, environment),
+        rejected: rejection(template, class, platform),
     }
 }
 
@@ -338,25 +376,25 @@ impl Shape {
 }
 
 /// What a function runs as under a template.
-pub fn shape_under(
-    template: Template,
-    function: &ValidFunction,
-    environment: &Environment,
-) -> Shape {
+pub fn shape_under(template: Template, function: &ValidFunction, platform: &Platform) -> Shape {
     match template {
         Template::K8sDeployment => Shape::Deployment,
         Template::Knative => Shape::Knative,
         Template::Job => Shape::Job,
-        Template::Unified => shape(function, environment),
+        Template::Unified => shape(function, platform),
     }
 }
 
 /// What suits a function by itself: bursts and cost go to Knative, latency and steadiness don't.
-fn shape(function: &ValidFunction, environment: &Environment) -> Shape {
-    let knative = environment.can_knative()
+fn shape(function: &ValidFunction, platform: &Platform) -> Shape {
+    let knative = platform.can_knative()
         && (function.is_bursty() || function.is_cost_bound())
         && function.latency.is_none_or(|latency| latency >= 50)
-        && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, environment))
-        && knative_refuses(function, environment).is_none();
+        && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, platform))
+        && knative_refuses(function, platform).is_none();
     if knative { Shape::Knative } else { Shape::Deployment }
 }
+
+#[cfg(test)]
+#[path = "select_tests.rs"]
+mod tests;

@@ -1,16 +1,18 @@
 //! Which template a class gets, by the matrix and its rules.
 
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
 use serde_json::{Value, json};
 
-use super::{
-    super::select::{Selection, Shape, Template, select, shape_under},
-    cluster::environment,
-};
-use crate::{
-    class::{Identity, Refusal, ValidClass, validate},
-    crd::SelectionStatus,
-    environment::{Environment, Profile},
-};
+use super::*;
+use crate::class::{Identity, validate};
+
+/// Everything is available and switched on.
+fn platform() -> Platform {
+    let mut platform = Platform::of(Profile::Full);
+    platform.knative = true;
+    platform
+}
 
 fn class(spec: &Value) -> ValidClass {
     let identity = Identity {
@@ -23,16 +25,16 @@ fn class(spec: &Value) -> ValidClass {
         environment: None,
     };
     validate(
-        environment().profile,
+        platform().profile,
         identity,
         &serde_json::from_value(spec.clone()).unwrap(),
-        &environment(),
+        &platform(),
     )
     .unwrap()
 }
 
-fn choose(spec: &Value, environment: &Environment) -> Result<Selection, Refusal> {
-    select(&class(spec), environment, None)
+fn choose(spec: &Value, platform: &Platform) -> Result<Selection, Rejection> {
+    select(&class(spec), platform, None)
 }
 
 /// A class of one function with these bounds and requirements.
@@ -51,7 +53,7 @@ fn scores(selection: &Selection) -> [Option<f64>; 3] {
 }
 
 fn assert_score(provision: &Value, requirements: &Value, expected: [f64; 3]) {
-    let selection = choose(&function(provision, requirements), &environment()).unwrap();
+    let selection = choose(&function(provision, requirements), &platform()).unwrap();
     let what = format!("{provision} {requirements}");
     for (score, expected) in scores(&selection).into_iter().zip(expected) {
         assert!((score.unwrap() - expected).abs() < 1e-9, "{what}: {:?}", selection.scores);
@@ -97,7 +99,7 @@ fn several_rows_count_by_their_mean() {
 fn a_standby_function_is_about_cost() {
     let mut spec = function(&json!({}), &json!({}));
     spec["standby_functions"] = json!(["f"]);
-    let selection = choose(&spec, &environment()).unwrap();
+    let selection = choose(&spec, &platform()).unwrap();
     assert_eq!(scores(&selection), [Some(9.0), Some(3.0), Some(6.0)]);
     assert_eq!(selection.template, Template::Knative);
 }
@@ -108,7 +110,7 @@ fn the_most_demanding_function_speaks_for_the_class() {
         {"key": "easy", "image": "i", "requirements": {"min_throughput_rps": 1, "max_latency_ms": 400}},
         {"key": "hard", "image": "i", "requirements": {"min_throughput_rps": 2000, "max_latency_ms": 20}},
     ]});
-    let selection = choose(&spec, &environment()).unwrap();
+    let selection = choose(&spec, &platform()).unwrap();
     assert_eq!(scores(&selection), [Some(3.5), Some(9.0), Some(6.5)]);
     assert_eq!(selection.template, Template::K8sDeployment);
 }
@@ -117,13 +119,13 @@ fn the_most_demanding_function_speaks_for_the_class() {
 fn what_is_required_of_the_class_holds_for_functions_that_dont_say() {
     let mut spec = function(&json!({}), &json!({}));
     spec["nfr_requirements"] = json!({"min_throughput_rps": 10});
-    assert_eq!(scores(&choose(&spec, &environment()).unwrap()), [Some(9.0), Some(6.0), Some(8.0)]);
+    assert_eq!(scores(&choose(&spec, &platform()).unwrap()), [Some(9.0), Some(6.0), Some(8.0)]);
 }
 
 #[test]
 fn the_best_score_wins() {
     let by = |provision: Value, requirements: Value| {
-        choose(&function(&provision, &requirements), &environment()).unwrap().template
+        choose(&function(&provision, &requirements), &platform()).unwrap().template
     };
     assert_eq!(by(json!({"min_scale": 0, "max_scale": 8}), json!({})), Template::Knative);
     assert_eq!(by(json!({}), json!({"max_latency_ms": 20})), Template::K8sDeployment);
@@ -135,27 +137,27 @@ fn the_best_score_wins() {
 fn ties_go_to_the_default_and_then_to_the_name() {
     // Between 100 and 1000 k8s_deployment and unified are worth the same.
     let spec = function(&json!({}), &json!({"min_throughput_rps": 500}));
-    let mut environment = environment();
-    assert_eq!(choose(&spec, &environment).unwrap().template, Template::K8sDeployment);
-    environment.default_template = Some("unified".to_owned());
-    assert_eq!(choose(&spec, &environment).unwrap().template, Template::Unified);
+    let mut platform = platform();
+    assert_eq!(choose(&spec, &platform).unwrap().template, Template::K8sDeployment);
+    platform.default_template = Some("unified".to_owned());
+    assert_eq!(choose(&spec, &platform).unwrap().template, Template::Unified);
     // Neither is the default: the name decides.
-    environment.default_template = Some("knative".to_owned());
-    assert_eq!(choose(&spec, &environment).unwrap().template, Template::K8sDeployment);
+    platform.default_template = Some("knative".to_owned());
+    assert_eq!(choose(&spec, &platform).unwrap().template, Template::K8sDeployment);
 }
 
 #[test]
 fn without_any_row_the_default_holds() {
     let spec = function(&json!({}), &json!({"max_latency_ms": 501}));
-    let mut environment = environment();
-    let selection = choose(&spec, &environment).unwrap();
+    let mut platform = platform();
+    let selection = choose(&spec, &platform).unwrap();
     assert_eq!(scores(&selection), [None, None, None]);
     assert_eq!(selection.template, Template::K8sDeployment);
-    environment.default_template = Some("knative".to_owned());
-    assert_eq!(choose(&spec, &environment).unwrap().template, Template::Knative);
+    platform.default_template = Some("knative".to_owned());
+    assert_eq!(choose(&spec, &platform).unwrap().template, Template::Knative);
     // A default that can't be is passed over.
-    environment.knative = false;
-    assert_eq!(choose(&spec, &environment).unwrap().template, Template::K8sDeployment);
+    platform.knative = false;
+    assert_eq!(choose(&spec, &platform).unwrap().template, Template::K8sDeployment);
 }
 
 /// A class with a hard limit on latency.
@@ -171,7 +173,7 @@ fn hard(limit: i32, template: Option<&str>, provision: &Value) -> Value {
 #[test]
 fn a_template_that_cant_promise_it_is_out() {
     let allowed = |limit, template, provision: Value| {
-        choose(&hard(limit, Some(template), &provision), &environment()).is_ok()
+        choose(&hard(limit, Some(template), &provision), &platform()).is_ok()
     };
     assert!(allowed(1, "k8s_deployment", json!({})));
     // From nothing it takes seconds.
@@ -188,13 +190,12 @@ fn a_template_that_cant_promise_it_is_out() {
 fn a_standby_function_starts_from_nothing_whatever_its_bounds() {
     let mut spec = hard(100, Some("knative"), &json!({"min_scale": 2}));
     spec["standby_functions"] = json!(["f"]);
-    assert!(choose(&spec, &environment()).is_err());
+    assert!(choose(&spec, &platform()).is_err());
 }
 
 #[test]
 fn hard_limits_come_before_scores() {
-    let selection =
-        choose(&hard(100, None, &json!({"min_scale": 0, "max_scale": 8})), &environment());
+    let selection = choose(&hard(100, None, &json!({"min_scale": 0, "max_scale": 8})), &platform());
     let selection = selection.unwrap();
     assert_eq!(selection.template, Template::Unified);
     let knative = selection.scores.iter().find(|it| it.template == "knative").unwrap();
@@ -204,13 +205,13 @@ fn hard_limits_come_before_scores() {
 
 #[test]
 fn a_class_that_nothing_fits_is_told_why() {
-    let mut environment = environment();
-    environment.floors.k8s_deployment = 5;
-    let refusal = choose(&hard(2, None, &json!({})), &environment).unwrap_err();
-    assert_eq!(refusal.reason, "NoSuitableTemplate");
-    assert!(refusal.precondition);
+    let mut platform = platform();
+    platform.floors.k8s_deployment = 5;
+    let rejection = choose(&hard(2, None, &json!({})), &platform).unwrap_err();
+    assert_eq!(rejection.reason, "NoSuitableTemplate");
+    assert!(rejection.precondition);
     for name in ["k8s_deployment: ", "knative: ", "unified: "] {
-        assert!(refusal.message.contains(name), "{}", refusal.message);
+        assert!(rejection.message.contains(name), "{}", rejection.message);
     }
 }
 
@@ -236,7 +237,7 @@ fn what_is_asked_for_wins_over_the_score() {
         ("prod", Template::K8sDeployment, Profile::Full),
         ("cloud", Template::K8sDeployment, Profile::Full),
     ] {
-        let selection = choose(&asked(name), &environment()).unwrap();
+        let selection = choose(&asked(name), &platform()).unwrap();
         assert_eq!((selection.template, selection.profile), (template, profile), "{name}");
         assert!(selection.basis.contains(name), "{}", selection.basis);
         assert_eq!(scores(&selection)[0], Some(9.0), "the sheet is kept all the same");
@@ -244,65 +245,65 @@ fn what_is_asked_for_wins_over_the_score() {
     let mut hint = asked("x");
     hint.as_object_mut().unwrap().remove("selected_template");
     hint["template_hint"] = json!("job");
-    assert_eq!(choose(&hint, &environment()).unwrap().template, Template::Job);
+    assert_eq!(choose(&hint, &platform()).unwrap().template, Template::Job);
 }
 
 #[test]
 fn an_unknown_template_is_an_error_and_never_something_else() {
     for name in ["Knative", "k8s", "", "full "] {
-        let refusal = choose(&asked(name), &environment()).unwrap_err();
-        assert_eq!(refusal.reason, "UnknownTemplate", "{name:?}");
-        assert_eq!(refusal.violations[0].field, "selected_template");
+        let rejection = choose(&asked(name), &platform()).unwrap_err();
+        assert_eq!(rejection.reason, "UnknownTemplate", "{name:?}");
+        assert_eq!(rejection.violations[0].field, "selected_template");
         assert!(
-            refusal.message.contains("k8s_deployment, knative, unified"),
+            rejection.message.contains("k8s_deployment, knative, unified"),
             "{}",
-            refusal.message
+            rejection.message
         );
     }
 }
 
 #[test]
 fn what_is_asked_for_and_cant_be_is_an_error() {
-    let refused = |spec: &Value, environment: &Environment| {
-        let refusal = choose(spec, environment).unwrap_err();
-        assert_eq!(refusal.reason, "TemplateRejected");
-        refusal.message
+    let refused = |spec: &Value, platform: &Platform| {
+        let rejection = choose(spec, platform).unwrap_err();
+        assert_eq!(rejection.reason, "TemplateRejected");
+        rejection.message
     };
-    let mut without = environment();
+    let mut without = platform();
     without.knative = false;
     assert!(refused(&asked("knative"), &without).contains("no Knative Serving"));
-    let mut off = environment();
+    let mut off = platform();
     off.features.knative = false;
     assert!(refused(&asked("knative"), &off).contains("features.knative"));
 
     let mut custom = asked("job");
     custom["functions"][0]["type"] = json!("CUSTOM");
-    assert!(refused(&custom, &environment()).contains("TASK"));
+    assert!(refused(&custom, &platform()).contains("TASK"));
 
     let mut claim = asked("knative");
     claim["functions"][0]["provision"]["volume_mounts"] =
         json!([{"mount_path": "/d", "claim": "c"}]);
-    assert!(refused(&claim, &environment()).contains("volume claim"));
+    assert!(refused(&claim, &platform()).contains("volume claim"));
 }
 
 /// Knative's webhook refuses what its proxy needs for itself: such a function fits elsewhere.
 #[test]
 fn what_knative_has_taken_for_itself_doesnt_go_there() {
     let bursty = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
-    assert_eq!(choose(&bursty, &environment()).unwrap().template, Template::Knative);
+    assert_eq!(choose(&bursty, &platform()).unwrap().template, Template::Knative);
     let (mut port, mut variable) = (bursty.clone(), bursty);
     port["functions"][0]["port"] = json!(9090);
     variable["functions"][0]["provision"]["env"] = json!([{"name": "K_SERVICE", "value": "x"}]);
     for (spec, why) in [(port, "port 9090"), (variable, "K_SERVICE")] {
-        let chosen = choose(&spec, &environment()).unwrap();
+        let chosen = choose(&spec, &platform()).unwrap();
         assert_ne!(chosen.template, Template::Knative);
         let sheet = chosen.scores.iter().find(|it| it.template == "knative").unwrap();
         assert!(sheet.rejected.as_ref().unwrap().contains(why), "{sheet:?}");
-        let shape = shape_under(Template::Unified, &class(&spec).functions[0], &environment());
+        let shape = shape_under(Template::Unified, &class(&spec).functions[0], &platform());
         assert_eq!(shape, Shape::Deployment);
         let mut asked = spec;
         asked["selected_template"] = json!("knative");
-        let refused = choose(&asked, &environment()).unwrap_err();
+        let refused = choose(&asked, &platform()).unwrap_err();
         assert!(refused.message.contains(why), "{refused:?}");
     }
 }
@@ -315,24 +316,24 @@ fn a_call_that_takes_longer_than_knative_allows_doesnt_go_there() {
         spec["functions"][0]["config"] = json!({"timeout_ms": timeout_ms});
         spec
     };
-    let shape = |timeout_ms: i32, environment: &Environment| {
+    let shape = |timeout_ms: i32, platform: &Platform| {
         let class = class(&spec(timeout_ms));
-        shape_under(Template::Unified, &class.functions[0], environment)
+        shape_under(Template::Unified, &class.functions[0], platform)
     };
-    let fits = choose(&spec(600_000), &environment()).unwrap();
+    let fits = choose(&spec(600_000), &platform()).unwrap();
     assert_eq!(fits.template, Template::Knative);
-    assert_eq!(shape(600_000, &environment()), Shape::Knative);
+    assert_eq!(shape(600_000, &platform()), Shape::Knative);
 
-    let longer = choose(&spec(600_001), &environment()).unwrap();
+    let longer = choose(&spec(600_001), &platform()).unwrap();
     assert_ne!(longer.template, Template::Knative);
     let sheet = longer.scores.iter().find(|it| it.template == "knative").unwrap();
     assert!(sheet.rejected.as_ref().unwrap().contains("knative_max_timeout"), "{sheet:?}");
-    assert_eq!(shape(600_001, &environment()), Shape::Deployment);
+    assert_eq!(shape(600_001, &platform()), Shape::Deployment);
     let mut asked = spec(600_001);
     asked["selected_template"] = json!("knative");
-    assert_eq!(choose(&asked, &environment()).unwrap_err().reason, "TemplateRejected");
+    assert_eq!(choose(&asked, &platform()).unwrap_err().reason, "TemplateRejected");
 
-    let mut patient = environment();
+    let mut patient = platform();
     patient.knative_timeout = std::time::Duration::from_hours(1);
     assert_eq!(choose(&spec(3_600_000), &patient).unwrap().template, Template::Knative);
     assert_eq!(shape(3_600_000, &patient), Shape::Knative);
@@ -352,35 +353,35 @@ fn before(template: &str, generation: i64) -> SelectionStatus {
 fn a_choice_holds_for_its_generation() {
     // Knative appears only after the class was made.
     let class = class(&function(&json!({"min_scale": 0, "max_scale": 8}), &json!({})));
-    let with = |before: &SelectionStatus, environment: &Environment| {
-        select(&class, environment, Some(before)).unwrap()
+    let with = |before: &SelectionStatus, platform: &Platform| {
+        select(&class, platform, Some(before)).unwrap()
     };
-    let kept = with(&before("k8s_deployment", 3), &environment());
+    let kept = with(&before("k8s_deployment", 3), &platform());
     assert_eq!((kept.template, kept.basis.as_str()), (Template::K8sDeployment, "as before"));
     // Another specification is chosen for anew.
-    assert_eq!(with(&before("k8s_deployment", 2), &environment()).template, Template::Knative);
+    assert_eq!(with(&before("k8s_deployment", 2), &platform()).template, Template::Knative);
     // What can't be any more is given up.
-    let mut without = environment();
+    let mut without = platform();
     without.knative = false;
     assert_ne!(with(&before("knative", 3), &without).template, Template::Knative);
     // What can't be read is chosen for anew.
-    assert_eq!(with(&before("nonsense", 3), &environment()).template, Template::Knative);
+    assert_eq!(with(&before("nonsense", 3), &platform()).template, Template::Knative);
 }
 
 #[test]
 fn what_is_asked_for_isnt_held_back_by_an_earlier_choice() {
     let class = class(&asked("unified"));
-    let selection = select(&class, &environment(), Some(&before("knative", 3))).unwrap();
+    let selection = select(&class, &platform(), Some(&before("knative", 3))).unwrap();
     assert_eq!(selection.template, Template::Unified);
 }
 
 #[test]
 fn unified_chooses_for_each_function() {
-    let shape = |provision: Value, requirements: Value, environment: &Environment| {
+    let shape = |provision: Value, requirements: Value, platform: &Platform| {
         let class = class(&function(&provision, &requirements));
-        shape_under(Template::Unified, &class.functions[0], environment)
+        shape_under(Template::Unified, &class.functions[0], platform)
     };
-    let all = environment();
+    let all = platform();
     let bursty = json!({"min_scale": 1, "max_scale": 4});
     assert_eq!(shape(bursty.clone(), json!({}), &all), Shape::Knative);
     assert_eq!(shape(json!({"min_scale": 0}), json!({}), &all), Shape::Knative);
@@ -388,7 +389,7 @@ fn unified_chooses_for_each_function() {
     assert_eq!(shape(bursty.clone(), json!({"max_latency_ms": 50}), &all), Shape::Knative);
     assert_eq!(shape(json!({"min_scale": 2}), json!({}), &all), Shape::Deployment);
     assert_eq!(shape(json!({}), json!({}), &all), Shape::Deployment);
-    let mut without = environment();
+    let mut without = platform();
     without.knative = false;
     assert_eq!(shape(bursty, json!({}), &without), Shape::Deployment);
 }

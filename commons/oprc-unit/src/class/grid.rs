@@ -1,16 +1,17 @@
 //! The data grid of a class: what it keeps, in how many parts and copies, and how.
 
 use super::{
-    Identity, ValidFunction, quantity,
+    Identity, ValidFunction,
     validate::{Faults, check_resources},
 };
 use crate::{
-    crd::{
-        AccessPattern, ClassRuntimeSpec, Collection, CollectionSpec, Consistency, EnvVar,
-        EventTrigger, OdgmCollectionStatus, OdgmConfig, PersistenceMode, Requirements, Resources,
-        Route, ShardAssignment, ShardType, StateSpec, StateType, Storage,
+    platform::Profile,
+    quantity,
+    spec::{
+        AccessPattern, Collection, CollectionSpec, Consistency, EnvVar, EventTrigger, OdgmConfig,
+        PersistenceMode, Requirements, Resources, Route, ShardAssignment, ShardType, StateSpec,
+        StateType, Storage, UnitSpec,
     },
-    environment::Profile,
 };
 
 /// A class's data grid, settled.
@@ -98,19 +99,6 @@ pub struct Trigger {
     pub async_execution: bool,
 }
 
-impl CollectionPlan {
-    /// What the status says of it.
-    pub fn status(&self) -> OdgmCollectionStatus {
-        OdgmCollectionStatus {
-            name: self.name.clone(),
-            partition_count: self.partitions,
-            replica_count: self.replicas,
-            shard_type: shard_type(self.shard_type).to_owned(),
-            persistence_mode: persistence(self.persistence).to_owned(),
-        }
-    }
-}
-
 /// The data grid's word for a shard type.
 pub fn shard_type(shard_type: ShardType) -> &'static str {
     match shard_type {
@@ -132,7 +120,7 @@ pub fn persistence(mode: PersistenceMode) -> &'static str {
 pub(super) fn plan(
     faults: &mut Faults,
     identity: &Identity,
-    spec: &ClassRuntimeSpec,
+    spec: &UnitSpec,
     functions: &[ValidFunction],
     profile: Profile,
 ) -> OdgmPlan {
@@ -196,13 +184,13 @@ pub(super) fn plan(
 
 /// Everything that is required of the class: as a whole and of each function, whether that runs
 /// here or not. What data is made of mustn't depend on which functions happen to run.
-fn demands(spec: &ClassRuntimeSpec) -> impl Iterator<Item = &Requirements> {
+fn demands(spec: &UnitSpec) -> impl Iterator<Item = &Requirements> {
     let of_functions = spec.bodies().filter_map(|(_, body)| body.requirements.as_ref());
     spec.nfr_requirements.iter().chain(of_functions)
 }
 
 /// A function can use what there is.
-fn check_uses(faults: &mut Faults, spec: &ClassRuntimeSpec, all: &[CollectionPlan]) {
+fn check_uses(faults: &mut Faults, spec: &UnitSpec, all: &[CollectionPlan]) {
     for (field, body) in spec.bodies() {
         let used = body.odgm.iter().flat_map(|odgm| &odgm.collections);
         for name in used.filter(|name| all.iter().all(|it| it.name != **name)) {
@@ -350,7 +338,7 @@ fn check_collection(faults: &mut Faults, field: &str, spec: &CollectionSpec) {
 fn triggers(
     faults: &mut Faults,
     class: &str,
-    spec: &ClassRuntimeSpec,
+    spec: &UnitSpec,
     more: &[EventTrigger],
     functions: &[ValidFunction],
     collections: &[CollectionPlan],
@@ -398,7 +386,7 @@ fn triggers(
 }
 
 /// What the state says, and otherwise the most that anything of the class demands.
-fn consistency(spec: &ClassRuntimeSpec) -> Option<Consistency> {
+fn consistency(spec: &UnitSpec) -> Option<Consistency> {
     let state = spec.state.as_ref().and_then(|state| state.consistency);
     let demanded = |wanted: Consistency| {
         demands(spec).any(|it| it.consistency == Some(wanted)).then_some(wanted)

@@ -134,7 +134,7 @@ pub struct Provision {
     /// What each instance may not exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Resources>,
-    /// Environment variables.
+    /// Platform variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
@@ -384,7 +384,7 @@ pub struct FunctionConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<i32>,
-    /// Environment variables; those of `provision` stand before them.
+    /// Platform variables; those of `provision` stand before them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub env: BTreeMap<String, String>,

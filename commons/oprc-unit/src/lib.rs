@@ -1,0 +1,22 @@
+//! The rulebook: what a unit is, which limits it has, and what follows from it. PM plans with these
+//! functions and CRM admits and reconciles with them, so that whatever is planned is accepted.
+//!
+//! Everything here is a function of values: no IO, no clock, no Kubernetes client.
+
+mod class;
+pub mod names;
+mod platform;
+mod quantity;
+mod select;
+pub mod spec;
+
+pub use self::{
+    class::{
+        CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, Rejection, Trigger, ValidClass,
+        ValidFunction, Violation, persistence, shard_type, truncate_message, validate,
+    },
+    platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
+    quantity::{exceeds, is_disk_size, is_quantity, same_quantity},
+    select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
+    spec::UnitSpec,
+};

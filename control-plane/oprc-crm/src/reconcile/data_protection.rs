@@ -1,0 +1,263 @@
+//! Spares data: what is known of the claims that a class has, and what mustn't be done to them.
+
+use oprc_unit::{CollectionPlan, OdgmPlan, Rejection, UnitSpec, persistence, shard_type};
+
+use crate::crd::{ClassRuntimeStatus, OdgmCollectionStatus};
+
+/// How many collections a status can remember.
+const REMEMBERED: usize = 256;
+
+/// Persistent collections that there are claims for, as far as is known: those of now, and those
+/// of before that were left out without their data being given up.
+pub fn kept_collections(
+    plan: Option<&OdgmPlan>,
+    before: &[OdgmCollectionStatus],
+    spec: &UnitSpec,
+) -> Vec<OdgmCollectionStatus> {
+    let now = plan.into_iter().flat_map(|plan| &plan.collections).map(collection_status);
+    let mut kept: Vec<_> = now.filter(|it| it.persistence_mode == "persistent").collect();
+    if !may_lose_data(spec) {
+        let gone: Vec<_> = before
+            .iter()
+            .filter(|old| kept.iter().all(|now| now.name != old.name))
+            .cloned()
+            .collect();
+        kept.extend(gone);
+    }
+    kept
+}
+
+/// How many nodes have claims with something in them, as far as is known. A grid that is switched
+/// off has none, and its claims are still there.
+pub fn kept_nodes(
+    plan: Option<&OdgmPlan>,
+    before: Option<i32>,
+    kept: &[OdgmCollectionStatus],
+) -> Option<i32> {
+    plan.map(|plan| plan.replicas).or(before).filter(|_| !kept.is_empty())
+}
+
+fn may_lose_data(spec: &UnitSpec) -> bool {
+    spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss)
+}
+
+/// A specification that has its grid keep the nodes that have come since. They may hold copies by
+/// now: to give them up is for the class to say, and not a part of going back.
+pub fn with_nodes_kept(spec: &mut UnitSpec, status: &ClassRuntimeStatus) {
+    let Some(nodes) = status.kept_nodes.filter(|_| !may_lose_data(spec)) else { return };
+    let config = spec.odgm_config.get_or_insert_default();
+    config.replicas = Some(config.replicas.unwrap_or(1).max(nodes));
+}
+
+/// Refuses to change what a live persistent collection is made of, unless its data may go.
+pub fn guard_data(
+    plan: Option<&OdgmPlan>,
+    status: Option<&ClassRuntimeStatus>,
+    spec: &UnitSpec,
+) -> Result<(), Rejection> {
+    let (Some(plan), Some(status)) = (plan, status) else { return Ok(()) };
+    if may_lose_data(spec) {
+        return Ok(());
+    }
+    let at_risk = |field: &str, what: String| {
+        let message = format!("{what}; that needs data_retention.allow_data_loss");
+        Err(Rejection::precondition("DataAtRisk", field, message))
+    };
+    let nodes = status.kept_nodes.unwrap_or(0);
+    if plan.replicas < nodes {
+        return at_risk(
+            "odgm_config.replicas",
+            format!(
+                "the data grid has persistent collections, and would go from {nodes} nodes to {}",
+                plan.replicas
+            ),
+        );
+    }
+    for old in &status.kept_collections {
+        let Some(new) = plan.collections.iter().find(|new| new.name == old.name) else { continue };
+        if let Some((what, from, to)) = difference(old, &collection_status(new)) {
+            return at_risk(
+                "odgm_config.collections",
+                format!(
+                    "{what} of the persistent collection {:?} would change from {from} to {to}",
+                    old.name
+                ),
+            );
+        }
+    }
+    if kept_collections(Some(plan), &status.kept_collections, spec).len() > REMEMBERED {
+        return at_risk(
+            "odgm_config.collections",
+            format!(
+                "there may be claims for {} other persistent collections, and no more than \
+                 {REMEMBERED} can be told apart: some would be forgotten",
+                status.kept_collections.len()
+            ),
+        );
+    }
+    Ok(())
+}
+
+/// What would change of a collection, from what to what.
+fn difference(
+    old: &OdgmCollectionStatus,
+    new: &OdgmCollectionStatus,
+) -> Option<(&'static str, String, String)> {
+    [
+        ("the partitions", old.partition_count.to_string(), new.partition_count.to_string()),
+        ("the shard type", old.shard_type.clone(), new.shard_type.clone()),
+        ("the replication", old.replica_count.to_string(), new.replica_count.to_string()),
+        ("the persistence", old.persistence_mode.clone(), new.persistence_mode.clone()),
+    ]
+    .into_iter()
+    .find(|(_, from, to)| from != to)
+}
+
+/// A collection as the status records it.
+pub fn collection_status(plan: &CollectionPlan) -> OdgmCollectionStatus {
+    OdgmCollectionStatus {
+        name: plan.name.clone(),
+        partition_count: plan.partitions,
+        replica_count: plan.replicas,
+        shard_type: shard_type(plan.shard_type).to_owned(),
+        persistence_mode: persistence(plan.persistence).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
+
+    use oprc_unit::{Identity, Platform, Profile, ValidClass, validate};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::crd::OdgmStatus;
+
+    fn read(spec: &Value) -> UnitSpec {
+        serde_json::from_value(spec.clone()).unwrap()
+    }
+
+    fn check(spec: &Value) -> ValidClass {
+        let identity = Identity::for_unit("shop", "ns", None);
+        validate(Profile::Full, identity, &read(spec), &Platform::of(Profile::Full)).unwrap()
+    }
+
+    fn plain() -> Value {
+        json!({"functions": [{"key": "f", "image": "img"}]})
+    }
+
+    fn with(spec: &Value, pointer: &str, value: Value) -> Value {
+        let mut spec = spec.clone();
+        let mut place = &mut spec;
+        for part in pointer.trim_start_matches('/').split('/') {
+            place = &mut place[part];
+        }
+        *place = value;
+        spec
+    }
+
+    fn grid(config: &Value) -> Value {
+        with(&with(&plain(), "/addons", json!(["odgm"])), "/odgm_config", config.clone())
+    }
+
+    /// The status of a class that was reconciled.
+    fn status_of(spec: &Value) -> ClassRuntimeStatus {
+        let plan = check(spec).odgm;
+        let kept = kept_collections(plan.as_ref(), &[], &read(spec));
+        ClassRuntimeStatus {
+            kept_nodes: kept_nodes(plan.as_ref(), None, &kept),
+            kept_collections: kept,
+            odgm: plan.map(|plan| OdgmStatus {
+                replicas: plan.replicas,
+                collections: plan.collections.iter().map(collection_status).collect(),
+                ..OdgmStatus::default()
+            }),
+            ..ClassRuntimeStatus::default()
+        }
+    }
+
+    fn guarded(spec: &Value, status: &ClassRuntimeStatus) -> Result<(), String> {
+        let plan = check(spec).odgm;
+        guard_data(plan.as_ref(), Some(status), &read(spec)).map_err(|rejection| {
+            assert_eq!((rejection.reason, rejection.precondition), ("DataAtRisk", true));
+            rejection.message
+        })
+    }
+
+    fn collection(extra: &Value) -> Value {
+        let mut collection = json!({
+            "name": "a", "partition_count": 4, "replica_count": 2,
+            "shard_type": "raft", "persistence_mode": "persistent",
+        });
+        for (name, value) in extra.as_object().unwrap() {
+            collection[name] = value.clone();
+        }
+        grid(&json!({"collections": [collection], "replicas": 3}))
+    }
+
+    #[test]
+    fn data_is_not_put_at_risk_unless_the_class_says_so() {
+        let status = status_of(&collection(&json!({})));
+        guarded(&collection(&json!({})), &status).unwrap();
+        for (change, word) in [
+            (json!({"partition_count": 8}), "partitions"),
+            (json!({"shard_type": "basic"}), "shard type"),
+            (json!({"replica_count": 3}), "replication"),
+            (json!({"persistence_mode": "ephemeral"}), "persistence"),
+        ] {
+            let message = guarded(&collection(&change), &status).unwrap_err();
+            assert!(message.contains(word) && message.contains("allow_data_loss"), "{message}");
+            let allowed =
+                with(&collection(&change), "/data_retention/allow_data_loss", json!(true));
+            guarded(&allowed, &status).unwrap();
+        }
+        let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
+        assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
+        let more = with(&collection(&json!({})), "/odgm_config/replicas", json!(5));
+        guarded(&more, &status).unwrap();
+    }
+
+    #[test]
+    fn data_that_goes_with_its_pods_is_not_guarded() {
+        let ephemeral = collection(&json!({"persistence_mode": "ephemeral"}));
+        let status = status_of(&ephemeral);
+        let other = json!({"persistence_mode": "ephemeral", "partition_count": 8});
+        guarded(&collection(&other), &status).unwrap();
+        guarded(&collection(&json!({})), &status).unwrap();
+    }
+
+    /// Claims stay when the grid is switched off, and so does what is known of them.
+    #[test]
+    fn what_was_kept_is_remembered_while_the_grid_is_off() {
+        let mut status = status_of(&collection(&json!({})));
+        guarded(&plain(), &status).unwrap();
+        status.kept_collections = kept_collections(None, &status.kept_collections, &read(&plain()));
+        status.odgm = None;
+        assert!(guarded(&collection(&json!({"partition_count": 8})), &status).is_err());
+        guarded(&collection(&json!({})), &status).unwrap();
+        // Nor is it a way to fewer nodes.
+        status.kept_nodes = kept_nodes(None, status.kept_nodes, &status.kept_collections);
+        let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
+        assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
+
+        let given_up = with(&plain(), "/data_retention/allow_data_loss", json!(true));
+        status.kept_collections =
+            kept_collections(None, &status.kept_collections, &read(&given_up));
+        guarded(&collection(&json!({"partition_count": 8})), &status).unwrap();
+    }
+
+    /// A status can't remember any number of collections; it forgets none silently.
+    #[test]
+    fn more_collections_than_can_be_remembered_are_refused() {
+        let mut status = status_of(&collection(&json!({})));
+        let one = status.kept_collections[0].clone();
+        status.kept_collections = (0..256)
+            .map(|at| OdgmCollectionStatus { name: format!("old-{at}"), ..one.clone() })
+            .collect();
+        let message = guarded(&collection(&json!({})), &status).unwrap_err();
+        assert!(message.contains("forgotten"), "{message}");
+        let allowed = with(&collection(&json!({})), "/data_retention/allow_data_loss", json!(true));
+        guarded(&allowed, &status).unwrap();
+    }
+}

@@ -29,7 +29,7 @@ async fn ids_that_would_share_a_name_never_share_a_class() {
         let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
         assert_eq!(all.len(), ids.len());
         for class in &all {
-            let id = class.spec.deployment_unit.as_ref().unwrap().id.clone();
+            let id = class.spec.0.deployment_unit.as_ref().unwrap().id.clone();
             assert_eq!(class.name_any(), names::class_runtime(&id));
         }
         // One made by hand under the name that an id would get.
@@ -39,7 +39,7 @@ async fn ids_that_would_share_a_name_never_share_a_class() {
         let refused = deploy(&crm.client, "taken", &paused()).await.unwrap_err();
         assert_eq!(refused.code(), Code::AlreadyExists, "{refused:?}");
         let kept = classes(place).get("taken").await.unwrap();
-        assert!(kept.spec.deployment_unit.is_none());
+        assert!(kept.spec.0.deployment_unit.is_none());
     })
     .await;
 }

@@ -41,7 +41,7 @@ impl ComponentRunner {
         loop {
             if !desired {
                 let Some(command) = commands.recv().await else { return };
-                desired = self.while_not_running(command, desired);
+                desired = self.handle_while_stopped(command, desired);
                 continue;
             }
             let started_at = Instant::now();
@@ -50,7 +50,7 @@ impl ComponentRunner {
                 // Components of a stopped node wait here until it starts.
                 command = commands.recv() => {
                     let Some(command) = command else { return };
-                    desired = self.while_not_running(command, desired);
+                    desired = self.handle_while_stopped(command, desired);
                     continue;
                 }
             };
@@ -78,7 +78,7 @@ impl ComponentRunner {
                 () = sleep(backoff) => {}
                 command = commands.recv() => {
                     let Some(command) = command else { return };
-                    desired = self.while_not_running(command, desired);
+                    desired = self.handle_while_stopped(command, desired);
                 }
             }
             backoff = (backoff * 2).min(MAX_BACKOFF);
@@ -86,7 +86,7 @@ impl ComponentRunner {
     }
 
     /// Handles an action on a component that is not running; returns whether it should run.
-    fn while_not_running(&self, command: (Action, oneshot::Sender<bool>), desired: bool) -> bool {
+    fn handle_while_stopped(&self, command: (Action, oneshot::Sender<bool>), desired: bool) -> bool {
         let (action, done) = command;
         let (desired, possible) = match action {
             Action::Start => (true, true),
@@ -115,14 +115,14 @@ impl ComponentRunner {
     }
 
     async fn start(&self) -> Result<Process> {
-        let holder = match (&self.node, self.component.place) {
+        let node_init = match (&self.node, self.component.place) {
             (Some(node), Place::Node(_)) => {
                 let mut node = node.subscribe();
                 node.wait_for(Option::is_some).await.ok().and_then(|pid| *pid)
             }
             _ => None,
         };
-        let process = Process::start(&self.component, holder, &self.log).await?;
+        let process = Process::start(&self.component, node_init, &self.log).await?;
         if let (Some(node), Place::NodeInit(number)) = (&self.node, self.component.place) {
             let pid = process
                 .pid()

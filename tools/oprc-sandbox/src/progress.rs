@@ -53,10 +53,10 @@ impl Step {
     }
 
     pub fn done(self) {
-        if let Display::Spinner(bar) = &self.display {
-            bar.finish_and_clear();
-        }
-        eprintln!("✓ {} ({:.1} s)", self.title, self.started.elapsed().as_secs_f64());
+        let line = format!("✓ {} ({:.1} s)", self.title, self.started.elapsed().as_secs_f64());
+        // Clears the spinner first.
+        drop(self);
+        eprintln!("{line}");
     }
 }
 

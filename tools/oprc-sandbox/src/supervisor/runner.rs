@@ -86,7 +86,11 @@ impl ComponentRunner {
     }
 
     /// Handles an action on a component that is not running; returns whether it should run.
-    fn handle_while_stopped(&self, command: (Action, oneshot::Sender<bool>), desired: bool) -> bool {
+    fn handle_while_stopped(
+        &self,
+        command: (Action, oneshot::Sender<bool>),
+        desired: bool,
+    ) -> bool {
         let (action, done) = command;
         let (desired, possible) = match action {
             Action::Start => (true, true),

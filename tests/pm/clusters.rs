@@ -130,7 +130,7 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
         let going =
             |status: &Value| status["condition"].as_str().is_some_and(|it| it.starts_with("ROLL"));
         let status = pm.until("new", "on its way back", going).await;
-        assert!(status["message"].as_str().unwrap().contains("west is away"), "{status}");
+        assert!(status["message"].as_str().unwrap().contains("west is unreachable"), "{status}");
         pm.until("old", "on its way back", going).await;
         east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
         // What it is to have no more, or as it was, is only known when it is back.
@@ -139,7 +139,7 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
         let west = Half { place: west.place, crm: Crm::start(west.place, &options).await };
         for key in ["new", "old"] {
             let status = pm.condition(key, "ROLLED_BACK").await;
-            assert!(status["message"].as_str().unwrap().contains("west is away"), "{status}");
+            assert!(status["message"].as_str().unwrap().contains("west is unreachable"), "{status}");
         }
         east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
         west.exactly("", &[("old.Sample..west", "1.0.0")]).await;
@@ -246,7 +246,7 @@ async fn one_of_two_on_the_same_etcd_drives() {
         let said = tokio::time::timeout(Duration::from_mins(1), said).await;
         let said = said.expect("the second one ends").unwrap();
         let told = String::from_utf8_lossy(&said.stderr);
-        assert!(!said.status.success() && told.contains("is driven by"), "{told}");
+        assert!(!said.status.success() && told.contains("is owned by"), "{told}");
         // The first one goes on.
         pm.publish(&package("1.0.0")).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();

@@ -1,19 +1,29 @@
-//! The Package Manager: people publish packages of classes, and it brings clusters to run them.
+//! The Package Manager: a registry of packages, and deployments of their classes to clusters.
 //!
-//! `registry` knows packages, `planner` decides what is to run where, `deployments` keeps what is
-//! wanted, `dispatcher` brings each cluster to it, `clusters` are the ways there, and `api` is what
-//! people and programs ask.
+//! Layers, each of which uses only those below it:
+//!
+//! - `api`: REST, event stream, probes and metrics
+//! - `service`: apply, roll back, delete and adopt deployments; `registry`: packages
+//! - `dispatcher`: drives clusters to the stored state
+//! - `crm_client`: calls and watches of the clusters' CRMs
+//! - `state`: stored records, their cache, and commits
+//! - `planner`, `rollout`: pure decisions
 
 pub mod api;
-pub mod clusters;
+mod backoff;
+mod blocking;
+mod clock;
 pub mod config;
-pub mod deployments;
+pub mod crm_client;
 pub mod dispatcher;
 pub mod error;
-mod heavy;
+mod id;
 pub mod planner;
-pub mod records;
 pub mod registry;
+pub mod rollout;
 pub mod run;
-pub mod stamp;
-mod states;
+pub mod service;
+pub mod state;
+
+#[cfg(test)]
+mod tests;

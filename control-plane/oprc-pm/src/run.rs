@@ -1,4 +1,4 @@
-//! The process: everything wired together, startable many times in one process for tests.
+//! The process: binds, opens the store, wires the layers and runs them.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -9,18 +9,20 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::{
     api::{self, App, Metrics},
-    clusters::Clusters,
-    config::{Config, StoreConfig},
-    deployments::{Book, Deployments, Events, Turns},
-    dispatcher::{Dispatcher, Limits, Troubles, UNSURE},
+    config::{ClusterConfig, Config, StoreConfig},
+    crm_client::Clusters,
+    dispatcher::{CallBackoff, Dispatcher, EventLog, IN_DOUBT},
     planner::Defaults,
     registry::Registry,
+    rollout::Deadlines,
+    service::{DeploymentService, PackageLocks},
+    state::Cache,
 };
 
-/// What is owned by the one process that drives a store.
-const DRIVES: &str = "pm";
+/// The lease of the one process that owns a store.
+const LEASE: &str = "pm";
 
-/// A package manager that listens, drives its store, and hasn't begun to serve.
+/// Bound to its port and owning its store, but not serving yet.
 pub struct Pm {
     config: Config,
     server: Server,
@@ -30,8 +32,8 @@ pub struct Pm {
 }
 
 impl Pm {
-    /// Takes its port, reads its certificates and tokens, opens its store, and makes sure that
-    /// nobody else drives that: what is wrong with any of these is known now.
+    /// Binds the port, reads certificates and tokens, opens the store and takes its lease, so that
+    /// errors of any of these are reported at the start.
     pub async fn bind(config: Config) -> anyhow::Result<Self> {
         if config.clusters.is_empty() {
             tracing::warn!("no cluster is configured: packages can be published, not deployed");
@@ -39,59 +41,42 @@ impl Pm {
         let (server, access) = config.server.bind().await?;
         let identity = format!("{} (process {})", identity("oprc-pm"), std::process::id());
         let store = open(&config.store, &identity).await?;
-        let ownership = match store.own(DRIVES, &identity).await {
+        let ownership = match store.own(LEASE, &identity).await {
             Ok(ownership) => Arc::new(ownership),
             Err(StoreError::Owned { by, .. }) => {
-                anyhow::bail!("the store is driven by {by}, and one process drives a store");
+                anyhow::bail!("the store is owned by {by}: stop that process first");
             }
-            Err(error) => return Err(error).context("the store"),
+            Err(error) => return Err(error).context("cannot take the lease of the store"),
         };
         Ok(Self { config, server, access, store, ownership })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.local_addr()
     }
 
-    /// Serves and drives until it is told to stop, or another process drives the store.
+    /// Runs until `shutdown`, or until the lease on the store is lost.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
         let Self { config, server, access, store, ownership } = self;
-        let registry = Registry::new(store.clone()).await.context("the packages of the store")?;
-        let book = Arc::new(Book::read(&store).await.context("the deployments of the store")?);
-        let clusters =
-            Arc::new(Clusters::new(config.clusters.iter().cloned(), config.crm_deadline));
-        let troubles = Arc::new(Troubles::new(UNSURE));
-        let events = Arc::new(Events::default());
-        let dispatcher = Dispatcher {
-            store: store.clone(),
-            ownership: Arc::clone(&ownership),
-            book: Arc::clone(&book),
-            clusters: Arc::clone(&clusters),
-            troubles: Arc::clone(&troubles),
-            events: Arc::clone(&events),
-            limits: Limits {
-                progress: millis(config.progress_deadline),
-                away: millis(config.unreachable_deadline),
+        let options = Options {
+            clusters: config.clusters,
+            crm_deadline: config.crm_deadline,
+            in_doubt: IN_DOUBT,
+            deadlines: Deadlines {
+                progress: config.progress_deadline,
+                unreachable: config.unreachable_deadline,
             },
+            defaults: Defaults { environment: config.default_environment },
         };
-        let deployments = Arc::new(Deployments {
-            store: store.clone(),
-            ownership: Arc::clone(&ownership),
-            book: Arc::clone(&book),
-            registry: registry.clone(),
-            clusters: Arc::clone(&clusters),
-            troubles,
-            events,
-            defaults: Defaults { environment: config.default_environment.clone() },
-            turns: Turns::default(),
-        });
+        let Components { deployments, dispatcher } =
+            Components::assemble(&store, &ownership, options).await?;
+        let driving = drive(Arc::clone(&deployments), dispatcher);
         let (stop, stopping) = watch::channel(false);
         let app = App {
-            registry,
+            registry: deployments.registry.clone(),
             deployments,
             metrics: Arc::new(Metrics::default()),
             streams: Arc::new(Semaphore::new(config.limits.streams)),
@@ -104,24 +89,20 @@ impl Pm {
             docs: config.docs,
         };
         let serve = server.serve(api::router(app, options), stopped(stopping));
-        let stop_when_told = async {
+        let stop_on_shutdown = async {
             shutdown.await;
             stop.send_replace(true);
         };
         let ended = tokio::select! {
-            _ = async { tokio::join!(stop_when_told, serve) } => Ok(()),
+            _ = async { tokio::join!(stop_on_shutdown, serve) } => Ok(()),
             () = ownership.lost() => {
                 Err(anyhow::anyhow!(
-                    "the lease on the store wasn't renewed in time, and another process may drive \
-                     it now: this one ends"
+                    "lost the lease on the store, which another process may own now: exiting"
                 ))
             }
-            () = async { tokio::join!(book.follow(&store), clusters.run(), dispatcher.run()); } => {
-                Err(anyhow::anyhow!("what drives the clusters has ended"))
-            }
+            () = driving => Err(anyhow::anyhow!("the dispatcher ended")),
         };
-        // The next process needn't wait for a lease to end.
-        drop(dispatcher);
+        // Released, so that the next process needn't wait for the lease to expire.
         if let Some(ownership) = Arc::into_inner(ownership) {
             ownership.release().await;
         }
@@ -130,11 +111,66 @@ impl Pm {
     }
 }
 
+/// What [`Components`] are configured with.
+pub(crate) struct Options {
+    pub(crate) clusters: Vec<ClusterConfig>,
+    pub(crate) crm_deadline: Duration,
+    /// How long an unanswered call leaves a unit's state in doubt.
+    pub(crate) in_doubt: Duration,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) defaults: Defaults,
+}
+
+/// A package manager without its API.
+pub(crate) struct Components {
+    pub(crate) deployments: Arc<DeploymentService>,
+    pub(crate) dispatcher: Dispatcher,
+}
+
+impl Components {
+    /// Loads the store and wires everything that works on it.
+    pub(crate) async fn assemble(
+        store: &Store,
+        ownership: &Arc<Ownership>,
+        options: Options,
+    ) -> anyhow::Result<Self> {
+        let cache = Cache::load(store.clone()).await.context("cannot load the store")?;
+        let cache = Arc::new(cache);
+        let clusters = Arc::new(Clusters::new(options.clusters, options.crm_deadline));
+        let call_backoff = Arc::new(CallBackoff::new(options.in_doubt));
+        let events = Arc::new(EventLog::default());
+        let dispatcher = Dispatcher {
+            ownership: Arc::clone(ownership),
+            cache: Arc::clone(&cache),
+            clusters: Arc::clone(&clusters),
+            call_backoff: Arc::clone(&call_backoff),
+            events: Arc::clone(&events),
+            deadlines: options.deadlines,
+        };
+        let deployments = Arc::new(DeploymentService {
+            ownership: Arc::clone(ownership),
+            registry: Registry::new(Arc::clone(&cache)),
+            cache,
+            clusters,
+            call_backoff,
+            events,
+            defaults: options.defaults,
+            package_locks: PackageLocks::default(),
+        });
+        Ok(Self { deployments, dispatcher })
+    }
+}
+
+/// Follows the store and the clusters, and drives the clusters to the stored state. Never returns.
+pub(crate) async fn drive(deployments: Arc<DeploymentService>, dispatcher: Dispatcher) {
+    tokio::join!(deployments.cache.follow(), deployments.clusters.run(), dispatcher.run());
+}
+
 async fn open(config: &StoreConfig, identity: &str) -> anyhow::Result<Store> {
     match config {
         StoreConfig::Memory => {
             tracing::warn!(
-                "store.kind is memory: what is published and deployed is lost at the end"
+                "store.kind is memory: packages and deployments are lost when the process ends"
             );
             Ok(Store::memory())
         }
@@ -144,14 +180,10 @@ async fn open(config: &StoreConfig, identity: &str) -> anyhow::Result<Store> {
                 deadline: *deadline,
                 ..RedbOptions::new(path, identity)
             };
-            Store::redb(options).await.with_context(|| format!("the store {}", path.display()))
+            Store::redb(options).await.with_context(|| format!("cannot open the store {}", path.display()))
         }
         StoreConfig::Etcd(options) => {
-            Store::etcd(options.clone()).await.context("the store in etcd")
+            Store::etcd(options.clone()).await.context("cannot open the store in etcd")
         }
     }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -261,7 +261,7 @@ impl Teller {
             let name = format!("{} {}", unit.cluster, unit.class);
             let phase =
                 if unit.phase.is_empty() { word(&unit.condition) } else { unit.phase.clone() };
-            let contact = if word(&unit.contact) == "FRESH" { "" } else { "cluster is away" };
+            let contact = if word(&unit.contact) == "FRESH" { "" } else { "cluster is unreachable" };
             let message = [contact, &unit.message].into_iter().filter(|it| !it.is_empty());
             let message = message.collect::<Vec<_>>().join(": ");
             lines.extend(self.line(&unit.id, &name, &phase, &message));
@@ -334,7 +334,7 @@ mod tests {
             let mut status = status(Is::Down, "05");
             status.units_total = 1;
             status.units[0].contact = contact;
-            status.message = "Hello on east: the cluster is away".to_owned();
+            status.message = "Hello on east: the cluster is unreachable".to_owned();
             status
         };
         let ends = |status: &DeploymentStatus| verdict(Some(status), "hello", "05", Goal::Running);
@@ -351,7 +351,7 @@ mod tests {
         // When the time is over it is told what it waited for.
         let mut teller = Teller::new("hello", None);
         teller.tell(&with(Contact::Stale));
-        assert_eq!(teller.last, "DOWN: Hello on east: the cluster is away");
+        assert_eq!(teller.last, "DOWN: Hello on east: the cluster is unreachable");
     }
 
     #[test]

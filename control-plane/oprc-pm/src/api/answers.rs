@@ -1,22 +1,18 @@
 //! How deployments answer what handlers ask.
 
 use async_trait::async_trait;
-use futures::{
-    StreamExt as _,
-    stream::{self, BoxStream},
-};
+use futures::{StreamExt as _, stream::BoxStream};
 use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{
-    ClassRuntime, Cluster, Deployment, DeploymentStatus, Event, FunctionStatus, Page, Plan,
+    ClassRuntime, Cluster, Deployment, DeploymentCondition, DeploymentStatus, Event, FunctionStatus, Page, Plan,
     Revision,
 };
-use tokio::sync::broadcast::{Receiver, error::RecvError};
 
 use super::asks::{Deploying, Expected, Told};
 use crate::{
-    deployments::{Caller, DeploymentFilter, Deployments, Kept, Listening, RuntimeFilter, status},
+    dispatcher::StreamItem,
     error::Error,
-    records::DeploymentRecord,
+    service::{Caller, DeploymentFilter, DeploymentService as Deployments, RuntimeFilter},
 };
 
 #[async_trait]
@@ -41,7 +37,7 @@ impl Deploying for Deployments {
         caller: &Caller,
     ) -> Result<Plan, Error> {
         let revision = revision(self, &deployment.key, expected)?;
-        Self::try_out(self, deployment, revision.as_deref(), expected.none, caller).await
+        Self::dry_run(self, deployment, revision.as_deref(), expected.none, caller).await
     }
 
     async fn plan(
@@ -128,29 +124,16 @@ impl Deploying for Deployments {
     }
 
     fn functions(&self, package: &str, version: Option<&str>) -> Vec<FunctionStatus> {
-        let mut functions = Vec::new();
-        for kept in self.book.deployments() {
-            let record = &kept.record;
-            if record.plan.package == package
-                && version.is_none_or(|version| record.plan.version == version)
-                && let Ok(status) = Self::status(self, &record.deployment.key)
-            {
-                functions.extend(status.units.into_iter().flat_map(|unit| unit.functions));
-            }
-        }
-        functions
+        Self::functions(self, package, version)
     }
 
     fn conditions(&self) -> Vec<String> {
-        let word = |kept: &Kept<DeploymentRecord>| {
-            let (_, units) = self.book.whole(&kept.record.deployment.key);
-            word(&status(&kept.record, &units, &self.clusters, &self.troubles))
-        };
-        self.book.deployments().iter().map(word).collect()
+        let counts = self.count_conditions();
+        counts.iter().flat_map(|(condition, count)| vec![word(*condition); *count]).collect()
     }
 
     fn trouble(&self) -> Option<String> {
-        (!self.ownership.is_held()).then(|| "another process drives the store".to_owned())
+        self.not_ready()
     }
 
     fn tell(&self, event: Event) {
@@ -158,10 +141,11 @@ impl Deploying for Deployments {
     }
 
     fn follow(&self, after: Option<&str>) -> BoxStream<'static, Told> {
-        let Listening { missed, gap, coming } = self.events.listen(after);
-        let missed = missed.into_iter().map(|event| Told::Event(Box::new(event)));
-        let before = gap.then_some(Told::Gap).into_iter().chain(missed);
-        stream::iter(before).chain(stream::unfold(coming, next)).boxed()
+        let told = |item| match item {
+            StreamItem::Event(event) => Told::Event(event),
+            StreamItem::Gap => Told::Gap,
+        };
+        self.events.stream(after).map(told).boxed()
     }
 }
 
@@ -179,15 +163,7 @@ fn revision(
     Ok(Some(found.map_err(|_| Error::Changed("nothing".to_owned()))?.revision))
 }
 
-fn word(status: &DeploymentStatus) -> String {
-    let word = serde_json::to_value(status.condition).ok();
+fn word(condition: DeploymentCondition) -> String {
+    let word = serde_json::to_value(condition).ok();
     word.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
-}
-
-async fn next(mut coming: Receiver<Event>) -> Option<(Told, Receiver<Event>)> {
-    match coming.recv().await {
-        Ok(event) => Some((Told::Event(Box::new(event)), coming)),
-        Err(RecvError::Lagged(_)) => Some((Told::Gap, coming)),
-        Err(RecvError::Closed) => None,
-    }
 }

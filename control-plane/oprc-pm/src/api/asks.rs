@@ -9,7 +9,7 @@ use oprc_rest::{
 };
 
 use crate::{
-    deployments::{Caller, DeploymentFilter, RuntimeFilter},
+    service::{Caller, DeploymentFilter, RuntimeFilter},
     error::Error,
 };
 

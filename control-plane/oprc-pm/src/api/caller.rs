@@ -12,7 +12,7 @@ use oprc_server::{Access, Denied, Identity, Peer, Role};
 use tokio::{sync::Semaphore, time::timeout};
 
 use super::{dress::CorrelationId, metrics::Metrics, problem::Failure, rate::Rates};
-use crate::{config::Limits, deployments::Caller};
+use crate::{config::Limits, service::Caller};
 
 /// What stands between the port and the handlers.
 #[derive(Clone)]

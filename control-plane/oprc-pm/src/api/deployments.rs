@@ -20,7 +20,7 @@ use super::{
     problem::{Answer, Failure},
     query::{Nothing, Query, limit},
 };
-use crate::{deployments::DeploymentFilter, error::Error, heavy::heavy};
+use crate::{service::DeploymentFilter, error::Error, blocking::run_blocking};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -179,7 +179,7 @@ pub(super) async fn create(
     Query(how): Query<How>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = heavy(move || one(&text)).await??;
+    let deployment = run_blocking(move || one(&text)).await??;
     let expected = Expected { none: true, ..Expected::default() };
     if how.is_dry() {
         return dry(app.deployments.try_out(&deployment, &expected, &caller).await);
@@ -209,7 +209,7 @@ pub(super) async fn plan(
     _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
-    let (deployment, packages) = heavy(move || one_of(&text)).await??;
+    let (deployment, packages) = run_blocking(move || one_of(&text)).await??;
     Ok(Json(app.deployments.plan(&deployment, &packages).await?))
 }
 
@@ -266,7 +266,7 @@ pub(super) async fn put(
     Query(how): Query<How>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = heavy(move || one(&text)).await??;
+    let deployment = run_blocking(move || one(&text)).await??;
     if deployment.key != key {
         let detail = format!("The body is of {:?}, the path of {key:?}.", deployment.key);
         let status = StatusCode::UNPROCESSABLE_ENTITY;
@@ -377,7 +377,7 @@ pub(super) async fn rollback(
     _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Rollback { revision } = heavy(move || small(&text)).await??;
+    let Rollback { revision } = run_blocking(move || small(&text)).await??;
     let expected = expected(&conditions)?;
     let deployments = &app.deployments;
     let back = deployments.rollback(&key, revision.as_deref(), &expected, &caller).await?;

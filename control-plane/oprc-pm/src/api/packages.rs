@@ -25,8 +25,8 @@ use super::{
     query::{Nothing, Query},
 };
 use crate::{
-    heavy::heavy,
-    registry::{Filter, Paging, labels, tag},
+    blocking::run_blocking,
+    registry::{Filter, Paging, labels, etag},
 };
 
 /// What a list is narrowed to, and which part of it is wanted.
@@ -130,7 +130,7 @@ pub(super) async fn publish(
     _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let documents = heavy(move || only_packages(&text)).await??;
+    let documents = run_blocking(move || only_packages(&text)).await??;
     let published = app.registry.publish(&documents, caller.name.as_deref()).await?;
     let mut created = false;
     for it in published.iter().filter(|it| !it.unchanged) {
@@ -170,7 +170,7 @@ pub(super) async fn validate(
     Text(text): Text,
 ) -> Answer<Json<Vec<Published>>> {
     let check = move || -> Answer<_> { Ok(app.registry.validate(&documents(&text)?)?) };
-    Ok(Json(heavy(check).await??))
+    Ok(Json(run_blocking(check).await??))
 }
 
 /// A package.
@@ -271,7 +271,7 @@ pub(super) async fn get_version(
         "latest" => app.registry.find(&name, None)?,
         version => app.registry.version(&name, version)?,
     };
-    Ok(tagged(&tag(&found), &conditions, &*found))
+    Ok(tagged(&etag(&found), &conditions, &*found))
 }
 
 /// Deletes a version, if nothing uses it.
@@ -329,11 +329,11 @@ pub(super) async fn deprecate(
     _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Deprecation { reason } = heavy(move || small(&text)).await??;
+    let Deprecation { reason } = run_blocking(move || small(&text)).await??;
     let expected = conditions.expected()?;
     let changed = app.registry.deprecate(&name, &version, Some(&reason), expected).await?;
     tell(&app, "package.deprecated", &name, &version, &caller.correlation_id);
-    Ok(tagged(&tag(&changed), &Conditions::default(), &changed))
+    Ok(tagged(&etag(&changed), &Conditions::default(), &changed))
 }
 
 /// Takes a deprecation back.
@@ -362,7 +362,7 @@ pub(super) async fn undeprecate(
 ) -> Answer<Response> {
     let changed = app.registry.deprecate(&name, &version, None, conditions.expected()?).await?;
     tell(&app, "package.undeprecated", &name, &version, &caller.correlation_id);
-    Ok(tagged(&tag(&changed), &Conditions::default(), &changed))
+    Ok(tagged(&etag(&changed), &Conditions::default(), &changed))
 }
 
 /// Classes of packages, each of the latest version.

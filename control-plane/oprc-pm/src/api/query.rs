@@ -30,15 +30,15 @@ pub(super) struct Nothing {}
 
 /// How much is on a page where nothing is said, and at most.
 const ON_A_PAGE: usize = 100;
-const MOST_ON_A_PAGE: usize = 500;
+const MAX_PAGE_SIZE: usize = 500;
 
 /// How much is wanted on a page.
 pub(super) fn limit(wanted: Option<usize>) -> Result<usize, Failure> {
     match wanted {
         None => Ok(ON_A_PAGE),
-        Some(limit @ 1..=MOST_ON_A_PAGE) => Ok(limit),
+        Some(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
         Some(_) => {
-            let detail = format!("limit: must be from 1 to {MOST_ON_A_PAGE}");
+            let detail = format!("limit: must be from 1 to {MAX_PAGE_SIZE}");
             Err(Failure::bad("INVALID_PARAMETER", detail))
         }
     }

@@ -16,7 +16,7 @@ use super::{
     problem::Answer,
     query::{Nothing, Query, limit},
 };
-use crate::{deployments::RuntimeFilter, error::Error, heavy::heavy};
+use crate::{service::RuntimeFilter, error::Error, blocking::run_blocking};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -194,7 +194,7 @@ pub(super) async fn adopt(
     _: Query<Nothing>,
     Text(text): Text,
 ) -> Answer<Json<Deployment>> {
-    let Adoption { deployment } = heavy(move || small(&text)).await??;
+    let Adoption { deployment } = run_blocking(move || small(&text)).await??;
     if deployment.is_empty() {
         let message = "must name a deployment".to_owned();
         return Err(Error::Parameter { field: "deployment", message }.into());

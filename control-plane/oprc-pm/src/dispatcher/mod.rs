@@ -1,84 +1,67 @@
-//! Brings every cluster to what is stored. It goes by what is and what should be, never by what was
-//! done before, so that it may end after any step and be begun anew.
-//!
-//! `unit`, `stage`, `transition` and `condition` decide, and do nothing; `drive` calls clusters, and
-//! `settle` moves deployments on.
+//! Drives clusters to the stored state: a worker per cluster makes the calls that its units need,
+//! the rollout loop stores the transitions of deployments and publishes events.
 
-mod condition;
-mod drive;
-mod room;
-mod settle;
-mod stage;
-mod transition;
-mod troubles;
-mod unit;
-
-#[cfg(test)]
-mod model;
+mod call_backoff;
+mod cluster_worker;
+mod event_log;
+mod event_publisher;
+mod rollout_loop;
+mod status;
 
 use std::{sync::Arc, time::Duration};
 
 use futures::future::{join, join_all};
-use oprc_cp_storage::{Ownership, Store};
+use oprc_cp_storage::Ownership;
 use tokio::sync::watch;
 
 pub use self::{
-    condition::{condition, is_available},
-    room::check_room,
-    stage::{Limits, Outlook, Transition, UnitView, goes_back, outlook},
-    transition::{Next, Units, former_of, perform, units_of},
-    troubles::Troubles,
-    unit::{Kept, Outcome, Seen, Sight, Step, after, is_current, is_good, sight, step},
+    call_backoff::CallBackoff,
+    event_log::{EventLog, StreamItem},
+    status::{class_status, status, unit_status},
 };
 use crate::{
-    clusters::Clusters,
-    deployments::{Book, Events, KeptUnit},
+    crm_client::Clusters,
+    rollout::{Deadlines, Observation, UnitView},
+    state::{Cache, VersionedUnit},
 };
 
-/// How long after a call that wasn't answered a CRM may still do it: a little longer than a CRM gives
-/// its API server.
-pub const UNSURE: Duration = Duration::from_secs(12);
+/// How long a CRM may still execute a call that was not answered: longer than its own timeout for
+/// the API server.
+pub const IN_DOUBT: Duration = Duration::from_secs(12);
 
-/// Brings clusters to what is stored.
 pub struct Dispatcher {
-    /// Where it is stored.
-    pub store: Store,
-    /// That nobody else does it.
     pub ownership: Arc<Ownership>,
-    /// What is stored.
-    pub book: Arc<Book>,
-    /// The clusters.
+    pub cache: Arc<Cache>,
     pub clusters: Arc<Clusters>,
-    /// What went wrong lately.
-    pub troubles: Arc<Troubles>,
-    /// Who is told.
-    pub events: Arc<Events>,
-    /// How long things may take.
-    pub limits: Limits,
+    pub call_backoff: Arc<CallBackoff>,
+    pub events: Arc<EventLog>,
+    pub deadlines: Deadlines,
 }
 
 impl Dispatcher {
-    /// Brings all clusters to what is stored. Never returns; dropping it ends it.
+    /// Never returns.
     pub async fn run(&self) {
-        // Who drives a cluster waits for what is known of others, where it is all or nothing.
-        let woken = watch::Sender::new(());
-        let drives = self.clusters.links().map(|link| self.drive(link, woken.subscribe()));
-        join(join_all(drives), self.settle(&woken)).await;
+        // Wakes the workers when a deployment's calls are no longer held.
+        let released = watch::Sender::new(());
+        let workers =
+            self.clusters.clients().map(|client| self.drive_cluster(client, released.subscribe()));
+        join(join_all(workers), self.run_rollouts(&released)).await;
     }
 
-    /// What is known of units.
-    fn views<'a>(&self, units: &'a [KeptUnit]) -> Vec<UnitView<'a>> {
-        let view = |(key, kept): &'a KeptUnit| {
-            let record = kept.record.as_ref();
-            let (seen, away_since) = match self.clusters.link(&key.0) {
-                Some(link) => {
-                    let observed = link.observed();
-                    (observed.seen(&key.1, record.place()), observed.away_since())
+    fn views<'a>(&self, units: &'a [VersionedUnit]) -> Vec<UnitView<'a>> {
+        let view = |(key, stored): &'a VersionedUnit| {
+            let record = stored.record.as_ref();
+            let (observation, unreachable_since) = match self.clusters.client(&key.0) {
+                Some(client) => {
+                    let cache = client.class_cache();
+                    let observation = cache.observe(&key.1, record.object_namespace());
+                    (observation, cache.unreachable_since())
                 }
-                None => (Seen::Unknown, None),
+                None => (Observation::Unknown, None),
             };
-            let refused = self.troubles.refused(key, record);
-            UnitView { cluster: &key.0, id: &key.1, record, seen, refused, away_since }
+            let rejection = self.call_backoff.rejection(key, record);
+            let (cluster, id) = (key.0.as_str(), key.1.as_str());
+            UnitView { cluster, id, record, observation, rejection, unreachable_since }
         };
         units.iter().map(view).collect()
     }

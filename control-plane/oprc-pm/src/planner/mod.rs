@@ -30,7 +30,7 @@ use self::{
     targets::{places, reason},
     unit::{Draft, draft},
 };
-use crate::records;
+use crate::rollout::MAX_UNITS;
 
 pub use self::{
     capacity::Asks,
@@ -74,12 +74,12 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
     let (places, why) = places(request, wants_grid, &mut faults);
     reasons.extend(why);
     let count = places.len().saturating_mul(classes.len());
-    if count > records::UNITS {
+    if count > MAX_UNITS {
         let message = format!(
             "{} classes in {} places are {count} units, and {} are allowed",
             classes.len(),
             places.len(),
-            records::UNITS
+            MAX_UNITS
         );
         faults::hint(&mut faults, "classes", message, "split the deployment");
         return Err(faults);

@@ -1,17 +1,22 @@
-//! Versions that shouldn't be used any more, and still are there for who uses them.
+//! Deprecation of versions: they stay available to those who use them.
 
 use oprc_cp_storage::{Check, Transaction};
 use oprc_rest::PackageVersion;
 
-use super::{ATTEMPTS, Registry, race, tag};
-use crate::{error::Error, records};
+use super::{Registry, etag, missing_head};
+use crate::{
+    error::Error,
+    state::{
+        Attempt,
+        schema::{encode, package_key, version_key},
+    },
+};
 
-/// How many bytes a reason may have.
-const MOST_BYTES: usize = 1024;
+const MAX_REASON_BYTES: usize = 1024;
 
 impl Registry {
-    /// Deprecates a version, or takes that back where there is no reason given. `expected` is the
-    /// tag that it must have, where that matters.
+    /// Deprecates a version, or lifts the deprecation if no reason is given. `expected` is the ETag
+    /// that it must have, if given.
     pub async fn deprecate(
         &self,
         name: &str,
@@ -20,36 +25,38 @@ impl Registry {
         expected: Option<&str>,
     ) -> Result<PackageVersion, Error> {
         let reason = reason.map(str::trim);
-        if reason.is_some_and(|it| it.is_empty() || it.len() > MOST_BYTES) {
-            let message = format!("must be given, with {MOST_BYTES} bytes at most");
+        if reason.is_some_and(|it| it.is_empty() || it.len() > MAX_REASON_BYTES) {
+            let message = format!("must be given, with {MAX_REASON_BYTES} bytes at most");
             return Err(Error::Parameter { field: "reason", message });
         }
-        for _ in 0..ATTEMPTS {
+        let build = async || {
             let package = self.known(name)?;
             let found = self.version(name, version)?;
-            if expected.is_some_and(|it| it != tag(&found)) {
-                return Err(Error::Changed(tag(&found)));
+            if expected.is_some_and(|it| it != etag(&found)) {
+                return Err(Error::Changed(etag(&found)));
             }
             if found.deprecated.as_deref() == reason {
-                return Ok(PackageVersion::clone(&found));
+                return Ok(Attempt::Done((PackageVersion::clone(&found), false)));
             }
-            let Some((at, mut head)) = package.head.clone() else { return Err(race(name)) };
+            let (at, mut head) = package.head.clone().ok_or_else(|| missing_head(name))?;
             let changed = PackageVersion {
                 deprecated: reason.map(ToOwned::to_owned),
                 ..PackageVersion::clone(&found)
             };
             let written = changed.package.version.to_string();
             head.versions.insert(written.clone(), changed.deprecated.clone());
-            let key = records::package(name);
+            let key = package_key(name);
             let transaction = Transaction::new()
                 .check(key.clone(), Check::Version(at))
-                .put(key, records::write(&head)?)
-                .put(records::version(name, &written), records::write(&changed)?);
-            if self.commit(transaction).await? {
-                tracing::info!(package = name, version, reason, "Deprecation changed");
-                return Ok(changed);
-            }
+                .put(key, encode(&head)?)
+                .put(version_key(name, &written), encode(&changed)?);
+            Ok(Attempt::Commit(transaction, (changed, true)))
+        };
+        let (version, changed) = self.inner.cache.commit_with_retry(build).await?;
+        if changed {
+            let version = version.package.version.to_string();
+            tracing::info!(package = name, version, reason, "changed the deprecation of a version");
         }
-        Err(race(name))
+        Ok(version)
     }
 }

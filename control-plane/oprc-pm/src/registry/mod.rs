@@ -1,66 +1,54 @@
-//! Packages: which there are, in which versions, and what is in them.
+//! The package registry: publishing, resolving, searching and deleting packages.
 //!
-//! The store holds them; what is read comes from an index in memory that follows the store, so
-//! that reads cost no call. Whoever writes waits until the index has it, and so reads it after.
-//!
-//! A version stays while something uses it. Who comes to use one, such as a package that depends
-//! on it or a deployment ([`Registry::hold`]), writes the package's head as it is, in the same
-//! transaction; who deletes one checks that the head is as it was when users were looked for. So of
-//! two that come at the same time, the second is told.
+//! Reads come from the cache of the store. A version that is in use can't be deleted: a transaction
+//! that begins to use one ([`Registry::reference`]) rewrites the package's head unchanged, and a
+//! deletion checks that the head is the one it looked for users of. Of two concurrent ones, the
+//! second fails.
 
-mod catalogue;
-mod choose;
 mod deprecate;
-mod follow;
-mod index;
-mod marks;
+mod etag;
 mod prepare;
 mod publish;
 mod remove;
 mod search;
-mod tag;
+mod solver;
+
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use oprc_cp_storage::{Check, Store, Transaction};
+use oprc_cp_storage::{Check, Transaction};
 use oprc_models::{ResolvedPackage, Version, VersionRange};
 use oprc_rest::{PackageSummary, PackageVersion, VersionSummary};
 use parking_lot::Mutex;
-use tokio::task::AbortHandle;
 
-use self::{
-    follow::Followed,
-    index::{Package, Settled},
-};
 pub use self::{
-    search::{Filter, MOST_ON_A_PAGE, Paging, labels},
-    tag::tag,
+    etag::etag,
+    search::{Filter, MAX_PAGE_SIZE, Paging, labels},
 };
-use crate::{error::Error, records};
+use crate::{
+    error::Error,
+    state::{
+        Cache,
+        packages::Package,
+        schema::{encode, package_key},
+    },
+};
 
-/// How many packages are kept settled.
-const MOST_SETTLED: usize = 256;
-/// How often something is tried again that others came before.
-const ATTEMPTS: usize = 16;
+/// Resolved packages kept in memory.
+const MAX_RESOLVED: usize = 256;
 
-/// The packages there are. Cheap to clone.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    store: Store,
-    followed: Arc<Followed>,
-    follower: AbortHandle,
+    cache: Arc<Cache>,
     /// By name, version and digest.
-    settled: Mutex<BTreeMap<[String; 3], Arc<ResolvedPackage>>>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.follower.abort();
-    }
+    resolved: Mutex<BTreeMap<[String; 3], Arc<ResolvedPackage>>>,
 }
 
 impl std::fmt::Debug for Registry {
@@ -70,30 +58,27 @@ impl std::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Reads all packages, and follows the store from there on.
-    pub async fn new(store: Store) -> Result<Self, Error> {
-        let (followed, follower) = follow::start(store.clone()).await?;
-        let inner = Inner { store, followed, follower, settled: Mutex::default() };
-        Ok(Self { inner: Arc::new(inner) })
+    pub fn new(cache: Arc<Cache>) -> Self {
+        Self { inner: Arc::new(Inner { cache, resolved: Mutex::default() }) }
     }
 
-    /// Why what is read may be old, where the store can't be followed just now.
+    /// Why packages may be outdated, if the store can't be followed now.
     pub fn stale(&self) -> Option<String> {
-        self.inner.followed.trouble()
+        self.inner.cache.stale()
     }
 
-    /// How many packages there are, and how many versions of them.
+    /// Number of packages and of versions.
     pub fn count(&self) -> (usize, usize) {
-        self.inner.followed.read(|index| {
+        self.inner.cache.packages(|index| {
             let versions = index.packages().values().map(|it| it.versions.len()).sum();
             (index.packages().len(), versions)
         })
     }
 
-    /// A package, and a tag that differs once it does.
+    /// A package and its ETag.
     pub fn package(&self, name: &str) -> Result<(PackageSummary, String), Error> {
         let package = self.known(name)?;
-        Ok((package.summary.clone(), package.tag()))
+        Ok((package.summary.clone(), package.etag()))
     }
 
     /// The versions of a package, newest first.
@@ -109,8 +94,8 @@ impl Registry {
         found.ok_or_else(|| Error::not_found("version", format!("{name} {version}")))
     }
 
-    /// The version that is taken where any of a range will do: the newest that isn't deprecated,
-    /// or else the newest. Without a range, the latest.
+    /// The newest version in a range that isn't deprecated, or else the newest. Without a range, the
+    /// latest.
     pub fn find(
         &self,
         name: &str,
@@ -121,82 +106,55 @@ impl Registry {
             None => package.latest(),
             Some(range) => package.matching(range).next(),
         };
-        let wanted = || range.map_or_else(|| name.to_owned(), |range| format!("{name} {range}"));
-        found.cloned().ok_or_else(|| Error::not_found("version", wanted()))
+        let requested = || range.map_or_else(|| name.to_owned(), |range| format!("{name} {range}"));
+        found.cloned().ok_or_else(|| Error::not_found("version", requested()))
     }
 
-    /// Makes a transaction one that comes to use a version: it fails if the package changes before
-    /// it is made, with the key of the package's head as what is in conflict. The caller may then
-    /// begin anew; whoever deletes the version meanwhile is refused.
-    pub fn hold(
+    /// Adds to a transaction that it begins to use a version: it then conflicts with any concurrent
+    /// change of the package, with the key of the package's head.
+    pub fn reference(
         &self,
         transaction: Transaction,
         name: &str,
         version: &str,
     ) -> Result<Transaction, Error> {
         let package = self.known(name)?;
-        let there = parse_version(version).is_ok_and(|it| package.versions.contains_key(&it));
+        let exists = parse_version(version).is_ok_and(|it| package.versions.contains_key(&it));
         match &package.head {
-            Some((at, head)) if there => {
-                let key = records::package(name);
-                let value = records::write(head)?;
+            Some((at, head)) if exists => {
+                let key = package_key(name);
+                let value = encode(head)?;
                 Ok(transaction.check(key.clone(), Check::Version(*at)).put(key, value))
             }
             _ => Err(Error::not_found("version", format!("{name} {version}"))),
         }
     }
 
-    /// Waits until a package's head isn't any more as it was checked to be, as a transaction that
-    /// was refused for it has said.
-    pub async fn passed(&self, key: &str, check: Option<Check>) {
-        self.inner.followed.passed(key, check).await;
-    }
-
     fn known(&self, name: &str) -> Result<Arc<Package>, Error> {
-        let found = self.inner.followed.read(|index| index.package(name));
+        let found = self.inner.cache.packages(|index| index.package(name));
         found.ok_or_else(|| Error::not_found("package", name))
     }
 
-    fn settle(&self, version: &PackageVersion) -> Result<Arc<ResolvedPackage>, Error> {
+    fn resolve(&self, version: &PackageVersion) -> Result<Arc<ResolvedPackage>, Error> {
         let package = &version.package;
-        // What it was settled with is as much a part of it as its own text.
+        // The same version could have been resolved with other dependencies in another store.
         let content = format!("{} {:?}", version.digest, version.resolved);
         let key = [package.name.clone(), package.version.to_string(), content];
-        let settled = || self.inner.settled.lock();
-        if let Some(found) = settled().get(&key) {
+        let cached = || self.inner.resolved.lock();
+        if let Some(found) = cached().get(&key) {
             return Ok(found.clone());
         }
-        let others: Settled = self.inner.followed.read(|index| index.others(version));
-        let resolved = oprc_models::resolve(package, &others).map_err(|faults| {
-            Error::Internal(format!("{} {} can't be settled: {faults}", package.name, key[1]))
+        let dependencies = self.inner.cache.packages(|index| index.dependencies(version));
+        let resolved = oprc_models::resolve(package, &dependencies).map_err(|faults| {
+            Error::Internal(format!("cannot resolve {} {}: {faults}", package.name, key[1]))
         })?;
         let resolved = Arc::new(resolved);
-        let mut settled = settled();
-        if settled.len() >= MOST_SETTLED {
-            // Which one goes matters little: it is settled again in a moment.
-            settled.pop_first();
+        let mut cached = cached();
+        if cached.len() >= MAX_RESOLVED {
+            cached.pop_first();
         }
-        settled.insert(key, resolved.clone());
+        cached.insert(key, resolved.clone());
         Ok(resolved)
-    }
-
-    /// Makes a transaction and waits until the index has it. Gives false where others came before,
-    /// and then the index has what they did.
-    async fn commit(&self, transaction: Transaction) -> Result<bool, Error> {
-        use oprc_cp_storage::Error as Trouble;
-
-        let checked: BTreeMap<String, Check> = transaction.checks.iter().cloned().collect();
-        match self.inner.store.commit(transaction).await {
-            Ok(revision) => {
-                self.inner.followed.wait(revision).await;
-                Ok(true)
-            }
-            Err(Trouble::Conflict { key, .. }) => {
-                self.passed(&key, checked.get(&key).copied()).await;
-                Ok(false)
-            }
-            Err(error) => Err(error.into()),
-        }
     }
 }
 
@@ -204,14 +162,7 @@ fn parse_version(text: &str) -> Result<Version, Error> {
     text.parse().map_err(|message| Error::Parameter { field: "version", message })
 }
 
-/// What is said when others came before too often.
-fn race(name: &str) -> Error {
-    Error::Conflict {
-        reason: "RACE",
-        detail: format!("{name} is changed by others all the time"),
-        blockers: Vec::new(),
-    }
+/// A package has no head only while it is being created or deleted by another writer.
+fn missing_head(name: &str) -> Error {
+    Error::Unavailable(format!("{name} is being changed: try again"))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,4 +1,4 @@
-//! What publishing comes to, before anything is written. Pure.
+//! What publishing a file would write. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,43 +13,41 @@ use oprc_models::{
 use oprc_rest::{PackageVersion, Published};
 use sha2::{Digest as _, Sha256};
 
-use super::{
-    choose::{Chosen, Pool, choose},
-    index::Package,
-};
+use super::solver::{Candidates, Solution, solve};
 use crate::{
     error::Error,
-    records::{self, PackageHead},
+    state::{
+        packages::Package,
+        schema::{PackageHead, encode, package_key, version_key},
+    },
 };
 
-/// How many versions a package may have.
-const MOST_VERSIONS: usize = 1000;
+const MAX_VERSIONS: usize = 1000;
 
-/// What is there already, as far as it matters.
+/// Published packages that the file may refer to.
 pub(super) type Known = BTreeMap<String, Arc<Package>>;
 
-/// What publishing comes to.
 #[derive(Debug, Default)]
 pub(super) struct Prepared {
     pub(super) published: Vec<Published>,
-    /// What is new.
+    /// Versions to be stored.
     pub(super) versions: Vec<PackageVersion>,
-    /// The same, settled.
+    /// The same, resolved.
     pub(super) resolved: Vec<Arc<ResolvedPackage>>,
-    /// What becomes of the heads of these packages and those that they depend on, and what they
-    /// must be before.
+    /// The heads of these packages and of their dependencies, with the revision that each must have
+    /// in the store.
     heads: BTreeMap<String, (Option<Revision>, PackageHead)>,
 }
 
 impl Prepared {
-    /// What is to be written, if anything is.
+    /// None if nothing has to be written.
     pub(super) fn transaction(&self) -> Result<Option<Transaction>, Error> {
         if self.versions.is_empty() {
             return Ok(None);
         }
         if self.versions.len() + self.heads.len() > MAX_OPERATIONS {
             let message = format!(
-                "{} packages that depend on {} others can't be published at once",
+                "{} packages that depend on {} others exceed one transaction: publish them in parts",
                 self.versions.len(),
                 self.heads.len().saturating_sub(self.versions.len())
             );
@@ -58,13 +56,13 @@ impl Prepared {
         let mut transaction = Transaction::new();
         for (name, (revision, head)) in &self.heads {
             let check = revision.map_or(Check::Absent, Check::Version);
-            let key = records::package(name);
-            transaction = transaction.check(key.clone(), check).put(key, records::write(head)?);
+            let key = package_key(name);
+            transaction = transaction.check(key.clone(), check).put(key, encode(head)?);
         }
         for it in &self.versions {
-            let key = records::version(&it.package.name, &it.package.version.to_string());
+            let key = version_key(&it.package.name, &it.package.version.to_string());
             transaction =
-                transaction.check(key.clone(), Check::Absent).put(key, records::write(it)?);
+                transaction.check(key.clone(), Check::Absent).put(key, encode(it)?);
         }
         Ok(Some(transaction))
     }
@@ -78,7 +76,6 @@ impl Prepared {
     }
 }
 
-/// The packages of a file.
 pub(super) fn packages(
     documents: &[Document],
 ) -> impl Iterator<Item = (&Document, &OPackage)> + Clone {
@@ -88,22 +85,22 @@ pub(super) fn packages(
     })
 }
 
-/// Checks the packages of a file against each other and against what is there.
+/// Checks the packages of a file against each other and against published ones.
 pub(super) fn prepare(
     known: &Known,
     documents: &[Document],
     by: Option<&str>,
     now: &str,
 ) -> Result<Prepared, Error> {
-    let pool = pool(known, documents);
+    let candidates = candidates(known, documents);
     let mut prepared = Prepared::default();
-    let mut faults = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
     let mut seen = BTreeSet::new();
     for (document, package) in packages(documents) {
         let version = package.version.to_string();
         if !seen.insert((&package.name, &package.version)) {
-            let message = format!("{} {version} stands twice in it", package.name);
-            faults.append(document.locate(fault("version", message)));
+            let message = format!("{} {version} is defined twice", package.name);
+            diagnostics.append(document.locate(diagnostic("version", message)));
             continue;
         }
         let digest = digest(package)?;
@@ -117,19 +114,19 @@ pub(super) fn prepare(
             continue;
         }
         if let Err(more) = document.check() {
-            faults.append(more);
+            diagnostics.append(more);
             continue;
         }
-        follows(known, documents, document, package, &mut faults)?;
-        match settle(package, &pool) {
-            Ok((chosen, resolved)) => {
-                prepared.add(known, package, &chosen, (digest, by, now))?;
+        check_neighbours(known, documents, document, package, &mut diagnostics)?;
+        match resolve_package(package, &candidates) {
+            Ok((solution, resolved)) => {
+                prepared.add(known, package, &solution, (digest, by, now))?;
                 prepared.resolved.push(Arc::new(resolved));
             }
-            Err(more) => faults.append(document.locate(more)),
+            Err(more) => diagnostics.append(document.locate(more)),
         }
     }
-    if faults.all.is_empty() { Ok(prepared) } else { Err(faults.into()) }
+    if diagnostics.all.is_empty() { Ok(prepared) } else { Err(diagnostics.into()) }
 }
 
 impl Prepared {
@@ -137,26 +134,26 @@ impl Prepared {
         &mut self,
         known: &Known,
         package: &OPackage,
-        chosen: &Chosen<'_>,
+        solution: &Solution<'_>,
         (digest, by, now): (String, Option<&str>, &str),
     ) -> Result<(), Error> {
         let head = self.head(known, &package.name);
         head.versions.insert(package.version.to_string(), None);
-        if head.versions.len() > MOST_VERSIONS {
+        if head.versions.len() > MAX_VERSIONS {
             return Err(Error::Conflict {
                 reason: "TOO_MANY_VERSIONS",
                 detail: format!(
-                    "{} has {MOST_VERSIONS} versions, and may not have more: delete some",
+                    "{} has the maximum of {MAX_VERSIONS} versions: delete some",
                     package.name
                 ),
                 blockers: Vec::new(),
             });
         }
-        for name in chosen.keys() {
-            // Written as it is: so whoever deletes that one at the same time is told.
+        for name in solution.keys() {
+            // Rewritten unchanged, so that a concurrent deletion of the dependency conflicts.
             self.head(known, name);
         }
-        let resolved = chosen.iter().map(|(name, it)| ((*name).to_owned(), it.version.to_string()));
+        let resolved = solution.iter().map(|(name, it)| ((*name).to_owned(), it.version.to_string()));
         self.versions.push(PackageVersion {
             package: package.clone(),
             digest,
@@ -169,8 +166,8 @@ impl Prepared {
     }
 }
 
-/// What there is to choose from: newest first, deprecated last.
-fn pool<'a>(known: &'a Known, documents: &'a [Document]) -> Pool<'a> {
+/// Newest first, deprecated last.
+fn candidates<'a>(known: &'a Known, documents: &'a [Document]) -> Candidates<'a> {
     let mut all: BTreeMap<&str, BTreeMap<(bool, &Version), &OPackage>> = BTreeMap::new();
     for (name, package) in known {
         let versions = package.versions.values();
@@ -180,7 +177,7 @@ fn pool<'a>(known: &'a Known, documents: &'a [Document]) -> Pool<'a> {
     }
     for (_, package) in packages(documents) {
         let versions = all.entry(&package.name).or_default();
-        // One that is there already, and deprecated, stays so.
+        // A version that is published and deprecated stays so.
         if !versions.contains_key(&(false, &package.version)) {
             versions.insert((true, &package.version), package);
         }
@@ -188,46 +185,46 @@ fn pool<'a>(known: &'a Known, documents: &'a [Document]) -> Pool<'a> {
     all.into_iter().map(|(name, it)| (name, it.into_values().rev().collect())).collect()
 }
 
-struct Others<'a>(&'a Chosen<'a>);
+struct Dependencies<'a>(&'a Solution<'a>);
 
-impl Lookup for Others<'_> {
+impl Lookup for Dependencies<'_> {
     fn package(&self, name: &str) -> Option<&OPackage> {
         self.0.get(name).copied()
     }
 }
 
-fn settle<'a>(
+fn resolve_package<'a>(
     package: &'a OPackage,
-    pool: &'a Pool<'a>,
-) -> Result<(Chosen<'a>, ResolvedPackage), Diagnostics> {
-    let chosen = choose(package, pool).map_err(|trouble| {
-        fault(&format!("dependencies[{}].{}", trouble.at, trouble.field), trouble.message)
+    candidates: &'a Candidates<'a>,
+) -> Result<(Solution<'a>, ResolvedPackage), Diagnostics> {
+    let solution = solve(package, candidates).map_err(|it| {
+        diagnostic(&format!("dependencies[{}].{}", it.dependency, it.field), it.message)
     })?;
-    let resolved = resolve(package, &Others(&chosen))?;
-    Ok((chosen, resolved))
+    let resolved = resolve(package, &Dependencies(&solution))?;
+    Ok((solution, resolved))
 }
 
-/// Whether it may stand between the version before it and the one after.
-fn follows(
+/// Checks compatibility with the version before it and the one after.
+fn check_neighbours(
     known: &Known,
     documents: &[Document],
     document: &Document,
     package: &OPackage,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
 ) -> Result<(), Error> {
     let there = known.get(&package.name).into_iter().flat_map(|it| it.versions.values());
     let others = there.map(|it| &it.package).chain(packages(documents).map(|(_, it)| it));
     let others = || others.clone().filter(|it| it.name == package.name);
     let before = others().filter(|it| it.version < package.version).max_by_key(|it| &it.version);
     if let Some(Err(more)) = before.map(|before| check_update(before, package)) {
-        faults.append(document.locate(more));
+        diagnostics.append(document.locate(more));
     }
     let after = others().filter(|it| it.version > package.version).min_by_key(|it| &it.version);
     match after.map(|after| (after, check_update(package, after))) {
-        Some((after, Err(faults))) => Err(Error::Conflict {
+        Some((after, Err(diagnostics))) => Err(Error::Conflict {
             reason: "LATER_VERSION",
             detail: format!(
-                "{} can't come before {}, which is there: {faults}",
+                "{} cannot precede the published {}: {diagnostics}",
                 package.version, after.version
             ),
             blockers: vec![format!("{} {}", after.name, after.version)],
@@ -240,20 +237,20 @@ fn exists(package: &OPackage, there: &PackageVersion) -> Error {
     Error::Conflict {
         reason: "VERSION_EXISTS",
         detail: format!(
-            "{} {} was published at {} with other content, and versions don't change: publish it \
-             under a new version",
+            "{} {} was published at {} with other content, and versions are immutable: publish \
+             it under a new version",
             package.name, package.version, there.published_at
         ),
         blockers: Vec::new(),
     }
 }
 
-/// A digest of what a package says, however it was written.
+/// A digest that does not depend on formatting.
 fn digest(package: &OPackage) -> Result<String, Error> {
-    Ok(hex::encode(Sha256::digest(records::write(package)?)))
+    Ok(hex::encode(Sha256::digest(encode(package)?)))
 }
 
-fn fault(path: &str, message: String) -> Diagnostics {
-    let fault = Diagnostic { path: path.to_owned(), location: None, message, hint: None };
-    Diagnostics { all: vec![fault], omitted: 0 }
+fn diagnostic(path: &str, message: String) -> Diagnostics {
+    let diagnostic = Diagnostic { path: path.to_owned(), location: None, message, hint: None };
+    Diagnostics { all: vec![diagnostic], omitted: 0 }
 }

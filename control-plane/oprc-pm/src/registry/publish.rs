@@ -1,4 +1,4 @@
-//! Publishing, and what would come of it.
+//! Publishing packages, and checking what publishing would do.
 
 use std::sync::Arc;
 
@@ -6,23 +6,26 @@ use oprc_models::{Body, Document, OClassDeployment, ResolvedPackage, check_again
 use oprc_rest::Published;
 
 use super::{
-    ATTEMPTS, Registry,
-    index::rank,
+    Registry,
     prepare::{Prepared, packages, prepare},
-    race,
 };
-use crate::{error::Error, heavy::heavy, stamp};
+use crate::{
+    blocking::run_blocking,
+    clock,
+    error::Error,
+    state::{Attempt, packages::rank},
+};
 
 impl Registry {
-    /// Publishes all packages of a file, or none. Deployments that stand in it are left to the
-    /// caller. What was published before, just the same, is told to be unchanged.
+    /// Publishes all packages of a file, or none; deployments in the file are ignored. A version
+    /// that was published before with the same content is reported as unchanged.
     pub async fn publish(
         &self,
         documents: &[Document],
         by: Option<&str>,
     ) -> Result<Vec<Published>, Error> {
         let shared: Arc<[Document]> = documents.into();
-        for _ in 0..ATTEMPTS {
+        let build = async || {
             let (registry, documents) = (self.clone(), Arc::clone(&shared));
             let name = by.map(ToOwned::to_owned);
             let prepare = move || -> Result<_, Error> {
@@ -30,21 +33,21 @@ impl Registry {
                 let transaction = prepared.transaction()?;
                 Ok((prepared, transaction))
             };
-            let (prepared, transaction) = heavy(prepare).await??;
-            let Some(transaction) = transaction else { return Ok(prepared.published) };
-            if self.commit(transaction).await? {
-                for it in &prepared.published {
-                    tracing::info!(package = it.name, version = it.version, by, "Published");
-                }
-                return Ok(prepared.published);
-            }
+            let (prepared, transaction) = run_blocking(prepare).await??;
+            Ok(match transaction {
+                Some(transaction) => Attempt::Commit(transaction, prepared.published),
+                None => Attempt::Done(prepared.published),
+            })
+        };
+        let published = self.inner.cache.commit_with_retry(build).await?;
+        for it in published.iter().filter(|it| !it.unchanged) {
+            tracing::info!(package = it.name, version = it.version, by, "published a package");
         }
-        let (_, first) = packages(documents).next().unzip();
-        Err(race(first.map_or("the package", |it| &it.name)))
+        Ok(published)
     }
 
-    /// Checks a file as publishing would, its deployments too, and changes nothing. Takes a while
-    /// for a large one.
+    /// Checks a file as publishing would, and its deployments. CPU-bound: call it through
+    /// [`run_blocking`].
     pub fn validate(&self, documents: &[Document]) -> Result<Vec<Published>, Error> {
         let prepared = self.prepare(documents, None)?;
         prepared.transaction()?;
@@ -65,12 +68,12 @@ impl Registry {
                 dependencies.chain([it.name.as_str()])
             })
             .collect();
-        let known = self.inner.followed.read(|index| index.reach(names));
-        prepare(&known, documents, by, &stamp::text(stamp::now()))
+        let known = self.inner.cache.packages(|index| index.with_dependencies(names));
+        prepare(&known, documents, by, &clock::now().to_string())
     }
 
-    /// What a deployment would be of if the packages of a file were published. Takes a while for a
-    /// large one.
+    /// The package that a deployment would use if those of a file were published. CPU-bound: call
+    /// it through [`run_blocking`].
     pub fn package_of(
         &self,
         deployment: &OClassDeployment,
@@ -97,10 +100,10 @@ impl Registry {
                 if rank(&there.package.version, there.deprecated.is_some())
                     > rank(&here.version, false) =>
             {
-                self.settle(&there)
+                self.resolve(&there)
             }
             (Some(here), _) => Ok(here.clone()),
-            (None, there) => self.settle(&*there?),
+            (None, there) => self.resolve(&*there?),
         }
     }
 }

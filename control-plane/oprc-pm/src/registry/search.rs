@@ -1,40 +1,33 @@
-//! Lists: what is looked for, page by page.
+//! Paged lists and searches of packages, classes and functions.
 
 use std::ops::Bound;
 
 use oprc_rest::{ClassEntry, FunctionEntry, PackageSummary, Page};
 
-use super::{
-    Registry,
-    catalogue::Catalogue,
-    index::{Index, Package},
-    marks::Mark,
+use super::Registry;
+use crate::{
+    error::Error,
+    state::packages::{Catalogue, IndexKey, Package, PackageIndex},
 };
-use crate::error::Error;
 
-/// How much may be on a page.
-pub const MOST_ON_A_PAGE: usize = 500;
-/// How much is on a page where nothing is said.
-const ON_A_PAGE: usize = 100;
-/// How many bytes may be searched for.
-const MOST_SOUGHT: usize = 256;
+pub const MAX_PAGE_SIZE: usize = 500;
+const DEFAULT_PAGE_SIZE: usize = 100;
+const MAX_QUERY_BYTES: usize = 256;
 
-/// Which part of a list is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paging {
-    /// Where the page before said that the next begins.
+    /// The `next` of the previous page.
     pub after: Option<String>,
-    /// How much is wanted at most.
     pub limit: Option<usize>,
 }
 
 impl Paging {
     fn limit(&self) -> Result<usize, Error> {
         match self.limit {
-            None => Ok(ON_A_PAGE),
-            Some(limit @ 1..=MOST_ON_A_PAGE) => Ok(limit),
+            None => Ok(DEFAULT_PAGE_SIZE),
+            Some(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
             Some(_) => {
-                let message = format!("must be from 1 to {MOST_ON_A_PAGE}");
+                let message = format!("must be from 1 to {MAX_PAGE_SIZE}");
                 Err(Error::Parameter { field: "limit", message })
             }
         }
@@ -43,35 +36,33 @@ impl Paging {
     /// The package and the key that the page begins after.
     fn after(&self) -> Result<Option<(&str, &str)>, Error> {
         let Some(after) = &self.after else { return Ok(None) };
-        let message = "must be what the page before gave as next".to_owned();
+        let message = "must be the next of the previous page".to_owned();
         let wrong = || Error::Parameter { field: "cursor", message };
         after.split_once('/').ok_or_else(wrong).map(Some)
     }
 }
 
-/// What is looked for: all of it must hold.
+/// All criteria must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// How the package's name begins.
+    /// Prefix of the package's name.
     pub prefix: Option<String>,
-    /// The package's name.
     pub package: Option<String>,
-    /// A version that the package has. Classes and functions are those of that version, and then
-    /// need the package's name; without it, those of the latest.
+    /// A version that the package has. Classes and functions are listed for that version, which
+    /// requires `package`; by default for the latest.
     pub version: Option<String>,
-    /// Tags that the package has.
     pub tags: Vec<String>,
-    /// Labels that the package has, with this value or with any.
+    /// With this value, or with any.
     pub labels: Vec<(String, Option<String>)>,
-    /// Words that stand in names, descriptions and tags, in any case.
+    /// Words in names, descriptions and tags, in any case.
     pub text: Option<String>,
 }
 
-/// Reads a selector of labels such as `team=geometry,tier`.
+/// Parses a label selector such as `team=geometry,tier`.
 pub fn labels(selector: &str) -> Result<Vec<(String, Option<String>)>, Error> {
     let one = |label: &str| match label.split_once('=') {
         _ if label.is_empty() || label.starts_with('=') => {
-            let message = format!("{selector:?} isn't as in team=geometry,tier");
+            let message = format!("{selector:?} is no selector such as team=geometry,tier");
             Err(Error::Parameter { field: "labels", message })
         }
         Some((key, value)) => Ok((key.trim().to_owned(), Some(value.trim().to_owned()))),
@@ -83,14 +74,14 @@ pub fn labels(selector: &str) -> Result<Vec<(String, Option<String>)>, Error> {
 impl Filter {
     fn words(&self) -> Result<Vec<String>, Error> {
         let text = self.text.as_deref().unwrap_or_default();
-        if text.len() > MOST_SOUGHT {
-            let message = format!("must have {MOST_SOUGHT} bytes at most");
+        if text.len() > MAX_QUERY_BYTES {
+            let message = format!("must have at most {MAX_QUERY_BYTES} bytes");
             return Err(Error::Parameter { field: "q", message });
         }
         Ok(text.to_lowercase().split_whitespace().map(ToOwned::to_owned).collect())
     }
 
-    /// Whether it may be a package that is looked for, words aside.
+    /// Whether a package matches, except for the words.
     fn admits(&self, package: &Package) -> bool {
         let about = &package.summary;
         !package.versions.is_empty()
@@ -107,10 +98,10 @@ impl Filter {
             })
     }
 
-    fn marks(&self) -> impl Iterator<Item = Mark> {
-        let tags = self.tags.iter().cloned().map(Mark::Tag);
+    fn index_keys(&self) -> impl Iterator<Item = IndexKey> {
+        let tags = self.tags.iter().cloned().map(IndexKey::Tag);
         let labels = self.labels.iter().cloned();
-        tags.chain(labels.map(|(key, value)| Mark::Label(key, value)))
+        tags.chain(labels.map(|(key, value)| IndexKey::Label(key, value)))
     }
 }
 
@@ -119,13 +110,13 @@ fn holds(text: &str, words: &[String]) -> bool {
 }
 
 impl Registry {
-    /// The packages that are looked for, by name.
+    /// Sorted by name.
     pub fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page<PackageSummary>, Error> {
         let (limit, words) = (paging.limit()?, filter.words()?);
         let start = paging.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut items: Vec<PackageSummary> = self.inner.followed.read(|index| {
+        let mut items: Vec<PackageSummary> = self.inner.cache.packages(|index| {
             let found = from(index, filter, start);
-            let found = found.filter(|it| filter.admits(it) && holds(&it.text, &words));
+            let found = found.filter(|it| filter.admits(it) && holds(&it.search_text, &words));
             found.take(limit + 1).map(|it| it.summary.clone()).collect()
         });
         let more = items.len() > limit;
@@ -134,12 +125,12 @@ impl Registry {
         Ok(Page { items, next })
     }
 
-    /// The classes that are looked for, by package and key, each of the latest version.
+    /// Classes of the latest versions, sorted by package and key.
     pub fn classes(&self, filter: &Filter, paging: &Paging) -> Result<Page<ClassEntry>, Error> {
         self.entries(filter, paging, |it| &it.classes, |it| (&it.package, &it.key))
     }
 
-    /// The functions that are looked for, by package and key, each of the latest version.
+    /// Functions of the latest versions, sorted by package and key.
     pub fn functions(
         &self,
         filter: &Filter,
@@ -156,7 +147,7 @@ impl Registry {
         place: impl Fn(&T) -> (&String, &String),
     ) -> Result<Page<T>, Error> {
         let (limit, words, after) = (paging.limit()?, filter.words()?, paging.after()?);
-        let wanted = |(item, text): &&(T, String)| {
+        let matches = |(item, text): &&(T, String)| {
             let (package, key) = place(item);
             after.is_none_or(|after| (package.as_str(), key.as_str()) > after)
                 && holds(text, &words)
@@ -164,18 +155,18 @@ impl Registry {
         let mut items: Vec<T> = if let Some(version) = &filter.version {
             let name = filter.package.as_deref().ok_or_else(|| Error::Parameter {
                 field: "version",
-                message: "needs the package's name too".to_owned(),
+                message: "requires package".to_owned(),
             })?;
             let version = self.version(name, version)?;
-            let catalogue = Catalogue::of(&version, &*self.settle(&version)?);
+            let catalogue = Catalogue::of(&version, &*self.resolve(&version)?);
             let admitted = filter.admits(&*self.known(name)?);
-            let found = of(&catalogue).iter().filter(|_| admitted).filter(wanted);
+            let found = of(&catalogue).iter().filter(|_| admitted).filter(matches);
             found.take(limit + 1).map(|(item, _)| item.clone()).collect()
         } else {
             let start = after.map_or(Bound::Unbounded, |(package, _)| Bound::Included(package));
-            self.inner.followed.read(|index| {
+            self.inner.cache.packages(|index| {
                 let found = from(index, filter, start).filter(|it| filter.admits(it));
-                let found = found.flat_map(|it| of(&it.catalogue)).filter(wanted);
+                let found = found.flat_map(|it| of(&it.catalogue)).filter(matches);
                 found.take(limit + 1).map(|(item, _)| item.clone()).collect()
             })
         };
@@ -189,10 +180,9 @@ impl Registry {
     }
 }
 
-/// Packages from a name on, as far as their names begin as wanted: those that have all marks of the
-/// filter, and others.
+/// Packages from a name on that have the prefix of the filter, narrowed by its tags and labels.
 fn from<'a>(
-    index: &'a Index,
+    index: &'a PackageIndex,
     filter: &'a Filter,
     start: Bound<&'a str>,
 ) -> Box<dyn Iterator<Item = &'a Package> + 'a> {
@@ -203,12 +193,12 @@ fn from<'a>(
     };
     let start = if before { Bound::Included(prefix) } else { start };
     let (range, packages) = ((start, Bound::Unbounded), index.packages());
-    let wanted = move |name: &String| name.starts_with(prefix);
-    if let Some(names) = index.marks().narrowest(filter.marks()) {
-        let names = names.range::<str, _>(range).take_while(move |name| wanted(name));
+    let matches = move |name: &String| name.starts_with(prefix);
+    if let Some(names) = index.labels().narrowest(filter.index_keys()) {
+        let names = names.range::<str, _>(range).take_while(move |name| matches(name));
         Box::new(names.filter_map(|name| packages.get(name).map(AsRef::as_ref)))
     } else {
-        let found = packages.range::<str, _>(range).take_while(move |(name, _)| wanted(name));
+        let found = packages.range::<str, _>(range).take_while(move |(name, _)| matches(name));
         Box::new(found.map(|(_, it)| it.as_ref()))
     }
 }

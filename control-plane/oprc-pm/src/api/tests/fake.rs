@@ -11,7 +11,7 @@ use oprc_rest::{
 
 use super::*;
 use crate::{
-    deployments::{Caller, DeploymentFilter, RuntimeFilter},
+    service::{Caller, DeploymentFilter, RuntimeFilter},
     error::Error,
 };
 

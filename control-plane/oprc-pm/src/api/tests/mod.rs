@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::config::Limits;
+use crate::{config::Limits, state::Cache};
 
 const VIEWER: &str = "viewer-0123456789abcdef";
 const DEPLOYER: &str = "deployer-0123456789abcdef";
@@ -80,8 +80,11 @@ impl Server {
         fs::write(&path, lines).unwrap();
         let (stop, stopping) = watch::channel(false);
         let fake = Arc::new(fake::Fake::default());
+        let cache = Arc::new(Cache::load(Store::memory()).await.unwrap());
+        let following = Arc::clone(&cache);
+        tokio::spawn(async move { following.follow().await });
         let app = App {
-            registry: Registry::new(Store::memory()).await.unwrap(),
+            registry: Registry::new(cache),
             deployments: fake.clone(),
             metrics: Arc::default(),
             streams: Arc::new(Semaphore::new(limits.streams)),

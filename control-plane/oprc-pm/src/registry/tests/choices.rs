@@ -1,11 +1,11 @@
-//! Which versions are chosen, against trying all of them.
+//! The solver against an exhaustive search.
 
 use std::collections::BTreeMap;
 
 use oprc_models::{Dependency, OPackage, Version};
 use proptest::prelude::*;
 
-use super::super::choose::{Pool, choose};
+use super::super::solver::{Candidates, solve};
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -72,7 +72,7 @@ fn will_do(root: &OPackage, choice: &Choice<'_>) -> bool {
 /// Whether any choice will do.
 fn possible<'a>(
     root: &OPackage,
-    pool: &Pool<'a>,
+    pool: &Candidates<'a>,
     names: &[&'a str],
     choice: &mut Choice<'a>,
 ) -> bool {
@@ -95,10 +95,10 @@ proptest! {
         a in arb_package("a"), b in arb_package("b"), c in arb_package("c"), d in arb_package("d")
     ) {
         let all = [a, b, c, d];
-        let pool: Pool<'_> =
+        let pool: Candidates<'_> =
             NAMES.iter().copied().zip(all.iter().map(|it| it.iter().collect())).collect();
         for root in &all[0] {
-            let chosen = choose(root, &pool);
+            let chosen = solve(root, &pool);
             match &chosen {
                 Ok(chosen) => prop_assert!(will_do(root, chosen), "{root:?} {chosen:?}"),
                 Err(trouble) => {
@@ -106,7 +106,7 @@ proptest! {
                     prop_assert!(trouble.at < root.dependencies.len());
                 }
             }
-            prop_assert_eq!(chosen, choose(root, &pool));
+            prop_assert_eq!(chosen, solve(root, &pool));
         }
     }
 }
@@ -122,7 +122,7 @@ fn trouble_is_told_by_name() {
         new("f", "1.0.0", &[("g", "*")]),
         new("g", "1.0.0", &[("f", "*")]),
     ];
-    let mut pool = Pool::new();
+    let mut pool = Candidates::new();
     for package in &all {
         pool.entry(&package.name).or_default().insert(0, package);
     }
@@ -139,12 +139,12 @@ fn trouble_is_told_by_name() {
         (vec![("c", "*"), ("f", "*")], 1, "name", "packages depend on each other: f → g → f"),
     ] {
         let root = new("root", "1.0.0", &on);
-        let trouble = choose(&root, &pool).unwrap_err();
+        let trouble = solve(&root, &pool).unwrap_err();
         assert_eq!((trouble.at, trouble.field, trouble.message.as_str()), (at, field, message));
     }
     // The other way round there is something that will do: an older one.
     let root = new("root", "1.0.0", &[("c", "*"), ("b", "*")]);
-    assert_eq!(choose(&root, &pool).unwrap()["c"].version.to_string(), "1.0.0");
+    assert_eq!(solve(&root, &pool).unwrap()["c"].version.to_string(), "1.0.0");
 }
 
 #[test]
@@ -157,10 +157,10 @@ fn a_search_that_would_take_forever_is_given_up() {
         }
     }
     all.push(new("x", "99.0.0", &[]));
-    let mut pool = Pool::new();
+    let mut pool = Candidates::new();
     for package in &all {
         pool.entry(&package.name).or_default().push(package);
     }
     let on: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "*")).collect();
-    assert!(choose(&new("root", "1.0.0", &on), &pool).is_err());
+    assert!(solve(&new("root", "1.0.0", &on), &pool).is_err());
 }

@@ -1,4 +1,4 @@
-//! The registry on a store in memory.
+//! The registry on an in-memory store.
 
 mod choices;
 mod following;
@@ -6,21 +6,31 @@ mod publishing;
 mod removing;
 mod searching;
 
+use std::sync::Arc;
+
 use oprc_cp_storage::Store;
 use oprc_models::{Document, parse};
 
 use super::Registry;
-use crate::error::Error;
+use crate::{error::Error, state::Cache};
 
 async fn registry() -> Registry {
-    Registry::new(Store::memory()).await.unwrap()
+    registry_of(Store::memory()).await.unwrap()
+}
+
+/// A registry whose cache follows the store for as long as the test runs.
+async fn registry_of(store: Store) -> Result<Registry, Error> {
+    let cache = Arc::new(Cache::load(store).await?);
+    let following = Arc::clone(&cache);
+    tokio::spawn(async move { following.follow().await });
+    Ok(Registry::new(cache))
 }
 
 fn file(text: &str) -> Vec<Document> {
     parse(text, "test.yaml").unwrap()
 }
 
-/// A package of one class with one function, and what more there is to say.
+/// A package of one class with one function, and further fields.
 fn package(name: &str, version: &str, more: &str) -> String {
     format!(
         "name: {name}\nversion: {version}\n\
@@ -30,7 +40,6 @@ fn package(name: &str, version: &str, more: &str) -> String {
     )
 }
 
-/// One that depends on others.
 fn depending(name: &str, version: &str, on: &[(&str, &str)]) -> String {
     let on: Vec<String> =
         on.iter().map(|(name, range)| format!("{{name: {name}, version: {range:?}}}")).collect();

@@ -1,18 +1,23 @@
-//! What may be deleted, and what stands in the way.
+//! Deletion of versions, and what prevents it.
 
 use oprc_cp_storage::Transaction;
 
 use super::*;
-use crate::records;
+use crate::state::schema::{deployment_key, encode, version_key};
 
 fn deployment(registry: &Registry, key: &str, version: &str) -> Transaction {
-    let record = serde_json::json!({"plan": {"package": "a", "version": version}});
-    let transaction = Transaction::new().put(records::deployment(key), record.to_string());
-    registry.hold(transaction, "a", version).unwrap()
+    let at = "2026-11-16T00:00:00Z";
+    let record = serde_json::json!({
+        "deployment": {"key": key}, "revision": "r", "created_at": at, "updated_at": at,
+        "correlation_id": "", "stage": {"stage": "settled", "since": at},
+        "plan": {"deployment": key, "package": "a", "version": version, "units": [], "reasons": []},
+    });
+    let transaction = Transaction::new().put(deployment_key(key), record.to_string());
+    registry.reference(transaction, "a", version).unwrap()
 }
 
 #[tokio::test]
-async fn what_a_package_depends_on_stays() {
+async fn version_that_a_package_depends_on_is_not_deleted() {
     let registry = registry().await;
     for version in ["1.0.0", "1.1.0"] {
         publish(&registry, &package("a", version, "")).await.unwrap();
@@ -34,45 +39,45 @@ async fn what_a_package_depends_on_stays() {
     registry.delete_package("b", None).await.unwrap();
     registry.delete_package("a", None).await.unwrap();
     assert_eq!(registry.count(), (0, 0));
-    assert_eq!(registry.inner.store.list("").await.unwrap().entries, []);
+    assert_eq!(registry.inner.cache.store().list("").await.unwrap().entries, []);
 }
 
 #[tokio::test]
-async fn what_a_deployment_uses_stays_until_it_is_gone() {
+async fn version_is_deleted_only_after_its_deployment() {
     let registry = registry().await;
-    let store = registry.inner.store.clone();
+    let store = registry.inner.cache.store().clone();
     for version in ["1.0.0", "1.1.0"] {
         publish(&registry, &package("a", version, "")).await.unwrap();
     }
     let revision = store.commit(deployment(&registry, "prod", "1.0.0")).await.unwrap();
-    registry.inner.followed.wait(revision).await;
+    registry.inner.cache.wait_for(revision).await.unwrap();
     let error = registry.delete_version("a", "1.0.0", None).await.unwrap_err();
     assert!(error.to_string().contains("deployment prod (uses 1.0.0)"), "{error}");
     registry.delete_version("a", "1.1.0", None).await.unwrap();
-    // Not even the index has seen this yet.
-    store.commit(Transaction::new().delete("deployment/prod")).await.unwrap();
+    let deleted = store.commit(Transaction::new().delete("deployment/prod")).await.unwrap();
+    registry.inner.cache.wait_for(deleted).await.unwrap();
     registry.delete_version("a", "1.0.0", None).await.unwrap();
 }
 
 #[tokio::test]
-async fn of_a_user_and_a_deleter_one_is_told() {
+async fn concurrent_use_and_deletion_conflict() {
     let registry = registry().await;
-    let store = registry.inner.store.clone();
+    let store = registry.inner.cache.store().clone();
     publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
     publish(&registry, &package("a", "1.1.0", "")).await.unwrap();
-    // Used by what the index hasn't seen when the deletion begins: both are ready at once.
+    // Both transactions are built from the same state.
     let late = deployment(&registry, "late", "1.0.0");
     registry.delete_version("a", "1.0.0", None).await.unwrap();
     let refused = store.commit(late).await.unwrap_err();
     assert!(matches!(refused, oprc_cp_storage::Error::Conflict { key, .. } if key == "package/a"));
     store.commit(deployment(&registry, "early", "1.1.0")).await.unwrap();
-    // Without a wait: the head has changed, so the deletion looks again.
+    // The cache may not show the deployment yet: the head has changed, so the deletion retries.
     let error = registry.delete_version("a", "1.1.0", None).await.unwrap_err();
     assert_eq!(reason(&error), "IN_USE");
 }
 
 #[tokio::test]
-async fn only_what_was_meant_is_deleted() {
+async fn deletes_only_with_a_matching_etag() {
     let registry = registry().await;
     publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
     let (_, tag) = registry.package("a").unwrap();
@@ -89,23 +94,23 @@ async fn only_what_was_meant_is_deleted() {
 }
 
 #[tokio::test]
-async fn what_changes_while_it_is_deleted_is_told() {
+async fn reports_a_change_during_deletion() {
     let registry = registry().await;
     publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
     let (_, tag) = registry.package("a").unwrap();
     let mut changed = (*registry.version("a", "1.0.0").unwrap()).clone();
     changed.deprecated = Some("no".to_owned());
-    let key = records::version("a", "1.0.0");
-    let change = Transaction::new().put(key, records::write(&changed).unwrap());
-    // Not even the index has seen this yet: the first attempt is refused by the store.
-    registry.inner.store.commit(registry.hold(change, "a", "1.0.0").unwrap()).await.unwrap();
+    let key = version_key("a", "1.0.0");
+    let change = Transaction::new().put(key, encode(&changed).unwrap());
+    // The cache may not show this yet: the first attempt then conflicts.
+    registry.inner.cache.store().commit(registry.reference(change, "a", "1.0.0").unwrap()).await.unwrap();
     let error = registry.delete_package("a", Some(&tag)).await.unwrap_err();
     assert_eq!(reason(&error), "CHANGED");
     registry.version("a", "1.0.0").unwrap();
 }
 
 #[tokio::test]
-async fn a_package_of_many_versions_goes_in_parts() {
+async fn deletes_a_package_of_many_versions_in_batches() {
     let registry = registry().await;
     for batch in 0..4 {
         let versions = (0..30).map(|at| package("a", &format!("1.{batch}.{at}"), ""));
@@ -113,5 +118,5 @@ async fn a_package_of_many_versions_goes_in_parts() {
     }
     assert_eq!(registry.count(), (1, 120));
     registry.delete_package("a", None).await.unwrap();
-    assert_eq!(registry.inner.store.list("").await.unwrap().entries, []);
+    assert_eq!(registry.inner.cache.store().list("").await.unwrap().entries, []);
 }

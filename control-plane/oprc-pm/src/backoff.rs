@@ -1,0 +1,26 @@
+//! Exponential backoff with jitter.
+
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+
+pub(crate) fn delays(min: Duration, max: Duration) -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(min)
+        .with_max_delay(max)
+        .without_max_times()
+        .with_jitter()
+        .build()
+}
+
+/// Runs a session again and again with a delay in between, which grows while sessions end without
+/// progress. A session returns whether it made progress. Never returns.
+pub(crate) async fn repeat(min: Duration, max: Duration, mut session: impl AsyncFnMut() -> bool) {
+    let mut waits = delays(min, max);
+    loop {
+        if session().await {
+            waits = delays(min, max);
+        }
+        tokio::time::sleep(waits.next().unwrap_or(max)).await;
+    }
+}

@@ -1,0 +1,153 @@
+//! Evaluates all deployments whenever something changes, and stores their transitions.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use futures::{FutureExt as _, future::select_all};
+use jiff::Timestamp;
+use oprc_cp_storage::{Check, Transaction};
+use oprc_rest::Revision;
+use tokio::sync::watch;
+
+use super::{Dispatcher, event_publisher::Published};
+use crate::{
+    clock,
+    error::Error,
+    rollout::{DeploymentRecord, TransitionResult, apply_transition, evaluate},
+    state::{
+        Versioned, VersionedUnit,
+        schema::{decode, deployment_key, encode, revision_key, unit_key},
+    },
+};
+
+/// Interval of evaluation if nothing happens.
+const IDLE: Duration = Duration::from_hours(1);
+/// Delay after a transition that could not be stored.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Changes come in bursts: one evaluation for all of them.
+const DEBOUNCE: Duration = Duration::from_millis(20);
+/// Clusters may take this long to connect after the start before they are reported as unreachable.
+const CONNECT_GRACE: Duration = Duration::from_secs(5);
+
+/// Whether Deploy and Delete calls are held, by deployment.
+type Holds = BTreeMap<String, (bool, bool)>;
+
+impl Dispatcher {
+    pub(super) async fn run_rollouts(&self, released: &watch::Sender<()>) {
+        let (mut stored, mut errors) = (self.cache.changes(), self.call_backoff.changes());
+        let mut clusters: Vec<_> = self.clusters.clients().map(|it| it.changes()).collect();
+        let mut published = Published::default();
+        let mut holds = Holds::new();
+        let grace_until = Instant::now() + CONNECT_GRACE;
+        loop {
+            stored.borrow_and_update();
+            errors.borrow_and_update();
+            for cluster in &mut clusters {
+                cluster.borrow_and_update();
+            }
+            let (new_holds, mut wait) = self.evaluate_all().await;
+            if new_holds != holds {
+                holds = new_holds;
+                released.send_replace(());
+            }
+            let grace = grace_until.saturating_duration_since(Instant::now());
+            self.publish_changes(&mut published, !grace.is_zero());
+            if !grace.is_zero() {
+                wait = wait.min(grace);
+            }
+            let any_cluster = async {
+                if clusters.is_empty() {
+                    return std::future::pending().await;
+                }
+                select_all(clusters.iter_mut().map(|it| it.changed().map(drop).boxed())).await;
+            };
+            tokio::select! {
+                Ok(()) = stored.changed() => {}
+                Ok(()) = errors.changed() => {}
+                () = any_cluster => {}
+                () = tokio::time::sleep(wait) => {}
+            }
+            tokio::time::sleep(DEBOUNCE).await;
+        }
+    }
+
+    /// Evaluates all deployments once; also returns when to do so again.
+    async fn evaluate_all(&self) -> (Holds, Duration) {
+        let now = clock::now();
+        let (mut holds, mut wait) = (Holds::new(), IDLE);
+        for listed in self.cache.deployments() {
+            let key = &listed.record.deployment.key;
+            let (Some(stored), units) = self.cache.deployment_with_units(key) else { continue };
+            let views = self.views(&units);
+            let evaluation = evaluate(&stored.record, &views, now, self.deadlines);
+            if let Some(deadline) = evaluation.deadline {
+                wait = wait.min(until(deadline, now));
+            }
+            if evaluation.hold_deploys || evaluation.hold_deletes {
+                holds.insert(key.clone(), (evaluation.hold_deploys, evaluation.hold_deletes));
+            }
+            let Some(transition) = evaluation.transition else { continue };
+            let result = apply_transition(&transition, &stored.record, &views, now);
+            match self.store_transition(result, &stored, &units).await {
+                Ok(()) => tracing::info!(deployment = key, ?transition, "rollout transition"),
+                Err(error) => {
+                    tracing::warn!(
+                        deployment = key, ?transition, %error,
+                        "cannot store a rollout transition, retrying"
+                    );
+                    wait = wait.min(RETRY_DELAY);
+                }
+            }
+        }
+        (holds, wait)
+    }
+
+    /// Stores a transition in one transaction. One that another writer overtook is dropped: the
+    /// new state is evaluated next.
+    async fn store_transition(
+        &self,
+        result: TransitionResult,
+        stored: &Versioned<DeploymentRecord>,
+        units: &[VersionedUnit],
+    ) -> Result<(), Error> {
+        let key = &stored.record.deployment.key;
+        let name = deployment_key(key);
+        let mut transaction = Transaction::new()
+            .check(name.clone(), Check::Version(stored.version))
+            .fenced(&self.ownership);
+        for (unit, record) in &result.units {
+            let known = units.iter().find(|(key, _)| key == unit);
+            let check = known.map_or(Check::Absent, |(_, stored)| Check::Version(stored.version));
+            let name = unit_key(unit);
+            transaction = transaction.check(name.clone(), check).put(name, encode(record)?);
+        }
+        let store = self.cache.store();
+        match &result.record {
+            Some(record) => {
+                transaction = transaction.put(name, encode(record)?);
+                let revision = revision_key(key, &record.revision);
+                if let Some(entry) = store.get(&revision).await? {
+                    let before: Revision = decode(&revision, &entry.value)?;
+                    let after = Revision { outcome: result.outcome, ..before };
+                    transaction = transaction
+                        .check(revision.clone(), Check::Version(entry.version))
+                        .put(revision, encode(&after)?);
+                }
+            }
+            None => {
+                transaction = transaction.delete(name);
+                for entry in store.list(&revision_key(key, "")).await?.entries {
+                    transaction = transaction.delete(entry.key);
+                }
+            }
+        }
+        self.cache.commit(transaction).await.map(drop)
+    }
+}
+
+fn until(deadline: Timestamp, now: Timestamp) -> Duration {
+    // One more millisecond, the precision of times: the deadline has passed then.
+    Duration::try_from(deadline.duration_since(now)).unwrap_or_default() + Duration::from_millis(1)
+}

@@ -1,0 +1,195 @@
+//! Deployments as the API offers them. A change stores the desired state in one transaction before
+//! any cluster is called; the dispatcher does the rest.
+
+mod adopt;
+mod apply;
+mod delete;
+mod dry_run;
+mod forget_cluster;
+mod orphans;
+mod overview;
+mod package_locks;
+mod precondition;
+mod rollback;
+mod runtimes;
+
+use std::sync::Arc;
+
+use oprc_cp_storage::{Entry, Ownership};
+use oprc_models::{Document, OClassDeployment};
+use oprc_rest::{Deployment, DeploymentCondition, DeploymentStatus, Event, Page, Plan, Revision};
+
+pub use self::{
+    package_locks::PackageLocks, precondition::Precondition, runtimes::RuntimeFilter,
+};
+use crate::{
+    blocking::run_blocking,
+    crm_client::Clusters,
+    dispatcher::{CallBackoff, EventLog, status},
+    error::Error,
+    planner::{self, Defaults},
+    registry::Registry,
+    rollout::DeploymentRecord,
+    state::{
+        Cache, VersionedUnit,
+        schema::{decode, revision_key},
+    },
+};
+
+pub const MAX_PAGE_SIZE: usize = 500;
+
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    pub name: Option<String>,
+    pub correlation_id: String,
+}
+
+/// All criteria must hold.
+#[derive(Clone, Debug, Default)]
+pub struct DeploymentFilter {
+    /// Prefix of the key.
+    pub prefix: Option<String>,
+    pub package: Option<String>,
+    /// With units on this cluster.
+    pub cluster: Option<String>,
+    pub condition: Option<DeploymentCondition>,
+}
+
+pub struct DeploymentService {
+    pub ownership: Arc<Ownership>,
+    pub cache: Arc<Cache>,
+    pub registry: Registry,
+    pub clusters: Arc<Clusters>,
+    pub call_backoff: Arc<CallBackoff>,
+    pub events: Arc<EventLog>,
+    pub defaults: Defaults,
+    pub package_locks: PackageLocks,
+}
+
+impl DeploymentService {
+    /// The plan of a deployment if these packages were published. Changes nothing.
+    pub async fn plan(
+        &self,
+        deployment: &OClassDeployment,
+        packages: &[Document],
+    ) -> Result<Plan, Error> {
+        if deployment.package.is_none() {
+            return Err(Error::Parameter { field: "package", message: "is missing".to_owned() });
+        }
+        let (registry, deployment) = (self.registry.clone(), deployment.clone());
+        let packages = packages.to_vec();
+        let mut clusters = self.clusters.facts();
+        for (name, facts) in &mut clusters {
+            facts.taken = self.cache.requested(name, &deployment.key).on(facts);
+        }
+        let former = self.cache.deployment(&deployment.key);
+        let defaults = self.defaults.clone();
+        let plan = move || {
+            let package = registry.package_of(&deployment, &packages)?;
+            let plan = planner::plan(&planner::Request {
+                deployment: &deployment,
+                package: &package,
+                clusters: &clusters,
+                defaults: &defaults,
+                former: former.as_ref().and_then(|stored| stored.record.running_plan()),
+            });
+            Ok(plan?)
+        };
+        run_blocking(plan).await?
+    }
+
+    pub fn get(&self, key: &str) -> Result<Deployment, Error> {
+        let (stored, units) = self.cache.deployment_with_units(key);
+        let stored = stored.ok_or_else(|| Error::not_found("deployment", key))?;
+        Ok(self.document(&stored.record, &units))
+    }
+
+    fn document(&self, record: &DeploymentRecord, units: &[VersionedUnit]) -> Deployment {
+        Deployment {
+            deployment: record.deployment.clone(),
+            revision: record.revision.clone(),
+            created_at: record.created_at.to_string(),
+            updated_at: record.updated_at.to_string(),
+            updated_by: record.updated_by.clone(),
+            plan: record.plan.clone(),
+            status: status(record, units, &self.clusters, &self.call_backoff),
+        }
+    }
+
+    pub fn status(&self, key: &str) -> Result<DeploymentStatus, Error> {
+        Ok(self.get(key)?.status)
+    }
+
+    /// Deployments after `cursor`, sorted by key.
+    pub fn list(
+        &self,
+        filter: &DeploymentFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Page<Deployment> {
+        let limit = limit.clamp(1, MAX_PAGE_SIZE);
+        let mut items = Vec::new();
+        for listed in self.cache.deployments() {
+            let key = &listed.record.deployment.key;
+            if cursor.is_some_and(|cursor| key.as_str() <= cursor)
+                || filter.prefix.as_ref().is_some_and(|prefix| !key.starts_with(prefix))
+                || filter.package.as_ref().is_some_and(|it| *it != listed.record.plan.package)
+            {
+                continue;
+            }
+            let Ok(document) = self.get(key) else { continue };
+            let on = |cluster: &String| {
+                document.status.units.iter().any(|unit| unit.cluster == *cluster)
+            };
+            if filter.cluster.as_ref().is_some_and(|cluster| !on(cluster))
+                || filter.condition.is_some_and(|it| it != document.status.condition)
+            {
+                continue;
+            }
+            if items.len() == limit {
+                let last = items.last().map(|it: &Deployment| it.deployment.key.clone());
+                return Page { items, next: last };
+            }
+            items.push(document);
+        }
+        Page { items, next: None }
+    }
+
+    /// The revisions of a deployment, latest first.
+    pub async fn history(&self, key: &str) -> Result<Vec<Revision>, Error> {
+        if self.cache.deployment(key).is_none() {
+            return Err(Error::not_found("deployment", key));
+        }
+        let page = self.cache.store().list(&revision_key(key, "")).await?;
+        let read = |entry: &Entry| decode(&entry.key, &entry.value);
+        page.entries.iter().rev().map(read).collect()
+    }
+
+    /// The configured clusters, and those that still have units although they aren't.
+    pub fn clusters(&self) -> Vec<oprc_rest::Cluster> {
+        let mut counts = self.cache.units_per_cluster();
+        let mut clusters = self.clusters.view(|name| counts.get(name).copied().unwrap_or_default());
+        counts.retain(|name, _| self.clusters.client(name).is_none());
+        clusters.extend(counts.into_iter().map(|(name, units)| oprc_rest::Cluster {
+            name,
+            message: "it is no longer configured and may still have units".to_owned(),
+            units,
+            ..oprc_rest::Cluster::default()
+        }));
+        clusters
+    }
+
+    fn publish_change(&self, kind: &str, record: &DeploymentRecord) {
+        self.events.publish(Event {
+            kind: kind.to_owned(),
+            subject: record.deployment.key.clone(),
+            message: format!("revision {}", record.revision),
+            correlation_id: record.correlation_id.clone(),
+            ..Event::default()
+        });
+    }
+}
+
+fn conflict(reason: &'static str, detail: impl Into<String>) -> Error {
+    Error::Conflict { reason, detail: detail.into(), blockers: Vec::new() }
+}

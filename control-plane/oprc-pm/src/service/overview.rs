@@ -1,0 +1,41 @@
+//! Facts about all deployments: conditions for metrics, functions for the catalogue, readiness.
+
+use std::collections::BTreeMap;
+
+use oprc_rest::{DeploymentCondition, FunctionStatus};
+
+use super::DeploymentService;
+use crate::dispatcher::status;
+
+impl DeploymentService {
+    /// The status of a package's functions wherever they are deployed, in one version or in any.
+    pub fn functions(&self, package: &str, version: Option<&str>) -> Vec<FunctionStatus> {
+        let mut functions = Vec::new();
+        for stored in self.cache.deployments() {
+            let plan = &stored.record.plan;
+            if plan.package == package
+                && version.is_none_or(|version| plan.version == version)
+                && let Ok(status) = self.status(&stored.record.deployment.key)
+            {
+                functions.extend(status.units.into_iter().flat_map(|unit| unit.functions));
+            }
+        }
+        functions
+    }
+
+    /// Number of deployments in each condition.
+    pub fn count_conditions(&self) -> BTreeMap<DeploymentCondition, usize> {
+        let mut counts = BTreeMap::new();
+        for stored in self.cache.deployments() {
+            let (_, units) = self.cache.deployment_with_units(&stored.record.deployment.key);
+            let status = status(&stored.record, &units, &self.clusters, &self.call_backoff);
+            *counts.entry(status.condition).or_default() += 1;
+        }
+        counts
+    }
+
+    /// Why deployments can't be rolled out, if they can't.
+    pub fn not_ready(&self) -> Option<String> {
+        (!self.ownership.is_held()).then(|| "another process owns the store".to_owned())
+    }
+}

@@ -1,0 +1,196 @@
+//! Classes on clusters: those of deployments, orphans, and those of others.
+
+use std::collections::BTreeMap;
+
+use oprc_grpc::deployment::{ClassRuntime, DeploymentState, Status};
+use oprc_rest::{Contact, Page};
+
+use super::{DeploymentService, MAX_PAGE_SIZE};
+use crate::{
+    dispatcher::{class_status, unit_status},
+    error::Error,
+    planner::parse_unit_id,
+};
+
+/// All criteria must hold.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeFilter {
+    pub cluster: Option<String>,
+    pub package: Option<String>,
+    pub environment: Option<String>,
+    pub deployment: Option<String>,
+    /// `driven`, `orphan` or `foreign`.
+    pub ownership: Option<String>,
+}
+
+impl DeploymentService {
+    /// Classes after `cursor`, sorted by cluster and id.
+    pub fn class_runtimes(
+        &self,
+        filter: &RuntimeFilter,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Page<oprc_rest::ClassRuntime> {
+        let limit = limit.clamp(1, MAX_PAGE_SIZE);
+        let is = |filter: &Option<String>, it: &str| filter.as_ref().is_none_or(|is| is == it);
+        // Compared by parts: as text `a-2/…` would sort before `a/…`.
+        let cursor = cursor.map(parse_cursor);
+        let mut items: Vec<oprc_rest::ClassRuntime> = Vec::new();
+        let mut last = None;
+        for client in self.clusters.clients().filter(|client| is(&filter.cluster, client.name())) {
+            let cache = client.class_cache();
+            let contact = cache.contact();
+            for class in cache.classes() {
+                let at = position(client.name(), class);
+                if cursor.as_ref().is_some_and(|cursor| at <= *cursor) {
+                    continue;
+                }
+                let document = self.class_document(client.name(), class, contact);
+                let of = document.deployment.as_deref().unwrap_or_default();
+                if !is(&filter.package, &document.package_name)
+                    || !is(&filter.environment, &document.environment)
+                    || !is(&filter.deployment, of)
+                    || !is(&filter.ownership, &document.ownership)
+                {
+                    continue;
+                }
+                if items.len() == limit {
+                    return Page { items, next: last.as_ref().map(format_cursor) };
+                }
+                items.push(document);
+                last = Some(at);
+            }
+        }
+        Page { items, next: None }
+    }
+
+    /// A class on a cluster, or on the first that has it.
+    pub fn class_runtime(
+        &self,
+        id: &str,
+        cluster: Option<&str>,
+    ) -> Result<oprc_rest::ClassRuntime, Error> {
+        let clients = self.clusters.clients();
+        let mut clients = clients.filter(|client| cluster.is_none_or(|cluster| cluster == client.name()));
+        let found = clients.find_map(|client| {
+            let cache = client.class_cache();
+            let class = cache.class(id, "")?;
+            Some(self.class_document(client.name(), class, cache.contact()))
+        });
+        found.ok_or_else(|| Error::not_found("class runtime", id))
+    }
+
+    pub(super) fn class_document(
+        &self,
+        cluster: &str,
+        class: &ClassRuntime,
+        contact: Contact,
+    ) -> oprc_rest::ClassRuntime {
+        let key = (cluster.to_owned(), class.deployment_id.clone());
+        let stored = self.cache.unit(&key);
+        let parsed = parse_unit_id(&class.deployment_id).filter(|unit| unit.cluster == cluster);
+        let unit = match &stored {
+            Some(stored) => unit_status(&key, &stored.record, &self.clusters, &self.call_backoff),
+            None => class_status(cluster, class, contact),
+        };
+        let ownership = match (&stored, &parsed) {
+            (Some(_), _) => "driven",
+            (None, Some(_)) if !class.deleting => "orphan",
+            (None, _) => "foreign",
+        };
+        let status = class.status.as_ref();
+        oprc_rest::ClassRuntime {
+            id: class.deployment_id.clone(),
+            cluster: cluster.to_owned(),
+            package_name: class.package.clone(),
+            package_version: class.package_version.clone(),
+            environment: class.environment.clone(),
+            status: record_state(status.map(Status::state).unwrap_or_default()).to_owned(),
+            ownership: ownership.to_owned(),
+            deployment: stored
+                .map(|stored| stored.record.deployment.clone())
+                // Empty for an orphan that is being deleted.
+                .filter(|deployment| !deployment.is_empty())
+                .or_else(|| parsed.map(|unit| unit.deployment.to_owned())),
+            unit,
+            details: details(class),
+        }
+    }
+}
+
+fn record_state(state: DeploymentState) -> &'static str {
+    match state {
+        DeploymentState::Active => "ACTIVE",
+        DeploymentState::Failed => "FAILED",
+        DeploymentState::Deleted => "DELETED",
+        DeploymentState::Pending | DeploymentState::Unspecified => "PENDING",
+    }
+}
+
+/// Cluster, id and namespace.
+type Position = (String, String, String);
+
+fn position(cluster: &str, class: &ClassRuntime) -> Position {
+    (cluster.to_owned(), class.deployment_id.clone(), class.namespace.clone())
+}
+
+fn format_cursor((cluster, id, namespace): &Position) -> String {
+    format!("{cluster}/{id}/{namespace}")
+}
+
+/// Names of clusters and namespaces contain no slash, ids may.
+fn parse_cursor(cursor: &str) -> Position {
+    let (cluster, rest) = cursor.split_once('/').unwrap_or((cursor, ""));
+    let (id, namespace) = rest.rsplit_once('/').unwrap_or((rest, ""));
+    (cluster.to_owned(), id.to_owned(), namespace.to_owned())
+}
+
+/// What CRM reports and has no field of its own.
+fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
+    let mut details = BTreeMap::new();
+    let mut put = |name: &str, value: serde_json::Value| details.insert(name.to_owned(), value);
+    put("name", class.name.clone().into());
+    put("uid", class.uid.clone().into());
+    put("generation", class.generation.into());
+    put("created_at", class.created_at.clone().into());
+    let Some(status) = &class.status else { return details };
+    put("ready", status.ready.clone().into());
+    put("observed_generation", status.observed_generation.into());
+    let stable = status.stable_since.iter().map(|(name, at)| (name.clone(), at.clone().into()));
+    put("stable_since", serde_json::Value::Object(stable.collect()));
+    let recommendations = status.nfr_recommendations.iter().map(|it| {
+        serde_json::json!({
+            "component": it.component,
+            "dimension": it.dimension,
+            "target": it.target,
+            "basis": it.basis,
+            "confidence": it.confidence,
+        })
+    });
+    put("nfr_recommendations", recommendations.collect());
+    let conditions = status.conditions.iter().map(|it| {
+        serde_json::json!({
+            "type": it.r#type,
+            "status": it.status,
+            "reason": it.reason,
+            "message": it.message,
+            "lastTransitionTime": it.last_transition_time,
+        })
+    });
+    put("conditions", conditions.collect());
+    details
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_of_an_id_with_slashes_round_trips() {
+        for id in ["shop.Cart.dev.east", "team/shop", "a/b/c", "/", ""] {
+            let at = ("east".to_owned(), id.to_owned(), "default".to_owned());
+            assert_eq!(parse_cursor(&format_cursor(&at)), at);
+        }
+        assert_eq!(parse_cursor("east"), ("east".to_owned(), String::new(), String::new()));
+    }
+}

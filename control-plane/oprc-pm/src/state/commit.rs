@@ -1,0 +1,54 @@
+//! Optimistic commits: a transaction is built from the cache, and built again if another writer
+//! came first.
+
+use std::time::{Duration, Instant};
+
+use oprc_cp_storage::{Error as StoreError, Transaction};
+
+use super::Cache;
+use crate::error::Error;
+
+/// How long a change is retried that others keep overtaking.
+const RETRY_FOR: Duration = Duration::from_secs(10);
+
+pub enum Attempt<T> {
+    Commit(Transaction, T),
+    /// Nothing has to be written.
+    Done(T),
+}
+
+impl Cache {
+    /// Commits a transaction and waits until the cache includes it. False if another writer came
+    /// first.
+    pub async fn commit(&self, transaction: Transaction) -> Result<bool, Error> {
+        match self.store().commit(transaction).await {
+            Ok(revision) => self.wait_for(revision).await.map(|()| true),
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Builds a transaction from the cache and commits it, again whenever another writer came first.
+    pub async fn commit_with_retry<T>(
+        &self,
+        mut build: impl AsyncFnMut() -> Result<Attempt<T>, Error>,
+    ) -> Result<T, Error> {
+        let started = Instant::now();
+        while started.elapsed() < RETRY_FOR {
+            let (transaction, value) = match build().await? {
+                Attempt::Done(value) => return Ok(value),
+                Attempt::Commit(transaction, value) => (transaction, value),
+            };
+            let checks = transaction.checks.clone();
+            match self.store().commit(transaction).await {
+                Ok(revision) => return self.wait_for(revision).await.map(|()| value),
+                Err(StoreError::Conflict { key, .. }) => {
+                    let failed = checks.iter().find(|(checked, _)| *checked == key);
+                    self.wait_until_changed(&key, failed.map(|(_, check)| *check)).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Unavailable("other requests keep changing it: try again".to_owned()))
+    }
+}

@@ -1,0 +1,118 @@
+//! Index of all deployments and units.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use oprc_cp_storage::Revision;
+
+use super::schema::decode_or_skip;
+use crate::{
+    id,
+    planner::Asks,
+    rollout::{DeploymentRecord, UnitKey, UnitRecord},
+};
+
+const DEPLOYMENT: &str = "deployment/";
+const UNIT: &str = "deployment-unit/";
+
+/// A record and the store revision that it was written at.
+#[derive(Debug)]
+pub struct Versioned<T> {
+    pub version: Revision,
+    pub record: Arc<T>,
+}
+
+impl<T> Clone for Versioned<T> {
+    fn clone(&self) -> Self {
+        Self { version: self.version, record: Arc::clone(&self.record) }
+    }
+}
+
+pub type VersionedUnit = (UnitKey, Versioned<UnitRecord>);
+pub type DeploymentWithUnits = (Option<Versioned<DeploymentRecord>>, Vec<VersionedUnit>);
+
+#[derive(Debug, Default)]
+pub(super) struct DeploymentIndex {
+    pub(super) deployments: BTreeMap<String, Versioned<DeploymentRecord>>,
+    pub(super) units: BTreeMap<UnitKey, Versioned<UnitRecord>>,
+    by_deployment: BTreeMap<String, BTreeSet<UnitKey>>,
+    /// Resource requests of the units that clusters should have.
+    requests: BTreeMap<UnitKey, Asks>,
+}
+
+impl DeploymentIndex {
+    pub(super) fn put(&mut self, key: &str, value: &[u8], version: Revision) {
+        if let Some(name) = key.strip_prefix(DEPLOYMENT) {
+            if let Some(record) = decode_or_skip::<DeploymentRecord>(key, value) {
+                id::observe(&record.revision);
+                let record = Arc::new(record);
+                self.deployments.insert(name.to_owned(), Versioned { version, record });
+            }
+        } else if let Some(unit) = parse_unit_key(key)
+            && let Some(record) = decode_or_skip::<UnitRecord>(key, value)
+        {
+            self.remove(key);
+            let of = record.deployment.clone();
+            self.by_deployment.entry(of).or_default().insert(unit.clone());
+            if let Some(spec) = &record.spec {
+                self.requests.insert(unit.clone(), Asks::read(spec));
+            }
+            self.units.insert(unit, Versioned { version, record: Arc::new(record) });
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Some(name) = key.strip_prefix(DEPLOYMENT) {
+            self.deployments.remove(name);
+        } else if let Some(unit) = parse_unit_key(key)
+            && let Some(stored) = self.units.remove(&unit)
+            && let Some(of) = self.by_deployment.get_mut(&stored.record.deployment)
+        {
+            of.remove(&unit);
+            if of.is_empty() {
+                self.by_deployment.remove(&stored.record.deployment);
+            }
+            self.requests.remove(&unit);
+        }
+    }
+
+    pub(super) fn version(&self, key: &str) -> Option<Revision> {
+        match key.strip_prefix(DEPLOYMENT) {
+            Some(name) => self.deployments.get(name).map(|stored| stored.version),
+            None => self.units.get(&parse_unit_key(key)?).map(|stored| stored.version),
+        }
+    }
+
+    pub(super) fn with_units(&self, key: &str) -> DeploymentWithUnits {
+        let keys = self.by_deployment.get(key).into_iter().flatten();
+        let units = keys.filter_map(|key| Some((key.clone(), self.units.get(key)?.clone())));
+        (self.deployments.get(key).cloned(), units.collect())
+    }
+
+    pub(super) fn units_on(&self, cluster: &str) -> Vec<VersionedUnit> {
+        let units = on_cluster(&self.units, cluster);
+        units.map(|(key, stored)| (key.clone(), stored.clone())).collect()
+    }
+
+    pub(super) fn requested(&self, cluster: &str, except: &str) -> Asks {
+        let own = self.by_deployment.get(except);
+        let others = on_cluster(&self.requests, cluster)
+            .filter(|(key, _)| own.is_none_or(|own| !own.contains(*key)));
+        others.fold(Asks::default(), |sum, (_, requests)| sum.and(*requests))
+    }
+}
+
+fn on_cluster<'a, T>(
+    units: &'a BTreeMap<UnitKey, T>,
+    cluster: &'a str,
+) -> impl Iterator<Item = (&'a UnitKey, &'a T)> {
+    let first = (cluster.to_owned(), String::new());
+    units.range(first..).take_while(move |((on, _), _)| on == cluster)
+}
+
+fn parse_unit_key(key: &str) -> Option<UnitKey> {
+    let (cluster, id) = key.strip_prefix(UNIT)?.split_once('/')?;
+    Some((cluster.to_owned(), id.to_owned()))
+}

@@ -1,0 +1,15 @@
+//! Stored state: the schema, a cache of all records that follows the store, and commits.
+
+mod cache;
+mod commit;
+mod deployments;
+pub mod packages;
+pub mod schema;
+mod size_limit;
+
+pub use self::{
+    cache::Cache,
+    commit::Attempt,
+    deployments::{DeploymentWithUnits, Versioned, VersionedUnit},
+    size_limit::check_transaction_size,
+};

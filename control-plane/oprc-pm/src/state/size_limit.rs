@@ -1,0 +1,110 @@
+//! Rejects deployments whose later transitions would not fit into one transaction: an oversized
+//! rollback would be retried for ever.
+
+use oprc_cp_storage::{Check, MAX_BYTES, Transaction};
+
+use super::schema::{deployment_key, encode, revision_key, unit_key};
+use crate::{
+    error::Error,
+    rollout::{DeploymentRecord, FormerRevision, Units, former_units, rolls_back_on_failure},
+};
+
+/// Reserve for what later transactions add: acknowledgements, failure messages, and the package
+/// head with further versions.
+const RESERVED_BYTES: usize = 64 << 10;
+
+/// `units` are all unit records of the deployment as this change stores them.
+pub fn check_transaction_size(record: &DeploymentRecord, units: &Units) -> Result<(), Error> {
+    let bytes = largest_transaction(record, units)? + RESERVED_BYTES;
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    let (with, or) = if rolls_back_on_failure(&record.deployment) {
+        (", including the revision to roll back to", ", or set rollbackOnFailure to false")
+    } else {
+        ("", "")
+    };
+    let message = format!(
+        "its plan and units take {bytes} bytes in the store{with}; the maximum is {MAX_BYTES}: \
+         split the deployment{or}"
+    );
+    Err(Error::Parameter { field: "deployment", message })
+}
+
+/// The largest of: this change, its rollback, and another change of the same size.
+fn largest_transaction(record: &DeploymentRecord, units: &Units) -> Result<usize, Error> {
+    let change = transaction_bytes(record, units)?;
+    if !rolls_back_on_failure(&record.deployment) {
+        return Ok(change);
+    }
+    let rollback = transaction_bytes(record, &former_units(record, units))?;
+    let next = DeploymentRecord { former: Some(FormerRevision::of(record)), ..record.clone() };
+    Ok(change.max(rollback).max(transaction_bytes(&next, units)?))
+}
+
+fn transaction_bytes(record: &DeploymentRecord, units: &Units) -> Result<usize, Error> {
+    let key = &record.deployment.key;
+    let mut transaction = Transaction::new()
+        .check(deployment_key(key), Check::Exists)
+        .put(deployment_key(key), encode(record)?)
+        .put(revision_key(key, &record.revision), encode(&record.deployment)?);
+    for (key, unit) in units {
+        let key = unit_key(key);
+        transaction = transaction.check(key.clone(), Check::Exists).put(key, encode(unit)?);
+    }
+    Ok(transaction.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::rollout::desired_units;
+
+    const AT: &str = "2026-11-16T00:00:00Z";
+
+    /// A deployment whose unit takes that many bytes, and the unit.
+    fn sized(policy: &str, bytes: usize, former: Option<usize>) -> (DeploymentRecord, Units) {
+        let plan = |bytes: usize| {
+            json!({"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [], "units": [
+                {"id": "d.A..east", "cluster": "east", "environment": "", "namespace": "",
+                 "class": "A", "spec": "x".repeat(bytes), "reasons": []}]})
+        };
+        let deployment = json!({"key": "d", "policy": policy});
+        let former = former.map(|bytes| {
+            json!({"revision": "r1", "deployment": deployment.clone(), "plan": plan(bytes)})
+        });
+        let record: DeploymentRecord = serde_json::from_value(json!({
+            "deployment": deployment, "revision": "r2", "created_at": AT, "updated_at": AT,
+            "correlation_id": "", "stage": {"stage": "driving", "since": AT},
+            "plan": plan(bytes), "former": former,
+        }))
+        .unwrap();
+        let units = desired_units(Some(("r2", &record.plan)), "d", "", &Units::new());
+        (record, units)
+    }
+
+    fn rejection(policy: &str, bytes: usize, former: Option<usize>) -> Option<String> {
+        let (record, units) = sized(policy, bytes, former);
+        check_transaction_size(&record, &units).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn rollback_must_fit_into_a_transaction() {
+        // The plan and the unit; a rollback and the next change have a second plan.
+        assert_eq!(rejection("BEST_EFFORT", 450 << 10, None), None);
+        assert_eq!(rejection("ALL_OR_NOTHING", 300 << 10, None), None);
+        let why = rejection("ALL_OR_NOTHING", 450 << 10, None).unwrap();
+        assert!(why.contains("deployment: ") && why.contains("split the deployment"), "{why}");
+        assert!(why.contains(&MAX_BYTES.to_string()) && why.contains("rollbackOnFailure"), "{why}");
+        let why = rejection("BEST_EFFORT", 600 << 10, None).unwrap();
+        assert!(!why.contains("rollbackOnFailure"), "{why}");
+    }
+
+    #[test]
+    fn rollback_to_a_large_revision_must_fit_too() {
+        assert_eq!(rejection("ALL_OR_NOTHING", 1 << 10, Some(400 << 10)), None);
+        rejection("ALL_OR_NOTHING", 1 << 10, Some(500 << 10)).unwrap();
+    }
+}

@@ -1,0 +1,494 @@
+//! The package manager without its API, on fake CRMs and an in-memory store.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{
+    FutureExt as _,
+    future::{join_all, select_all},
+};
+use oprc_cp_storage::{Store, Transaction};
+use oprc_grpc::deployment::ClassRuntime;
+use oprc_models::{OClassDeployment, Policy, parse};
+use oprc_rest::{Contact, Deployment, DeploymentCondition};
+use tokio::{task::JoinHandle, time::timeout};
+use tonic::Code;
+
+use crate::{
+    crm_client::fake::Fake,
+    error::Error,
+    planner::Defaults,
+    rollout::Deadlines,
+    run::{Components, Options, drive},
+    service::{Caller, DeploymentService},
+    state::schema::{deployment_key, unit_key},
+};
+
+const TEST_TIMEOUT: Duration = Duration::from_mins(2);
+
+struct Manager {
+    deployments: Arc<DeploymentService>,
+    running: JoinHandle<()>,
+}
+
+impl Manager {
+    async fn start(store: &Store, clusters: &[(&str, &Fake)]) -> Self {
+        let ownership = Arc::new(store.own("pm", "a test").await.unwrap());
+        let options = Options {
+            clusters: clusters.iter().map(|(name, fake)| fake.config(name)).collect(),
+            crm_deadline: Duration::from_secs(20),
+            in_doubt: Duration::ZERO,
+            deadlines: Deadlines::default(),
+            defaults: Defaults::default(),
+        };
+        let Components { deployments, dispatcher } =
+            Components::assemble(store, &ownership, options).await.unwrap();
+        let running = tokio::spawn(drive(Arc::clone(&deployments), dispatcher));
+        Self { deployments, running }
+    }
+
+    /// Ends it amid whatever it does.
+    async fn crash(self) {
+        self.running.abort();
+        let _ = self.running.await;
+    }
+
+    async fn publish(&self) {
+        let text = std::fs::read_to_string("../../examples/packages/hello.yaml").unwrap();
+        self.deployments
+            .registry
+            .publish(&parse(&text, "hello.yaml").unwrap(), None)
+            .await
+            .unwrap();
+    }
+
+    /// Looks again after each change until there is a result.
+    async fn eventually<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
+        let mut stored = self.deployments.cache.changes();
+        let mut observed: Vec<_> = self.deployments.clusters.clients().map(|it| it.changes()).collect();
+        let seen = async {
+            loop {
+                if let Some(seen) = look() {
+                    return seen;
+                }
+                tokio::select! {
+                    _ = stored.changed() => {}
+                    _ = select_all(observed.iter_mut().map(|client| client.changed().boxed())) => {}
+                }
+            }
+        };
+        let Ok(seen) = timeout(TEST_TIMEOUT, seen).await else {
+            panic!("never {what}: {:?}", self.deployments.get("greeting"));
+        };
+        seen
+    }
+
+    async fn until(&self, condition: DeploymentCondition) -> Deployment {
+        let such = || {
+            let found = self.deployments.get("greeting").ok();
+            found.filter(|it| it.status.condition == condition)
+        };
+        self.eventually(&format!("{condition:?}"), such).await
+    }
+
+    async fn until_gone(&self) {
+        self.eventually("gone", || self.deployments.get("greeting").is_err().then_some(())).await;
+    }
+
+    async fn until_reached(&self, cluster: &str) {
+        let client = self.deployments.clusters.client(cluster).unwrap();
+        let reached = || (client.class_cache().contact() == Contact::Fresh).then_some(());
+        self.eventually(&format!("{cluster} reached"), reached).await;
+    }
+
+    /// Waits for a state of the only class of a cluster, or of none.
+    async fn until_class(&self, cluster: &str, such: impl Fn(Option<&ClassRuntime>) -> bool) {
+        let client = self.deployments.clusters.client(cluster).unwrap();
+        let such = || such(client.class_cache().classes().next().map(AsRef::as_ref)).then_some(());
+        self.eventually(&format!("such on {cluster}"), such).await;
+    }
+}
+
+fn greeting(clusters: &[&str], policy: Policy) -> OClassDeployment {
+    OClassDeployment {
+        key: "greeting".to_owned(),
+        package: Some("hello".to_owned()),
+        class: Some("Hello".to_owned()),
+        target_clusters: clusters.iter().map(|name| (*name).to_owned()).collect(),
+        policy: Some(policy),
+        ..OClassDeployment::default()
+    }
+}
+
+fn caller() -> Caller {
+    Caller { name: Some("tester".to_owned()), correlation_id: "call-1".to_owned() }
+}
+
+fn count(fake: &Fake) -> usize {
+    fake.state.lock().unwrap().classes.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_fails_like_the_change_and_stores_nothing() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    // A plan tells of a cluster that wasn't heard of yet.
+    manager.until_reached("one").await;
+    let wanted = greeting(&["one"], Policy::BestEffort);
+    let before = store.list("").await.unwrap().entries;
+    let deployments = &manager.deployments;
+    let plan = deployments.dry_run(&wanted, None, true, &caller()).await.unwrap();
+    assert_eq!((plan.deployment.as_str(), plan.units.len()), ("greeting", 1));
+    assert_eq!(store.list("").await.unwrap().entries, before);
+    let late = deployments.dry_run(&wanted, Some("r"), false, &caller()).await;
+    assert!(matches!(late, Err(Error::Changed(_))), "{late:?}");
+    let made = deployments.create(wanted.clone(), &caller()).await.unwrap();
+    assert_eq!(made.plan, plan);
+    let again = deployments.dry_run(&wanted, None, true, &caller()).await;
+    assert!(matches!(again, Err(Error::Conflict { reason: "EXISTS", .. })), "{again:?}");
+    let moved = OClassDeployment { namespace: Some("other".to_owned()), ..wanted };
+    let moved = deployments.dry_run(&moved, Some(&made.revision), false, &caller()).await;
+    assert!(matches!(moved, Err(Error::Conflict { reason: "NAMESPACE_FIXED", .. })), "{moved:?}");
+    assert_eq!(deployments.history("greeting").await.unwrap().len(), 1);
+    manager.crash().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_comes_changes_and_goes() {
+    let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;
+    manager.publish().await;
+    let both = greeting(&["one", "two"], Policy::BestEffort);
+    let made = manager.deployments.create(both.clone(), &caller()).await.unwrap();
+    let again = manager.deployments.create(both, &caller()).await.unwrap_err();
+    assert!(matches!(again, Error::Conflict { reason: "EXISTS", .. }));
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!((running.status.available, running.status.units_total), (2, 2));
+    assert_eq!((count(&one), count(&two)), (1, 1));
+    assert_eq!(one.state.lock().unwrap().correlation, "call-1");
+
+    let less = greeting(&["two"], Policy::BestEffort);
+    let stale = manager.deployments.put(less.clone(), Some("0"), &caller()).await.unwrap_err();
+    assert!(matches!(stale, Error::Changed(revision) if revision == made.revision));
+    manager.deployments.put(less, Some(&made.revision), &caller()).await.unwrap();
+    manager.until_class("one", |class| class.is_none()).await;
+    assert_eq!((count(&one), count(&two)), (0, 1));
+    manager.until(DeploymentCondition::Running).await;
+    manager.deployments.rollback("greeting", None, None, &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    let history = manager.deployments.history("greeting").await.unwrap();
+    assert!(history[0].cause.starts_with("rollback to"), "{history:?}");
+    assert_eq!(history.len(), 3);
+    manager.deployments.delete("greeting", None, &caller()).await.unwrap();
+    manager.until_gone().await;
+    assert_eq!((count(&one), count(&two)), (0, 0));
+    assert!(store.list("revision/").await.unwrap().entries.is_empty());
+    assert!(store.list("deployment").await.unwrap().entries.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn best_effort_is_partial_until_a_cluster_returns() {
+    let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;
+    manager.publish().await;
+    two.stop();
+    let both = greeting(&["one", "two"], Policy::BestEffort);
+    manager.deployments.create(both, &caller()).await.unwrap();
+    let partial = manager.until(DeploymentCondition::Partial).await;
+    assert_eq!(partial.status.available, 1);
+    assert!(partial.status.message.contains("two"), "{}", partial.status.message);
+    two.resume();
+    manager.until(DeploymentCondition::Running).await;
+    assert_eq!(count(&two), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_or_nothing_rolls_back_across_crashes() {
+    let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
+    let clusters = [("one", &one), ("two", &two)];
+    let manager = Manager::start(&store, &clusters).await;
+    manager.publish().await;
+    two.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    let both = greeting(&["one", "two"], Policy::AllOrNothing);
+    manager.deployments.create(both, &caller()).await.unwrap();
+    manager.crash().await;
+    let manager = Manager::start(&store, &clusters).await;
+    let failed = manager.until(DeploymentCondition::RollingBack).await;
+    assert!(failed.status.message.contains("rejected"), "{}", failed.status.message);
+    manager.crash().await;
+    two.state.lock().unwrap().refuse = None;
+    let manager = Manager::start(&store, &clusters).await;
+    manager.until(DeploymentCondition::RolledBack).await;
+    assert_eq!((count(&one), count(&two)), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn converges_after_a_lost_answer_and_a_foreign_change() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    one.state.lock().unwrap().lose_answers = true;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    {
+        let mut state = one.state.lock().unwrap();
+        assert_eq!(state.classes.values().next().unwrap().generation, 1);
+        state.classes.clear();
+    }
+    // The stream doesn't tell; a call does.
+    let client = manager.deployments.clusters.client("one").unwrap();
+    let id = client.class_cache().classes().next().unwrap().deployment_id.clone();
+    client.deploy(&id, "", oprc_grpc::deployment::unit::ClassSpec::default(), "meddler").await;
+    manager.until_class("one", |class| class.is_some_and(|it| it.generation == 2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_store_is_rebuilt_by_adoption() {
+    let one = Fake::start().await;
+    let lost = Store::memory();
+    let manager = Manager::start(&lost, &[("one", &one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+    let sent = one.state.lock().unwrap().deploys;
+
+    let manager = Manager::start(&Store::memory(), &[("one", &one)]).await;
+    manager.until_reached("one").await;
+    let orphans = manager.deployments.orphans();
+    assert_eq!(orphans.len(), 1);
+    let (id, caller) = (orphans[0].id.clone(), caller());
+    manager.deployments.adopt("one", &id, "other", &caller).await.unwrap_err();
+    manager.deployments.adopt("one", &id, "greeting", &caller).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    assert!(manager.deployments.orphans().is_empty());
+    // It was taken as it is.
+    assert_eq!(one.state.lock().unwrap().deploys, sent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn adoption_retries_after_a_concurrent_change() {
+    let (one, two) = (Fake::start().await, Fake::start().await);
+    let clusters = [("one", &one), ("two", &two)];
+    let manager = Manager::start(&Store::memory(), &clusters).await;
+    manager.publish().await;
+    let both = greeting(&["one", "two"], Policy::BestEffort);
+    manager.deployments.create(both, &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+
+    let store = Store::memory();
+    let mut manager = Manager::start(&store, &clusters).await;
+    for cluster in ["one", "two"] {
+        manager.until_reached(cluster).await;
+    }
+    let orphans = manager.deployments.orphans();
+    let (deployments, caller) = (&manager.deployments, caller());
+    let adopt =
+        |at: usize| deployments.adopt(&orphans[at].cluster, &orphans[at].id, "greeting", &caller);
+    adopt(0).await.unwrap();
+    // Somebody writes, and that is read a little too late.
+    manager.running.abort();
+    let _ = (&mut manager.running).await;
+    let at = deployment_key("greeting");
+    let entry = store.get(&at).await.unwrap().unwrap();
+    store.commit(Transaction::new().put(at, entry.value)).await.unwrap();
+    let late = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        deployments.cache.follow().await;
+    };
+    tokio::select! {
+        adopted = adopt(1) => assert_eq!(adopted.unwrap().plan.units.len(), 2),
+        () = late => unreachable!("it follows for as long as there is a store"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_deployments_of_one_package_all_succeed() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    let (deployments, caller) = (&manager.deployments, caller());
+    let made = (0..24).map(|number| {
+        let key = format!("greeting-{number}");
+        let wanted = OClassDeployment { key, ..greeting(&["one"], Policy::BestEffort) };
+        let caller = &caller;
+        async move {
+            // Who has waited too long for its turn is to try again.
+            loop {
+                match deployments.put(wanted.clone(), None, caller).await {
+                    Err(Error::Unavailable(_)) => {}
+                    made => return made,
+                }
+            }
+        }
+    });
+    for made in timeout(TEST_TIMEOUT, join_all(made)).await.unwrap() {
+        made.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn only_one_process_owns_a_store() {
+    let store = Store::memory();
+    let _first = store.own("pm", "the first").await.unwrap();
+    let second = store.own("pm", "the second").await.unwrap_err();
+    assert!(second.to_string().contains("the first"), "{second}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_packages_that_are_not_published() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    let wanted = greeting(&["one"], Policy::BestEffort);
+    let text = std::fs::read_to_string("../../examples/packages/hello.yaml").unwrap();
+    let documents = parse(&text, "hello.yaml").unwrap();
+    manager.until_reached("one").await;
+    let unknown = manager.deployments.plan(&wanted, &[]).await.unwrap_err();
+    assert!(matches!(unknown, Error::NotFound { .. }), "{unknown:?}");
+    let plan = manager.deployments.plan(&wanted, &documents).await.unwrap();
+    assert_eq!((plan.package.as_str(), plan.units.len()), ("hello", 1));
+    // Nothing has changed: neither what is published nor what runs.
+    assert_eq!((manager.deployments.registry.count(), count(&one)), ((0, 0), 0));
+    manager.publish().await;
+    assert_eq!(manager.deployments.plan(&wanted, &[]).await.unwrap(), plan);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_of_other_deployments_reduce_capacity() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.until_reached("one").await;
+    // The cluster has 8000m.
+    let text = "name: hello\nversion: 1.0.0\n\
+                functions: [{key: f, provision: {deployment: {image: f, requestsCpu: 5000m}}}]\n\
+                classes: [{key: Hello, functions: [{name: f, function: f}]}]";
+    let documents = parse(text, "hello.yaml").unwrap();
+    manager.deployments.registry.publish(&documents, None).await.unwrap();
+    let first = greeting(&["one"], Policy::BestEffort);
+    let second = OClassDeployment { key: "other".to_owned(), ..first.clone() };
+    let warnings =
+        async |it: &OClassDeployment| manager.deployments.plan(it, &[]).await.unwrap().warnings;
+    assert_eq!(warnings(&second).await, [""; 0]);
+    manager.deployments.create(first.clone(), &caller()).await.unwrap();
+    let told = warnings(&second).await;
+    assert!(
+        told[0].contains("5000m of processor time and other deployments for 5000m"),
+        "{told:?}"
+    );
+    assert_eq!(warnings(&first).await, [""; 0], "its own is no other's");
+    manager.deployments.delete("greeting", None, &caller()).await.unwrap();
+    assert_eq!(warnings(&second).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejects_a_deployment_whose_rollback_would_not_fit() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.until_reached("one").await;
+    let variables = (0..15).map(|number| format!("BIG_{number}: {}", "x".repeat(30 << 10)));
+    let text = format!(
+        "name: hello\nversion: 1.0.0\n\
+         functions: [{{key: f, provision: {{deployment: {{image: f, env: {{{}}}}}}}}}]\n\
+         classes: [{{key: Hello, functions: [{{name: f, function: f}}]}}]",
+        variables.collect::<Vec<_>>().join(", "),
+    );
+    let documents = parse(&text, "hello.yaml").unwrap();
+    manager.deployments.registry.publish(&documents, None).await.unwrap();
+    // The plan and its unit are less than 1 MiB; with what it would go back to they are more.
+    let all = greeting(&["one"], Policy::AllOrNothing);
+    let refused = manager.deployments.create(all.clone(), &caller()).await.unwrap_err();
+    let why = refused.to_string();
+    assert!(matches!(refused, Error::Parameter { field: "deployment", .. }), "{refused:?}");
+    assert!(why.contains("split the deployment"), "{why}");
+    // What doesn't go back can be changed however often.
+    let stays = OClassDeployment { rollback_on_failure: Some(false), ..all };
+    manager.deployments.create(stays.clone(), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    let effort = greeting(&["one"], Policy::BestEffort);
+    for wanted in [effort, stays] {
+        manager.deployments.put(wanted, None, &caller()).await.unwrap();
+        manager.until(DeploymentCondition::Running).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ignores_a_copy_in_another_namespace() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let copy = ClassRuntime {
+        deployment_id: "greeting.Hello..one".to_owned(),
+        namespace: "a-copy".to_owned(),
+        uid: "copy".to_owned(),
+        generation: 1,
+        ..ClassRuntime::default()
+    };
+    one.state.lock().unwrap().classes.insert("copy".to_owned(), copy);
+    let manager = Manager::start(&store, &[("one", &one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!(running.status.units[0].namespace, "default");
+    assert_eq!(one.state.lock().unwrap().deploys, 1);
+}
+
+/// A package manager that has lost its store, and the id of the only unit on its cluster.
+async fn with_orphan(store: &Store, one: &Fake) -> (Manager, String) {
+    let manager = Manager::start(&Store::memory(), &[("one", one)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    manager.crash().await;
+    let manager = Manager::start(store, &[("one", one)]).await;
+    manager.until_reached("one").await;
+    let id = manager.deployments.orphans()[0].id.clone();
+    (manager, id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletes_an_orphan_unless_its_cluster_rejects_that() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (manager, id) = with_orphan(&store, &one).await;
+    one.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { reason: "REFUSED", .. }), "{refused:?}");
+    assert_eq!(manager.deployments.orphans().len(), 1);
+    one.state.lock().unwrap().refuse = None;
+    manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
+    manager.until_class("one", |class| class.is_none()).await;
+    let key = ("one".to_owned(), id);
+    manager.eventually("forgotten", || manager.deployments.cache.unit(&key).is_none().then_some(())).await;
+    assert_eq!(count(&one), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_taken_over_meanwhile_is_not_deleted() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (mut manager, id) = with_orphan(&store, &one).await;
+    // It is stored a moment before, and not read yet.
+    manager.running.abort();
+    let _ = (&mut manager.running).await;
+    let wanted = Transaction::new().put(unit_key(&("one".to_owned(), id.clone())), "{}");
+    store.commit(wanted).await.unwrap();
+    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(refused, Error::Conflict { reason: "NO_ORPHAN", .. }), "{refused:?}");
+    assert_eq!(count(&one), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_orphan_being_deleted_can_be_deployed_again() {
+    let (store, one) = (Store::memory(), Fake::start().await);
+    let (manager, id) = with_orphan(&store, &one).await;
+    manager.publish().await;
+    let client = manager.deployments.clusters.client("one").unwrap();
+    one.stop();
+    manager.eventually("away", || (!client.class_cache().is_fresh()).then_some(())).await;
+    // It goes when the cluster is back, unless it is wanted by then.
+    manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
+    let again = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(again, Error::Conflict { reason: "DELETING", .. }), "{again:?}");
+    manager.deployments.create(greeting(&["one"], Policy::BestEffort), &caller()).await.unwrap();
+    one.resume();
+    let running = manager.until(DeploymentCondition::Running).await;
+    assert_eq!(running.status.units[0].namespace, "default");
+    assert_eq!(one.state.lock().unwrap().classes.values().next().unwrap().uid, "1");
+}

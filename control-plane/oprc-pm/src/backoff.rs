@@ -15,7 +15,11 @@ pub(crate) fn delays(min: Duration, max: Duration) -> ExponentialBackoff {
 
 /// Runs a session again and again with a delay in between, which grows while sessions end without
 /// progress. A session returns whether it made progress. Never returns.
-pub(crate) async fn repeat(min: Duration, max: Duration, mut session: impl AsyncFnMut() -> bool) {
+pub(crate) async fn repeat<F: Future<Output = bool>>(
+    min: Duration,
+    max: Duration,
+    mut session: impl FnMut() -> F,
+) {
     let mut waits = delays(min, max);
     loop {
         if session().await {

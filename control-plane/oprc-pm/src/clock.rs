@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// The current time in whole milliseconds, the precision of stored times.
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let now = Timestamp::now();
     Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
 }

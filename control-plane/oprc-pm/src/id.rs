@@ -7,7 +7,7 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// A new id, greater than all that this process has created or observed before. The library alone
 /// guarantees that neither within a millisecond nor after the clock was set back.
-pub fn new_id() -> String {
+pub(crate) fn new_id() -> String {
     let created = tsid::create_tsid().number();
     let before = LAST.fetch_max(created, Ordering::Relaxed);
     let number = if created > before { created } else { LAST.fetch_add(1, Ordering::Relaxed) + 1 };
@@ -15,7 +15,7 @@ pub fn new_id() -> String {
 }
 
 /// Makes later ids greater than one that another process has created.
-pub fn observe(id: &str) {
+pub(crate) fn observe(id: &str) {
     if let Ok(id) = tsid::TSID::try_from(id) {
         LAST.fetch_max(id.number(), Ordering::Relaxed);
     }

@@ -180,7 +180,9 @@ async fn open(config: &StoreConfig, identity: &str) -> anyhow::Result<Store> {
                 deadline: *deadline,
                 ..RedbOptions::new(path, identity)
             };
-            Store::redb(options).await.with_context(|| format!("cannot open the store {}", path.display()))
+            Store::redb(options)
+                .await
+                .with_context(|| format!("cannot open the store {}", path.display()))
         }
         StoreConfig::Etcd(options) => {
             Store::etcd(options.clone()).await.context("cannot open the store in etcd")

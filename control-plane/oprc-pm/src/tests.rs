@@ -64,7 +64,8 @@ impl Manager {
     /// Looks again after each change until there is a result.
     async fn eventually<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
         let mut stored = self.deployments.cache.changes();
-        let mut observed: Vec<_> = self.deployments.clusters.clients().map(|it| it.changes()).collect();
+        let mut observed: Vec<_> =
+            self.deployments.clusters.clients().map(|it| it.changes()).collect();
         let seen = async {
             loop {
                 if let Some(seen) = look() {
@@ -456,7 +457,9 @@ async fn deletes_an_orphan_unless_its_cluster_rejects_that() {
     manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
     manager.until_class("one", |class| class.is_none()).await;
     let key = ("one".to_owned(), id);
-    manager.eventually("forgotten", || manager.deployments.cache.unit(&key).is_none().then_some(())).await;
+    manager
+        .eventually("forgotten", || manager.deployments.cache.unit(&key).is_none().then_some(()))
+        .await;
     assert_eq!(count(&one), 0);
 }
 

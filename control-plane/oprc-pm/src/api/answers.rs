@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use futures::{StreamExt as _, stream::BoxStream};
 use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{
-    ClassRuntime, Cluster, Deployment, DeploymentCondition, DeploymentStatus, Event, FunctionStatus, Page, Plan,
-    Revision,
+    ClassRuntime, Cluster, Deployment, DeploymentCondition, DeploymentStatus, Event,
+    FunctionStatus, Page, Plan, Revision,
 };
 
 use super::asks::{Deploying, Expected, Told};

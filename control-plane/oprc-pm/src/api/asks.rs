@@ -9,8 +9,8 @@ use oprc_rest::{
 };
 
 use crate::{
-    service::{Caller, DeploymentFilter, RuntimeFilter},
     error::Error,
+    service::{Caller, DeploymentFilter, RuntimeFilter},
 };
 
 /// What a change must find.

@@ -20,7 +20,7 @@ use super::{
     problem::{Answer, Failure},
     query::{Nothing, Query, limit},
 };
-use crate::{service::DeploymentFilter, error::Error, blocking::run_blocking};
+use crate::{blocking::run_blocking, error::Error, service::DeploymentFilter};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     blocking::run_blocking,
-    registry::{Filter, Paging, labels, etag},
+    registry::{Filter, Paging, etag, labels},
 };
 
 /// What a list is narrowed to, and which part of it is wanted.

@@ -16,7 +16,7 @@ use super::{
     problem::Answer,
     query::{Nothing, Query, limit},
 };
-use crate::{service::RuntimeFilter, error::Error, blocking::run_blocking};
+use crate::{blocking::run_blocking, error::Error, service::RuntimeFilter};
 
 /// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]

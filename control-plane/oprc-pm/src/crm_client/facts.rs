@@ -60,8 +60,7 @@ pub(super) fn view(client: &CrmClient, units: usize) -> oprc_rest::Cluster {
         _ => (Health::Healthy, String::new()),
     };
     // An open stream is a sign of life even without events: keep-alive would have closed it.
-    let last_seen =
-        if cache.is_connected() { Some(clock::now()) } else { cache.last_seen() };
+    let last_seen = if cache.is_connected() { Some(clock::now()) } else { cache.last_seen() };
     let info = cache.info().cloned().unwrap_or_default();
     let known = info.nodes_known;
     oprc_rest::Cluster {

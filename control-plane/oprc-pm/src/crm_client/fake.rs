@@ -235,7 +235,8 @@ impl DeploymentService for Fake {
         let event = |kind: Kind, class: Option<ClassRuntime>| {
             Ok(WatchEvent { kind: kind.into(), class_runtime: class, ..WatchEvent::default() })
         };
-        let mut snapshot: Vec<_> = state.sends_info.then(|| Ok(state.info_event())).into_iter().collect();
+        let mut snapshot: Vec<_> =
+            state.sends_info.then(|| Ok(state.info_event())).into_iter().collect();
         snapshot.push(event(Kind::SnapshotBegin, None));
         snapshot.extend(state.classes.values().map(|it| event(Kind::Snapshot, Some(it.clone()))));
         snapshot.push(event(Kind::SnapshotEnd, None));

@@ -12,15 +12,21 @@ const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(15);
 
 /// Opens the stream, again whenever it ends. Never returns.
 pub(super) async fn follow(client: &CrmClient) {
-    backoff::repeat(MIN_RECONNECT_DELAY, MAX_RECONNECT_DELAY, async || {
+    backoff::repeat(MIN_RECONNECT_DELAY, MAX_RECONNECT_DELAY, || async {
         let mut progressed = false;
         let status = match run(client, &mut progressed).await {
             Err(status) => status,
             Ok(()) => Status::unavailable("the CRM has closed the stream"),
         };
         let (code, message) = (status.code(), status.message());
-        tracing::info!(cluster = client.name(), ?code, message, "lost the watch stream, reconnecting");
-        client.update_cache(|cache| cache.disconnected(format!("{code:?}: {message}"), clock::now()));
+        tracing::info!(
+            cluster = client.name(),
+            ?code,
+            message,
+            "lost the watch stream, reconnecting"
+        );
+        client
+            .update_cache(|cache| cache.disconnected(format!("{code:?}: {message}"), clock::now()));
         client.disconnect().await;
         progressed
     })

@@ -85,7 +85,8 @@ impl Dispatcher {
             let cache = client.class_cache();
             // A stale report may include units that were adopted or deleted meanwhile.
             if !cache.is_fresh() {
-                let known = published.orphans.iter().filter(|(cluster, _)| cluster == client.name());
+                let known =
+                    published.orphans.iter().filter(|(cluster, _)| cluster == client.name());
                 orphans.extend(known.cloned());
                 continue;
             }

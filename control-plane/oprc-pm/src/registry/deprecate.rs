@@ -29,7 +29,7 @@ impl Registry {
             let message = format!("must be given, with {MAX_REASON_BYTES} bytes at most");
             return Err(Error::Parameter { field: "reason", message });
         }
-        let build = async || {
+        let build = || async move {
             let package = self.known(name)?;
             let found = self.version(name, version)?;
             if expected.is_some_and(|it| it != etag(&found)) {

@@ -61,8 +61,7 @@ impl Prepared {
         }
         for it in &self.versions {
             let key = version_key(&it.package.name, &it.package.version.to_string());
-            transaction =
-                transaction.check(key.clone(), Check::Absent).put(key, encode(it)?);
+            transaction = transaction.check(key.clone(), Check::Absent).put(key, encode(it)?);
         }
         Ok(Some(transaction))
     }
@@ -153,7 +152,8 @@ impl Prepared {
             // Rewritten unchanged, so that a concurrent deletion of the dependency conflicts.
             self.head(known, name);
         }
-        let resolved = solution.iter().map(|(name, it)| ((*name).to_owned(), it.version.to_string()));
+        let resolved =
+            solution.iter().map(|(name, it)| ((*name).to_owned(), it.version.to_string()));
         self.versions.push(PackageVersion {
             package: package.clone(),
             digest,

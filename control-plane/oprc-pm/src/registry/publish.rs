@@ -25,7 +25,7 @@ impl Registry {
         by: Option<&str>,
     ) -> Result<Vec<Published>, Error> {
         let shared: Arc<[Document]> = documents.into();
-        let build = async || {
+        let build = || async {
             let (registry, documents) = (self.clone(), Arc::clone(&shared));
             let name = by.map(ToOwned::to_owned);
             let prepare = move || -> Result<_, Error> {

@@ -28,7 +28,7 @@ impl Registry {
         version: &str,
         expected: Option<&str>,
     ) -> Result<(), Error> {
-        let build = async || {
+        let build = || async move {
             let package = self.known(name)?;
             let found = self.version(name, version)?;
             if expected.is_some_and(|it| it != etag(&found)) {
@@ -47,8 +47,9 @@ impl Registry {
     pub async fn delete_package(&self, name: &str, expected: Option<&str>) -> Result<(), Error> {
         // Versions published meanwhile stay: nobody has decided to delete them.
         let all: Vec<Version> = self.known(name)?.versions.keys().cloned().collect();
+        let all = &all;
         for (at, batch) in all.chunks(MAX_BATCH).enumerate() {
-            let build = async || {
+            let build = || async move {
                 let Ok(package) = self.known(name) else { return Ok(Attempt::Done(())) };
                 if at == 0 {
                     // Later batches change the ETag themselves.

@@ -23,11 +23,26 @@ pub(super) struct Unsolvable {
     pub(super) message: String,
 }
 
-pub(super) fn solve<'a>(root: &'a OPackage, candidates: &'a Candidates<'a>) -> Result<Solution<'a>, Unsolvable> {
+pub(super) fn solve<'a>(
+    root: &'a OPackage,
+    candidates: &'a Candidates<'a>,
+) -> Result<Solution<'a>, Unsolvable> {
     let requirements = root.dependencies.iter().enumerate();
-    let requirements = requirements.map(|(root_dependency, dependency)| Requirement { by: &root.name, root_dependency, dependency }).collect();
-    let mut search =
-        Search { root, candidates, requirements, solution: Solution::new(), attempts: 0, error: None };
+    let requirements = requirements
+        .map(|(root_dependency, dependency)| Requirement {
+            by: &root.name,
+            root_dependency,
+            dependency,
+        })
+        .collect();
+    let mut search = Search {
+        root,
+        candidates,
+        requirements,
+        solution: Solution::new(),
+        attempts: 0,
+        error: None,
+    };
     if search.solve_from(0) {
         return Ok(search.solution);
     }
@@ -66,7 +81,11 @@ impl<'a> Search<'a> {
             let Dependency { name, version: range } = requirement.dependency;
             if *name == self.root.name {
                 let path = self.path(requirement);
-                return self.fail(requirement, "name", format!("packages depend on each other: {path}"));
+                return self.fail(
+                    requirement,
+                    "name",
+                    format!("packages depend on each other: {path}"),
+                );
             }
             if let Some(solution) = self.solution.get(name.as_str()) {
                 if range.matches(&solution.version) {
@@ -81,7 +100,8 @@ impl<'a> Search<'a> {
 
     fn try_candidates(&mut self, requirement: Requirement<'a>, next: usize) -> bool {
         let Dependency { name, version: range } = requirement.dependency;
-        let Some(candidates) = self.candidates.get(name.as_str()).filter(|it| !it.is_empty()) else {
+        let Some(candidates) = self.candidates.get(name.as_str()).filter(|it| !it.is_empty())
+        else {
             return self.fail(
                 requirement,
                 "name",
@@ -129,18 +149,29 @@ impl<'a> Search<'a> {
     }
 
     fn fail(&mut self, requirement: Requirement<'_>, field: &'static str, message: String) -> bool {
-        self.error.get_or_insert(Unsolvable { dependency: requirement.root_dependency, field, message });
+        self.error.get_or_insert(Unsolvable {
+            dependency: requirement.root_dependency,
+            field,
+            message,
+        });
         false
     }
 
     /// Names the requiring package unless it is the root.
     fn by(&self, requirement: Requirement<'_>) -> String {
-        if requirement.by == self.root.name { String::new() } else { format!(", which {} needs", requirement.by) }
+        if requirement.by == self.root.name {
+            String::new()
+        } else {
+            format!(", which {} needs", requirement.by)
+        }
     }
 
     fn conflict_message(&self, requirement: Requirement<'_>) -> String {
         let Dependency { name, version } = requirement.dependency;
-        let other = self.requirements.iter().find(|it| it.dependency.name == *name && it.by != requirement.by);
+        let other = self
+            .requirements
+            .iter()
+            .find(|it| it.dependency.name == *name && it.by != requirement.by);
         let other =
             other.map(|it| format!(", {} {}", it.by, it.dependency.version)).unwrap_or_default();
         format!("no version of {name} suits all: {} needs {version}{other}", requirement.by)
@@ -153,7 +184,8 @@ impl<'a> Search<'a> {
             && last != self.root.name
             && path.len() <= MAX_PACKAGES + 2
         {
-            let Some(before) = self.requirements.iter().find(|it| it.dependency.name == last) else {
+            let Some(before) = self.requirements.iter().find(|it| it.dependency.name == last)
+            else {
                 break;
             };
             path.push(before.by);
@@ -181,7 +213,11 @@ impl<'a> Search<'a> {
         path.push(at);
         let cycle = path.iter().skip_while(|name| **name != at).copied().collect::<Vec<_>>();
         let message = format!("packages depend on each other: {}", cycle.join(" → "));
-        let came = self.requirements.iter().find(|it| it.dependency.name == at).map_or(0, |it| it.root_dependency);
+        let came = self
+            .requirements
+            .iter()
+            .find(|it| it.dependency.name == at)
+            .map_or(0, |it| it.root_dependency);
         self.error.get_or_insert(Unsolvable { dependency: came, field: "name", message });
         false
     }

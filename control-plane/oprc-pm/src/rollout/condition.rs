@@ -155,7 +155,10 @@ mod tests {
         ];
         assert_eq!(rollback_message("it failed", &units[..1]), "it failed");
         let message = rollback_message("it failed", &units);
-        assert!(message.starts_with("it failed; ") && message.contains("A on east: no"), "{message}");
+        assert!(
+            message.starts_with("it failed; ") && message.contains("A on east: no"),
+            "{message}"
+        );
     }
 
     proptest! {

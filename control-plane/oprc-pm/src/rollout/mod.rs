@@ -18,9 +18,7 @@ pub use self::{
     model::{
         Acknowledged, DeploymentRecord, FormerRevision, MAX_UNITS, Stage, UnitKey, UnitRecord,
     },
-    state_machine::{
-        Deadlines, Evaluation, Transition, UnitView, evaluate, rolls_back_on_failure,
-    },
+    state_machine::{Deadlines, Evaluation, Transition, UnitView, evaluate, rolls_back_on_failure},
     transition::{
         TransitionResult, Units, apply_transition, desired_units, former_units, rollback_target,
     },

@@ -75,14 +75,26 @@ impl FormerRevision {
 #[serde(rename_all = "snake_case", tag = "stage")]
 pub enum Stage {
     #[serde(rename = "driving")]
-    RollingOut { since: Timestamp },
+    RollingOut {
+        since: Timestamp,
+    },
     /// All units were Available at the same time once.
     #[serde(rename = "settled")]
-    Succeeded { since: Timestamp },
+    Succeeded {
+        since: Timestamp,
+    },
     /// An all-or-nothing rollout failed; clusters return to the former revision.
-    RollingBack { since: Timestamp, because: String },
-    RolledBack { since: Timestamp, because: String },
-    Deleting { since: Timestamp },
+    RollingBack {
+        since: Timestamp,
+        because: String,
+    },
+    RolledBack {
+        since: Timestamp,
+        because: String,
+    },
+    Deleting {
+        since: Timestamp,
+    },
 }
 
 impl Stage {

@@ -73,7 +73,9 @@ pub fn evaluate(
     deadlines: Deadlines,
 ) -> Evaluation {
     match &record.stage {
-        Stage::RollingOut { since } => Rollout { record, since: *since, now, deadlines }.evaluate(units),
+        Stage::RollingOut { since } => {
+            Rollout { record, since: *since, now, deadlines }.evaluate(units)
+        }
         Stage::RollingBack { .. } if is_rolled_back(record, units) => {
             Evaluation::transition(Transition::RolledBack)
         }

@@ -89,7 +89,7 @@ impl DeploymentService {
         unit: &UnitPlan,
         caller: &Caller,
     ) -> Result<(), Error> {
-        let build = async || {
+        let build = || async move {
             let (stored, units) = self.cache.deployment_with_units(key);
             let adopted = (unit.cluster.clone(), unit.id.clone());
             if self.cache.unit(&adopted).is_some() {

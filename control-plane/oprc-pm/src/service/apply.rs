@@ -54,17 +54,18 @@ impl DeploymentService {
         check_deployment(&deployment)?;
         let package = deployment.package.as_deref().unwrap_or_default();
         let _lock = self.package_locks.lock(package).await?;
-        let build = async || {
+        let deployment = &deployment;
+        let build = || async move {
             let (before, units) = self.cache.deployment_with_units(&deployment.key);
             check_precondition(before.as_ref(), revision, cause == "created")?;
             let created = before.is_none();
-            let mut plan = self.plan(&deployment, &[]).await?;
+            let mut plan = self.plan(deployment, &[]).await?;
             pin_namespaces(&mut plan, |key| self.cache.unit(key))?;
-            if before.as_ref().is_some_and(|it| is_unchanged(&it.record, &deployment, &plan)) {
+            if before.as_ref().is_some_and(|it| is_unchanged(&it.record, deployment, &plan)) {
                 return Ok(Attempt::Done((None, false)));
             }
             let before = (before, units);
-            let (change, record) = self.change(&deployment, plan, before, cause, caller).await?;
+            let (change, record) = self.change(deployment, plan, before, cause, caller).await?;
             Ok(Attempt::Commit(change, (Some(record), created)))
         };
         let (changed, created) = self.cache.commit_with_retry(build).await?;
@@ -103,11 +104,11 @@ impl DeploymentService {
             let known = units.iter().find(|(key, _)| key == unit).map(|(_, stored)| stored.clone());
             // A unit that is only left to be deleted may be taken over; one of another deployment
             // conflicts.
-            let known = known.or_else(|| {
-                self.cache.unit(unit).filter(|stored| stored.record.spec.is_none())
-            });
+            let known = known
+                .or_else(|| self.cache.unit(unit).filter(|stored| stored.record.spec.is_none()));
             let name = unit_key(unit);
-            change = change.check(name.clone(), check_of(known.as_ref())).put(name, encode(record)?);
+            change =
+                change.check(name.clone(), check_of(known.as_ref())).put(name, encode(record)?);
         }
         let change = self.add_revision(change, &record, cause, caller).await?;
         let change = self.registry.reference(change, &record.plan.package, &record.plan.version)?;

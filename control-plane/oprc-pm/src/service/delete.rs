@@ -22,7 +22,7 @@ impl DeploymentService {
         revision: Option<&str>,
         caller: &Caller,
     ) -> Result<Deployment, Error> {
-        let build = async || {
+        let build = || async move {
             let (stored, units) = self.cache.deployment_with_units(key);
             let stored = stored.ok_or_else(|| Error::not_found("deployment", key))?;
             if revision.is_some_and(|revision| revision != stored.record.revision) {

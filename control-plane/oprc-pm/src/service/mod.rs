@@ -19,9 +19,7 @@ use oprc_cp_storage::{Entry, Ownership};
 use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{Deployment, DeploymentCondition, DeploymentStatus, Event, Page, Plan, Revision};
 
-pub use self::{
-    package_locks::PackageLocks, precondition::Precondition, runtimes::RuntimeFilter,
-};
+pub use self::{package_locks::PackageLocks, precondition::Precondition, runtimes::RuntimeFilter};
 use crate::{
     blocking::run_blocking,
     crm_client::Clusters,

@@ -34,7 +34,10 @@ impl DeploymentService {
         let document = self.class_document(cluster, class, cache.contact());
         let stored = self.cache.unit(&(cluster.to_owned(), id.to_owned()));
         if class.deleting || stored.is_some_and(|stored| stored.record.spec.is_none()) {
-            return Err(conflict("DELETING", format!("{id} on {cluster} is already being deleted")));
+            return Err(conflict(
+                "DELETING",
+                format!("{id} on {cluster} is already being deleted"),
+            ));
         }
         if document.ownership == "orphan" {
             return Ok(document);
@@ -95,7 +98,9 @@ impl DeploymentService {
             }
             match client.class_cache().observe(&key.1, deletion.object_namespace()) {
                 Observation::Present(unit) if !unit.deleting => {}
-                Observation::Present(_) | Observation::Absent | Observation::Unknown => return None,
+                Observation::Present(_) | Observation::Absent | Observation::Unknown => {
+                    return None;
+                }
             }
             if let Some(why) = self.call_backoff.rejection(key, deletion) {
                 return Some(why);

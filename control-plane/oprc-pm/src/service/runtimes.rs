@@ -71,7 +71,8 @@ impl DeploymentService {
         cluster: Option<&str>,
     ) -> Result<oprc_rest::ClassRuntime, Error> {
         let clients = self.clusters.clients();
-        let mut clients = clients.filter(|client| cluster.is_none_or(|cluster| cluster == client.name()));
+        let mut clients =
+            clients.filter(|client| cluster.is_none_or(|cluster| cluster == client.name()));
         let found = clients.find_map(|client| {
             let cache = client.class_cache();
             let class = cache.class(id, "")?;

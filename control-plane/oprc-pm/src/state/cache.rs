@@ -1,11 +1,7 @@
 //! All stored records in memory. The cache lists the store once and then follows its watch, one
 //! transaction at a time, so that records written together become visible together.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use oprc_cp_storage::{Change, Check, Commit, Error as StoreError, Revision, Store};
 use parking_lot::RwLock;
@@ -85,10 +81,8 @@ impl Cache {
 
     /// Follows the store. Never returns.
     pub async fn follow(self: &Arc<Self>) {
-        let mut relist = false;
-        backoff::repeat(MIN_RELIST_DELAY, MAX_RELIST_DELAY, async || {
-            let (error, progressed) = self.list_and_watch(relist).await;
-            relist = true;
+        backoff::repeat(MIN_RELIST_DELAY, MAX_RELIST_DELAY, || async {
+            let (error, progressed) = self.list_and_watch().await;
             tracing::warn!(%error, "lost the watch of the store, listing its records again");
             self.progress.send_modify(|progress| progress.error = Some(error.to_string()));
             progressed
@@ -97,8 +91,8 @@ impl Cache {
     }
 
     /// Returns why the watch ended, and whether it delivered anything.
-    async fn list_and_watch(self: &Arc<Self>, relist: bool) -> (StoreError, bool) {
-        if relist {
+    async fn list_and_watch(self: &Arc<Self>) -> (StoreError, bool) {
+        if self.stale().is_some() {
             match list(&self.store).await {
                 Ok(records) => {
                     let revision = records.included_up_to();
@@ -260,7 +254,8 @@ async fn list(store: &Store) -> Result<Records, StoreError> {
         let page = store.list(prefix).await?;
         *included = page.revision;
         let entries = page.entries.into_iter();
-        changes.extend(entries.map(|it| (it.version, Change::Put { key: it.key, value: it.value })));
+        changes
+            .extend(entries.map(|it| (it.version, Change::Put { key: it.key, value: it.value })));
     }
     // Thousands of packages are resolved here, which takes a while.
     let index = spawn_blocking(move || {

@@ -29,10 +29,10 @@ impl Cache {
     }
 
     /// Builds a transaction from the cache and commits it, again whenever another writer came first.
-    pub async fn commit_with_retry<T>(
-        &self,
-        mut build: impl AsyncFnMut() -> Result<Attempt<T>, Error>,
-    ) -> Result<T, Error> {
+    pub async fn commit_with_retry<T, F>(&self, mut build: impl FnMut() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<Attempt<T>, Error>>,
+    {
         let started = Instant::now();
         while started.elapsed() < RETRY_FOR {
             let (transaction, value) = match build().await? {

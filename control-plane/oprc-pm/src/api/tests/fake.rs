@@ -11,8 +11,8 @@ use oprc_rest::{
 
 use super::*;
 use crate::{
-    service::{Caller, DeploymentFilter, RuntimeFilter},
     error::Error,
+    service::{Caller, DeploymentFilter, RuntimeFilter},
 };
 
 /// Remembers what it was asked, and answers what is simplest.

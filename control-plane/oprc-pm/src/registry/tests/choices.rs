@@ -91,7 +91,7 @@ fn possible<'a>(
 
 proptest! {
     #[test]
-    fn what_is_possible_is_found(
+    fn finds_a_solution_if_there_is_one(
         a in arb_package("a"), b in arb_package("b"), c in arb_package("c"), d in arb_package("d")
     ) {
         let all = [a, b, c, d];
@@ -101,9 +101,9 @@ proptest! {
             let chosen = solve(root, &pool);
             match &chosen {
                 Ok(chosen) => prop_assert!(will_do(root, chosen), "{root:?} {chosen:?}"),
-                Err(trouble) => {
+                Err(error) => {
                     prop_assert!(!possible(root, &pool, &NAMES[1..], &mut Choice::new()));
-                    prop_assert!(trouble.at < root.dependencies.len());
+                    prop_assert!(error.dependency < root.dependencies.len());
                 }
             }
             prop_assert_eq!(chosen, solve(root, &pool));
@@ -139,8 +139,8 @@ fn trouble_is_told_by_name() {
         (vec![("c", "*"), ("f", "*")], 1, "name", "packages depend on each other: f → g → f"),
     ] {
         let root = new("root", "1.0.0", &on);
-        let trouble = solve(&root, &pool).unwrap_err();
-        assert_eq!((trouble.at, trouble.field, trouble.message.as_str()), (at, field, message));
+        let error = solve(&root, &pool).unwrap_err();
+        assert_eq!((error.dependency, error.field, error.message.as_str()), (at, field, message));
     }
     // The other way round there is something that will do: an older one.
     let root = new("root", "1.0.0", &[("c", "*"), ("b", "*")]);
@@ -148,7 +148,7 @@ fn trouble_is_told_by_name() {
 }
 
 #[test]
-fn a_search_that_would_take_forever_is_given_up() {
+fn gives_up_an_excessive_search() {
     let names: Vec<String> = (0..12).map(|at| format!("p{at}")).collect();
     let mut all = Vec::new();
     for name in &names {

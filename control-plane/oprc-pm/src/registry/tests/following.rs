@@ -107,9 +107,7 @@ async fn lists_again_after_the_watch_was_lost() {
     let memory = Store::memory();
     let start = Store::new(Frail { store: memory.clone(), cuts: cuts.clone() });
     assert_eq!(reason(&registry_of(start.clone()).await.unwrap_err()), "UNAVAILABLE");
-    publish(&registry_of(memory.clone()).await.unwrap(), &package("a", "1.0.0", ""))
-        .await
-        .unwrap();
+    publish(&registry_of(memory.clone()).await.unwrap(), &package("a", "1.0.0", "")).await.unwrap();
     cut.send_replace(None);
     let registry = registry_of(start).await.unwrap();
     publish(&registry, &package("a", "1.1.0", "")).await.unwrap();

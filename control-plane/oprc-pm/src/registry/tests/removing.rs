@@ -103,7 +103,13 @@ async fn reports_a_change_during_deletion() {
     let key = version_key("a", "1.0.0");
     let change = Transaction::new().put(key, encode(&changed).unwrap());
     // The cache may not show this yet: the first attempt then conflicts.
-    registry.inner.cache.store().commit(registry.reference(change, "a", "1.0.0").unwrap()).await.unwrap();
+    registry
+        .inner
+        .cache
+        .store()
+        .commit(registry.reference(change, "a", "1.0.0").unwrap())
+        .await
+        .unwrap();
     let error = registry.delete_package("a", Some(&tag)).await.unwrap_err();
     assert_eq!(reason(&error), "CHANGED");
     registry.version("a", "1.0.0").unwrap();

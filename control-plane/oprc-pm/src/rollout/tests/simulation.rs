@@ -21,20 +21,31 @@ const CLOCK_STEP: Duration = Duration::from_secs(40);
 /// A simulation that is still busy after so many rounds never comes to rest.
 pub(super) const MAX_ROUNDS: usize = 60;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Disturbance {
-    BeginCall { pick: usize },
-    FinishCall { pick: usize, fate: CallFate },
+    BeginCall {
+        pick: usize,
+    },
+    FinishCall {
+        pick: usize,
+        fate: CallFate,
+    },
     Transition,
     LateCallArrives,
     Crash,
     /// An unreachable cluster returns, a reachable one becomes unreachable.
     ToggleReachable(&'static str),
-    Reconcile { healthy: bool },
+    Reconcile {
+        healthy: bool,
+    },
     DeleteObjects(&'static str),
     ModifyObject(&'static str),
     AdvanceClock,
-    Update { clusters: usize, policy: Policy, rejected: bool },
+    Update {
+        clusters: usize,
+        policy: Policy,
+        rejected: bool,
+    },
     Delete,
 }
 

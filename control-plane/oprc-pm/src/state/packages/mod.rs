@@ -94,10 +94,7 @@ impl Package {
 pub struct ResolvedDependencies(BTreeMap<String, Arc<PackageVersion>>);
 
 impl ResolvedDependencies {
-    fn new<'a>(
-        version: &PackageVersion,
-        find: impl Fn(&str) -> Option<&'a Arc<Package>>,
-    ) -> Self {
+    fn new<'a>(version: &PackageVersion, find: impl Fn(&str) -> Option<&'a Arc<Package>>) -> Self {
         let found = version.resolved.iter().filter_map(|(name, version)| {
             Some((name.clone(), find(name)?.versions.get(&version.parse().ok()?)?.clone()))
         });

@@ -139,7 +139,10 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
         let west = Half { place: west.place, crm: Crm::start(west.place, &options).await };
         for key in ["new", "old"] {
             let status = pm.condition(key, "ROLLED_BACK").await;
-            assert!(status["message"].as_str().unwrap().contains("west is unreachable"), "{status}");
+            assert!(
+                status["message"].as_str().unwrap().contains("west is unreachable"),
+                "{status}"
+            );
         }
         east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
         west.exactly("", &[("old.Sample..west", "1.0.0")]).await;

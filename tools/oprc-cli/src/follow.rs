@@ -261,7 +261,8 @@ impl Teller {
             let name = format!("{} {}", unit.cluster, unit.class);
             let phase =
                 if unit.phase.is_empty() { word(&unit.condition) } else { unit.phase.clone() };
-            let contact = if word(&unit.contact) == "FRESH" { "" } else { "cluster is unreachable" };
+            let contact =
+                if word(&unit.contact) == "FRESH" { "" } else { "cluster is unreachable" };
             let message = [contact, &unit.message].into_iter().filter(|it| !it.is_empty());
             let message = message.collect::<Vec<_>>().join(": ");
             lines.extend(self.line(&unit.id, &name, &phase, &message));

@@ -1,4 +1,4 @@
-//! The file of contexts: which package managers there are, and how they are spoken to.
+//! The configuration file of contexts: named connections to package managers.
 
 use std::{
     collections::BTreeMap,
@@ -10,81 +10,70 @@ use std::{
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// What is asked where nothing else is said.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 
-/// All contexts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Contexts {
-    /// The one that is used where none is named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) current: Option<String>,
-    /// All of them, by name.
     pub(crate) contexts: BTreeMap<String, Context>,
 }
 
-/// How one package manager is spoken to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Context {
-    /// Where it answers.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) server: String,
-    /// The service that it answers at in a cluster, where only the cluster reaches it.
+    /// Reaches a package manager inside a cluster by port forwarding, instead of `server`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tunnel: Option<Tunnel>,
-    /// A file with the token. The token itself is never in the file of contexts.
+    /// The token itself is never stored in this file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token_file: Option<PathBuf>,
-    /// The certificates that its own must be signed by, those of the system where left out.
+    /// CA certificates; those of the system by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ca: Option<PathBuf>,
-    /// How its clusters are reached directly, by the names that it knows them by.
+    /// Direct access to its clusters, by cluster name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) clusters: BTreeMap<String, Kube>,
+    pub(crate) clusters: BTreeMap<String, KubeconfigRef>,
 }
 
-/// A service of a cluster, reached through the cluster's API server.
+/// A Service that is reached through the API server of its cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct Tunnel {
-    /// How the cluster is reached.
-    pub(crate) kube: Kube,
-    /// The service's namespace.
+    pub(crate) kube: KubeconfigRef,
     pub(crate) namespace: String,
-    /// Its name.
     pub(crate) service: String,
 }
 
-/// How a cluster is reached.
+/// A context of a kubeconfig file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub(crate) struct Kube {
-    /// The kubeconfig file, the usual one where left out.
+pub(crate) struct KubeconfigRef {
+    /// `KUBECONFIG` or `~/.kube/config` by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The context in it, its current one where left out.
+    /// The file's current context by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) context: Option<String>,
 }
 
-impl Kube {
-    /// By a context of a kubeconfig file, from wherever it is used.
+impl KubeconfigRef {
     pub(crate) fn of(kubeconfig: Option<&PathBuf>, context: &str) -> Self {
-        Self { kubeconfig: kubeconfig.map(whole), context: Some(context.to_owned()) }
+        Self { kubeconfig: kubeconfig.map(absolute), context: Some(context.to_owned()) }
     }
 }
 
-/// A file from wherever it is used.
-pub(crate) fn whole(file: &PathBuf) -> PathBuf {
+/// The path must be valid from any working directory.
+pub(crate) fn absolute(file: &PathBuf) -> PathBuf {
     fs::canonicalize(file).or_else(|_| path::absolute(file)).unwrap_or_else(|_| file.clone())
 }
 
 impl Contexts {
-    /// Where the file is.
     pub(crate) fn path() -> Result<PathBuf> {
         let set = |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
         if let Some(path) = set("OPRC_CONFIG") {
@@ -92,12 +81,15 @@ impl Contexts {
         }
         let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
         let base = base.ok_or_else(|| {
-            Failure::Wrong("neither OPRC_CONFIG, XDG_CONFIG_HOME nor HOME is set".to_owned())
+            CliError::InvalidInput(
+                "cannot locate the configuration file; set OPRC_CONFIG, XDG_CONFIG_HOME or HOME"
+                    .to_owned(),
+            )
         })?;
         Ok(base.join("oprc").join("config.yaml"))
     }
 
-    /// Reads the file; where there is none there are no contexts.
+    /// A missing file is an empty configuration.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -110,17 +102,21 @@ impl Contexts {
             return Ok(Self::default());
         }
         serde_saphyr::from_str(&text).map_err(|error| {
-            Failure::Wrong(format!("{} isn't a file of contexts: {error}", path.display())).into()
+            CliError::InvalidInput(format!(
+                "{} is not a valid configuration file: {error}",
+                path.display()
+            ))
+            .into()
         })
     }
 
-    /// Writes the file, all of it or nothing.
+    /// Replaces the file atomically.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
         let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
         let folder = folder.unwrap_or(Path::new("."));
         let write = || -> Result<()> {
             fs::create_dir_all(folder)?;
-            // Only its owner may read it, as temporary files are.
+            // Temporary files are readable by their owner only.
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(serde_saphyr::to_string(self)?.as_bytes())?;
             file.as_file().sync_all()?;
@@ -130,21 +126,20 @@ impl Contexts {
         write().with_context(|| format!("writing {}", path.display()))
     }
 
-    /// The context of that name, or the current one; the default where there is none at all.
-    pub(crate) fn choose(&self, name: Option<&str>) -> Result<Context, Failure> {
+    /// The context of that name, or the current one, or [`DEFAULT_SERVER`].
+    pub(crate) fn select(&self, name: Option<&str>) -> Result<Context, CliError> {
         let Some(name) = name.or(self.current.as_deref()) else {
             return Ok(Context { server: DEFAULT_SERVER.to_owned(), ..Context::default() });
         };
-        self.contexts.get(name).cloned().ok_or_else(|| self.unknown(name))
+        self.contexts.get(name).cloned().ok_or_else(|| self.not_found(name))
     }
 
-    /// What is said of a context that isn't there.
-    pub(crate) fn unknown(&self, name: &str) -> Failure {
+    pub(crate) fn not_found(&self, name: &str) -> CliError {
         let known: Vec<_> = self.contexts.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Failure::Wrong(format!(
-            "there is no context {name:?}; there are: {known}. \
-             `oprc context set {name} --server URL` makes it"
+        CliError::InvalidInput(format!(
+            "context {name:?} not found; available: {known}. \
+             Create it with `oprc context set {name} --server URL`"
         ))
     }
 }
@@ -166,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_read_back() {
+    fn saved_contexts_are_read_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/config.yaml");
         assert_eq!(Contexts::load(&path).unwrap(), Contexts::default());
@@ -175,28 +170,28 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_from_everywhere() {
-        let kube = Kube::of(Some(&"./Cargo.toml".into()), "dev");
+    fn kubeconfig_paths_are_made_absolute() {
+        let kube = KubeconfigRef::of(Some(&"./Cargo.toml".into()), "dev");
         assert!(kube.kubeconfig.as_ref().is_some_and(|it| it.is_absolute()), "{kube:?}");
-        assert_eq!(kube, Kube::of(Some(&"Cargo.toml".into()), "dev"));
-        assert_ne!(kube, Kube::of(None, "dev"));
-        assert!(whole(&"not-there-yet".into()).is_absolute());
+        assert_eq!(kube, KubeconfigRef::of(Some(&"Cargo.toml".into()), "dev"));
+        assert_ne!(kube, KubeconfigRef::of(None, "dev"));
+        assert!(absolute(&"not-there-yet".into()).is_absolute());
     }
 
     #[test]
-    fn unknown_fields_are_refused() {
+    fn rejects_unknown_fields() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         fs::write(&path, "contexts: {a: {server: x, token: abc}}\n").unwrap();
-        let told = Contexts::load(&path).unwrap_err().to_string();
-        assert!(told.contains("token"), "{told}");
+        let error = Contexts::load(&path).unwrap_err().to_string();
+        assert!(error.contains("token"), "{error}");
     }
 
     #[test]
-    fn contexts_are_chosen_by_name_then_by_default() {
-        assert_eq!(sample().choose(None).unwrap().server, "https://pm.example:8443");
-        assert_eq!(Contexts::default().choose(None).unwrap().server, DEFAULT_SERVER);
-        let told = sample().choose(Some("dev")).unwrap_err().to_string();
-        assert!(told.contains("there are: prod"), "{told}");
+    fn selects_context_by_name_then_current_then_default() {
+        assert_eq!(sample().select(None).unwrap().server, "https://pm.example:8443");
+        assert_eq!(Contexts::default().select(None).unwrap().server, DEFAULT_SERVER);
+        let error = sample().select(Some("dev")).unwrap_err().to_string();
+        assert!(error.contains("available: prod"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Package files, read and checked before anything is sent.
+//! Package files, parsed and validated before anything is sent.
 
 use std::{
     fs::File,
@@ -9,47 +9,49 @@ use std::{
 use anyhow::Result;
 use oprc_models::{Body, Document, MAX_FILE_SIZE, OClassDeployment, OPackage, VersionRange, parse};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// Reads a file, or standard input for `-`.
+/// Reads standard input for `-`.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    let wrong = |why: String| Failure::Wrong(format!("{}: {why}", path.display()));
+    let invalid = |why: String| CliError::InvalidInput(format!("{}: {why}", path.display()));
     let mut text = String::new();
-    // One more than may be, so that more is noticed.
-    let most = u64::try_from(MAX_FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
+    // One byte more than allowed, to detect larger files.
+    let limit = u64::try_from(MAX_FILE_SIZE).unwrap_or(u64::MAX).saturating_add(1);
     let done = if path == Path::new("-") {
-        io::stdin().lock().take(most).read_to_string(&mut text)
+        io::stdin().lock().take(limit).read_to_string(&mut text)
     } else {
-        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-        file.take(most).read_to_string(&mut text)
+        let file = File::open(path).map_err(|error| invalid(error.to_string()))?;
+        file.take(limit).read_to_string(&mut text)
     };
-    done.map_err(|error| wrong(error.to_string()))?;
+    done.map_err(|error| invalid(error.to_string()))?;
     if text.len() > MAX_FILE_SIZE {
-        return Err(wrong(format!("is larger than {MAX_FILE_SIZE} bytes")).into());
+        return Err(invalid(format!("exceeds the limit of {MAX_FILE_SIZE} bytes; split it")).into());
     }
     Ok(text)
 }
 
-/// What is in a file, where nothing is wrong with it.
-pub(crate) fn documents(text: &str, source: &str) -> Result<Vec<Document>, Failure> {
-    let wrong = |faults: oprc_models::Diagnostics| Failure::Wrong(faults.to_string());
-    let documents = parse(text, source).map_err(wrong)?;
+/// Parses and validates; the error lists all problems.
+pub(crate) fn documents(text: &str, source: &str) -> Result<Vec<Document>, CliError> {
+    let invalid = |diagnostics: oprc_models::Diagnostics| CliError::InvalidInput(diagnostics.to_string());
+    let documents = parse(text, source).map_err(invalid)?;
     if documents.is_empty() {
-        return Err(Failure::Wrong(format!("{source}: there is nothing in it")));
+        return Err(CliError::InvalidInput(format!("{source}: the file has no documents")));
     }
-    let mut told = Vec::new();
+    let mut problems = Vec::new();
     for document in &documents {
-        told.extend(document.check().err().map(|faults| faults.to_string()));
+        problems.extend(document.check().err().map(|diagnostics| diagnostics.to_string()));
     }
-    if told.is_empty() { Ok(documents) } else { Err(Failure::Wrong(told.join("\n"))) }
+    if problems.is_empty() {
+        Ok(documents)
+    } else {
+        Err(CliError::InvalidInput(problems.join("\n")))
+    }
 }
 
-/// Reads a file and what is in it.
 pub(crate) fn load(path: &Path) -> Result<Vec<Document>> {
     Ok(documents(&read(path)?, &path.display().to_string())?)
 }
 
-/// The packages of a file.
 pub(crate) fn packages(documents: &[Document]) -> impl Iterator<Item = &OPackage> {
     documents.iter().filter_map(|document| match &document.body {
         Body::Package(package) => Some(&**package),
@@ -57,7 +59,7 @@ pub(crate) fn packages(documents: &[Document]) -> impl Iterator<Item = &OPackage
     })
 }
 
-/// The deployments of a file: those that stand alone, and those of its packages.
+/// Standalone deployments and those of packages.
 pub(crate) fn deployments(documents: &[Document]) -> Vec<OClassDeployment> {
     let mut all = Vec::new();
     for document in documents {
@@ -69,7 +71,7 @@ pub(crate) fn deployments(documents: &[Document]) -> Vec<OClassDeployment> {
     all
 }
 
-/// The deployments that were published with a package, each saying which one that is.
+/// The package's deployments, with package name and version filled in.
 pub(crate) fn of_package(package: &OPackage) -> Vec<OClassDeployment> {
     let mut all = package.deployments.clone();
     for deployment in &mut all {
@@ -88,7 +90,7 @@ mod tests {
     const HELLO: &str = include_str!("../../../examples/packages/hello.yaml");
 
     #[test]
-    fn deployments_say_which_package_they_are_of() {
+    fn deployments_get_package_and_version() {
         let documents = documents(HELLO, "hello.yaml").unwrap();
         assert_eq!(packages(&documents).count(), 1);
         let all = deployments(&documents);
@@ -97,17 +99,17 @@ mod tests {
     }
 
     #[test]
-    fn faults_name_file_and_line() {
+    fn errors_name_file_and_line() {
         let text = HELLO.replace("access: PUBLIC", "acess: PUBLIC");
-        let told = documents(&text, "hello.yaml").unwrap_err().to_string();
-        assert!(told.starts_with("hello.yaml:"), "{told}");
-        assert!(told.contains("did you mean"), "{told}");
+        let error = documents(&text, "hello.yaml").unwrap_err().to_string();
+        assert!(error.starts_with("hello.yaml:"), "{error}");
+        assert!(error.contains("did you mean"), "{error}");
         assert!(documents("", "a").is_err());
     }
 
     #[test]
-    fn files_that_are_not_there_are_named() {
-        let told = read(Path::new("/none/such.yaml")).unwrap_err().to_string();
-        assert!(told.contains("/none/such.yaml"), "{told}");
+    fn errors_name_missing_files() {
+        let error = read(Path::new("/none/such.yaml")).unwrap_err().to_string();
+        assert!(error.contains("/none/such.yaml"), "{error}");
     }
 }

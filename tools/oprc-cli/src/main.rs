@@ -1,123 +1,123 @@
-//! `oprc`, the command line of OaaS. As `kubectl-oaas` in the path, it is `kubectl oaas`.
+//! `oprc`, the command line of OaaS. Installed as `kubectl-oaas` it runs as `kubectl oaas`.
 
 mod client;
 mod commands;
-mod complete;
+mod completion;
+mod connection;
 mod contexts;
-mod failure;
+mod display;
+mod error;
 mod files;
-mod follow;
 mod kube;
 mod output;
-mod remote;
+mod rollout;
 mod sandbox;
+mod target;
 mod tunnel;
 mod up;
-mod wanted;
-mod words;
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::output::Colour;
+use crate::output::Color;
 
-/// The command line of OaaS: stateful functions as classes, on Kubernetes.
+/// Manage packages and deployments of OaaS on Kubernetes.
 #[derive(Debug, Parser)]
-#[command(name = "oprc", version, propagate_version = true, after_help = failure::CODES)]
+#[command(name = "oprc", version, propagate_version = true, after_help = error::EXIT_CODES)]
 struct Arguments {
-    /// When to use colours; `NO_COLOR` and `TERM=dumb` are heeded.
+    /// When to use colors; `NO_COLOR` and `TERM=dumb` are respected.
     #[arg(
-        long,
+        long = "colour",
         visible_alias = "color",
         value_enum,
         value_name = "WHEN",
         default_value_t,
         global = true
     )]
-    colour: Colour,
+    color: Color,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Publish packages, and look at what is published.
+    /// Publish and inspect packages.
     #[command(subcommand, visible_alias = "pkg")]
     Package(commands::package::Command),
-    /// Classes that packages offer.
+    /// Inspect the classes of published packages.
     #[command(subcommand)]
     Class(commands::catalogue::Class),
-    /// Functions that packages offer.
+    /// Inspect the functions of published packages.
     #[command(subcommand, visible_alias = "fn")]
     Function(commands::catalogue::Function),
-    /// Deploy a package, and wait until it runs.
+    /// Deploy a package and wait until it is running.
     Deploy(commands::deploy::Deploy),
-    /// Tell what would run where, and why.
+    /// Show what a deployment would run, on which clusters, and why.
     Plan(commands::plan::Command),
-    /// Tell what would change.
+    /// Show what a deployment would change.
     Diff(commands::diff::Command),
-    /// Tell how deployments are.
+    /// Show the status of deployments.
     Status(commands::status::Command),
-    /// Go back to what was deployed before.
+    /// Roll a deployment back to an earlier revision.
     Rollback(commands::rollback::Command),
-    /// Take deployments away, and wait until they are gone.
+    /// Delete deployments and wait until they are removed from all clusters.
     Delete(commands::delete::Command),
-    /// Tell each change of a deployment as it comes.
+    /// Watch status changes of a deployment.
     Watch(commands::watch::Command),
-    /// Tell what happens, as it happens.
+    /// Stream events of the package manager.
     Events(commands::events::Command),
-    /// Print what functions print.
+    /// Print the logs of functions.
     Logs(commands::logs::Command),
-    /// Call a function.
+    /// Invoke a function.
     Invoke(commands::invoke::Command),
-    /// Clusters that the package manager knows.
+    /// Inspect the clusters of the package manager.
     #[command(subcommand)]
     Cluster(commands::cluster::Command),
-    /// What runs in clusters and the package manager doesn't know.
+    /// Manage classes that run in clusters without a deployment.
     #[command(subcommand)]
     Orphan(commands::orphan::Command),
-    /// Tell whether everything is as it should be, and what to do where it isn't.
+    /// Check the package manager and its clusters for problems.
     Check(commands::check::Command),
-    /// Make a bundle for a report of a bug, with secrets removed.
+    /// Collect diagnostics for a bug report, with secrets removed.
     Report(commands::report::Command),
-    /// Package managers, and which one is used.
+    /// Manage connections to package managers.
     #[command(subcommand)]
     Context(commands::context::Command),
-    /// Print a script by which a shell completes commands.
+    /// Print a shell completion script.
     Completion(commands::completion::Command),
-    /// A real Kubernetes on this machine, to try OaaS on.
+    /// Manage local Kubernetes clusters for development and tests.
     #[command(subcommand)]
     Sandbox(sandbox::Command),
-    /// From nothing to a sample class that answers.
+    /// Install OaaS into a new local cluster or an existing one, and deploy a sample.
     Up(up::Up),
-    /// End what `up` began.
+    /// Uninstall what `oprc up` installed.
     Down(up::Down),
 }
 
 fn main() -> ExitCode {
-    complete::answer(Arguments::command);
-    start()
+    completion::complete_and_exit_if_requested(Arguments::command);
+    run_command_line()
 }
 
-// One thread: the processes that a supervisor starts live as long as the thread that started them.
+// The supervisor's child processes die with the thread that started them, so there is only one.
 #[tokio::main(flavor = "current_thread")]
-async fn start() -> ExitCode {
+async fn run_command_line() -> ExitCode {
     let given: Vec<_> = std::env::args_os().collect();
-    let matches = named(given.first()).get_matches_from(given);
+    let matches = command_named_after(given.first()).get_matches_from(given);
     let arguments = match Arguments::from_arg_matches(&matches) {
         Ok(arguments) => arguments,
         Err(error) => error.exit(),
     };
-    output::set_colour(arguments.colour);
+    output::set_color(arguments.color);
     match run(arguments.command).await {
         Ok(code) => code,
-        Err(error) if failure::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // Much of what is said here was written by others.
-            let told = output::clean_lines(&format!("{error:#}"));
-            output::say(&format!("{} {told}", output::paint(output::Tone::Bad, "error:")));
-            failure::code(&error)
+            // The message may quote text from a server.
+            let message = output::sanitize_lines(&format!("{error:#}"));
+            output::note(&format!("{} {message}", output::paint(output::Tone::Bad, "error:")));
+            error::exit_code(&error)
         }
     }
 }
@@ -149,8 +149,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The command line, called as it was called: `kubectl` runs `kubectl-oaas` for `kubectl oaas`.
-fn named(program: Option<&OsString>) -> clap::Command {
+/// `kubectl` runs the plugin `kubectl-oaas` for `kubectl oaas`; the usage text shows the latter.
+fn command_named_after(program: Option<&OsString>) -> clap::Command {
     let program = program.and_then(|it| Path::new(it).file_stem());
     let command = Arguments::command();
     match program.and_then(|it| it.to_str()) {
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn clap_definition_is_valid() {
         Arguments::command().debug_assert();
     }
 
@@ -191,9 +191,9 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_finds_itself_in_the_usage() {
+    fn usage_names_the_kubectl_plugin() {
         let name = OsString::from("/usr/bin/kubectl-oaas");
-        assert_eq!(named(Some(&name)).get_bin_name(), Some("kubectl oaas"));
-        assert_eq!(named(Some(&OsString::from("oprc"))).get_bin_name(), None);
+        assert_eq!(command_named_after(Some(&name)).get_bin_name(), Some("kubectl oaas"));
+        assert_eq!(command_named_after(Some(&OsString::from("oprc"))).get_bin_name(), None);
     }
 }

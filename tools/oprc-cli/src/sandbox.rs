@@ -1,4 +1,4 @@
-//! `oprc sandbox`: clusters of this machine.
+//! `oprc sandbox`: local Kubernetes clusters.
 
 use std::{
     fmt::Write as _,
@@ -19,64 +19,63 @@ use oprc_sandbox::{
 };
 use serde::Serialize;
 
-use crate::output::{Show, Table, age, print, print_bytes};
+use crate::output::{OutputArgs, Table, duration, note, print, print_bytes};
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a cluster, or find it running, and return when it is ready.
+    /// Create a cluster if it doesn't exist, and wait until it is ready.
     #[command(after_help = "Example:\n  oprc sandbox up --prometheus")]
     Up {
         #[command(flatten)]
         name: Name,
-        /// Nodes that run containers, or nodes that only look like it.
+        /// Kind of nodes.
         #[arg(long, value_enum, default_value_t)]
         node: Node,
-        /// How many nodes [default: 1].
+        /// Number of nodes [default: 1].
         #[arg(long, value_name = "K")]
         nodes: Option<u16>,
-        /// A Prometheus beside the cluster, with the ServiceMonitor and PodMonitor kinds.
+        /// Run Prometheus next to the cluster, and install the ServiceMonitor and PodMonitor CRDs.
         #[arg(long)]
         prometheus: bool,
-        /// Knative Serving with Kourier in the cluster.
+        /// Install Knative Serving with Kourier.
         #[arg(long)]
         knative: bool,
-        /// Let etcd acknowledge writes before they are on the disk: for tests.
+        /// Let etcd acknowledge writes before they are synced to disk; for tests only.
         #[arg(long)]
         no_fsync: bool,
     },
-    /// End a cluster and remove all that belongs to it.
+    /// Delete a cluster and all its data.
     #[command(after_help = "Example:\n  oprc sandbox down")]
     Down {
         #[command(flatten)]
         name: Name,
     },
-    /// List the clusters of this user.
+    /// List the sandbox clusters of the current user.
     #[command(after_help = "Example:\n  oprc sandbox list")]
     List {
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
     },
-    /// Tell how the components of a cluster are.
+    /// Show the components of a cluster.
     #[command(after_help = "Example:\n  oprc sandbox status")]
     Status {
         #[command(flatten)]
         name: Name,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
     },
-    /// Print the path of the kubeconfig file of a cluster.
+    /// Print the path of the kubeconfig file.
     #[command(after_help = "Example:\n  export KUBECONFIG=$(oprc sandbox kubeconfig)")]
     Kubeconfig {
         #[command(flatten)]
         name: Name,
     },
-    /// Run kubectl on a cluster.
+    /// Run kubectl against a cluster.
     #[command(after_help = "Example:\n  oprc sandbox kubectl -- get pods --all-namespaces")]
     Kubectl {
         #[command(flatten)]
         name: Name,
-        /// What kubectl is to do.
+        /// Arguments of kubectl.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -85,7 +84,7 @@ pub(crate) enum Command {
     LoadImage {
         #[command(flatten)]
         name: Name,
-        /// The archive.
+        /// OCI image archive.
         file: PathBuf,
     },
     /// Print the log of a component.
@@ -93,20 +92,20 @@ pub(crate) enum Command {
     Logs {
         #[command(flatten)]
         name: Name,
-        /// The component, as `status` names it, or `supervisor`.
+        /// Component as listed by `status`, or `supervisor`.
         component: String,
     },
-    /// Make an OCI image archive of a static program.
+    /// Create an OCI image archive from a static executable.
     #[command(
         after_help = "Example:\n  oprc sandbox image --name example.org/fn:dev ./fn fn.oci.tar"
     )]
     Image {
-        /// The image's name with registry and tag.
+        /// Image name with registry and tag.
         #[arg(long)]
         name: String,
-        /// The program.
+        /// Static executable.
         program: PathBuf,
-        /// The archive to write.
+        /// Archive to write.
         archive: PathBuf,
     },
     #[command(hide = true)]
@@ -115,23 +114,21 @@ pub(crate) enum Command {
     HoldNode { folder: PathBuf },
 }
 
-/// Which cluster.
 #[derive(Debug, Args)]
 pub(crate) struct Name {
-    /// The cluster's name.
+    /// Name of the cluster.
     #[arg(long = "name", value_name = "N", default_value = DEFAULT_NAME)]
     cluster: String,
 }
 
-/// Kinds of nodes.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum Node {
-    /// Real ones where this machine can have them.
+    /// Real nodes if this machine supports them, else simulated ones.
     #[default]
     Auto,
-    /// Real ones: kubelet and containerd, which takes root.
+    /// Nodes with kubelet and containerd; needs root.
     Real,
-    /// Simulated ones: pods turn ready and nothing runs.
+    /// Simulated nodes: pods become ready without running containers.
     Simulated,
 }
 
@@ -145,7 +142,6 @@ impl From<Node> for NodeChoice {
     }
 }
 
-/// Does what a command says.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::Up { name, node, nodes, prometheus, knative, no_fsync } => {
@@ -155,7 +151,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Down { name } => {
             Cluster::down(&name.cluster).await?;
-            eprintln!("Cluster '{}' is gone.", name.cluster);
+            note(&format!("cluster {} deleted", name.cluster));
         }
         Command::List { show } => list(&show).await?,
         Command::Status { name, show } => {
@@ -167,7 +163,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Kubectl { name, arguments } => {
             use std::os::unix::process::CommandExt as _;
             let error = Cluster::open(&name.cluster)?.kubectl().args(arguments).exec();
-            return Err(error).context("starting kubectl");
+            return Err(error).context("running kubectl");
         }
         Command::LoadImage { name, file } => {
             for image in Cluster::open(&name.cluster)?.load_image(&file).await? {
@@ -180,7 +176,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 File::open(&log).with_context(|| format!("opening {}", log.display()))?;
             let mut part = vec![0; 64 << 10];
             loop {
-                let read = file.read(&mut part).context("reading a log")?;
+                let read = file.read(&mut part).context("reading the log")?;
                 match part.get(..read) {
                     None | Some([]) => break,
                     Some(bytes) => print_bytes(bytes)?,
@@ -190,7 +186,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         Command::Image { name, program, archive } => {
             if !program.is_file() {
                 bail!(
-                    "{} is not a file: name the program that the image is to run",
+                    "{} is not a file; give the path of the executable to run in the image",
                     program.display()
                 );
             }
@@ -204,7 +200,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 
 fn describe(spec: &Spec, cluster: &Cluster) -> Result<()> {
     let (name, nodes, kind) = (&spec.name, spec.nodes, kind(spec.kind));
-    let mut text = format!("Cluster '{name}' is ready: {nodes} {kind} node(s).\n");
+    let mut text = format!("cluster {name} is ready ({nodes} {kind} nodes)\n");
     let _ = writeln!(text, "  API         {}", spec.api_url());
     if let Some(url) = spec.prometheus_url() {
         let _ = writeln!(text, "  Prometheus  {url}");
@@ -220,26 +216,25 @@ fn kind(kind: NodeKind) -> &'static str {
     }
 }
 
-/// A cluster in a list.
 #[derive(Serialize)]
-struct Listed {
+struct ListedCluster {
     name: String,
-    /// The kind of its nodes; nothing where it can't be read any more.
+    /// `None` if the specification of the cluster can't be read.
     node: Option<NodeKind>,
     nodes: Option<u16>,
     state: &'static str,
 }
 
-async fn list(show: &Show) -> Result<()> {
+async fn list(show: &OutputArgs) -> Result<()> {
     let mut all = Vec::new();
     for name in Spec::names()? {
         let Ok(cluster) = Cluster::open(&name) else {
-            all.push(Listed { name, node: None, nodes: None, state: "broken" });
+            all.push(ListedCluster { name, node: None, nodes: None, state: "broken" });
             continue;
         };
         let (node, nodes) = (Some(cluster.spec().kind), Some(cluster.spec().nodes));
         let state = if cluster.status().await.is_ok() { "running" } else { "not running" };
-        all.push(Listed { name, node, nodes, state });
+        all.push(ListedCluster { name, node, nodes, state });
     }
     show.list(
         &all,
@@ -256,8 +251,8 @@ async fn list(show: &Show) -> Result<()> {
     )
 }
 
-/// Prints how each component is; fails where one doesn't run.
-async fn status(cluster: &Cluster, show: &Show) -> Result<ExitCode> {
+/// Fails unless all components are running.
+async fn status(cluster: &Cluster, show: &OutputArgs) -> Result<ExitCode> {
     let components = cluster.status().await?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     show.list(&components, |it| it.name.clone(), |_| table(&components, now))?;
@@ -278,7 +273,7 @@ fn table(components: &[ComponentStatus], now: Duration) -> Table {
             it.name.clone(),
             state.to_owned(),
             it.pid.map(|pid| pid.to_string()).unwrap_or_default(),
-            age::short(now.saturating_sub(Duration::from_secs(it.since))),
+            duration::short(now.saturating_sub(Duration::from_secs(it.since))),
             it.restarts.to_string(),
             it.last_end.clone().unwrap_or_default(),
         ]);
@@ -302,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn components_are_rows_and_documents() {
+    fn renders_components_as_rows_and_json() {
         let text = table(&[etcd()], Duration::from_secs(103)).render(false);
         assert_eq!(text, "etcd   running   7   3s   0   -\n");
         let document = serde_json::to_value(etcd()).unwrap();
@@ -311,9 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_cannot_be_read_is_listed() {
-        let broken = Listed { name: "a".to_owned(), node: None, nodes: None, state: "broken" };
-        let told = serde_json::to_string(&broken).unwrap();
-        assert_eq!(told, r#"{"name":"a","node":null,"nodes":null,"state":"broken"}"#);
+    fn lists_clusters_that_cannot_be_read() {
+        let broken =
+            ListedCluster { name: "a".to_owned(), node: None, nodes: None, state: "broken" };
+        let json = serde_json::to_string(&broken).unwrap();
+        assert_eq!(json, r#"{"name":"a","node":null,"nodes":null,"state":"broken"}"#);
     }
 }

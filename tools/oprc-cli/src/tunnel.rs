@@ -1,5 +1,4 @@
-//! A way to a service of a cluster through its API server, for as long as a command runs: a port of
-//! this machine whose connections are carried to a pod of the service.
+//! Port forwarding to a Service through the API server of its cluster, while a command runs.
 
 use std::net::Ipv4Addr;
 
@@ -10,26 +9,27 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     contexts::Tunnel,
-    failure::Failure,
-    kube::{self as cluster, within},
-    output::{clean, say},
+    error::CliError,
+    kube::{self as cluster, with_timeout},
+    output::{note, sanitize},
 };
 
-/// Opens a tunnel; gives the address that stands for the service.
+/// Listens on a local port and returns its URL.
 pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
     let Tunnel { kube, namespace, service } = tunnel;
     let client = cluster::open(kube.kubeconfig.as_ref(), kube.context.as_deref()).await?;
-    // What is wrong is told now, and not with each connection.
-    find(&client, namespace, service).await?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("opening a port")?;
+    // Fails here rather than on each connection.
+    find_endpoint(&client, namespace, service).await?;
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("opening a local port")?;
     let address = listener.local_addr()?;
     let (namespace, service) = (namespace.clone(), service.clone());
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let (client, namespace, service) = (client.clone(), namespace.clone(), service.clone());
             tokio::spawn(async move {
-                if let Err(error) = carry(&client, &namespace, &service, stream).await {
-                    say(&clean(&format!("the way through the cluster broke: {error:#}")));
+                if let Err(error) = forward(&client, &namespace, &service, stream).await {
+                    note(&sanitize(&format!("port forwarding failed: {error:#}")));
                 }
             });
         }
@@ -37,25 +37,29 @@ pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
     Ok(format!("http://{address}"))
 }
 
-/// Where a tunnel ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct End {
+struct Endpoint {
     pod: String,
     port: u16,
 }
 
-/// A pod of a service that is ready, and the port that it serves on.
-async fn find(client: &Client, namespace: &str, name: &str) -> Result<End> {
+/// A ready pod of the Service.
+async fn find_endpoint(client: &Client, namespace: &str, name: &str) -> Result<Endpoint> {
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
-    let spec = within(services.get(name)).await?.spec.unwrap_or_default();
+    let spec = with_timeout(services.get(name)).await?.spec.unwrap_or_default();
     let selector = spec.selector.unwrap_or_default();
     let selector: Vec<_> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let found = within(pods.list(&ListParams::default().labels(&selector.join(",")))).await?;
-    let end =
-        found.items.iter().find_map(|pod| Some(End { pod: ready(pod)?, port: port_of(pod)? }));
-    let none = || Failure::Away(format!("no pod of {namespace}/{name} is ready")).into();
-    end.ok_or_else(none)
+    let found = with_timeout(pods.list(&ListParams::default().labels(&selector.join(",")))).await?;
+    let endpoint =
+        found.items.iter().find_map(|pod| Some(Endpoint { pod: ready(pod)?, port: port_of(pod)? }));
+    let none = || {
+        CliError::Unavailable(format!(
+            "Service {namespace}/{name} has no ready pod; see `kubectl get pods -n {namespace}`"
+        ))
+        .into()
+    };
+    endpoint.ok_or_else(none)
 }
 
 fn ready(pod: &Pod) -> Option<String> {
@@ -70,18 +74,19 @@ fn port_of(pod: &Pod) -> Option<u16> {
     u16::try_from(port).ok()
 }
 
-async fn carry(
+async fn forward(
     client: &Client,
     namespace: &str,
     service: &str,
     mut stream: TcpStream,
 ) -> Result<()> {
-    // Another pod may have taken the place of the one before.
-    let end = find(client, namespace, service).await?;
+    // The pod may have been replaced since the last connection.
+    let endpoint = find_endpoint(client, namespace, service).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut way = within(pods.portforward(&end.pod, &[end.port])).await?;
-    let mut far = way.take_stream(end.port).context("there is no stream")?;
-    // Either end may close it: that is how connections end.
-    let _ = tokio::io::copy_bidirectional(&mut stream, &mut far).await;
+    let mut forwarder = with_timeout(pods.portforward(&endpoint.pod, &[endpoint.port])).await?;
+    let mut remote =
+        forwarder.take_stream(endpoint.port).context("port forwarding returned no stream")?;
+    // Either side may close the connection at any time.
+    let _ = tokio::io::copy_bidirectional(&mut stream, &mut remote).await;
     Ok(())
 }

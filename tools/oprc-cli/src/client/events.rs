@@ -1,4 +1,4 @@
-//! The stream of events (`text/event-stream`).
+//! Server-sent events (`text/event-stream`).
 
 use std::collections::VecDeque;
 
@@ -7,12 +7,10 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use oprc_rest::Event;
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// No event is larger.
-const MAX_EVENT: usize = 1 << 20;
+const MAX_EVENT_BYTES: usize = 1 << 20;
 
-/// Events as they come.
 #[derive(Debug)]
 pub(crate) struct Events {
     body: Incoming,
@@ -25,7 +23,7 @@ impl Events {
         Self { body, parser: Parser::default(), ready: VecDeque::new() }
     }
 
-    /// The next event; nothing where the stream has ended.
+    /// `None` when the stream has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -33,7 +31,7 @@ impl Events {
             }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|error| {
-                Failure::Away(format!("the stream of events broke off: {error}"))
+                CliError::Unavailable(format!("the event stream broke: {error}"))
             })?;
             if let Some(data) = frame.data_ref() {
                 self.ready.extend(self.parser.feed(data)?);
@@ -42,7 +40,7 @@ impl Events {
     }
 }
 
-/// Reads what a stream is made of, however it is cut.
+/// Incremental parser; chunks may be split anywhere.
 #[derive(Debug, Default)]
 struct Parser {
     line: Vec<u8>,
@@ -52,8 +50,8 @@ struct Parser {
 }
 
 impl Parser {
-    /// The events that are complete now.
-    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, Failure> {
+    /// Returns the events that are complete.
+    fn feed(&mut self, bytes: &[u8]) -> Result<Vec<Event>, CliError> {
         let mut events = Vec::new();
         for &byte in bytes {
             // A line ends with CR, LF, or both.
@@ -61,8 +59,10 @@ impl Parser {
             match byte {
                 b'\n' if after_return => {}
                 b'\n' | b'\r' => events.extend(self.end_of_line()?),
-                _ if self.line.len() + self.data.len() >= MAX_EVENT => {
-                    return Err(Failure::Away("an event is too large".to_owned()));
+                _ if self.line.len() + self.data.len() >= MAX_EVENT_BYTES => {
+                    return Err(CliError::Unavailable(
+                        "an event exceeds the size limit".to_owned(),
+                    ));
                 }
                 _ => self.line.push(byte),
             }
@@ -70,7 +70,7 @@ impl Parser {
         Ok(events)
     }
 
-    fn end_of_line(&mut self) -> Result<Option<Event>, Failure> {
+    fn end_of_line(&mut self) -> Result<Option<Event>, CliError> {
         let line = std::mem::take(&mut self.line);
         let line = String::from_utf8_lossy(&line);
         if line.is_empty() {
@@ -86,19 +86,19 @@ impl Parser {
                 self.data.push_str(value);
             }
             "id" => value.clone_into(&mut self.id),
-            // Comments, which keep connections alive, and fields of later versions.
+            // Keep-alive comments and unknown fields.
             _ => {}
         }
         Ok(None)
     }
 
-    fn end_of_event(&mut self) -> Result<Option<Event>, Failure> {
+    fn end_of_event(&mut self) -> Result<Option<Event>, CliError> {
         let data = std::mem::take(&mut self.data);
         if data.is_empty() {
             return Ok(None);
         }
         let mut event: Event = serde_json::from_str(&data)
-            .map_err(|error| Failure::Failed(format!("an event can't be read: {error}")))?;
+            .map_err(|error| CliError::Failed(format!("invalid event from the server: {error}")))?;
         if event.id.is_empty() {
             event.id.clone_from(&self.id);
         }
@@ -116,24 +116,25 @@ mod tests {
                         data: \"subject\":\"ü\"}\n\ndata:{\"id\":\"8\",\"subject\":\"b\"}\r\r: alive\n\n";
 
     #[test]
-    fn events_are_read_however_lines_end() {
+    fn parses_all_line_endings() {
         let events = Parser::default().feed(TEXT.as_bytes()).unwrap();
-        let told: Vec<_> = events.iter().map(|it| (it.id.as_str(), it.subject.as_str())).collect();
-        assert_eq!(told, [("7", "ü"), ("8", "b")]);
+        let parsed: Vec<_> =
+            events.iter().map(|it| (it.id.as_str(), it.subject.as_str())).collect();
+        assert_eq!(parsed, [("7", "ü"), ("8", "b")]);
         assert_eq!(events[0].kind, "unit.condition");
     }
 
     #[test]
-    fn events_without_an_end_are_given_up() {
+    fn rejects_endless_events() {
         let mut parser = Parser::default();
-        let flood = vec![b'x'; MAX_EVENT + 1];
+        let flood = vec![b'x'; MAX_EVENT_BYTES + 1];
         assert!(parser.feed(b"data: ").is_ok());
         assert!(parser.feed(&flood).is_err());
     }
 
     proptest! {
         #[test]
-        fn it_doesn_t_matter_how_a_stream_is_cut(cuts in prop::collection::vec(0..TEXT.len(), 0..8)) {
+        fn chunk_boundaries_do_not_matter(cuts in prop::collection::vec(0..TEXT.len(), 0..8)) {
             let mut cuts = cuts;
             cuts.sort_unstable();
             let (mut parser, mut events, mut from) = (Parser::default(), Vec::new(), 0);
@@ -145,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_is_sent_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = Parser::default().feed(&bytes);
         }
     }

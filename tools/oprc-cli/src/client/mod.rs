@@ -1,10 +1,10 @@
-//! A client of the package manager's REST API. Every answer has a deadline and a bound.
+//! Client of the package manager's REST API. Every response has a timeout and a size limit.
 
-mod answer;
 mod events;
+mod response;
 mod tls;
 
-use std::{fmt::Write as _, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -16,83 +16,87 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use oprc_rest::Page;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::events::Events;
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// No document of the API is larger.
-const MAX_ANSWER: usize = 64 << 20;
-/// More than this is no list to go through by hand.
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
+/// Stops a server that never ends a list.
 const MAX_PAGES: usize = 10_000;
+
+/// Everything but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 type Http = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Speaks to one package manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     http: Http,
     server: String,
     token: Option<String>,
-    limit: Duration,
+    timeout: Duration,
 }
 
-/// What is sent along.
 enum Payload {
-    Nothing,
+    Empty,
     Json(Vec<u8>),
     Yaml(String),
 }
 
 impl Client {
-    /// A client; nothing is connected yet.
+    /// Doesn't connect yet.
     pub(crate) fn new(
         server: &str,
         token: Option<String>,
         ca: Option<&Path>,
-        limit: Duration,
+        timeout: Duration,
     ) -> Result<Self> {
         let server = server.trim_end_matches('/').to_owned();
         let uri = server.parse::<Uri>().ok();
         let uri = uri.filter(|uri| uri.host().is_some());
         let scheme = uri.as_ref().and_then(Uri::scheme_str);
         if !matches!(scheme, Some("http" | "https")) {
-            let told = format!("server {server:?} is no address such as https://pm.example:8443");
-            return Err(Failure::Wrong(told).into());
+            return Err(CliError::InvalidInput(format!(
+                "invalid server URL {server:?}; expected a URL such as https://pm.example:8443"
+            ))
+            .into());
         }
         let http = legacy::Client::builder(TokioExecutor::new()).build(tls::connector(ca)?);
-        Ok(Self { http, server, token, limit })
+        Ok(Self { http, server, token, timeout })
     }
 
-    /// Where it answers.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
 
-    /// Reads a document.
     pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        self.document(Method::GET, path, None, Payload::Nothing).await
+        self.fetch_json(Method::GET, path, None, Payload::Empty).await
     }
 
-    /// Reads all pages of a list. `path` may have a query.
+    /// Fetches all pages of a list. `path` may have a query.
     pub(crate) async fn list<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>> {
         let mut all = Vec::new();
         let mut cursor: Option<String> = None;
-        let mark = if path.contains('?') { '&' } else { '?' };
+        let separator = if path.contains('?') { '&' } else { '?' };
         for _ in 0..MAX_PAGES {
             let next = cursor.take().map(|it| format!("&cursor={}", escape(&it)));
             let next = next.unwrap_or_default();
-            let page: Page<T> = self.get(&format!("{path}{mark}limit=200{next}")).await?;
+            let page: Page<T> = self.get(&format!("{path}{separator}limit=200{next}")).await?;
             all.extend(page.items);
             match page.next {
                 Some(next) => cursor = Some(next),
                 None => return Ok(all),
             }
         }
-        Err(Failure::Failed(format!("the list {path} doesn't end")).into())
+        Err(CliError::Failed(format!(
+            "{} returned more than {MAX_PAGES} pages for {path}",
+            self.server
+        ))
+        .into())
     }
 
-    /// Sends a document.
     pub(crate) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -100,11 +104,10 @@ impl Client {
         body: &impl Serialize,
         if_match: Option<&str>,
     ) -> Result<T> {
-        self.document(method, path, if_match, Payload::Json(serde_json::to_vec(body)?)).await
+        self.fetch_json(method, path, if_match, Payload::Json(serde_json::to_vec(body)?)).await
     }
 
-    /// Sends a document, and reads nothing of what is answered.
-    pub(crate) async fn tell(
+    pub(crate) async fn send_ignoring_body(
         &self,
         method: Method,
         path: &str,
@@ -112,75 +115,76 @@ impl Client {
     ) -> Result<()> {
         let payload = match body {
             Some(body) => Payload::Json(serde_json::to_vec(body)?),
-            None => Payload::Nothing,
+            None => Payload::Empty,
         };
-        self.bytes(method, path, None, payload).await.map(drop)
+        self.fetch(method, path, None, payload).await.map(drop)
     }
 
-    /// Sends a package file.
     pub(crate) async fn send_yaml<T: DeserializeOwned>(&self, path: &str, text: &str) -> Result<T> {
-        self.document(Method::POST, path, None, Payload::Yaml(text.to_owned())).await
+        self.fetch_json(Method::POST, path, None, Payload::Yaml(text.to_owned())).await
     }
 
-    /// Sends a package file, and reads nothing of what is answered.
-    pub(crate) async fn tell_yaml(&self, path: &str, text: &str) -> Result<()> {
+    pub(crate) async fn send_yaml_ignoring_body(&self, path: &str, text: &str) -> Result<()> {
         let payload = Payload::Yaml(text.to_owned());
-        self.bytes(Method::POST, path, None, payload).await.map(drop)
+        self.fetch(Method::POST, path, None, payload).await.map(drop)
     }
 
-    /// Removes something.
     pub(crate) async fn delete(&self, path: &str) -> Result<()> {
-        self.bytes(Method::DELETE, path, None, Payload::Nothing).await.map(drop)
+        self.fetch(Method::DELETE, path, None, Payload::Empty).await.map(drop)
     }
 
-    /// Reads a text that is outside of the versioned API, such as `/metrics`.
+    /// Fetches text outside of the versioned API, such as `/metrics`.
     pub(crate) async fn text(&self, path: &str) -> Result<String> {
-        let request = self.request(Method::GET, path, None, Payload::Nothing)?;
-        let bytes = self.ask(request).await?;
+        let request = self.request(Method::GET, path, None, Payload::Empty)?;
+        let bytes = self.send_request(request).await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Opens the stream of events, after `last` where something was seen already.
+    /// Opens the event stream, after the event with id `last` if given.
     pub(crate) async fn events(&self, last: Option<&str>) -> Result<Events> {
-        let mut request = self.request(Method::GET, "/api/v1/events", None, Payload::Nothing)?;
+        let mut request = self.request(Method::GET, "/api/v1/events", None, Payload::Empty)?;
         let headers = request.headers_mut();
         headers.insert(header::ACCEPT, header::HeaderValue::from_static("text/event-stream"));
         if let Some(last) = last.and_then(|last| header::HeaderValue::from_str(last).ok()) {
             headers.insert("last-event-id", last);
         }
-        let answer = self.within(self.http.request(request)).await?;
-        let answer = self.accepted(answer).await?;
-        Ok(Events::new(answer.into_body()))
+        let response = self.response(self.http.request(request)).await?;
+        let response = self.check_status(response).await?;
+        Ok(Events::new(response.into_body()))
     }
 
-    /// Sends a request to somebody else, who is shown no token. The caller sees to a deadline.
-    pub(crate) async fn elsewhere(
+    /// Sends a request to another server, without the token. The caller sets a timeout.
+    pub(crate) async fn send_external(
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>> {
-        let to = request.uri().clone();
-        let answer = self.http.request(request).await;
-        answer.map_err(|error| {
-            let why = answer::causes(&error);
-            Failure::Away(format!("nothing answers at {to}: {why}")).into()
+        let uri = request.uri().clone();
+        let response = self.http.request(request).await;
+        response.map_err(|error| {
+            let why = response::error_chain(&error);
+            CliError::Unavailable(format!("cannot connect to {uri}: {why}")).into()
         })
     }
 
-    async fn document<T: DeserializeOwned>(
+    async fn fetch_json<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         if_match: Option<&str>,
         payload: Payload,
     ) -> Result<T> {
-        let bytes = self.bytes(method, path, if_match, payload).await?;
+        let bytes = self.fetch(method, path, if_match, payload).await?;
         serde_json::from_slice(&bytes).map_err(|error| {
             let server = &self.server;
-            Failure::Failed(format!("{server}{path} answered something else: {error}")).into()
+            CliError::Failed(format!(
+                "unexpected response from {server}{path}: {error}; \
+                 check that the URL is that of a package manager"
+            ))
+            .into()
         })
     }
 
-    async fn bytes(
+    async fn fetch(
         &self,
         method: Method,
         path: &str,
@@ -188,7 +192,7 @@ impl Client {
         payload: Payload,
     ) -> Result<Bytes> {
         let request = self.request(method, &format!("/api/v1{path}"), if_match, payload)?;
-        self.ask(request).await
+        self.send_request(request).await
     }
 
     fn request(
@@ -205,7 +209,7 @@ impl Client {
             .header(header::USER_AGENT, concat!("oprc/", env!("CARGO_PKG_VERSION")));
         if let Some(token) = &self.token {
             let mut value = header::HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| Failure::Wrong("the token isn't plain text".to_owned()))?;
+                .map_err(|_| CliError::InvalidInput("the token contains characters that an HTTP header cannot have; check the token file".to_owned()))?;
             value.set_sensitive(true);
             request = request.header(header::AUTHORIZATION, value);
         }
@@ -213,7 +217,7 @@ impl Client {
             request = request.header(header::IF_MATCH, format!("\"{tag}\""));
         }
         let body = match payload {
-            Payload::Nothing => Bytes::new(),
+            Payload::Empty => Bytes::new(),
             Payload::Json(json) => {
                 request = request.header(header::CONTENT_TYPE, "application/json");
                 json.into()
@@ -226,61 +230,57 @@ impl Client {
         Ok(request.body(Full::new(body))?)
     }
 
-    /// The body of an answer that says yes, whole and in time.
-    async fn ask(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+    async fn send_request(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
         let work = async {
-            let answer = self.within(self.http.request(request)).await?;
-            let answer = self.accepted(answer).await?;
-            answer::whole(Limited::new(answer.into_body(), MAX_ANSWER)).await
+            let response = self.response(self.http.request(request)).await?;
+            let response = self.check_status(response).await?;
+            response::read_body(Limited::new(response.into_body(), MAX_RESPONSE_BYTES)).await
         };
-        let timed = tokio::time::timeout(self.limit, work).await;
-        timed.map_err(|_| self.late())?
+        let timed = tokio::time::timeout(self.timeout, work).await;
+        timed.map_err(|_| self.timeout_error())?
     }
 
-    async fn within(
+    async fn response(
         &self,
         work: impl Future<Output = Result<Response<Incoming>, legacy::Error>>,
     ) -> Result<Response<Incoming>> {
-        let timed = tokio::time::timeout(self.limit, work).await.map_err(|_| self.late())?;
+        let timed =
+            tokio::time::timeout(self.timeout, work).await.map_err(|_| self.timeout_error())?;
         timed.map_err(|error| {
-            let why = answer::causes(&error);
+            let why = response::error_chain(&error);
             let server = &self.server;
-            Failure::Away(format!(
-                "no package manager answers at {server}: {why}. \
-                 `oprc context list` tells which ones there are, `oprc check` what is wrong"
+            CliError::Unavailable(format!(
+                "cannot connect to the package manager at {server}: {why}. \
+                 Check the address with `oprc context list`, or run `oprc check`"
             ))
             .into()
         })
     }
 
-    fn late(&self) -> Failure {
-        let seconds = self.limit.as_secs_f64();
-        Failure::Away(format!("{} didn't answer within {seconds} s", self.server))
+    fn timeout_error(&self) -> CliError {
+        let seconds = self.timeout.as_secs_f64();
+        CliError::Unavailable(format!(
+            "{} did not respond within {seconds} s; see --request-timeout",
+            self.server
+        ))
     }
 
-    async fn accepted(&self, answer: Response<Incoming>) -> Result<Response<Incoming>> {
-        if answer.status().is_success() {
-            return Ok(answer);
+    async fn check_status(&self, response: Response<Incoming>) -> Result<Response<Incoming>> {
+        if response.status().is_success() {
+            return Ok(response);
         }
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), answer::MAX_PROBLEM).collect();
-        let body = tokio::time::timeout(self.limit, body).await.map_err(|_| self.late())?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), response::MAX_PROBLEM_BYTES).collect();
+        let body =
+            tokio::time::timeout(self.timeout, body).await.map_err(|_| self.timeout_error())?;
         let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        Err(answer::refusal(status, &body).into())
+        Err(response::to_error(status, &body).into())
     }
 }
 
-/// Writes a text so that it can stand in a path or a query.
+/// Percent-encodes a path segment or query value.
 pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]
@@ -288,16 +288,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_with_anything_in_them_stay_one_segment() {
+    fn escapes_to_a_single_path_segment() {
         assert_eq!(escape("a-b.c_d~1"), "a-b.c_d~1");
         assert_eq!(escape("../x?y=é"), "..%2Fx%3Fy%3D%C3%A9");
     }
 
     #[test]
-    fn servers_that_are_no_addresses_are_refused() {
+    fn rejects_invalid_server_urls() {
         for server in ["", "pm.example", "ftp://pm.example", "http://", "/api"] {
-            let made = Client::new(server, None, None, Duration::from_secs(1));
-            assert!(made.is_err(), "{server}");
+            let client = Client::new(server, None, None, Duration::from_secs(1));
+            assert!(client.is_err(), "{server}");
         }
         assert!(Client::new("http://[::1]:8080/", None, None, Duration::from_secs(1)).is_ok());
     }

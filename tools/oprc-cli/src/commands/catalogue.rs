@@ -1,4 +1,4 @@
-//! `oprc class` and `oprc function`: what packages offer.
+//! `oprc class` and `oprc function`: the catalogue of published packages.
 
 use std::process::ExitCode;
 
@@ -6,81 +6,78 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use oprc_rest::{ClassEntry, FunctionEntry};
 
-use super::package::filtered;
+use super::package::filter_query;
 use crate::{
-    failure::Failure,
-    output::{Show, Table},
-    remote::Remote,
-    words::word,
+    connection::ConnectionArgs,
+    display::api_name,
+    error::CliError,
+    output::{OutputArgs, Table},
 };
 
-/// What is looked for.
 #[derive(Debug, Args)]
 pub(crate) struct Search {
-    /// Only those that this text is found in.
+    /// Show only entries that contain this text.
     #[arg(long, short)]
     query: Option<String>,
-    /// Only those of this package.
+    /// Show only entries of this package.
     #[arg(long, short)]
     package: Option<String>,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// The commands for classes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Class {
     /// List classes.
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc class list --package counter")]
     List(Search),
-    /// Tell everything about a class.
+    /// Show a class.
     #[command(after_help = "Example:\n  oprc class get counter.Counter -o yaml")]
     Get {
-        /// The class, as PACKAGE.CLASS.
+        /// Class as PACKAGE.CLASS.
         class: String,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
 }
 
-/// The commands for functions.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Function {
-    /// List functions, and how they are where they run.
+    /// List functions and their status on clusters.
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc function list -q greet -o wide")]
     List(Search),
-    /// Tell everything about a function.
+    /// Show a function.
     #[command(after_help = "Example:\n  oprc function get hello.greet -o yaml")]
     Get {
-        /// The function, as PACKAGE.FUNCTION.
+        /// Function as PACKAGE.FUNCTION.
         function: String,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
 }
 
-/// Does what a command for classes says.
 pub(crate) async fn classes(command: Class) -> Result<ExitCode> {
     match command {
         Class::List(search) => {
             let filters = [("q", search.query), ("package", search.package)];
-            let path = format!("/classes{}", filtered(filters));
-            let all: Vec<ClassEntry> = search.remote.client().await?.list(&path).await?;
+            let path = format!("/classes{}", filter_query(filters));
+            let all: Vec<ClassEntry> = search.connection.client().await?.list(&path).await?;
             search.show.list(&all, class_name, |wide| class_table(&all, wide))?;
         }
-        Class::Get { class, show, remote } => {
-            let (package, key) = halves(&class)?;
-            let path = format!("/classes{}", filtered([("package", Some(package.to_owned()))]));
-            let all: Vec<ClassEntry> = remote.client().await?.list(&path).await?;
+        Class::Get { class, show, connection } => {
+            let (package, key) = split_name(&class)?;
+            let path = format!("/classes{}", filter_query([("package", Some(package.to_owned()))]));
+            let all: Vec<ClassEntry> = connection.client().await?.list(&path).await?;
             let found = all.iter().find(|it| it.package == package && it.key == key);
-            let found =
-                found.ok_or_else(|| Failure::Missing(format!("there is no class {class:?}")))?;
+            let found = found.ok_or_else(|| {
+                CliError::NotFound(format!("class {class:?} not found; see `oprc class list`"))
+            })?;
             show.one(found, class_name, |it, _| {
                 class_table(std::slice::from_ref(it), true).render(!show.no_headers)
             })?;
@@ -89,22 +86,25 @@ pub(crate) async fn classes(command: Class) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Does what a command for functions says.
 pub(crate) async fn functions(command: Function) -> Result<ExitCode> {
     match command {
         Function::List(search) => {
             let filters = [("q", search.query), ("package", search.package)];
-            let path = format!("/functions{}", filtered(filters));
-            let all: Vec<FunctionEntry> = search.remote.client().await?.list(&path).await?;
+            let path = format!("/functions{}", filter_query(filters));
+            let all: Vec<FunctionEntry> = search.connection.client().await?.list(&path).await?;
             search.show.list(&all, function_name, |wide| function_table(&all, wide))?;
         }
-        Function::Get { function, show, remote } => {
-            let (package, key) = halves(&function)?;
-            let path = format!("/functions{}", filtered([("package", Some(package.to_owned()))]));
-            let all: Vec<FunctionEntry> = remote.client().await?.list(&path).await?;
+        Function::Get { function, show, connection } => {
+            let (package, key) = split_name(&function)?;
+            let path =
+                format!("/functions{}", filter_query([("package", Some(package.to_owned()))]));
+            let all: Vec<FunctionEntry> = connection.client().await?.list(&path).await?;
             let found = all.iter().find(|it| it.package == package && it.key == key);
-            let found = found
-                .ok_or_else(|| Failure::Missing(format!("there is no function {function:?}")))?;
+            let found = found.ok_or_else(|| {
+                CliError::NotFound(format!(
+                    "function {function:?} not found; see `oprc function list`"
+                ))
+            })?;
             show.one(found, function_name, |it, _| {
                 function_table(std::slice::from_ref(it), true).render(!show.no_headers)
             })?;
@@ -113,10 +113,10 @@ pub(crate) async fn functions(command: Function) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Packages' names may have dots in them, keys have none.
-fn halves(name: &str) -> Result<(&str, &str), Failure> {
-    let told = || Failure::Wrong(format!("{name:?} is to say the package too, as PACKAGE.{name}"));
-    name.rsplit_once('.').ok_or_else(told)
+/// Package names may contain dots, keys may not.
+fn split_name(name: &str) -> Result<(&str, &str), CliError> {
+    let invalid = || CliError::InvalidInput(format!("{name:?} has no package; use PACKAGE.{name}"));
+    name.rsplit_once('.').ok_or_else(invalid)
 }
 
 fn class_name(class: &ClassEntry) -> String {
@@ -157,7 +157,8 @@ fn function_table(all: &[FunctionEntry], wide: bool) -> Table {
     }
     let mut table = Table::new(&headers);
     for it in all {
-        let runs = it.status.iter().map(|one| format!("{}={}", one.cluster, word(&one.condition)));
+        let runs =
+            it.status.iter().map(|one| format!("{}={}", one.cluster, api_name(&one.condition)));
         let mut row = vec![
             function_name(it),
             it.version.clone(),
@@ -182,13 +183,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_split_at_the_last_dot() {
-        assert_eq!(halves("a.b.C").unwrap(), ("a.b", "C"));
-        assert!(halves("C").unwrap_err().to_string().contains("PACKAGE.C"));
+    fn splits_names_at_the_last_dot() {
+        assert_eq!(split_name("a.b.C").unwrap(), ("a.b", "C"));
+        assert!(split_name("C").unwrap_err().to_string().contains("PACKAGE.C"));
     }
 
     #[test]
-    fn classes_tell_their_state() {
+    fn class_table_shows_the_state() {
         let class = ClassEntry {
             package: "counter".to_owned(),
             key: "Counter".to_owned(),

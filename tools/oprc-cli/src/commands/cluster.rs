@@ -1,4 +1,4 @@
-//! `oprc cluster`: the clusters that the package manager knows.
+//! `oprc cluster`: clusters of the package manager.
 
 use std::process::ExitCode;
 
@@ -8,68 +8,68 @@ use oprc_rest::{Cluster, Health};
 
 use crate::{
     client::escape,
-    failure::Failure,
-    output::{Show, Table, age, say},
-    remote::Remote,
-    words::word,
+    connection::ConnectionArgs,
+    display::api_name,
+    error::CliError,
+    output::{OutputArgs, Table, duration, note},
 };
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List clusters.
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc cluster list -o wide")]
     List {
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Tell how clusters are; fails where one isn't healthy.
+    /// Show the health of clusters; fails unless all are healthy.
     #[command(after_help = "Example:\n  oprc cluster health east")]
     Health {
-        /// The cluster; all of them, where left out.
+        /// Cluster [default: all].
         cluster: Option<String>,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Forget what was driven on a cluster that isn't configured any more; it stays there as it is.
+    /// Remove the records of a cluster that is no longer configured; its workloads are not deleted.
     #[command(after_help = "Example:\n  oprc cluster forget east")]
     Forget {
-        /// The cluster.
+        /// Name of the cluster.
         cluster: String,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
 }
 
-/// Does what a command says.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::List { show, remote } => {
-            let all: Vec<Cluster> = remote.client().await?.list("/clusters").await?;
+        Command::List { show, connection } => {
+            let all: Vec<Cluster> = connection.client().await?.list("/clusters").await?;
             show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
         }
-        Command::Forget { cluster, remote } => {
+        Command::Forget { cluster, connection } => {
             let path = format!("/clusters/{}", escape(&cluster));
-            remote.client().await?.delete(&path).await?;
-            say(&format!("cluster {cluster} is forgotten"));
+            connection.client().await?.delete(&path).await?;
+            note(&format!("cluster {cluster} removed"));
         }
-        Command::Health { cluster, show, remote } => {
-            let client = remote.client().await?;
+        Command::Health { cluster, show, connection } => {
+            let client = connection.client().await?;
             let all: Vec<Cluster> = match &cluster {
                 Some(name) => vec![client.get(&format!("/clusters/{}", escape(name))).await?],
                 None => client.list("/clusters").await?,
             };
             show.list(&all, |it| it.name.clone(), |_| health(&all))?;
-            let unwell: Vec<_> = all.iter().filter(|it| it.health != Health::Healthy).collect();
-            if let [first, ..] = unwell.as_slice() {
-                let (name, health) = (&first.name, word(&first.health));
-                return Err(
-                    Failure::Failed(format!("{name} is {health}: {}", first.message)).into()
-                );
+            let unhealthy: Vec<_> = all.iter().filter(|it| it.health != Health::Healthy).collect();
+            if let [first, ..] = unhealthy.as_slice() {
+                let (name, health) = (&first.name, api_name(&first.health));
+                return Err(CliError::Failed(format!(
+                    "cluster {name} is {health}: {}\nhint: run `oprc check`",
+                    first.message
+                ))
+                .into());
             }
         }
     }
@@ -77,13 +77,13 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn last_seen(cluster: &Cluster) -> String {
-    cluster.last_seen.as_deref().map(age::since).unwrap_or_default()
+    cluster.last_seen.as_deref().map(duration::age).unwrap_or_default()
 }
 
 fn table(all: &[Cluster], wide: bool) -> Table {
     let mut headers = vec!["CLUSTER", "HEALTH", "NODES", "UNITS", "DEFAULT", "LAST SEEN"];
     if wide {
-        headers.extend(["PROFILE", "CAN", "TEMPLATES", "URL"]);
+        headers.extend(["PROFILE", "CAPABILITIES", "TEMPLATES", "URL"]);
     }
     let mut table = Table::new(&headers);
     for it in all {
@@ -93,19 +93,22 @@ fn table(all: &[Cluster], wide: bool) -> Table {
         });
         let mut row = vec![
             it.name.clone(),
-            word(&it.health),
+            api_name(&it.health),
             nodes.unwrap_or_default(),
             it.units.to_string(),
             if it.default { "yes" } else { "no" }.to_owned(),
             last_seen(it),
         ];
         if wide {
-            let can =
-                it.capabilities.iter().filter(|(_, can)| **can).map(|(name, _)| name.as_str());
-            let can = can.collect::<Vec<_>>().join(",");
-            row.extend([it.profile.clone(), can, it.templates.join(","), it.url.clone()]);
+            let capabilities = it
+                .capabilities
+                .iter()
+                .filter(|(_, available)| **available)
+                .map(|(name, _)| name.as_str());
+            let capabilities = capabilities.collect::<Vec<_>>().join(",");
+            row.extend([it.profile.clone(), capabilities, it.templates.join(","), it.url.clone()]);
         }
-        table.painted(row, 1);
+        table.row_colored(row, 1);
     }
     table
 }
@@ -113,8 +116,10 @@ fn table(all: &[Cluster], wide: bool) -> Table {
 fn health(all: &[Cluster]) -> Table {
     let mut table = Table::new(&["CLUSTER", "HEALTH", "LAST SEEN", "MESSAGE"]);
     for it in all {
-        table
-            .painted(vec![it.name.clone(), word(&it.health), last_seen(it), it.message.clone()], 1);
+        table.row_colored(
+            vec![it.name.clone(), api_name(&it.health), last_seen(it), it.message.clone()],
+            1,
+        );
     }
     table
 }
@@ -124,14 +129,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_that_are_not_known_are_left_open() {
+    fn shows_a_dash_for_unknown_node_counts() {
         let mut cluster = Cluster { name: "east".to_owned(), ..Cluster::default() };
-        let told = |cluster: &Cluster| {
+        let rendered = |cluster: &Cluster| {
             let text = table(std::slice::from_ref(cluster), false).render(false);
             anstream::adapter::strip_str(&text).to_string()
         };
-        assert_eq!(told(&cluster), "east   UNREACHABLE   -   0   no   -\n");
+        assert_eq!(rendered(&cluster), "east   UNREACHABLE   -   0   no   -\n");
         (cluster.nodes, cluster.ready_nodes) = (Some(3), Some(2));
-        assert!(told(&cluster).contains("2/3"));
+        assert!(rendered(&cluster).contains("2/3"));
     }
 }

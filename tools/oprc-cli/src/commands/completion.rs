@@ -1,24 +1,22 @@
-//! `oprc completion`: scripts by which shells complete commands.
+//! `oprc completion`: shell completion scripts.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap_complete::Shell;
 
-use crate::{complete, output::print_bytes};
+use crate::{completion, output::print_bytes};
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Names of deployments, packages, classes, functions, clusters and contexts are offered as well: the\npackage manager that the command is for is asked while you type, for a second at most.\n\nExamples:\n  source <(oprc completion bash)      # in ~/.bashrc; for zsh after compinit in ~/.zshrc, with zsh\n  oprc completion fish | source       # in ~/.config/fish/config.fish\n  oprc status cou<TAB>                # offers counter, where that is deployed"
+    after_help = "Names of deployments, packages, classes, functions, clusters and contexts are completed as well, by\nqueries to the package manager with a timeout of one second.\n\nExamples:\n  source <(oprc completion bash)      # in ~/.bashrc; for zsh after compinit in ~/.zshrc, with zsh\n  oprc completion fish | source       # in ~/.config/fish/config.fish\n  oprc status cou<TAB>                # completes to counter if it is deployed"
 )]
 pub(crate) struct Command {
-    /// The shell.
+    /// Shell to print the script for.
     shell: Shell,
 }
 
-/// Does it.
 pub(crate) fn run(command: &Command) -> Result<ExitCode> {
-    print_bytes(&complete::script(command.shell)?)?;
+    print_bytes(&completion::script(command.shell)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `oprc context`: which package managers there are.
+//! `oprc context`: named connections to package managers.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -8,59 +8,58 @@ use serde::Serialize;
 
 use crate::{
     client::Client,
-    contexts::{Contexts, DEFAULT_SERVER, Kube, whole},
-    failure::Failure,
-    output::{Show, Table, print, say},
+    contexts::{Contexts, DEFAULT_SERVER, KubeconfigRef, absolute},
+    error::CliError,
+    output::{OutputArgs, Table, note, print},
 };
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List contexts.
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc context list")]
     List {
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
     },
     /// Print the name of the current context.
     #[command(after_help = "Example:\n  oprc context current")]
     Current,
-    /// Make a context the current one.
+    /// Set the current context.
     #[command(after_help = "Example:\n  oprc context use prod")]
     Use {
-        /// The context.
+        /// Name of the context.
         name: String,
     },
-    /// Make or change a context. What isn't said stays as it is.
+    /// Create or change a context; options that are not given keep their value.
     #[command(
         after_help = "Examples:\n  oprc context set prod --server https://pm.example:8443 --token-file ~/.oprc-token --ca ca.pem\n  oprc context set prod --cluster east --kubeconfig ~/.kube/config --kube-context east-admin"
     )]
     Set {
-        /// The context.
+        /// Name of the context.
         name: String,
-        /// Where the package manager answers.
+        /// URL of the package manager.
         #[arg(long, value_name = "URL")]
         server: Option<String>,
-        /// A file with the token.
+        /// File with the bearer token.
         #[arg(long, value_name = "FILE")]
         token_file: Option<PathBuf>,
-        /// A file with the certificates that the server's must be signed by.
+        /// File with CA certificates to verify the server.
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
-        /// A cluster of it that is to be reached directly, for `logs` and `invoke`.
+        /// Cluster to configure direct access to, for `logs` and `invoke`.
         #[arg(long)]
         cluster: Option<String>,
-        /// The kubeconfig file of that cluster.
+        /// Kubeconfig file of that cluster.
         #[arg(long, value_name = "FILE", requires = "cluster")]
         kubeconfig: Option<PathBuf>,
-        /// The context in that file.
+        /// Context of that file.
         #[arg(long, value_name = "NAME", requires = "cluster")]
         kube_context: Option<String>,
     },
-    /// Forget a context.
+    /// Delete a context.
     #[command(after_help = "Example:\n  oprc context delete prod")]
     Delete {
-        /// The context.
+        /// Name of the context.
         name: String,
     },
 }
@@ -74,22 +73,22 @@ struct Row<'a> {
     context: &'a crate::contexts::Context,
 }
 
-/// Does what a command says.
 pub(crate) fn run(command: Command) -> Result<ExitCode> {
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path)?;
     match command {
         Command::List { show } => list(&contexts, &show)?,
         Command::Current => {
-            let told = "there is no current context: `oprc context use NAME`";
-            let current = contexts.current.ok_or_else(|| Failure::Wrong(told.to_owned()))?;
+            let message = "no current context; set one with `oprc context use NAME`";
+            let current =
+                contexts.current.ok_or_else(|| CliError::InvalidInput(message.to_owned()))?;
             print(&format!("{current}\n"))?;
         }
         Command::Use { name } => {
-            contexts.choose(Some(&name))?;
+            contexts.select(Some(&name))?;
             contexts.current = Some(name.clone());
             contexts.save(&path)?;
-            say(&format!("context {name} is the current one"));
+            note(&format!("switched to context {name}"));
         }
         Command::Set { name, server, token_file, ca, cluster, kubeconfig, kube_context } => {
             let context = contexts.contexts.entry(name.clone()).or_default();
@@ -99,35 +98,37 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             } else if context.server.is_empty() && context.tunnel.is_none() {
                 DEFAULT_SERVER.clone_into(&mut context.server);
             }
-            context.token_file = token_file.as_ref().map(whole).or(context.token_file.take());
-            context.ca = ca.as_ref().map(whole).or(context.ca.take());
+            context.token_file = token_file.as_ref().map(absolute).or(context.token_file.take());
+            context.ca = ca.as_ref().map(absolute).or(context.ca.take());
             if let Some(cluster) = cluster {
-                let kube =
-                    Kube { kubeconfig: kubeconfig.as_ref().map(whole), context: kube_context };
+                let kube = KubeconfigRef {
+                    kubeconfig: kubeconfig.as_ref().map(absolute),
+                    context: kube_context,
+                };
                 context.clusters.insert(cluster, kube);
             }
-            // Nothing is kept that couldn't be used.
+            // Rejects a context that couldn't be used.
             let second = std::time::Duration::from_secs(1);
             if context.tunnel.is_none() {
                 Client::new(&context.server, None, context.ca.as_deref(), second)?;
             }
             contexts.current.get_or_insert_with(|| name.clone());
             contexts.save(&path)?;
-            say(&format!("context {name} is kept in {}", path.display()));
+            note(&format!("context {name} saved in {}", path.display()));
         }
         Command::Delete { name } => {
             if contexts.contexts.remove(&name).is_none() {
-                return Err(contexts.unknown(&name).into());
+                return Err(contexts.not_found(&name).into());
             }
             contexts.current = contexts.current.filter(|current| *current != name);
             contexts.save(&path)?;
-            say(&format!("context {name} is forgotten"));
+            note(&format!("context {name} deleted"));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(contexts: &Contexts, show: &Show) -> Result<()> {
+fn list(contexts: &Contexts, show: &OutputArgs) -> Result<()> {
     let rows: Vec<_> = contexts
         .contexts
         .iter()
@@ -146,9 +147,9 @@ fn list(contexts: &Contexts, show: &Show) -> Result<()> {
             }
             let mut table = Table::new(&headers);
             for row in &rows {
-                let mark = if row.current { "*" } else { "" };
+                let current = if row.current { "*" } else { "" };
                 let mut cells =
-                    vec![mark.to_owned(), row.name.to_owned(), row.context.server.clone()];
+                    vec![current.to_owned(), row.name.to_owned(), row.context.server.clone()];
                 if wide {
                     let file = |path: &Option<PathBuf>| {
                         path.as_ref().map(|it| it.display().to_string()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `oprc delete`: takes deployments away.
+//! `oprc delete`: deletes deployments.
 
 use std::process::ExitCode;
 
@@ -7,48 +7,46 @@ use anyhow::Result;
 use super::deploy::Wait;
 use crate::{
     client::escape,
-    failure::is_missing,
-    follow::{Goal, follow},
-    output::say,
-    remote::Remote,
+    connection::ConnectionArgs,
+    error::is_not_found,
+    output::note,
+    rollout::{self, Goal},
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  oprc delete hello")]
 pub(crate) struct Command {
-    /// The deployments.
+    /// Deployments to delete.
     #[arg(required = true, value_name = "DEPLOYMENT")]
     deployments: Vec<String>,
-    /// What isn't there is no error.
+    /// Succeed if a deployment doesn't exist.
     #[arg(long)]
     ignore_missing: bool,
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let client = command.remote.client().await?;
+    let client = command.connection.client().await?;
     let mut deleted = Vec::new();
     for key in &command.deployments {
         match client.delete(&format!("/deployments/{}", escape(key))).await {
             Ok(()) => deleted.push(key),
-            Err(error) if command.ignore_missing && is_missing(&error) => {
-                say(&format!("deployment {key} isn't there"));
+            Err(error) if command.ignore_missing && is_not_found(&error) => {
+                note(&format!("deployment {key} not found"));
             }
             Err(error) => return Err(error),
         }
     }
-    // All of them go at the same time.
+    // All deletions run at the same time.
     for key in deleted {
         if let Some(limit) = command.wait.limit() {
-            follow(&client, key, "", Goal::Gone, Some(limit)).await?;
-            say(&format!("deployment {key} is gone"));
+            rollout::wait(&client, key, "", Goal::Deleted, Some(limit)).await?;
+            note(&format!("deployment {key} deleted"));
         } else {
-            say(&format!("deployment {key} is being deleted"));
+            note(&format!("deployment {key} is being deleted"));
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `oprc deploy`: brings a package's deployments about, and waits until they run.
+//! `oprc deploy`: publishes and deploys a package, and waits for the rollout.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -9,111 +9,113 @@ use oprc_rest::{Deployment, DeploymentStatus};
 
 use crate::{
     client::{Client, escape},
-    failure::is_missing,
-    follow::{Goal, follow},
-    output::{Format, Show, Table, age, clean, print, say},
-    remote::Remote,
-    wanted::{self, Wanted},
+    connection::ConnectionArgs,
+    error::is_not_found,
+    output::{Format, OutputArgs, Table, duration, note, print, sanitize},
+    rollout::{self, Goal},
+    target::{self, TargetArgs},
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  oprc deploy examples/packages/hello.yaml\n  oprc deploy hello --cluster east --cluster west\n  oprc deploy hello@^0.1 --dry-run"
 )]
 pub(crate) struct Deploy {
     #[command(flatten)]
-    wanted: Wanted,
-    /// Tell what would run where, and change nothing.
+    target: TargetArgs,
+    /// Show the plan and change nothing.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     pub(crate) wait: Wait,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// How long to wait.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Wait {
-    /// Return as soon as the package manager has it.
+    /// Return as soon as the package manager has accepted the request.
     #[arg(long)]
     no_wait: bool,
-    /// How long to wait until it is so.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = age::parse)]
+    /// Maximum time to wait.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
 }
 
 impl Wait {
-    /// How long, where at all.
+    /// `None` with --no-wait.
     pub(crate) fn limit(&self) -> Option<Duration> {
         (!self.no_wait).then_some(self.timeout)
     }
 }
 
-/// Does it.
 pub(crate) async fn run(command: Deploy) -> Result<ExitCode> {
-    let Deploy { wanted, dry_run, wait, show, remote } = command;
-    let client = remote.client().await?;
-    let settled = wanted.settle(&client).await?;
+    let Deploy { target, dry_run, wait, show, connection } = command;
+    let client = connection.client().await?;
+    let resolved = target.resolve(&client).await?;
     if dry_run {
-        super::plan::show(&client, &settled, &show).await?;
+        super::plan::show(&client, &resolved, &show).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    wanted::publish(&client, settled.packages).await?;
-    let mut made = Vec::new();
-    for deployment in &settled.deployments {
-        made.push(put(&client, deployment).await?);
+    target::publish(&client, resolved.packages).await?;
+    let mut accepted = Vec::new();
+    for deployment in &resolved.deployments {
+        accepted.push(create_or_update(&client, deployment).await?);
     }
-    settle(&client, made, &wait, &show).await
+    finish(&client, accepted, &wait, &show).await
 }
 
-/// Makes a deployment, or changes the one that is there.
-async fn put(client: &Client, wanted: &OClassDeployment) -> Result<Deployment> {
-    let path = format!("/deployments/{}", escape(&wanted.key));
-    let (made, how) = match client.get::<Deployment>(&path).await {
+async fn create_or_update(client: &Client, desired: &OClassDeployment) -> Result<Deployment> {
+    let path = format!("/deployments/{}", escape(&desired.key));
+    let (accepted, result): (Deployment, _) = match client.get::<Deployment>(&path).await {
         Ok(old) => {
-            // Somebody else's change in between isn't undone.
+            // If-Match: a concurrent change must not be overwritten.
             let revision = Some(old.revision.as_str());
-            let new: Deployment = client.send(Method::PUT, &path, wanted, revision).await?;
-            let how = if new.revision == old.revision { "unchanged" } else { "updated" };
-            (new, how)
+            let new: Deployment = client.send(Method::PUT, &path, desired, revision).await?;
+            let result = if new.revision == old.revision { "unchanged" } else { "updated" };
+            (new, result)
         }
-        Err(error) if is_missing(&error) => {
-            let new = client.send(Method::POST, "/deployments", wanted, None).await?;
+        Err(error) if is_not_found(&error) => {
+            let new = client.send(Method::POST, "/deployments", desired, None).await?;
             (new, "created")
         }
         Err(error) => return Err(error),
     };
-    let made: Deployment = made;
-    say(&clean(&format!("deployment {} {how} (revision {})", wanted.key, made.revision)));
-    made.plan.warnings.iter().for_each(|warning| say(&clean(&format!("warning: {warning}"))));
-    Ok(made)
+    note(&sanitize(&format!(
+        "deployment {} {result} (revision {})",
+        desired.key, accepted.revision
+    )));
+    accepted
+        .plan
+        .warnings
+        .iter()
+        .for_each(|warning| note(&sanitize(&format!("warning: {warning}"))));
+    Ok(accepted)
 }
 
-/// Waits until deployments run, and prints where their functions are called.
-pub(super) async fn settle(
+/// Waits for the rollouts and prints the deployments or the URLs of their functions.
+pub(super) async fn finish(
     client: &Client,
-    made: Vec<Deployment>,
+    accepted: Vec<Deployment>,
     wait: &Wait,
-    show: &Show,
+    show: &OutputArgs,
 ) -> Result<ExitCode> {
     let mut shown = Vec::new();
-    for deployment in made {
+    for deployment in accepted {
         let key = deployment.deployment.key.clone();
         let Some(limit) = wait.limit() else {
             shown.push(deployment);
             continue;
         };
-        follow(client, &key, &deployment.revision, Goal::Running, Some(limit)).await?;
+        rollout::wait(client, &key, &deployment.revision, Goal::Running, Some(limit)).await?;
         shown.push(client.get(&format!("/deployments/{}", escape(&key))).await?);
     }
     match show.output {
         Format::Json | Format::Yaml => show.document(&shown)?,
         Format::Name => {
-            let names = shown.iter().map(|it| clean(&it.deployment.key) + "\n");
+            let names = shown.iter().map(|it| sanitize(&it.deployment.key) + "\n");
             print(&names.collect::<String>())?;
         }
         Format::Table | Format::Wide => {
@@ -126,7 +128,6 @@ pub(super) async fn settle(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where functions are called.
 fn urls<'a>(statuses: impl Iterator<Item = &'a DeploymentStatus>) -> Table {
     let mut table = Table::new(&["CLUSTER", "CLASS", "FUNCTION", "URL"]);
     for unit in statuses.flat_map(|status| &status.units) {

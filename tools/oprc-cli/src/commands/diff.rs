@@ -1,4 +1,4 @@
-//! `oprc diff`: what would change.
+//! `oprc diff`: compares a package with what is published and deployed.
 
 use std::{fmt::Write as _, process::ExitCode};
 
@@ -13,84 +13,81 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::{
     client::{Client, escape},
-    failure::{Failure, is_missing},
-    output::{Format, Show, Tone, clean, paint, say},
-    remote::Remote,
-    wanted::Wanted,
-    words::word,
+    connection::ConnectionArgs,
+    display::api_name,
+    error::{CliError, is_not_found},
+    output::{Format, OutputArgs, Tone, note, paint, sanitize},
+    target::TargetArgs,
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code: 0 nothing differs, 1 something does, more where it can't be told.\n\nExamples:\n  oprc diff examples/packages/hello.yaml\n  oprc diff hello@0.2.0 || oprc deploy hello@0.2.0"
+    after_help = "Exit code: 0 no differences, 1 differences found, 2 or more on error.\n\nExamples:\n  oprc diff examples/packages/hello.yaml\n  oprc diff hello@0.2.0 || oprc deploy hello@0.2.0"
 )]
 pub(crate) struct Command {
     #[command(flatten)]
-    wanted: Wanted,
+    target: TargetArgs,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// Something that differs.
 #[derive(Debug, Serialize)]
 struct Difference {
     what: String,
-    /// How it is; nothing where it isn't there.
+    /// Null for a new object.
     now: Value,
-    /// How it is to be; nothing where it is to go.
+    /// Desired state; null for a deleted object.
     wanted: Value,
-    /// Both as people write them, with fields in their own order.
+    /// Both as YAML, with fields in their declared order.
     #[serde(skip)]
     texts: (String, String),
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    // One is for what differs.
+    // Exit code 1 means differences, so errors must not use it.
     match compare(command).await {
         Ok(true) => Ok(ExitCode::FAILURE),
         Ok(false) => Ok(ExitCode::SUCCESS),
-        Err(error) if error.is::<Failure>() => match error.downcast() {
-            Ok(Failure::Failed(why)) => Err(Failure::Wrong(why).into()),
+        Err(error) if error.is::<CliError>() => match error.downcast() {
+            Ok(CliError::Failed(why)) => Err(CliError::InvalidInput(why).into()),
             Ok(other) => Err(other.into()),
             Err(error) => Err(error),
         },
-        Err(error) => Err(Failure::Wrong(format!("{error:#}")).into()),
+        Err(error) => Err(CliError::InvalidInput(format!("{error:#}")).into()),
     }
 }
 
 async fn compare(command: Command) -> Result<bool> {
-    command.show.refuse(&[Format::Name, Format::Wide])?;
-    let client = command.remote.client().await?;
-    let settled = command.wanted.settle(&client).await?;
-    let (mut all, mut taken) = (Vec::new(), Vec::new());
+    command.show.reject_formats(&[Format::Name, Format::Wide])?;
+    let client = command.connection.client().await?;
+    let target = command.target.resolve(&client).await?;
+    let (mut all, mut conflicts) = (Vec::new(), Vec::new());
     let show = |all: &Vec<Difference>| {
-        command.show.beside_code(all, |all| all.iter().map(Difference::patch).collect())
+        command.show.print_result(all, |all| all.iter().map(Difference::patch).collect())
     };
-    for package in &settled.packages {
+    for package in &target.packages {
         let (name, version) = (escape(&package.name), escape(&package.version.to_string()));
         let path = format!("/packages/{name}/versions/{version}");
         let old = optional::<PackageVersion>(client.get(&path).await)?;
         if old.as_ref().is_some_and(|old| old.package != *package) {
-            taken.push(format!("{} {}", package.name, package.version));
+            conflicts.push(format!("{} {}", package.name, package.version));
         }
         let title = format!("package {} {}", package.name, package.version);
         all.extend(differ(&title, old.map(|it| it.package).as_ref(), Some(package))?);
     }
-    for wanted in &settled.deployments {
-        let path = format!("/deployments/{}", escape(&wanted.key));
+    for desired in &target.deployments {
+        let path = format!("/deployments/{}", escape(&desired.key));
         let old = optional::<Deployment>(client.get(&path).await)?;
-        let title = format!("deployment {}", wanted.key);
-        all.extend(differ(&title, old.as_ref().map(|it| &it.deployment), Some(wanted))?);
+        let title = format!("deployment {}", desired.key);
+        all.extend(differ(&title, old.as_ref().map(|it| &it.deployment), Some(desired))?);
         if let Some(old) = &old {
-            all.extend(condition(&title, &old.status)?);
+            all.extend(condition_difference(&title, &old.status)?);
         }
-        // It can't be published, and so not be planned.
-        if taken.is_empty() {
-            match units(&client, old.as_ref(), wanted, &settled.packages).await {
+        // A conflicting package can't be published, so there is no plan.
+        if conflicts.is_empty() {
+            match units(&client, old.as_ref(), desired, &target.packages).await {
                 Ok(more) => all.extend(more),
                 Err(error) => {
                     show(&all)?;
@@ -99,71 +96,72 @@ async fn compare(command: Command) -> Result<bool> {
             }
         }
     }
-    for one in taken {
-        say(&format!("{one} is published with other content: this takes a version of its own"));
+    for one in conflicts {
+        note(&format!(
+            "package {one} is already published with different content; increase its version"
+        ));
     }
     show(&all)?;
     Ok(!all.is_empty())
 }
 
-/// That what was wanted last isn't what runs: its document tells only what was wanted.
-fn condition(title: &str, status: &DeploymentStatus) -> Result<Option<Difference>> {
-    let Some(why) = unmet(status) else { return Ok(None) };
-    let now = json!({"condition": word(&status.condition)});
-    let wanted = json!({"condition": word(&Is::Running)});
-    let found = differ(&format!("condition of {title}"), Some(&now), Some(&wanted))?;
+/// A difference if the last revision isn't what runs; the document shows only the desired state.
+fn condition_difference(title: &str, status: &DeploymentStatus) -> Result<Option<Difference>> {
+    let Some(why) = why_not_current(status) else { return Ok(None) };
+    let now = json!({"condition": api_name(&status.condition)});
+    let desired = json!({"condition": api_name(&Is::Running)});
+    let found = differ(&format!("condition of {title}"), Some(&now), Some(&desired))?;
     if found.is_some() {
-        say(&clean(&format!("{title} {why}")));
+        note(&sanitize(&format!("{title} {why}")));
     }
     Ok(found)
 }
 
-/// Why what was wanted last isn't what runs, where it isn't.
-fn unmet(status: &DeploymentStatus) -> Option<&'static str> {
-    let late = status.units.iter().any(|unit| {
-        // Of a cluster that is away nothing is known.
+/// Why the last revision isn't running.
+fn why_not_current(status: &DeploymentStatus) -> Option<&'static str> {
+    let outdated = status.units.iter().any(|unit| {
+        // Nothing is known about units on an unreachable cluster.
         !unit.current && unit.condition != Condition::Deleted && unit.contact == Contact::Fresh
     });
     match status.condition {
-        Is::RollingBack => Some("failed: what was before it is being brought back"),
-        Is::RolledBack => Some("failed and was rolled back: what runs is what was before it"),
+        Is::RollingBack => Some("failed and is being rolled back to the previous revision"),
+        Is::RolledBack => Some("failed and was rolled back; the previous revision is running"),
         Is::Deleting | Is::Deleted => Some("is being deleted"),
-        _ if late => Some("isn't yet what runs"),
+        _ if outdated => Some("is not rolled out yet"),
         _ => None,
     }
 }
 
-/// What would change in the clusters.
 async fn units(
     client: &Client,
     old: Option<&Deployment>,
-    wanted: &OClassDeployment,
+    desired: &OClassDeployment,
     packages: &[OPackage],
 ) -> Result<Vec<Difference>> {
-    let plan = super::plan::ask(client, wanted, packages).await?;
-    let had = old.map(|it| it.plan.units.as_slice()).unwrap_or_default();
+    let plan = super::plan::fetch(client, desired, packages).await?;
+    let previous = old.map(|it| it.plan.units.as_slice()).unwrap_or_default();
     let mut all = Vec::new();
     for unit in &plan.units {
-        let before = had.iter().find(|it| it.id == unit.id);
+        let before = previous.iter().find(|it| it.id == unit.id);
         let title = format!("unit {} on {}", unit.id, unit.cluster);
         all.extend(differ(&title, before.map(|it| &it.spec), Some(&unit.spec))?);
     }
-    for unit in had.iter().filter(|it| plan.units.iter().all(|new| new.id != it.id)) {
+    for unit in previous.iter().filter(|it| plan.units.iter().all(|new| new.id != it.id)) {
         let title = format!("unit {} on {}", unit.id, unit.cluster);
         all.extend(differ(&title, Some(&unit.spec), None)?);
     }
     Ok(all)
 }
 
-fn optional<T>(answer: Result<T>) -> Result<Option<T>> {
-    match answer {
+fn optional<T>(response: Result<T>) -> Result<Option<T>> {
+    match response {
         Ok(found) => Ok(Some(found)),
-        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// What differs between two documents; nothing where they are the same.
+/// `None` if both are equal.
 fn differ<T: Serialize>(
     what: &str,
     now: Option<&T>,
@@ -179,15 +177,15 @@ fn differ<T: Serialize>(
 }
 
 impl Difference {
-    /// As a patch, for people.
+    /// A unified diff.
     fn patch(&self) -> String {
-        let title = clean(&self.what);
-        let mut patch = format!("--- {title} (now)\n+++ {title} (wanted)\n");
+        let title = sanitize(&self.what);
+        let mut patch = format!("--- {title} (now)\n+++ {title} (desired)\n");
         let diff = TextDiff::from_lines(&self.texts.0, &self.texts.1);
         for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
             let _ = writeln!(patch, "{}", hunk.header());
             for change in hunk.iter_changes() {
-                let line = clean(change.value().trim_end_matches('\n'));
+                let line = sanitize(change.value().trim_end_matches('\n'));
                 let line = match change.tag() {
                     ChangeTag::Delete => paint(Tone::Bad, &format!("-{line}")),
                     ChangeTag::Insert => paint(Tone::Good, &format!("+{line}")),
@@ -207,15 +205,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_rolled_back_differs() {
+    fn a_rolled_back_deployment_differs() {
         let status = |condition, current, contact| {
             let unit = UnitStatus { current, contact, ..UnitStatus::default() };
             DeploymentStatus { condition, units: vec![unit], ..DeploymentStatus::default() }
         };
-        let differs = |status: &DeploymentStatus| condition("a", status).unwrap();
+        let differs = |status: &DeploymentStatus| condition_difference("a", status).unwrap();
         for is in [Is::RollingBack, Is::RolledBack, Is::Deleting] {
             let found = differs(&status(is, true, Contact::Fresh)).unwrap();
-            assert_eq!(found.now, json!({"condition": word(&is)}));
+            assert_eq!(found.now, json!({"condition": api_name(&is)}));
         }
         assert!(differs(&status(Is::Deploying, false, Contact::Fresh)).is_some());
         assert!(differs(&status(Is::Running, true, Contact::Fresh)).is_none());
@@ -223,20 +221,20 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_a_patch_or_a_document() {
+    fn renders_differences_as_patch_and_json() {
         let (one, two) = (json!({"a": 1, "b": 2}), json!({"a": 1, "b": 3}));
         let found = differ("deployment a", Some(&one), Some(&two)).unwrap().unwrap();
         let plain = anstream::adapter::strip_str(&found.patch()).to_string();
         assert_eq!(
             plain,
-            "--- deployment a (now)\n+++ deployment a (wanted)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
+            "--- deployment a (now)\n+++ deployment a (desired)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
         );
         let document = json!({"what": "deployment a", "now": one, "wanted": two});
         assert_eq!(serde_json::to_value(&found).unwrap(), document);
         assert!(differ("a", Some(&one), Some(&one)).unwrap().is_none());
         let new = differ("a", None, Some(&one)).unwrap().unwrap();
         assert!(new.now.is_null() && new.patch().contains("+a: 1"), "{new:?}");
-        let gone = differ("a", Some(&one), None).unwrap().unwrap();
-        assert!(gone.wanted.is_null() && gone.patch().contains("-a: 1"), "{gone:?}");
+        let deleted = differ("a", Some(&one), None).unwrap().unwrap();
+        assert!(deleted.wanted.is_null() && deleted.patch().contains("-a: 1"), "{deleted:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! `oprc events`: what happens, as it happens.
+//! `oprc events`: the event stream of the package manager.
 
 use std::{process::ExitCode, time::Duration};
 
@@ -7,42 +7,40 @@ use oprc_rest::Event;
 
 use crate::{
     client::Client,
-    failure::Failure,
-    output::{Format, Show, Tone, age, clean, paint, tone_of},
-    remote::Remote,
+    connection::ConnectionArgs,
+    error::CliError,
+    output::{Format, OutputArgs, Tone, duration, paint, sanitize, tone_of},
 };
 
-/// How soon a stream that broke off is opened again, at first and at most.
-const REOPEN: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
+/// First and longest delay before the stream is reopened.
+const RECONNECT_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(10));
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  oprc events --type deployment. --subject hello\n  oprc events --for 10s -o json | jq .message"
 )]
 pub(crate) struct Command {
-    /// Begin after the event of this id, as far back as the package manager remembers.
+    /// Start after the event with this id, if the package manager still has it.
     #[arg(long, value_name = "ID")]
     since: Option<String>,
-    /// Only events whose type begins with this.
+    /// Show only events whose type starts with this prefix.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// Only events about this package, deployment, unit or cluster.
+    /// Show only events of this package, deployment, unit or cluster.
     #[arg(long)]
     subject: Option<String>,
-    /// End after this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = age::parse)]
+    /// Stop after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
     limit: Option<Duration>,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    command.show.refuse(&[Format::Name, Format::Wide])?;
-    let client = command.remote.client().await?;
+    command.show.reject_formats(&[Format::Name, Format::Wide])?;
+    let client = command.connection.client().await?;
     let work = stream(&client, &command);
     match command.limit {
         Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or(Ok(()))?,
@@ -53,28 +51,29 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 
 async fn stream(client: &Client, command: &Command) -> Result<()> {
     let mut last = command.since.clone();
-    let (mut wait, mut opened) = (REOPEN.0, false);
+    let (mut delay, mut opened) = (RECONNECT_DELAY.0, false);
     loop {
         match client.events(last.as_deref()).await {
             Ok(mut events) => {
                 opened = true;
                 while let Ok(Some(event)) = events.next().await {
-                    wait = REOPEN.0;
-                    // That some were missed has no place of its own in the stream.
+                    delay = RECONNECT_DELAY.0;
+                    // A gap event has no id.
                     if !event.id.is_empty() {
                         last = Some(event.id.clone());
                     }
                     if matches(&event, command) {
-                        command.show.next(&event, || line(&event))?;
+                        command.show.print_item(&event, || line(&event))?;
                     }
                 }
             }
-            // Once it was there it is waited for; what was never there is an error.
-            Err(error) if opened && matches!(error.downcast_ref(), Some(Failure::Away(_))) => {}
+            // Reconnects only after the first connection succeeded.
+            Err(error)
+                if opened && matches!(error.downcast_ref(), Some(CliError::Unavailable(_))) => {}
             Err(error) => return Err(error),
         }
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(REOPEN.1);
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(RECONNECT_DELAY.1);
     }
 }
 
@@ -84,10 +83,11 @@ fn matches(event: &Event, command: &Command) -> bool {
 }
 
 fn line(event: &Event) -> String {
-    let condition = paint(tone_of(&event.condition), &clean(&event.condition));
-    let parts = [clean(&event.kind), clean(&event.subject), condition, clean(&event.message)];
+    let condition = paint(tone_of(&event.condition), &sanitize(&event.condition));
+    let parts =
+        [sanitize(&event.kind), sanitize(&event.subject), condition, sanitize(&event.message)];
     let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    format!("{}  {}\n", paint(Tone::Faint, &clean(&event.at)), parts.join("  "))
+    format!("{}  {}\n", paint(Tone::Faint, &sanitize(&event.at)), parts.join("  "))
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_lines() {
+    fn prints_an_event_as_one_line() {
         let event = Event {
             at: "2026-11-16T12:00:00Z".to_owned(),
             kind: "unit.condition".to_owned(),

@@ -1,4 +1,4 @@
-//! `oprc logs`: what functions print, read from their clusters.
+//! `oprc logs`: logs of functions, read from their clusters.
 
 use std::{io, pin::Pin, process::ExitCode, time::Duration};
 
@@ -12,83 +12,86 @@ use oprc_rest::{DeploymentStatus, UnitStatus};
 
 use crate::{
     client::escape,
+    connection::ConnectionArgs,
     contexts::Context,
-    failure::{Failure, is_away},
-    kube::{Access, connect, is_of_function, pods_of, within},
-    output::{age, clean, print, say},
-    remote::Remote,
+    error::{CliError, is_unavailable},
+    kube::{KubeArgs, connect, label_matches_function, list_pods_with, with_timeout},
+    output::{duration, note, print, sanitize},
 };
 
-/// More pods than this aren't read at once.
-const MOST: usize = 50;
-/// A line that is longer is several.
-const LONGEST: u64 = 1 << 20;
+const MAX_PODS: usize = 50;
+/// Longer lines are split.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  oprc logs hello\n  oprc logs hello greet --follow --tail 10")]
 pub(crate) struct Command {
-    /// The deployment.
+    /// Deployment of the functions.
     deployment: String,
-    /// The function; all of them, where left out.
+    /// Function [default: all].
     function: Option<String>,
-    /// Only this class.
+    /// Show only this class.
     #[arg(long)]
     class: Option<String>,
-    /// Only this cluster.
+    /// Show only this cluster.
     #[arg(long)]
     cluster: Option<String>,
-    /// Go on as more is printed.
+    /// Stream new log lines.
     #[arg(long, short)]
     follow: bool,
-    /// How many of the last lines of each pod; -1 is all.
+    /// Number of recent lines per pod; -1 for all.
     #[arg(long, default_value_t = 100, allow_negative_numbers = true)]
     tail: i64,
-    /// Only what is younger than this.
-    #[arg(long, value_name = "TIME", value_parser = age::parse)]
+    /// Show only lines newer than this.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     since: Option<Duration>,
-    /// What was printed before a pod's last restart.
+    /// Show the logs of the previous container instance.
     #[arg(long)]
     previous: bool,
     #[command(flatten)]
-    access: Access,
+    access: KubeArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
 type Lines = Pin<Box<dyn Stream<Item = Result<String, String>>>>;
 
-/// A pod with a log to read, and what it is called.
-type Found = (String, Api<Pod>, String);
+/// Title, API and name of a pod.
+type PodLog = (String, Api<Pod>, String);
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let path = format!("/deployments/{}/status", escape(&command.deployment));
-    let status: DeploymentStatus = command.remote.client().await?.get(&path).await?;
-    let context = command.remote.settle()?;
-    let (mut found, mut away) = (Vec::new(), Vec::new());
+    let status: DeploymentStatus = command.connection.client().await?.get(&path).await?;
+    let context = command.connection.resolve()?;
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
     for unit in &status.units {
         let cluster = command.cluster.as_ref().is_none_or(|it| *it == unit.cluster);
         if !cluster || command.class.as_ref().is_some_and(|it| *it != unit.class) {
             continue;
         }
-        // One cluster that is away doesn't hide the others.
-        match of_unit(&command, &context, unit).await {
+        // An unreachable cluster must not hide the others.
+        match pods_of_unit(&command, &context, unit).await {
             Ok(pods) => found.extend(pods),
-            Err(error) => away.push((unit.cluster.clone(), error)),
+            Err(error) => failures.push((unit.cluster.clone(), error)),
         }
     }
     if found.is_empty() {
-        let none = || Failure::Missing("no pod runs that would have a log".to_owned()).into();
-        return Err(away.into_iter().next().map_or_else(none, |(_, error)| error));
+        let none = || {
+            CliError::NotFound(format!(
+                "deployment {} has no matching pods; see `oprc status {} --pods`",
+                command.deployment, command.deployment
+            ))
+            .into()
+        };
+        return Err(failures.into_iter().next().map_or_else(none, |(_, error)| error));
     }
-    for (cluster, error) in &away {
-        say(&clean(&format!("cluster {cluster}: {error:#}")));
+    for (cluster, error) in &failures {
+        note(&sanitize(&format!("cluster {cluster}: {error:#}")));
     }
-    let mut broken = away.len();
-    if found.len() > MOST {
-        say(&format!("{} pods; the logs of the first {MOST} are read", found.len()));
-        found.truncate(MOST);
+    let mut broken = failures.len();
+    if found.len() > MAX_PODS {
+        note(&format!("{} pods found, reading the logs of the first {MAX_PODS}", found.len()));
+        found.truncate(MAX_PODS);
     }
     let options = LogParams {
         follow: command.follow,
@@ -100,23 +103,23 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let many = found.len() > 1;
     let mut streams: Vec<Lines> = Vec::new();
     for (title, pods, name) in found {
-        match within(pods.log_stream(&name, &options)).await {
+        match with_timeout(pods.log_stream(&name, &options)).await {
             Ok(log) => {
-                let mark = if many { format!("{title}  ") } else { String::new() };
+                let prefix = if many { format!("{title}  ") } else { String::new() };
                 streams.push(Box::pin(lines(log).map(move |line| match line {
-                    Ok(line) => Ok(format!("{mark}{}\n", clean(&line))),
-                    Err(error) => Err(format!("{title}: its log broke off: {error}")),
+                    Ok(line) => Ok(format!("{prefix}{}\n", sanitize(&line))),
+                    Err(error) => Err(format!("{title}: the log stream broke: {error}")),
                 })));
             }
-            // One pod that is only starting doesn't hide the others, and nothing of it is missing.
+            // A pod that is still starting has no log yet, which is no failure.
             Err(error) => {
-                broken += usize::from(is_away(&error));
-                say(&clean(&format!("{title}: {error:#}")));
+                broken += usize::from(is_unavailable(&error));
+                note(&sanitize(&format!("{title}: {error:#}")));
             }
         }
     }
     if streams.is_empty() {
-        return Err(Failure::Failed("no log could be read".to_owned()).into());
+        return Err(CliError::Failed("no logs could be read".to_owned()).into());
     }
     let mut all: Lines = if command.follow {
         Box::pin(stream::select_all(streams))
@@ -126,37 +129,43 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     while let Some(line) = all.next().await {
         match line {
             Ok(line) => print(&line)?,
-            Err(told) => {
+            Err(message) => {
                 broken += 1;
-                say(&clean(&told));
+                note(&sanitize(&message));
             }
         }
     }
     if broken > 0 {
-        return Err(Failure::Partial("not all logs could be read to their end".to_owned()).into());
+        return Err(CliError::Partial(
+            "some logs could not be read completely; see the messages above".to_owned(),
+        )
+        .into());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The pods of a unit that are asked for.
-async fn of_unit(command: &Command, context: &Context, unit: &UnitStatus) -> Result<Vec<Found>> {
+async fn pods_of_unit(
+    command: &Command,
+    context: &Context,
+    unit: &UnitStatus,
+) -> Result<Vec<PodLog>> {
     let client = connect(&command.access, context, &unit.cluster).await?;
-    let mut pods = pods_of(&client, unit).await?;
+    let mut pods = list_pods_with(&client, unit).await?;
     pods.retain(|pod| {
-        command.function.as_ref().is_none_or(|key| is_of_function(&pod.function, key))
+        command.function.as_ref().is_none_or(|key| label_matches_function(&pod.function, key))
     });
     let found = pods.into_iter().map(|pod| {
-        let title = clean(&format!("{}/{}", unit.cluster, pod.name));
+        let title = sanitize(&format!("{}/{}", unit.cluster, pod.name));
         (title, Api::namespaced(client.clone(), &pod.namespace), pod.name)
     });
     Ok(found.collect())
 }
 
-/// The lines of a log, whatever bytes are in them, and how it broke off where it did.
+/// Splits a log into lines; invalid UTF-8 is replaced.
 fn lines(log: impl AsyncBufRead + Unpin) -> impl Stream<Item = io::Result<String>> {
     stream::try_unfold(log, |mut log| async move {
         let mut line = Vec::new();
-        let read = (&mut log).take(LONGEST).read_until(b'\n', &mut line).await?;
+        let read = (&mut log).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
         let line = String::from_utf8_lossy(&line);
         let line = line.strip_suffix('\n').unwrap_or(&line);
         let line = line.strip_suffix('\r').unwrap_or(line).to_owned();
@@ -171,18 +180,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_read_whatever_is_in_them() {
+    async fn reads_lines_with_invalid_utf8() {
         let read = |bytes: &'static [u8]| lines(bytes).try_collect::<Vec<_>>();
         assert_eq!(read(b"").await.unwrap(), [""; 0]);
-        let told = read(b"one\r\n\xff two\n\nlast").await.unwrap();
-        assert_eq!(told, ["one", "\u{fffd} two", "", "last"]);
+        let read_lines = read(b"one\r\n\xff two\n\nlast").await.unwrap();
+        assert_eq!(read_lines, ["one", "\u{fffd} two", "", "last"]);
     }
 
     #[tokio::test]
-    async fn a_log_that_breaks_off_is_no_end() {
+    async fn reports_a_broken_stream() {
         let broken = io::Error::from(io::ErrorKind::ConnectionReset);
         let parts = stream::iter([Ok(&b"one\ntw"[..]), Err(broken)]);
-        let told: Vec<_> = lines(parts.into_async_read()).collect().await;
-        assert!(matches!(told.as_slice(), [Ok(one), Err(_)] if one == "one"), "{told:?}");
+        let results: Vec<_> = lines(parts.into_async_read()).collect().await;
+        assert!(matches!(results.as_slice(), [Ok(one), Err(_)] if one == "one"), "{results:?}");
     }
 }

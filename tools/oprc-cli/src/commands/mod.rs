@@ -1,4 +1,4 @@
-//! The commands that speak to a package manager, each in its file.
+//! The commands that use a package manager, one file each.
 
 pub(crate) mod catalogue;
 pub(crate) mod check;

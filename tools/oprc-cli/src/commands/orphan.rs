@@ -1,4 +1,4 @@
-//! `oprc orphan`: what clusters run for a package manager that this one doesn't know.
+//! `oprc orphan`: classes in clusters that belong to no deployment of the package manager.
 
 use std::process::ExitCode;
 
@@ -9,81 +9,80 @@ use oprc_rest::{Adoption, ClassRuntime};
 
 use crate::{
     client::escape,
-    failure::Failure,
-    output::{Show, Table, clean, say},
-    remote::Remote,
+    connection::ConnectionArgs,
+    error::CliError,
+    output::{OutputArgs, Table, note, sanitize},
 };
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List orphans.
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc orphan list")]
     List {
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Take orphans back into the deployments that their ids name, which are made where there are
-    /// none; they go on running as they are.
+    /// Adopt orphans into the deployments that their ids name; missing deployments are created, and
+    /// the classes keep running.
     #[command(
         after_help = "Examples:\n  oprc orphan adopt east hello.Hello..east\n  oprc orphan adopt --all"
     )]
     Adopt {
-        /// The cluster.
+        /// Cluster of the orphan.
         #[arg(required_unless_present = "all", requires = "id")]
         cluster: Option<String>,
-        /// The orphan's id.
+        /// Id of the orphan.
         id: Option<String>,
-        /// All orphans of all clusters.
+        /// Adopt all orphans of all clusters.
         #[arg(long, conflicts_with_all = ["cluster", "id"])]
         all: bool,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
     /// Delete an orphan from its cluster.
     #[command(after_help = "Example:\n  oprc orphan delete east hello.Hello..east")]
     Delete {
-        /// The cluster.
+        /// Cluster of the orphan.
         cluster: String,
-        /// The orphan's id.
+        /// Id of the orphan.
         id: String,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
 }
 
-/// Does what a command says.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::List { show, remote } => {
-            let all: Vec<ClassRuntime> = remote.client().await?.list("/orphans").await?;
+        Command::List { show, connection } => {
+            let all: Vec<ClassRuntime> = connection.client().await?.list("/orphans").await?;
             show.list(&all, |it| format!("{}/{}", it.cluster, it.id), |_| table(&all))?;
         }
-        Command::Adopt { cluster, id, all: _, remote } => {
-            let client = remote.client().await?;
+        Command::Adopt { cluster, id, all: _, connection } => {
+            let client = connection.client().await?;
             let mut orphans: Vec<ClassRuntime> = client.list("/orphans").await?;
             if let (Some(cluster), Some(id)) = (&cluster, &id) {
                 orphans.retain(|it| it.cluster == *cluster && it.id == *id);
                 if orphans.is_empty() {
-                    let told = format!("there is no orphan {id:?} on {cluster}");
-                    return Err(Failure::Missing(told).into());
+                    return Err(CliError::NotFound(format!(
+                        "orphan {id:?} not found on cluster {cluster}; see `oprc orphan list`"
+                    ))
+                    .into());
                 }
             }
             for ClassRuntime { cluster, id, deployment, .. } in orphans {
                 let path = format!("/orphans/{}/{}/adopt", escape(&cluster), escape(&id));
                 let body = Adoption { deployment: deployment.unwrap_or_default() };
-                client.tell(Method::POST, &path, Some(&body)).await?;
-                let told =
-                    format!("{id} on {cluster} belongs to deployment {} now", body.deployment);
-                say(&clean(&told));
+                client.send_ignoring_body(Method::POST, &path, Some(&body)).await?;
+                let deployment = &body.deployment;
+                note(&sanitize(&format!("{id} on {cluster} adopted into deployment {deployment}")));
             }
         }
-        Command::Delete { cluster, id, remote } => {
+        Command::Delete { cluster, id, connection } => {
             let path = format!("/orphans/{}/{}", escape(&cluster), escape(&id));
-            remote.client().await?.delete(&path).await?;
-            say(&format!("{id} is being deleted from {cluster}"));
+            connection.client().await?.delete(&path).await?;
+            note(&format!("deleting {id} from {cluster}"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -95,7 +94,7 @@ fn table(all: &[ClassRuntime]) -> Table {
         let package = format!("{} {}", it.package_name, it.package_version);
         let package = package.trim().to_owned();
         let (cluster, id) = (it.cluster.clone(), it.id.clone());
-        table.painted(vec![cluster, id, it.status.clone(), package, it.unit.class.clone()], 2);
+        table.row_colored(vec![cluster, id, it.status.clone(), package, it.unit.class.clone()], 2);
     }
     table
 }

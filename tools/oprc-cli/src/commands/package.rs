@@ -1,4 +1,4 @@
-//! `oprc package`: what is published.
+//! `oprc package`: published packages.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -11,59 +11,58 @@ use serde::Serialize;
 
 use crate::{
     client::escape,
-    failure::Failure,
+    connection::ConnectionArgs,
+    error::CliError,
     files,
-    output::{Format, Show, Table, age, clean, print, say},
-    remote::Remote,
-    wanted,
+    output::{Format, OutputArgs, Table, duration, note, print, sanitize},
+    target,
 };
 
-/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Publish the packages of files; what is published already just the same is left as it is.
+    /// Publish packages; identical versions that are already published are left unchanged.
     #[command(after_help = "Example:\n  oprc package apply examples/packages/hello.yaml")]
     Apply {
-        /// The files; `-` is standard input.
+        /// Package files; `-` for standard input.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
     /// List packages.
     #[command(visible_alias = "ls")]
     #[command(after_help = "Example:\n  oprc package list --tag example -o wide")]
     List {
-        /// Only those whose name begins with this.
+        /// Show only packages whose name starts with this prefix.
         #[arg(long)]
         prefix: Option<String>,
-        /// Only those with this tag.
+        /// Show only packages with this tag.
         #[arg(long)]
         tag: Option<String>,
-        /// Only those with this label, as KEY=VALUE.
+        /// Show only packages with this label (KEY=VALUE).
         #[arg(long, short = 'l')]
         label: Option<String>,
-        /// Only those that this text is found in.
+        /// Show only packages that contain this text.
         #[arg(long, short)]
         query: Option<String>,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Print a package as it was published.
+    /// Show a published package.
     #[command(after_help = "Example:\n  oprc package get hello@0.1.0 > hello.yaml")]
     Get {
-        /// NAME, or NAME@VERSIONS such as hello@^0.1.
+        /// NAME, or NAME@RANGE such as hello@^0.1.
         package: String,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Delete a version of a package, or all of it; refused while it is in use.
+    /// Delete a package version, or all versions; rejected while it is in use.
     #[command(
         after_help = "Examples:\n  oprc package delete hello@0.1.0\n  oprc package delete hello --all"
     )]
@@ -74,113 +73,117 @@ pub(crate) enum Command {
         #[arg(long)]
         all: bool,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Tell everything that is wrong with files; nothing is published.
+    /// Validate package files without publishing them.
     #[command(after_help = "Example:\n  oprc package validate --offline examples/packages/*.yaml")]
     Validate {
-        /// The files; `-` is standard input.
+        /// Package files; `-` for standard input.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Don't ask the package manager, which also looks at what packages depend on.
+        /// Validate locally only, without resolving dependencies.
         #[arg(long)]
         offline: bool,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
     /// List the versions of a package, newest first.
     #[command(after_help = "Example:\n  oprc package history hello")]
     History {
-        /// The package.
+        /// Name of the package.
         package: String,
         #[command(flatten)]
-        show: Show,
+        show: OutputArgs,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
-    /// Say that a version shouldn't be used any more.
+    /// Mark a version as deprecated.
     #[command(
         after_help = "Example:\n  oprc package deprecate hello@0.1.0 --reason 'use 0.2'\n  oprc package deprecate hello@0.1.0 --undo"
     )]
     Deprecate {
         /// NAME@VERSION.
         package: String,
-        /// Why, for those who still use it.
+        /// Reason to show to users of the version.
         #[arg(long, required_unless_present = "undo")]
         reason: Option<String>,
-        /// Take it back.
+        /// Remove the deprecation.
         #[arg(long, conflicts_with = "reason")]
         undo: bool,
         #[command(flatten)]
-        remote: Remote,
+        connection: ConnectionArgs,
     },
 }
 
-/// Does what a command says.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Apply { files, show, remote } => apply(&files, &show, &remote).await?,
-        Command::List { prefix, tag, label, query, show, remote } => {
+        Command::Apply { files, show, connection } => apply(&files, &show, &connection).await?,
+        Command::List { prefix, tag, label, query, show, connection } => {
             let filters = [("prefix", prefix), ("tags", tag), ("labels", label), ("q", query)];
-            let path = format!("/packages{}", filtered(filters));
-            let all: Vec<PackageSummary> = remote.client().await?.list(&path).await?;
+            let path = format!("/packages{}", filter_query(filters));
+            let all: Vec<PackageSummary> = connection.client().await?.list(&path).await?;
             show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
         }
-        Command::Get { package, show, remote } => {
-            let found = wanted::published(&remote.client().await?, &package).await?;
+        Command::Get { package, show, connection } => {
+            let found = target::published(&connection.client().await?, &package).await?;
             get(&found, &show)?;
         }
-        Command::Delete { package, all, remote } => {
-            let client = remote.client().await?;
+        Command::Delete { package, all, connection } => {
+            let client = connection.client().await?;
             let path = match (package.split_once('@'), all) {
                 (Some((name, version)), false) => version_path(name, version),
                 (None, true) => format!("/packages/{}", escape(&package)),
                 (None, false) => {
-                    let told = "name a version (NAME@VERSION), or say --all to delete all of them";
-                    return Err(Failure::Wrong(told.to_owned()).into());
+                    let message =
+                        "no version given; use NAME@VERSION, or --all to delete all versions";
+                    return Err(CliError::InvalidInput(message.to_owned()).into());
                 }
                 (Some(_), true) => {
-                    let told = "--all deletes all versions: leave the version out";
-                    return Err(Failure::Wrong(told.to_owned()).into());
+                    let message = "--all deletes all versions and cannot be used with NAME@VERSION";
+                    return Err(CliError::InvalidInput(message.to_owned()).into());
                 }
             };
             client.delete(&path).await?;
-            say(&format!("package {package} deleted"));
+            note(&format!("package {package} deleted"));
         }
-        Command::Validate { files, offline, show, remote } => {
-            validate(&files, offline, &show, &remote).await?;
+        Command::Validate { files, offline, show, connection } => {
+            validate(&files, offline, &show, &connection).await?;
         }
-        Command::History { package, show, remote } => {
+        Command::History { package, show, connection } => {
             let path = format!("/packages/{}", escape(&package));
-            let found: PackageSummary = remote.client().await?.get(&path).await?;
+            let found: PackageSummary = connection.client().await?.get(&path).await?;
             let name =
                 |version: &oprc_rest::VersionSummary| format!("{package}@{}", version.version);
             show.list(&found.versions, name, |_| {
                 let mut table = Table::new(&["VERSION", "AGE", "DEPRECATED"]);
                 for it in &found.versions {
                     let why = it.deprecated.clone().unwrap_or_default();
-                    table.row([it.version.clone(), age::since(&it.published_at), why]);
+                    table.row([it.version.clone(), duration::age(&it.published_at), why]);
                 }
                 table
             })?;
         }
-        Command::Deprecate { package, reason, undo, remote } => {
+        Command::Deprecate { package, reason, undo, connection } => {
             let Some((name, version)) = package.split_once('@') else {
-                return Err(
-                    Failure::Wrong(format!("{package:?} names no version: NAME@VERSION")).into()
-                );
+                return Err(CliError::InvalidInput(format!(
+                    "no version in {package:?}; use NAME@VERSION"
+                ))
+                .into());
             };
             let path = format!("{}/deprecation", version_path(name, version));
-            let client = remote.client().await?;
+            let client = connection.client().await?;
             if undo {
                 client.delete(&path).await?;
             } else {
                 let body = Deprecation { reason: reason.unwrap_or_default() };
-                client.tell(Method::PUT, &path, Some(&body)).await?;
+                client.send_ignoring_body(Method::PUT, &path, Some(&body)).await?;
             }
-            say(&format!("package {package} {}", if undo { "undeprecated" } else { "deprecated" }));
+            note(&format!(
+                "package {package} {}",
+                if undo { "no longer deprecated" } else { "deprecated" }
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -190,33 +193,33 @@ fn version_path(name: &str, version: &str) -> String {
     format!("/packages/{}/versions/{}", escape(name), escape(version))
 }
 
-/// A query of the filters that were said.
-pub(super) fn filtered<const N: usize>(filters: [(&str, Option<String>); N]) -> String {
-    let said = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let said: Vec<_> = said.map(|(name, value)| format!("{name}={}", escape(&value))).collect();
-    if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) }
+/// The query string for the filters that are set.
+pub(super) fn filter_query<const N: usize>(filters: [(&str, Option<String>); N]) -> String {
+    let set = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let set: Vec<_> = set.map(|(name, value)| format!("{name}={}", escape(&value))).collect();
+    if set.is_empty() { String::new() } else { format!("?{}", set.join("&")) }
 }
 
-async fn apply(files: &[PathBuf], show: &Show, remote: &Remote) -> Result<()> {
-    // All of them are read before the first one is sent.
+async fn apply(files: &[PathBuf], show: &OutputArgs, connection: &ConnectionArgs) -> Result<()> {
+    // Reads all files before the first is sent.
     let mut packages = Vec::new();
     for file in files {
         let documents = files::load(file)?;
         let before = packages.len();
         packages.extend(files::packages(&documents).cloned());
         if packages.len() == before {
-            let told = format!(
-                "{}: there is no package in it; `oprc deploy` takes deployments",
+            return Err(CliError::InvalidInput(format!(
+                "{} contains no package; use `oprc deploy` for deployments",
                 file.display()
-            );
-            return Err(Failure::Wrong(told).into());
+            ))
+            .into());
         }
     }
-    let published = wanted::publish(&remote.client().await?, packages).await?;
+    let published = target::publish(&connection.client().await?, packages).await?;
     match show.output {
         Format::Table | Format::Wide => Ok(()),
         Format::Name => {
-            let name = |it: &Published| clean(&format!("{}@{}", it.name, it.version)) + "\n";
+            let name = |it: &Published| sanitize(&format!("{}@{}", it.name, it.version)) + "\n";
             let names = published.iter().map(name);
             print(&names.collect::<String>())
         }
@@ -224,19 +227,18 @@ async fn apply(files: &[PathBuf], show: &Show, remote: &Remote) -> Result<()> {
     }
 }
 
-fn get(found: &PackageVersion, show: &Show) -> Result<()> {
+fn get(found: &PackageVersion, show: &OutputArgs) -> Result<()> {
     show.one(
         found,
         |it| format!("{}@{}", it.package.name, it.package.version),
         |it, _| {
-            // The file, as it can be published again.
+            // A package file that can be published again.
             let body = Body::Package(Box::new(it.package.clone()));
             to_yaml([&body]).unwrap_or_default()
         },
     )
 }
 
-/// What is wrong with a file.
 #[derive(Serialize)]
 struct Validity {
     file: String,
@@ -245,31 +247,39 @@ struct Validity {
     message: String,
 }
 
-async fn validate(files: &[PathBuf], offline: bool, show: &Show, remote: &Remote) -> Result<()> {
-    show.refuse(&[Format::Name, Format::Wide])?;
+async fn validate(
+    files: &[PathBuf],
+    offline: bool,
+    show: &OutputArgs,
+    connection: &ConnectionArgs,
+) -> Result<()> {
+    show.reject_formats(&[Format::Name, Format::Wide])?;
     let mut all = Vec::new();
     for file in files {
         let text = files::read(file)?;
         let source = file.display().to_string();
-        let mut fault = files::documents(&text, &source).err();
-        if fault.is_none() && !offline {
-            let answer = remote.client().await?.tell_yaml("/validate", &text).await;
-            fault = match answer.map_err(anyhow::Error::downcast::<Failure>) {
+        let mut error = files::documents(&text, &source).err();
+        if error.is_none() && !offline {
+            let response =
+                connection.client().await?.send_yaml_ignoring_body("/validate", &text).await;
+            error = match response.map_err(anyhow::Error::downcast::<CliError>) {
                 Ok(()) => None,
-                Err(Ok(Failure::Refused(why))) => Some(Failure::Wrong(format!("{source}: {why}"))),
+                Err(Ok(CliError::Rejected(why))) => {
+                    Some(CliError::InvalidInput(format!("{source}: {why}")))
+                }
                 Err(Ok(other)) => return Err(other.into()),
                 Err(Err(other)) => return Err(other),
             };
         }
-        if fault.is_none() {
-            say(&format!("{source}: nothing is wrong"));
+        if error.is_none() {
+            note(&format!("{source}: valid"));
         }
-        let message = fault.as_ref().map(ToString::to_string).unwrap_or_default();
-        all.push(Validity { file: source, valid: fault.is_none(), message });
+        let message = error.as_ref().map(ToString::to_string).unwrap_or_default();
+        all.push(Validity { file: source, valid: error.is_none(), message });
     }
-    show.beside_code(&all, |_| String::new())?;
-    let told: Vec<_> = all.into_iter().filter(|it| !it.valid).map(|it| it.message).collect();
-    if told.is_empty() { Ok(()) } else { Err(Failure::Wrong(told.join("\n")).into()) }
+    show.print_result(&all, |_| String::new())?;
+    let errors: Vec<_> = all.into_iter().filter(|it| !it.valid).map(|it| it.message).collect();
+    if errors.is_empty() { Ok(()) } else { Err(CliError::InvalidInput(errors.join("\n")).into()) }
 }
 
 fn table(all: &[PackageSummary], wide: bool) -> Table {
@@ -285,7 +295,7 @@ fn table(all: &[PackageSummary], wide: bool) -> Table {
             it.latest.clone(),
             it.versions.len().to_string(),
             it.classes.join(","),
-            latest.map(|version| age::since(&version.published_at)).unwrap_or_default(),
+            latest.map(|version| duration::age(&version.published_at)).unwrap_or_default(),
         ];
         if wide {
             row.extend([it.tags.join(","), it.description.clone().unwrap_or_default()]);
@@ -300,9 +310,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_are_escaped() {
-        assert_eq!(filtered([("a", None), ("b", None)]), "");
-        let said = [("labels", Some("team=x&y".to_owned())), ("q", Some("ü".to_owned()))];
-        assert_eq!(filtered(said), "?labels=team%3Dx%26y&q=%C3%BC");
+    fn escapes_filters() {
+        assert_eq!(filter_query([("a", None), ("b", None)]), "");
+        let set = [("labels", Some("team=x&y".to_owned())), ("q", Some("ü".to_owned()))];
+        assert_eq!(filter_query(set), "?labels=team%3Dx%26y&q=%C3%BC");
     }
 }

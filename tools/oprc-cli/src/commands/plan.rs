@@ -1,4 +1,4 @@
-//! `oprc plan`: what would run where, and why.
+//! `oprc plan`: the plan of a deployment with its reasons.
 
 use std::process::ExitCode;
 
@@ -8,39 +8,36 @@ use oprc_rest::{Plan, Reason};
 
 use crate::{
     client::Client,
-    output::{Format, Show, Tone, Tree, clean, paint},
-    remote::Remote,
-    wanted::{Settled, Wanted},
+    connection::ConnectionArgs,
+    output::{Format, OutputArgs, Tone, Tree, paint, sanitize},
+    target::{Target, TargetArgs},
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  oprc plan hello\n  oprc plan examples/packages/hello.yaml\n  oprc plan counter --cluster east -o json"
 )]
 pub(crate) struct Command {
     #[command(flatten)]
-    wanted: Wanted,
+    target: TargetArgs,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    command.show.refuse(&[Format::Wide])?;
-    let client = command.remote.client().await?;
-    let settled = command.wanted.settle(&client).await?;
-    show(&client, &settled, &command.show).await?;
+    command.show.reject_formats(&[Format::Wide])?;
+    let client = command.connection.client().await?;
+    let target = command.target.resolve(&client).await?;
+    show(&client, &target, &command.show).await?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks for the plans of deployments and prints them.
-pub(super) async fn show(client: &Client, settled: &Settled, show: &Show) -> Result<()> {
+pub(super) async fn show(client: &Client, target: &Target, show: &OutputArgs) -> Result<()> {
     let mut plans = Vec::new();
-    for deployment in &settled.deployments {
-        plans.push(ask(client, deployment, &settled.packages).await?);
+    for deployment in &target.deployments {
+        plans.push(fetch(client, deployment, &target.packages).await?);
     }
     let text = |plans: &Vec<Plan>, _| plans.iter().map(|plan| tree(plan).render()).collect();
     let names = |plans: &Vec<Plan>| {
@@ -50,8 +47,8 @@ pub(super) async fn show(client: &Client, settled: &Settled, show: &Show) -> Res
     show.one(&plans, names, text)
 }
 
-/// The plan of a deployment, as if these packages were published.
-pub(super) async fn ask(
+/// Plans a deployment as if `packages` were published.
+pub(super) async fn fetch(
     client: &Client,
     deployment: &OClassDeployment,
     packages: &[OPackage],
@@ -64,9 +61,9 @@ pub(super) async fn ask(
 
 fn tree(plan: &Plan) -> Tree {
     let title = format!("{} → {} {}", plan.deployment, plan.package, plan.version);
-    let mut root = Tree::new(clean(&title));
+    let mut root = Tree::new(sanitize(&title));
     for warning in &plan.warnings {
-        root.push(Tree::new(paint(Tone::Fair, &format!("warning: {}", clean(warning)))));
+        root.push(Tree::new(paint(Tone::Fair, &format!("warning: {}", sanitize(warning)))));
     }
     plan.reasons.iter().for_each(|it| root.push(reason(it)));
     for unit in &plan.units {
@@ -76,7 +73,7 @@ fn tree(plan: &Plan) -> Tree {
             format!("/{}", unit.environment)
         };
         let title = format!("{}{environment}: {} ({})", unit.cluster, unit.class, unit.id);
-        let mut below = Tree::new(clean(&title));
+        let mut below = Tree::new(sanitize(&title));
         unit.reasons.iter().for_each(|it| below.push(reason(it)));
         root.push(below);
     }
@@ -84,8 +81,8 @@ fn tree(plan: &Plan) -> Tree {
 }
 
 fn reason(reason: &Reason) -> Tree {
-    let because = paint(Tone::Faint, &format!("— {}", clean(&reason.because)));
-    Tree::new(format!("{}: {} {because}", clean(&reason.field), clean(&reason.value)))
+    let because = paint(Tone::Faint, &format!("— {}", sanitize(&reason.because)));
+    Tree::new(format!("{}: {} {because}", sanitize(&reason.field), sanitize(&reason.value)))
 }
 
 #[cfg(test)]
@@ -95,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_give_their_reasons() {
+    fn renders_a_plan_with_its_reasons() {
         let why = |field: &str, value: &str, because: &str| Reason {
             field: field.to_owned(),
             value: value.to_owned(),

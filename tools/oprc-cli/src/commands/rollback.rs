@@ -1,4 +1,4 @@
-//! `oprc rollback`: back to what was wanted before.
+//! `oprc rollback`: rolls a deployment back to an earlier revision.
 
 use std::process::ExitCode;
 
@@ -6,39 +6,40 @@ use anyhow::Result;
 use hyper::Method;
 use oprc_rest::{Deployment, Rollback};
 
-use super::deploy::{Wait, settle};
+use super::deploy::{Wait, finish};
 use crate::{
     client::escape,
-    output::{Show, clean, say},
-    remote::Remote,
+    connection::ConnectionArgs,
+    output::{OutputArgs, note, sanitize},
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  oprc rollback hello\n  oprc rollback hello --to 0G4XKQ2D3T9BV    # see: oprc status hello --history"
 )]
 pub(crate) struct Command {
-    /// The deployment.
+    /// Deployment to roll back.
     deployment: String,
-    /// The revision to go back to, the one before the latest where left out.
+    /// Revision to restore [default: the previous one].
     #[arg(long, value_name = "REVISION")]
     to: Option<String>,
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let Command { deployment, to, wait, show, remote } = command;
-    let client = remote.client().await?;
+    let Command { deployment, to, wait, show, connection } = command;
+    let client = connection.client().await?;
     let path = format!("/deployments/{}/rollback", escape(&deployment));
-    let made: Deployment =
+    let accepted: Deployment =
         client.send(Method::POST, &path, &Rollback { revision: to }, None).await?;
-    say(&clean(&format!("deployment {deployment} goes back (revision {})", made.revision)));
-    settle(&client, vec![made], &wait, &show).await
+    note(&sanitize(&format!(
+        "deployment {deployment} is being rolled back (revision {})",
+        accepted.revision
+    )));
+    finish(&client, vec![accepted], &wait, &show).await
 }

@@ -1,4 +1,4 @@
-//! `oprc status`: how deployments are, as a table; how one is, as a tree.
+//! `oprc status`: all deployments as a table, or one as a tree.
 
 use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
 
@@ -7,48 +7,47 @@ use oprc_rest::{Contact, Deployment, DeploymentStatus, Revision, UnitStatus};
 
 use crate::{
     client::escape,
-    failure::Failure,
-    kube::{self, Access, PodLine, is_of_function},
-    output::{Show, Table, Tone, Tree, age, clean, paint, tone_of},
-    remote::Remote,
-    words::word,
+    connection::ConnectionArgs,
+    display::api_name,
+    error::CliError,
+    kube::{self, KubeArgs, PodSummary, label_matches_function},
+    output::{OutputArgs, Table, Tone, Tree, duration, paint, sanitize, tone_of},
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  oprc status\n  oprc status hello --pods\n  oprc status hello --history\n  oprc status hello --watch"
 )]
 pub(crate) struct Command {
-    /// The deployment; all of them, where left out.
+    /// Deployment [default: all].
     deployment: Option<String>,
-    /// Also ask the clusters for its pods.
+    /// Show its pods; needs access to the clusters.
     #[arg(long, requires = "deployment")]
     pods: bool,
-    /// What was wanted before.
+    /// Show its revisions.
     #[arg(long, requires = "deployment", conflicts_with = "pods")]
     history: bool,
-    /// Tell each change as it comes, as `oprc watch` does.
+    /// Watch status changes, like `oprc watch`.
     #[arg(long, short, requires = "deployment", conflicts_with_all = ["pods", "history"])]
     watch: bool,
     #[command(flatten)]
-    access: Access,
+    access: KubeArgs,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let Command { deployment, pods, history, watch, access, show, remote } = command;
+    let Command { deployment, pods, history, watch, access, show, connection } = command;
     if let (Some(key), true) = (&deployment, watch) {
-        return super::watch::run(super::watch::Command::of(key.clone(), show, remote)).await;
+        return super::watch::run(super::watch::Command::unbounded(key.clone(), show, connection))
+            .await;
     }
     if deployment.is_some() && !history {
-        show.refuse(&[])?;
+        show.reject_formats(&[])?;
     }
-    let client = remote.client().await?;
+    let client = connection.client().await?;
     let Some(key) = deployment else {
         let all: Vec<Deployment> = client.list("/deployments").await?;
         show.list(&all, |it| it.deployment.key.clone(), |wide| table(&all, wide))?;
@@ -61,19 +60,19 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let found: Deployment = client.get(&path).await?;
-    let mut seen = BTreeMap::new();
+    let mut pods_by_unit = BTreeMap::new();
     if pods && show.is_document() {
-        let told = "documents are the package manager's, which knows no pods: leave --pods out";
-        return Err(Failure::Wrong(told.to_owned()).into());
+        let message = "--pods cannot be combined with -o json or -o yaml";
+        return Err(CliError::InvalidInput(message.to_owned()).into());
     }
     if pods {
-        let context = remote.settle()?;
+        let context = connection.resolve()?;
         for unit in &found.status.units {
-            let pods = kube::pods(&access, &context, unit).await;
-            seen.insert(unit.id.clone(), pods.map_err(|error| format!("{error:#}")));
+            let pods = kube::list_pods(&access, &context, unit).await;
+            pods_by_unit.insert(unit.id.clone(), pods.map_err(|error| format!("{error:#}")));
         }
     }
-    let text = |it: &Deployment, wide| tree(&key, it, &seen, wide).render();
+    let text = |it: &Deployment, wide| tree(&key, it, &pods_by_unit, wide).render();
     show.one(&found, |_| key.clone(), text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -90,9 +89,9 @@ fn table(all: &[Deployment], wide: bool) -> Table {
             it.deployment.key.clone(),
             it.plan.package.clone(),
             it.plan.version.clone(),
-            word(&status.condition),
+            api_name(&status.condition),
             format!("{}/{}", status.available, status.units_total),
-            age::since(&status.since),
+            duration::age(&status.since),
         ];
         if wide {
             let mut clusters: Vec<_> =
@@ -101,7 +100,7 @@ fn table(all: &[Deployment], wide: bool) -> Table {
             clusters.dedup();
             row.extend([it.revision.clone(), clusters.join(","), status.message.clone()]);
         }
-        table.painted(row, 3);
+        table.row_colored(row, 3);
     }
     table
 }
@@ -110,23 +109,23 @@ fn revisions(all: &[Revision]) -> Table {
     let mut table = Table::new(&["REVISION", "AGE", "VERSION", "CAUSE", "BY", "OUTCOME"]);
     for it in all {
         let by = it.by.clone().unwrap_or_default();
-        let (age, cause) = (age::since(&it.at), it.cause.clone());
+        let (age, cause) = (duration::age(&it.at), it.cause.clone());
         table.row([it.revision.clone(), age, it.version.clone(), cause, by, it.outcome.clone()]);
     }
     table
 }
 
-/// The pods of units, or why they aren't known.
-type Pods = BTreeMap<String, Result<Vec<PodLine>, String>>;
+/// Pods by unit id, or the error of listing them.
+type Pods = BTreeMap<String, Result<Vec<PodSummary>, String>>;
 
-/// The tree: deployment, cluster, class, functions and data grid, pods.
+/// Deployment, clusters, classes, functions and data grid, pods.
 fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
     let DeploymentStatus { condition, message, since, available, units_total, units, .. } =
         &found.status;
     let version = format!("{} {}", found.plan.package, found.plan.version);
     let counted = format!("{available}/{units_total} available");
-    let mut title = line(key, &word(condition), message, since);
-    title.push_str(&paint(Tone::Faint, &clean(&format!("  {version}, {counted}"))));
+    let mut title = line(key, &api_name(condition), message, since);
+    title.push_str(&paint(Tone::Faint, &sanitize(&format!("  {version}, {counted}"))));
     let mut root = Tree::new(title);
     let mut clusters: BTreeMap<&str, Vec<&UnitStatus>> = BTreeMap::new();
     for unit in units {
@@ -135,11 +134,11 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
     for (name, units) in clusters {
         let contact = units.iter().map(|unit| unit.contact).find(|it| *it != Contact::Fresh);
         let contact = contact.map(|it| match it {
-            Contact::Unconfigured => ", not configured any more".to_owned(),
-            other => format!(", {}", word(&other).to_lowercase()),
+            Contact::Unconfigured => ", no longer configured".to_owned(),
+            other => format!(", {}", api_name(&other).to_lowercase()),
         });
         let mut cluster =
-            Tree::new(format!("cluster {}{}", clean(name), contact.unwrap_or_default()));
+            Tree::new(format!("cluster {}{}", sanitize(name), contact.unwrap_or_default()));
         for it in units {
             cluster.push(unit(it, pods.get(&it.id), wide));
         }
@@ -148,30 +147,31 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
     root
 }
 
-fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodLine>, String>>, wide: bool) -> Tree {
+fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide: bool) -> Tree {
     let place = if unit.environment.is_empty() {
         String::new()
     } else {
         format!(" in {}", unit.environment)
     };
-    let condition = if unit.phase.is_empty() { word(&unit.condition) } else { unit.phase.clone() };
+    let condition =
+        if unit.phase.is_empty() { api_name(&unit.condition) } else { unit.phase.clone() };
     let why = match (unit.reason.is_empty(), unit.message.is_empty()) {
         (false, false) => format!("{}: {}", unit.reason, unit.message),
         _ => format!("{}{}", unit.reason, unit.message),
     };
     let mut title = line(&format!("class {}{place}", unit.class), &condition, &why, &unit.since);
     if !unit.current {
-        title.push_str("  (not what is wanted yet)");
+        title.push_str("  (update pending)");
     }
     if wide {
         let more = format!("  {} {}", unit.id, unit.template);
-        title.push_str(&paint(Tone::Faint, &clean(more.trim_end())));
+        title.push_str(&paint(Tone::Faint, &sanitize(more.trim_end())));
     }
     let mut tree = Tree::new(title);
-    let mut pods: Vec<&PodLine> = match pods {
+    let mut pods: Vec<&PodSummary> = match pods {
         Some(Ok(pods)) => pods.iter().collect(),
         Some(Err(why)) => {
-            tree.push(Tree::new(paint(Tone::Bad, &clean(&format!("pods: {why}")))));
+            tree.push(Tree::new(paint(Tone::Bad, &sanitize(&format!("pods: {why}")))));
             Vec::new()
         }
         None => Vec::new(),
@@ -179,46 +179,52 @@ fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodLine>, String>>, wide: bo
     for function in &unit.functions {
         let error = function.error_msg.as_deref().unwrap_or_default();
         let mut title =
-            line(&format!("function {}", function.key), &word(&function.condition), error, "");
+            line(&format!("function {}", function.key), &api_name(&function.condition), error, "");
         if let Some(url) = &function.invocation_url {
-            title.push_str(&clean(&format!("  {url}")));
+            title.push_str(&sanitize(&format!("  {url}")));
         }
-        let is_its = |pod: &PodLine| is_of_function(&pod.function, &function.key);
-        tree.push(above(title, &mut pods, is_its));
+        let belongs = |pod: &PodSummary| label_matches_function(&pod.function, &function.key);
+        tree.push(with_pods(title, &mut pods, belongs));
     }
     if let Some(grid) = &unit.odgm {
         let condition = if grid.ready { "RUNNING" } else { "DEPLOYING" };
-        let more = format!("{} node(s), {}", grid.replicas, grid.collections.join(", "));
+        let more =
+            format!("replicas {}, collections {}", grid.replicas, grid.collections.join(", "));
         let title = line("odgm", condition, &more, "");
-        tree.push(above(title, &mut pods, |pod| pod.function.is_empty()));
+        tree.push(with_pods(title, &mut pods, |pod| pod.function.is_empty()));
     }
-    // Those of what isn't told of any more.
+    // Pods of functions that the status no longer lists.
     for pod in pods {
-        tree.push(Tree::new(pod.tell()));
+        tree.push(Tree::new(pod.describe()));
     }
     tree
 }
 
-/// A line with its pods below it, which are taken from the others.
-fn above(title: String, pods: &mut Vec<&PodLine>, is_its: impl Fn(&PodLine) -> bool) -> Tree {
+/// A line with the pods that belong to it, which are removed from `pods`.
+fn with_pods(
+    title: String,
+    pods: &mut Vec<&PodSummary>,
+    belongs: impl Fn(&PodSummary) -> bool,
+) -> Tree {
     let mut tree = Tree::new(title);
     pods.retain(|pod| {
-        let its = is_its(pod);
-        if its {
-            tree.push(Tree::new(pod.tell()));
+        let belongs = belongs(pod);
+        if belongs {
+            tree.push(Tree::new(pod.describe()));
         }
-        !its
+        !belongs
     });
     tree
 }
 
 fn line(name: &str, condition: &str, message: &str, since: &str) -> String {
-    let mut line = format!("{}  {}", clean(name), paint(tone_of(condition), &clean(condition)));
+    let mut line =
+        format!("{}  {}", sanitize(name), paint(tone_of(condition), &sanitize(condition)));
     if !since.is_empty() {
-        let _ = write!(line, " for {}", age::since(since));
+        let _ = write!(line, " for {}", duration::age(since));
     }
     if !message.is_empty() {
-        let _ = write!(line, ": {}", clean(message));
+        let _ = write!(line, ": {}", sanitize(message));
     }
     line
 }
@@ -264,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_a_tree() {
+    fn renders_a_deployment_as_a_tree() {
         let pod = |name: String, function: &str| {
-            let mut pod = PodLine::default();
+            let mut pod = PodSummary::default();
             (pod.name, pod.function) = (name, function.to_owned());
             pod
         };
@@ -278,12 +284,12 @@ mod tests {
         let pods = ["part-ways-0123456789", "", "greet", "gone"];
         let pods = pods.map(|function| pod(format!("of-{function}"), function));
         let pods = BTreeMap::from([("u1".to_owned(), Ok(pods.to_vec()))]);
-        let told = |deployment: &Deployment, pods: &Pods| {
+        let rendered = |deployment: &Deployment, pods: &Pods| {
             let text = tree("hello", deployment, pods, false).render();
             anstream::adapter::strip_str(&text).to_string()
         };
         assert_eq!(
-            told(&deployment, &pods),
+            rendered(&deployment, &pods),
             "hello  PARTIAL  hello 0.1.0, 0/1 available\n\
              └─ cluster east, stale\n   \
              └─ class Hello  Degraded: ImagePull: no image\n      \
@@ -291,16 +297,16 @@ mod tests {
              │  └─ pod of-greet  , not ready\n      \
              ├─ function Part_Ways  PENDING\n      \
              │  └─ pod of-part-ways-0123456789  , not ready\n      \
-             ├─ odgm  DEPLOYING: 1 node(s), Hello\n      \
+             ├─ odgm  DEPLOYING: replicas 1, collections Hello\n      \
              │  └─ pod of-  , not ready\n      \
              └─ pod of-gone  , not ready\n"
         );
-        let away = BTreeMap::from([("u1".to_owned(), Err("nobody\nanswers".to_owned()))]);
-        assert!(told(&sample(), &away).contains("├─ pods: nobody answers\n"));
+        let unreachable = BTreeMap::from([("u1".to_owned(), Err("no\nresponse".to_owned()))]);
+        assert!(rendered(&sample(), &unreachable).contains("├─ pods: no response\n"));
     }
 
     #[test]
-    fn a_list_counts_what_is_available() {
+    fn list_counts_available_units() {
         let text =
             anstream::adapter::strip_str(&table(&[sample()], false).render(false)).to_string();
         assert_eq!(text, "-   hello   0.1.0   PARTIAL   0/1   -\n");

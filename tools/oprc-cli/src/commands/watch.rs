@@ -1,59 +1,48 @@
-//! `oprc watch`: tells each change of a deployment as it comes.
+//! `oprc watch`: prints status changes of a deployment.
 
 use std::{process::ExitCode, time::Duration};
 
 use anyhow::Result;
 
 use crate::{
-    failure::Failure,
-    follow::{Goal, tell},
-    output::{Format, Show, age},
-    remote::Remote,
+    connection::ConnectionArgs,
+    output::{Format, OutputArgs, duration},
+    rollout::{self, Goal},
 };
 
-/// The command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  oprc watch hello\n  oprc watch hello -o json | jq .condition")]
 pub(crate) struct Command {
-    /// The deployment.
+    /// Deployment to watch.
     deployment: String,
-    /// End when it runs, as `deploy` does.
+    /// Stop when the deployment is running, like `deploy`.
     #[arg(long)]
     until_running: bool,
-    /// End after this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = age::parse)]
+    /// Stop after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
     limit: Option<Duration>,
     #[command(flatten)]
-    show: Show,
+    show: OutputArgs,
     #[command(flatten)]
-    remote: Remote,
+    connection: ConnectionArgs,
 }
 
 impl Command {
-    /// One that tells each change of a deployment, without an end.
-    pub(super) fn of(deployment: String, show: Show, remote: Remote) -> Self {
-        Self { deployment, until_running: false, limit: None, show, remote }
+    pub(super) fn unbounded(
+        deployment: String,
+        show: OutputArgs,
+        connection: ConnectionArgs,
+    ) -> Self {
+        Self { deployment, until_running: false, limit: None, show, connection }
     }
 }
 
-/// Does it.
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let goal = if command.until_running { Goal::Running } else { Goal::Never };
-    command.show.refuse(&[Format::Name, Format::Wide])?;
-    let client = command.remote.client().await?;
-    // What happens is the result where nothing else is waited for, and said about one elsewhere.
-    let show = Some(command.show).filter(|it| goal == Goal::Never || it.is_document());
-    let ended = tell(&client, &command.deployment, "", goal, command.limit, show).await;
-    match ended {
-        // That the time is over is what was asked for.
-        Err(error)
-            if goal == Goal::Never
-                && command.limit.is_some()
-                && matches!(error.downcast_ref(), Some(Failure::Away(why)) if why.contains("not within")) =>
-        {
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(error) => Err(error),
-        Ok(_) => Ok(ExitCode::SUCCESS),
-    }
+    let goal = if command.until_running { Goal::Running } else { Goal::Unbounded };
+    command.show.reject_formats(&[Format::Name, Format::Wide])?;
+    let client = command.connection.client().await?;
+    // Without a goal the changes are the result; otherwise they are progress.
+    let show = Some(command.show).filter(|it| goal == Goal::Unbounded || it.is_document());
+    rollout::watch(&client, &command.deployment, "", goal, command.limit, show).await?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,9 @@
-//! What commands print: tables for people, documents for programs. Results go to standard output,
-//! everything that is said about them to standard error.
+//! Output of commands: tables for people, JSON and YAML for programs. Results go to standard output,
+//! progress and messages to standard error.
 
-pub(crate) mod age;
-mod paint;
+mod color;
+pub(crate) mod duration;
+mod progress;
 mod redact;
 mod table;
 mod tree;
@@ -16,73 +17,74 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::failure::{Failure, NotPrinted, is_closed_pipe};
+use crate::error::{CliError, StdoutError, is_closed_pipe};
 
 pub(crate) use self::{
-    paint::{Colour, Tone, clean, clean_lines, paint, set_colour, tone_of},
+    color::{Color, Tone, paint, sanitize, sanitize_lines, set_color, tone_of},
+    progress::step,
     redact::redact,
     table::Table,
     tree::Tree,
 };
 
-/// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Human-readable.
     #[default]
     Table,
-    /// The same, with more columns.
+    /// Table with additional columns.
     Wide,
-    /// The API's own documents.
+    /// JSON as returned by the API.
     Json,
-    /// The same as YAML.
+    /// YAML with the same fields.
     Yaml,
-    /// Names, one a line, for other commands.
+    /// One name per line.
     Name,
 }
 
-/// How results are shown.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Output")]
-pub(crate) struct Show {
-    /// How results are printed.
+pub(crate) struct OutputArgs {
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t)]
     pub(crate) output: Format,
-    /// Leave out the first line of tables.
+    /// Don't print table headers.
     #[arg(long)]
     pub(crate) no_headers: bool,
 }
 
-impl Show {
-    /// Whether a program reads the result.
+impl OutputArgs {
+    /// JSON or YAML.
     pub(crate) fn is_document(&self) -> bool {
         matches!(self.output, Format::Json | Format::Yaml)
     }
 
-    /// Refuses what a command has no use for: none of these formats, and no first line to leave out.
-    pub(crate) fn refuse(&self, formats: &[Format]) -> Result<(), Failure> {
+    /// Rejects formats that the command doesn't support, and --no-headers as it prints no table.
+    pub(crate) fn reject_formats(&self, formats: &[Format]) -> Result<(), CliError> {
         if self.no_headers {
-            let told = "--no-headers: what is printed has no first line to leave out";
-            return Err(Failure::Wrong(told.to_owned()));
+            return Err(CliError::InvalidInput(
+                "--no-headers applies to tables only; this output is not a table".to_owned(),
+            ));
         }
         match self.output.to_possible_value() {
             Some(value) if formats.contains(&self.output) => {
-                let name = value.get_name().to_owned();
-                Err(Failure::Wrong(format!("-o {name}: this can't be printed so")))
+                let name = value.get_name();
+                Err(CliError::InvalidInput(format!(
+                    "output format {name:?} is not supported by this command"
+                )))
             }
             _ => Ok(()),
         }
     }
 
-    /// A document as text.
     fn text<T: Serialize>(&self, value: &T) -> Result<String> {
         match self.output {
             Format::Yaml => Ok(serde_saphyr::to_string(value)?),
-            _ => Ok(escaped(&serde_json::to_string_pretty(value)?) + "\n"),
+            _ => Ok(escape_control_characters(&serde_json::to_string_pretty(value)?) + "\n"),
         }
     }
 
-    /// Prints a list: `table` makes it one for people, `name` tells what each is called.
+    /// Prints a list: `table` renders it for people, `name` is the name of an item.
     pub(crate) fn list<T: Serialize>(
         &self,
         items: &[T],
@@ -92,19 +94,19 @@ impl Show {
         match self.output {
             Format::Json | Format::Yaml => self.document(&items),
             Format::Name => {
-                print(&items.iter().map(|item| clean(&name(item)) + "\n").collect::<String>())
+                print(&items.iter().map(|item| sanitize(&name(item)) + "\n").collect::<String>())
             }
             Format::Table | Format::Wide => {
                 let table = table(self.output == Format::Wide);
                 if items.is_empty() && std::io::stderr().is_terminal() {
-                    say("There are none.");
+                    note("No resources found.");
                 }
                 print(&table.render(!self.no_headers))
             }
         }
     }
 
-    /// Prints one thing: `text` tells it to people, `name` what it or each part of it is called.
+    /// Prints one object: `text` renders it for people, `name` is its name or names.
     pub(crate) fn one<T: Serialize>(
         &self,
         item: &T,
@@ -113,19 +115,18 @@ impl Show {
     ) -> Result<()> {
         match self.output {
             Format::Json | Format::Yaml => self.document(item),
-            Format::Name => print(&(clean_lines(&name(item)) + "\n")),
+            Format::Name => print(&(sanitize_lines(&name(item)) + "\n")),
             Format::Table | Format::Wide => print(&text(item, self.output == Format::Wide)),
         }
     }
 
-    /// Prints something as it is.
     pub(crate) fn document<T: Serialize>(&self, value: &T) -> Result<()> {
         print(&self.text(value)?)
     }
 
-    /// Prints one of two: a document for programs, a text for people. The exit code stays what it
-    /// is, whoever stopped reading.
-    pub(crate) fn beside_code<T: Serialize>(
+    /// Like [`Self::one`], for commands whose exit code carries the result: a closed pipe must not
+    /// change it.
+    pub(crate) fn print_result<T: Serialize>(
         &self,
         value: &T,
         text: impl FnOnce(&T) -> String,
@@ -137,23 +138,24 @@ impl Show {
         }
     }
 
-    /// Prints one of many things that come one by one: JSON line by line, YAML by documents.
-    pub(crate) fn next<T: Serialize>(
+    /// Prints an item of a stream: one JSON document per line, or YAML documents.
+    pub(crate) fn print_item<T: Serialize>(
         &self,
         value: &T,
         line: impl FnOnce() -> String,
     ) -> Result<()> {
         match self.output {
-            Format::Json => print(&(escaped(&serde_json::to_string(value)?) + "\n")),
+            Format::Json => {
+                print(&(escape_control_characters(&serde_json::to_string(value)?) + "\n"))
+            }
             Format::Yaml => print(&format!("---\n{}", serde_saphyr::to_string(value)?)),
             _ => print(&line()),
         }
     }
 }
 
-/// JSON whose texts steer no terminal: it leaves some control characters as they are, which only
-/// stand within texts, and mean the same as they are written here.
-fn escaped(json: &str) -> String {
+/// Escapes DEL and C1 control characters, which JSON allows in strings and terminals interpret.
+fn escape_control_characters(json: &str) -> String {
     let mut escaped = String::with_capacity(json.len());
     for letter in json.chars() {
         match u32::from(letter) {
@@ -166,22 +168,21 @@ fn escaped(json: &str) -> String {
     escaped
 }
 
-/// Prints a result.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(NotPrinted)?;
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(StdoutError)?;
     Ok(())
 }
 
-/// Prints a result just as it is, whatever it holds.
+/// Prints without sanitizing.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(NotPrinted)?;
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(StdoutError)?;
     Ok(())
 }
 
-/// Says something about a result. That nobody listens is no reason to stop.
-pub(crate) fn say(text: &str) {
+/// Prints a line to standard error; failures are ignored.
+pub(crate) fn note(text: &str) {
     let mut out = anstream::stderr().lock();
     let _ = writeln!(out, "{text}");
 }
@@ -191,13 +192,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_steer_no_terminal_and_stay_what_they_are() {
+    fn documents_have_no_control_characters_and_keep_their_content() {
         let text = "a\u{9b}2J\u{1b}[2J\u{7f}ü";
         for output in [Format::Json, Format::Yaml] {
-            let show = Show { output, no_headers: false };
-            let told = show.text(&[text]).unwrap();
-            assert!(!told.contains(|it: char| it.is_control() && it != '\n'), "{told:?}");
-            let read: Vec<String> = serde_saphyr::from_str(&told).unwrap();
+            let show = OutputArgs { output, no_headers: false };
+            let printed = show.text(&[text]).unwrap();
+            assert!(!printed.contains(|it: char| it.is_control() && it != '\n'), "{printed:?}");
+            let read: Vec<String> = serde_saphyr::from_str(&printed).unwrap();
             assert_eq!(read, [text]);
         }
     }

@@ -1,12 +1,11 @@
-//! Takes secrets out of documents that leave the machine.
+//! Removes secrets from documents of a bug report.
 
 use serde_json::Value;
 
-/// What stands where a secret was.
 const REMOVED: &str = "[removed]";
 
-/// Names whose values are secrets, however they are spelled.
-const SECRET: [&str; 9] = [
+/// Parts of normalized field names whose values are secrets.
+const SECRET_NAMES: [&str; 9] = [
     "token",
     "password",
     "passwd",
@@ -18,23 +17,22 @@ const SECRET: [&str; 9] = [
     "cookie",
 ];
 
-/// Names of what people put secrets into, however they are spelled: all values below are removed,
-/// the names stay.
-const HOLDERS: [&str; 6] =
+/// Normalized names of fields that may contain secrets: all values below are removed, names stay.
+const SECRET_CONTAINERS: [&str; 6] =
     ["env", "environmentvariables", "annotations", "parameters", "command", "args"];
 
-/// Removes secrets from a document: values of fields that are called like secrets, everything in
-/// environments and command lines of functions, and users and queries within addresses.
+/// Removes values of fields with secret names, values of environment variables and command lines,
+/// and user info and query values of URLs.
 pub(crate) fn redact(value: &mut Value) {
     match value {
         Value::Object(fields) => {
-            // `{name: PASSWORD, value: …}` is a field as well.
+            // `{name: PASSWORD, value: …}` counts as a field PASSWORD.
             let named = fields.get("name").or_else(|| fields.get("key"));
             let secret = named.and_then(Value::as_str).is_some_and(is_secret);
             for (name, value) in fields.iter_mut() {
                 if is_secret(name) || (secret && name == "value") {
                     blank(value);
-                } else if HOLDERS.contains(&bare(name).as_str()) {
+                } else if SECRET_CONTAINERS.contains(&normalized(name).as_str()) {
                     blank_below(value);
                 } else {
                     redact(value);
@@ -47,14 +45,14 @@ pub(crate) fn redact(value: &mut Value) {
     }
 }
 
-fn bare(name: &str) -> String {
+fn normalized(name: &str) -> String {
     name.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 fn is_secret(name: &str) -> bool {
-    let bare = bare(name);
-    // Files are told by their names, which are no secrets.
-    !bare.ends_with("file") && SECRET.iter().any(|word| bare.contains(word))
+    let name = normalized(name);
+    // Fields such as tokenFile hold a path.
+    !name.ends_with("file") && SECRET_NAMES.iter().any(|word| name.contains(word))
 }
 
 fn blank(value: &mut Value) {
@@ -72,7 +70,7 @@ fn blank_below(value: &mut Value) {
     }
 }
 
-/// In a list a variable is `{name: A, value: …}`; in a map `name` is a variable as any other.
+/// In a list, a variable is `{name: A, value: …}`; in a map, `name` is an ordinary variable.
 fn blank_item(item: &mut Value) {
     match item {
         Value::Object(fields)
@@ -85,17 +83,17 @@ fn blank_item(item: &mut Value) {
     }
 }
 
-/// Whether an address within a sentence has ended.
-fn is_end(letter: char) -> bool {
+/// Whether a URL within a text ends here.
+fn ends_url(letter: char) -> bool {
     letter.is_whitespace() || matches!(letter, '"' | '<' | '>')
 }
 
-/// Each `scheme://user:password@host` of a text without who it is.
+/// Removes `user:password` from each `scheme://user:password@host`.
 fn without_users(text: &str) -> String {
     let mut parts = text.split("://");
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        let end = part.find(|it| is_end(it) || matches!(it, '/' | '?' | '#'));
+        let end = part.find(|it| ends_url(it) || matches!(it, '/' | '?' | '#'));
         let (authority, rest) =
             part.split_at_checked(end.unwrap_or(part.len())).unwrap_or_default();
         plain.push_str("://");
@@ -108,13 +106,13 @@ fn without_users(text: &str) -> String {
     plain
 }
 
-/// A text with the names of its `?name=value&…`, and without the values.
+/// Removes the values of each `?name=value&…`.
 fn without_queries(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let (mut query, mut value) = (false, false);
     for letter in text.chars() {
         match letter {
-            it if is_end(it) => (query, value) = (false, false),
+            it if ends_url(it) => (query, value) = (false, false),
             '?' | '#' if !value => query = true,
             '&' => value = false,
             '=' if query && !value => {
@@ -138,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_removed_and_the_rest_stays() {
+    fn removes_secrets_only() {
         let mut value = json!({
             "name": "hello",
             "config": {"env": {"STEP": "canary", "n": 3}, "timeout": 2000},
@@ -160,20 +158,20 @@ mod tests {
         assert_eq!(value["container"]["args"], json!([REMOVED, REMOVED]));
         assert_eq!(value["tokenFile"], "/run/token");
         assert_eq!(value["url"], "https://[removed]@host/path");
-        let told = "http://a/b?x to https://[removed]@c/d?token=[removed]&sig=[removed] failed";
-        assert_eq!(value["message"], told);
+        let expected = "http://a/b?x to https://[removed]@c/d?token=[removed]&sig=[removed] failed";
+        assert_eq!(value["message"], expected);
     }
 
     proptest! {
         #[test]
-        fn environments_never_leave(name in "name|value|[A-Z_]{1,8}", secret in "canary[a-z]{4}") {
+        fn removes_all_environment_values(name in "name|value|[A-Z_]{1,8}", secret in "canary[a-z]{4}") {
             let mut value = json!({"functions": [{"config": {"env": {name: &secret}}}]});
             redact(&mut value);
             prop_assert!(!value.to_string().contains(&secret));
         }
 
         #[test]
-        fn what_holds_no_address_stays(text in "[^?#]{0,40}") {
+        fn keeps_text_without_urls(text in "[^?#]{0,40}") {
             prop_assume!(!text.contains("://"));
             let mut value = Value::String(text.clone());
             redact(&mut value);

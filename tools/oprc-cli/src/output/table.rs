@@ -1,10 +1,9 @@
-//! Tables without lines, as `kubectl` has them: they are read by people and cut by `awk`.
+//! Borderless tables in the style of `kubectl`, easy to read and to split with `awk`.
 
 use comfy_table::{Cell, ContentArrangement, Row, presets};
 
-use super::{Tone, clean};
+use super::{Tone, sanitize};
 
-/// A table.
 #[derive(Debug)]
 pub(crate) struct Table {
     headers: Vec<&'static str>,
@@ -12,24 +11,22 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table.
     pub(crate) fn new(headers: &[&'static str]) -> Self {
         Self { headers: headers.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row of plain cells.
     pub(crate) fn row<I: Into<String>>(&mut self, cells: impl IntoIterator<Item = I>) {
         self.rows.push(cells.into_iter().map(|cell| (cell.into(), None)).collect());
     }
 
-    /// Adds a row in which one cell is painted as what it says.
-    pub(crate) fn painted(&mut self, cells: Vec<String>, at: usize) {
+    /// Adds a row whose cell `at` is colored by its condition.
+    pub(crate) fn row_colored(&mut self, cells: Vec<String>, at: usize) {
         let tone = cells.get(at).map(|cell| super::tone_of(cell));
         let paint = |(index, cell)| (cell, if index == at { tone } else { None });
         self.rows.push(cells.into_iter().enumerate().map(paint).collect());
     }
 
-    /// The table as text. Empty cells are dashes, so that columns can be counted.
+    /// Empty cells are dashes, so that columns can be counted.
     pub(crate) fn render(&self, headers: bool) -> String {
         let mut table = comfy_table::Table::new();
         table.load_style(presets::NOTHING);
@@ -48,7 +45,7 @@ impl Table {
         let tones = headers.then_some(&[][..]).into_iter();
         let tones = tones.chain(self.rows.iter().map(Vec::as_slice));
         for (line, cells) in lines.lines().zip(tones) {
-            text.push_str(&painted(line.trim_end(), cells));
+            text.push_str(&colorize(line.trim_end(), cells));
             text.push('\n');
         }
         text
@@ -56,11 +53,11 @@ impl Table {
 }
 
 fn shown(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { clean(text) }
+    if text.is_empty() { "-".to_owned() } else { sanitize(text) }
 }
 
-/// Paints cells after they were laid out, so that colours take no room.
-fn painted(line: &str, cells: &[(String, Option<Tone>)]) -> String {
+/// Colors are added after the layout, so that escape sequences don't count as width.
+fn colorize(line: &str, cells: &[(String, Option<Tone>)]) -> String {
     let toned = cells.iter().find_map(|(text, tone)| Some((shown(text), (*tone)?)));
     match toned {
         Some((text, tone)) if text != "-" => line.replacen(&text, &super::paint(tone, &text), 1),
@@ -73,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_and_nothing_trails() {
+    fn aligns_columns_without_trailing_spaces() {
         let mut table = Table::new(&["NAME", "STATE"]);
         table.row(["hello", "RUNNING"]);
         table.row(["a-longer-name", ""]);
@@ -84,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn colours_take_no_room() {
+    fn colors_do_not_affect_the_layout() {
         let mut table = Table::new(&["STATE", "AGE"]);
-        table.painted(vec!["DOWN".to_owned(), "3s".to_owned()], 0);
+        table.row_colored(vec!["DOWN".to_owned(), "3s".to_owned()], 0);
         assert_eq!(table.render(false), "\x1b[31mDOWN\x1b[0m   3s\n");
     }
 }

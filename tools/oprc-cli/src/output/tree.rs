@@ -1,38 +1,34 @@
-//! Trees.
+//! Trees of text lines.
 
 use std::fmt::Write as _;
 
-/// A line, and what is below it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     line: String,
-    below: Vec<Tree>,
+    children: Vec<Tree>,
 }
 
 impl Tree {
-    /// A line with nothing below it.
     pub(crate) fn new(line: impl Into<String>) -> Self {
-        Self { line: line.into(), below: Vec::new() }
+        Self { line: line.into(), children: Vec::new() }
     }
 
-    /// Puts something below it.
     pub(crate) fn push(&mut self, tree: Self) {
-        self.below.push(tree);
+        self.children.push(tree);
     }
 
-    /// The tree as text.
     pub(crate) fn render(&self) -> String {
         let mut text = format!("{}\n", self.line);
         self.branches(&mut text, "");
         text
     }
 
-    fn branches(&self, text: &mut String, before: &str) {
-        for (index, tree) in self.below.iter().enumerate() {
-            let last = index + 1 == self.below.len();
+    fn branches(&self, text: &mut String, indent: &str) {
+        for (index, tree) in self.children.iter().enumerate() {
+            let last = index + 1 == self.children.len();
             let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-            let _ = writeln!(text, "{before}{branch}{}", tree.line);
-            tree.branches(text, &format!("{before}{below}"));
+            let _ = writeln!(text, "{indent}{branch}{}", tree.line);
+            tree.branches(text, &format!("{indent}{below}"));
         }
     }
 }
@@ -42,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn branches_show_what_is_below_what() {
+    fn renders_nested_branches() {
         let mut root = Tree::new("a");
         let mut one = Tree::new("b");
         one.push(Tree::new("c"));

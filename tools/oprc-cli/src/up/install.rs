@@ -1,5 +1,4 @@
-//! What is brought into a cluster: the definition of classes, CRM with its permissions, and the
-//! package manager where it is to run there.
+//! Manifests that are applied to a cluster: CRDs, RBAC, CRM and PM.
 
 use std::time::Duration;
 
@@ -10,46 +9,39 @@ use oprc_sandbox::{apply, deployment_ready, documents, image::ImageRef};
 use serde_json::Value;
 
 use crate::{
-    failure::Failure,
-    kube::{PodLine, within},
+    error::CliError,
+    kube::{PodSummary, with_timeout},
 };
 
-/// Where CRM and the package manager are.
 pub(super) const NAMESPACE: &str = "oaas-system";
-/// What images are called where nothing else is said.
-pub(super) const REGISTRY: &str = "oprc.local";
-/// Their tag.
-pub(super) const TAG: &str = "dev";
-/// The definition of classes.
+pub(super) const DEFAULT_REGISTRY: &str = "oprc.local";
+pub(super) const DEFAULT_TAG: &str = "dev";
 pub(super) const CRDS: &str = include_str!("../../../../k8s/crds/classruntimes.gen.yaml");
-/// What CRM may do.
 pub(super) const RBAC: &str = include_str!("../../../../k8s/rbac/crm-rbac.yaml");
-/// CRM.
 pub(super) const CRM: &str = include_str!("../../../../k8s/deploy/crm.yaml");
-/// The package manager.
 pub(super) const PM: &str = include_str!("../../../../k8s/deploy/pm.yaml");
 
-/// How long a Deployment may take to be ready: images may have to be pulled.
-const READY: Duration = Duration::from_mins(3);
+/// Includes pulling images.
+const ROLLOUT_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// Which image a pod was made for, on its template.
-const IMAGE: &str = "oaas.io/image-digest";
+/// Pod template annotation with the digest of the loaded image.
+const IMAGE_DIGEST: &str = "oaas.io/image-digest";
 
-/// Where images come from.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images<'a> {
     pub(super) registry: &'a str,
     pub(super) tag: &'a str,
-    /// Those that were loaded into the nodes.
+    /// Images that were loaded into the nodes.
     pub(super) loaded: &'a [ImageRef],
 }
 
 impl Images<'_> {
-    pub(super) fn named(self, manifest: &str) -> String {
+    /// Replaces registry and tag of all images in a manifest.
+    pub(super) fn rewrite(self, manifest: &str) -> String {
         let Self { registry, tag, .. } = self;
-        let lines = manifest.lines().map(|line| match line.split_once(REGISTRY) {
+        let lines = manifest.lines().map(|line| match line.split_once(DEFAULT_REGISTRY) {
             Some((before, image)) => {
-                let image = image.replace(&format!(":{TAG}"), &format!(":{tag}"));
+                let image = image.replace(&format!(":{DEFAULT_TAG}"), &format!(":{tag}"));
                 format!("{before}{registry}{image}\n")
             }
             None => format!("{line}\n"),
@@ -57,49 +49,57 @@ impl Images<'_> {
         lines.collect()
     }
 
-    /// Notes on a workload which image was loaded for it. One that is loaded anew under the same
-    /// name would change nothing, and what runs would stay the old one.
-    fn note(self, document: &mut Value) {
+    /// Annotates a workload with the digest of its loaded image, so that a new image with the same
+    /// name triggers a rollout.
+    fn annotate(self, document: &mut Value) {
         let image = document.pointer("/spec/template/spec/containers/0/image");
         let image = image.and_then(Value::as_str);
         let loaded = self.loaded.iter().find(|it| Some(it.name.as_str()) == image);
-        let notes = document.pointer_mut("/spec/template/metadata/annotations");
-        if let (Some(loaded), Some(notes)) = (loaded, notes.and_then(Value::as_object_mut)) {
-            notes.insert(IMAGE.to_owned(), loaded.digest.as_str().into());
+        let annotations = document.pointer_mut("/spec/template/metadata/annotations");
+        if let (Some(loaded), Some(annotations)) =
+            (loaded, annotations.and_then(Value::as_object_mut))
+        {
+            annotations.insert(IMAGE_DIGEST.to_owned(), loaded.digest.as_str().into());
         }
     }
 }
 
-/// Applies manifests.
-pub(super) async fn manifests(client: &Client, texts: &[&str], images: Images<'_>) -> Result<()> {
+pub(super) async fn apply_manifests(
+    client: &Client,
+    texts: &[&str],
+    images: Images<'_>,
+) -> Result<()> {
     for text in texts {
-        let mut documents = documents(&images.named(text), &[])?;
+        let mut documents = documents(&images.rewrite(text), &[])?;
         for document in &mut documents {
-            images.note(document);
+            images.annotate(document);
         }
         apply(client, &documents).await?;
     }
     Ok(())
 }
 
-/// Waits until a Deployment of ours is ready; tells why its pods aren't where it doesn't come.
-pub(super) async fn ready(client: &Client, name: &str) -> Result<()> {
-    let Err(error) = deployment_ready(client, NAMESPACE, name, READY).await else { return Ok(()) };
+/// Waits until a Deployment is rolled out; the error lists its pods.
+pub(super) async fn wait_for_deployment(client: &Client, name: &str) -> Result<()> {
+    let Err(error) = deployment_ready(client, NAMESPACE, name, ROLLOUT_TIMEOUT).await else {
+        return Ok(());
+    };
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
-    let pods = within(pods.list(&ListParams::default().labels(&format!("app={name}")))).await;
-    let lines = pods.map(|pods| pods.items.iter().map(|pod| PodLine::from(pod).tell()).collect());
+    let pods = with_timeout(pods.list(&ListParams::default().labels(&format!("app={name}")))).await;
+    let lines =
+        pods.map(|pods| pods.items.iter().map(|pod| PodSummary::from(pod).describe()).collect());
     let lines: Vec<String> = lines.unwrap_or_default();
-    let hint = "images that nobody can pull go into nodes by `kind load image-archive` and the like, \
-                or name a --registry that has them";
-    Err(Failure::Failed(format!("{error}\n  {}\nhint: {hint}", lines.join("\n  "))).into())
+    let hint = "if an image cannot be pulled, load it into the nodes (`kind load image-archive`) or set \
+                --registry";
+    Err(CliError::Failed(format!("{error}\n  {}\nhint: {hint}", lines.join("\n  "))).into())
 }
 
-/// Where CRM is called, from wherever the cluster's services are.
+/// URL of CRM's Service inside the cluster.
 pub(super) async fn crm_url(client: &Client) -> Result<String> {
     let services: Api<Service> = Api::namespaced(client.clone(), NAMESPACE);
-    let service = within(services.get("oprc-crm")).await?;
+    let service = with_timeout(services.get("oprc-crm")).await?;
     let address = service.spec.and_then(|spec| spec.cluster_ip);
-    Ok(format!("http://{}:8088", address.context("the service of CRM has no address")?))
+    Ok(format!("http://{}:8088", address.context("Service oprc-crm has no cluster IP")?))
 }
 
 #[cfg(test)]
@@ -107,40 +107,41 @@ mod tests {
     use super::{super::SAMPLE, *};
 
     #[test]
-    fn images_are_named_after_their_registry() {
+    fn rewrites_registry_and_tag() {
         let images = Images { registry: "registry.example/oaas", tag: "1.2", loaded: &[] };
-        let usual = Images { registry: REGISTRY, tag: TAG, loaded: &[] };
+        let default = Images { registry: DEFAULT_REGISTRY, tag: DEFAULT_TAG, loaded: &[] };
         for (manifest, image) in [(CRM, "oprc-crm"), (PM, "oprc-pm"), (SAMPLE, "hello-fn")] {
-            let named = images.named(manifest);
-            assert!(!named.contains(REGISTRY), "{named}");
+            let rewritten = images.rewrite(manifest);
+            assert!(!rewritten.contains(DEFAULT_REGISTRY), "{rewritten}");
             let image = format!("image: registry.example/oaas/{image}:1.2\n");
-            assert!(named.contains(&image), "{named}");
-            assert_eq!(usual.named(manifest), manifest);
+            assert!(rewritten.contains(&image), "{rewritten}");
+            assert_eq!(default.rewrite(manifest), manifest);
         }
     }
 
     #[test]
-    fn an_image_that_was_loaded_anew_is_rolled_out() {
-        let noted = |digest: &str| {
+    fn a_new_image_digest_changes_the_pod_template() {
+        let annotated = |digest: &str| {
             let (name, digest) = ("oprc.local/oprc-crm:dev".to_owned(), digest.to_owned());
             let loaded = [ImageRef { name, digest }];
-            let images = Images { registry: REGISTRY, tag: TAG, loaded: &loaded };
+            let images = Images { registry: DEFAULT_REGISTRY, tag: DEFAULT_TAG, loaded: &loaded };
             let mut documents = documents(CRM, &[]).unwrap();
             for document in &mut documents {
-                images.note(document);
+                images.annotate(document);
             }
             documents
         };
-        assert_eq!(noted("sha256:1"), noted("sha256:1"));
-        assert_ne!(noted("sha256:1"), noted("sha256:2"));
-        let notes = noted("sha256:1")[0].pointer("/spec/template/metadata/annotations").cloned();
-        let notes = notes.unwrap();
-        assert_eq!(notes[IMAGE], "sha256:1");
-        assert_eq!(notes["prometheus.io/port"], "8088");
+        assert_eq!(annotated("sha256:1"), annotated("sha256:1"));
+        assert_ne!(annotated("sha256:1"), annotated("sha256:2"));
+        let annotations =
+            annotated("sha256:1")[0].pointer("/spec/template/metadata/annotations").cloned();
+        let annotations = annotations.unwrap();
+        assert_eq!(annotations[IMAGE_DIGEST], "sha256:1");
+        assert_eq!(annotations["prometheus.io/port"], "8088");
     }
 
     #[test]
-    fn manifests_can_be_read() {
+    fn manifests_are_valid_yaml() {
         for manifest in [CRDS, RBAC, CRM, PM] {
             assert!(!documents(manifest, &[]).unwrap().is_empty());
         }

@@ -1,19 +1,19 @@
-//! Clusters of this machine, with a package manager beside the first.
+//! Local sandbox clusters, with PM as a process next to the first.
 
 use anyhow::Result;
 use oprc_sandbox::{Cluster, Error, NodeKind, Options, Spec, image, supervisor::Action};
 
-use super::{Up, beside, install, keep};
+use super::{Up, install, local_pm, save_context};
 use crate::{
-    contexts::{Context, Kube},
-    output::say,
-    remote::Remote,
+    connection::ConnectionArgs,
+    contexts::{Context, KubeconfigRef},
+    output::{note, step},
 };
 
-/// The images of a cluster: what runs in it, and what the samples run.
+/// CRM, and what the samples run.
 const IMAGES: [&str; 3] = ["oprc-crm", "hello-fn", "odgm-stand-in"];
 
-/// The clusters of a name: the first is called just so. Those that it has from before stay.
+/// The requested clusters, then existing ones of the same owner.
 fn names(name: &str, count: u8, owned: Vec<String>) -> Vec<String> {
     let further = (2..=count).map(|at| format!("{name}-{at}"));
     let mut names: Vec<_> = [name.to_owned()].into_iter().chain(further).collect();
@@ -21,7 +21,7 @@ fn names(name: &str, count: u8, owned: Vec<String>) -> Vec<String> {
     names
 }
 
-/// Brings everything up; whether anything runs there that could answer.
+/// Returns whether the nodes run containers.
 pub(super) async fn up(command: &Up) -> Result<bool> {
     let options = Options {
         node: command.node.into(),
@@ -31,80 +31,87 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
     };
     let names = names(&command.name, command.clusters, Spec::owned_by(&command.name)?);
     if names.len() > usize::from(command.clusters) {
-        let told = format!("There are {} clusters from before, and they stay", names.len());
-        say(&format!("{told}: `oprc down` ends them all."));
+        note(&format!(
+            "keeping {} existing clusters; `oprc down` deletes all of them",
+            names.len() - usize::from(command.clusters)
+        ));
     }
     let (mut clusters, mut crms) = (Vec::new(), Vec::new());
     for name in names {
+        note(&format!("cluster {name}"));
         let cluster = if name == command.name {
             Cluster::up(&name, &options).await?
         } else {
             Cluster::up_owned_by(&name, &options, &command.name).await?
         };
         if name != command.name && cluster.spec().owner.as_ref() != Some(&command.name) {
-            say(&format!("Cluster '{name}' was there already: `oprc down` leaves it."));
+            note(&format!("cluster {name} already existed; `oprc down` will not delete it"));
         }
-        crms.push((name, crm(&cluster, command).await?));
+        crms.push((name, install_crm(&cluster, command).await?));
         clusters.push(cluster);
     }
     let Some(first) = clusters.first() else { return Ok(false) };
-    let running = beside::package_manager(first, &crms).await?;
+    note("package manager");
+    let pm = step("starting oprc-pm", local_pm::start_pm(first, &crms)).await?;
     let context = Context {
-        server: running.server,
-        token_file: Some(running.token),
+        server: pm.server,
+        token_file: Some(pm.token_file),
         clusters: clusters
             .iter()
             .map(|it| {
-                let kube = Kube { kubeconfig: Some(it.kubeconfig()), context: None };
+                let kube = KubeconfigRef { kubeconfig: Some(it.kubeconfig()), context: None };
                 (it.spec().name.clone(), kube)
             })
             .collect(),
         ..Context::default()
     };
-    say(&format!("The package manager is at {}.", context.server));
-    keep(&command.name, context)?;
-    let client = Remote::of_context(&command.name).client().await?;
-    if let Err(error) = super::ready(&client).await {
-        return Err(beside::explain(first, "pm", &error).await);
+    let waiting = format!("waiting for oprc-pm at {}", context.server);
+    save_context(&command.name, context)?;
+    let client = ConnectionArgs::of_context(&command.name).client().await?;
+    if let Err(error) = step(&waiting, super::wait_for_pm(&client)).await {
+        return Err(local_pm::with_component_state(first, "pm", &error).await);
     }
-    let runs = clusters.iter().all(|it| it.spec().kind == NodeKind::Real);
-    if !runs {
-        say("The nodes are simulated: classes turn Available, and nothing runs that could answer.");
+    let runs_containers = clusters.iter().all(|it| it.spec().kind == NodeKind::Real);
+    if !runs_containers {
+        note("nodes are simulated: classes become Available, but functions cannot be invoked");
     }
-    Ok(runs)
+    Ok(runs_containers)
 }
 
-/// Brings CRM into a cluster, or beside one whose nodes run nothing; where it is called.
-async fn crm(cluster: &Cluster, command: &Up) -> Result<String> {
+/// Installs CRM into a cluster, or starts it next to one with simulated nodes. Returns its URL.
+async fn install_crm(cluster: &Cluster, command: &Up) -> Result<String> {
     let client = cluster.client().await?;
     let mut loaded = Vec::new();
     if cluster.spec().kind == NodeKind::Simulated {
-        install::manifests(&client, &[install::CRDS], command.images_with(&loaded)).await?;
-        return beside::crm(cluster).await;
+        let crds = install::apply_manifests(&client, &[install::CRDS], command.images_with(&[]));
+        step("installing CRDs", crds).await?;
+        return step("starting oprc-crm", local_pm::start_crm(cluster)).await;
     }
     for image in IMAGES {
         let archive = command.images.join(format!("{image}.oci.tar"));
-        cluster.load_image(&archive).await?;
+        step(&format!("loading image {image}"), cluster.load_image(&archive)).await?;
         loaded.extend(image::inspect(&archive)?);
     }
     let all = [install::CRDS, install::RBAC, install::CRM];
-    install::manifests(&client, &all, command.images_with(&loaded)).await?;
-    install::ready(&client, "oprc-crm").await?;
+    let manifests = install::apply_manifests(&client, &all, command.images_with(&loaded));
+    step("installing CRDs and oprc-crm", manifests).await?;
+    let ready = install::wait_for_deployment(&client, "oprc-crm");
+    step("waiting for oprc-crm", ready).await?;
     install::crm_url(&client).await
 }
 
-/// Ends the clusters that `up` made under that name, and no other that is only called like them.
+/// Deletes only clusters that `up` created under that name.
 pub(super) async fn down(name: &str) -> Result<()> {
     let further = Spec::owned_by(name)?;
     if let (false, Ok(first)) = (further.is_empty(), Cluster::open(name)) {
-        // The package manager ends before what it drives; where it doesn't run it has ended.
+        // PM stops before its clusters; an error means that it isn't running.
         let _ = first.supervisor().act("pm", Action::Stop).await;
     }
-    // The first goes last: while it is there, whoever ran this knows that not all are gone.
+    // The first is deleted last: while it exists, `down` can be repeated.
     for it in further.iter().map(String::as_str).chain([name]) {
         match Cluster::down(it).await {
-            Ok(()) => say(&format!("Cluster '{it}' is gone.")),
-            // An earlier `down` that was interrupted may have ended it.
+            Ok(()) => note(&format!("cluster {it} deleted")),
+            // An interrupted `down` may have deleted it before.
             Err(Error::UnknownCluster { .. }) if !further.is_empty() => {}
             Err(error) => return Err(error.into()),
         }
@@ -117,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clusters_are_counted_and_those_from_before_stay() {
+    fn keeps_existing_clusters() {
         let owned = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
         assert_eq!(names("oprc", 3, owned(&[])), ["oprc", "oprc-2", "oprc-3"]);
         assert_eq!(names("oprc", 1, owned(&["oprc-2"])), ["oprc", "oprc-2"]);

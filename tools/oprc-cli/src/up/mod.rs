@@ -1,9 +1,9 @@
-//! `oprc up` and `oprc down`: from nothing to a sample class that answers, and back.
+//! `oprc up` and `oprc down`: install OaaS with a sample, and uninstall it.
 
-mod beside;
+mod existing_cluster;
 mod install;
 mod local;
-mod remote;
+mod local_pm;
 mod token;
 
 use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -15,84 +15,79 @@ use oprc_sandbox::{DEFAULT_NAME, image::ImageRef};
 use crate::{
     Arguments,
     client::Client,
-    contexts::{Context, Contexts, Kube},
-    failure::Failure,
+    connection::ConnectionArgs,
+    contexts::{Context, Contexts, KubeconfigRef},
+    error::CliError,
     files,
-    output::{clean_lines, print, say},
-    remote::Remote,
+    output::{note, print, sanitize_lines},
     sandbox::Node,
-    wanted,
+    target,
 };
 
-/// The package that is tried.
 const SAMPLE: &str = include_str!("../../../../examples/packages/hello.yaml");
-/// How long a package manager that was just started may take to answer.
-const READY: Duration = Duration::from_mins(1);
+const PM_READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What is to be there.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  oprc up                         # a cluster on this machine\n  oprc up --clusters 2 --knative\n  oprc up --context kind-dev --registry registry.example/oaas"
+    after_help = "Examples:\n  oprc up                         # a local cluster\n  oprc up --clusters 2 --knative\n  oprc up --context kind-dev --registry registry.example/oaas"
 )]
 pub(crate) struct Up {
-    /// What it is all called: the cluster, and the context that `oprc` knows it by.
+    /// Name of the cluster and of the context.
     #[arg(long, value_name = "N", default_value = DEFAULT_NAME)]
     name: String,
-    /// How many clusters are made on this machine; more that are there from before stay.
+    /// Number of local clusters; additional existing ones are kept.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     clusters: u8,
-    /// Nodes that run containers, or nodes that only look like it.
+    /// Kind of nodes.
     #[arg(long, value_enum, default_value_t)]
     node: Node,
-    /// Knative Serving with Kourier in the clusters.
+    /// Install Knative Serving with Kourier.
     #[arg(long)]
     knative: bool,
-    /// The folder with the archives of the images, as `make image` leaves them.
+    /// Directory with the image archives that `make image` creates.
     #[arg(long, value_name = "FOLDER", default_value = "target")]
     images: PathBuf,
-    /// Don't deploy the sample.
+    /// Don't deploy the sample package.
     #[arg(long)]
     no_sample: bool,
-    /// Take a cluster that is there already, by its context in the kubeconfig file: kind, k3d, any.
+    /// Install into an existing cluster (kind, k3d, any), by kubeconfig context.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["clusters", "node", "knative", "images"])]
     context: Option<String>,
-    /// The kubeconfig file of that cluster.
+    /// Kubeconfig file of the existing cluster.
     #[arg(long, value_name = "FILE", requires = "context")]
     kubeconfig: Option<PathBuf>,
-    /// Where that cluster pulls the images from.
-    #[arg(long, default_value = install::REGISTRY, requires = "context")]
+    /// Registry that the existing cluster pulls images from.
+    #[arg(long, default_value = install::DEFAULT_REGISTRY, requires = "context")]
     registry: String,
-    /// The images' tag.
-    #[arg(long, default_value = install::TAG, requires = "context")]
+    /// Tag of the images.
+    #[arg(long, default_value = install::DEFAULT_TAG, requires = "context")]
     tag: String,
 }
 
-/// What is to end.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  oprc down\n  oprc down --context kind-dev --classes")]
 pub(crate) struct Down {
-    /// What it is all called.
+    /// Name that was given to `oprc up`.
     #[arg(long, value_name = "N", default_value = DEFAULT_NAME)]
     name: String,
-    /// Take the package manager and CRM out of a cluster that `up --context` brought them to.
+    /// Uninstall from an existing cluster, by kubeconfig context.
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
-    /// The kubeconfig file of that cluster.
+    /// Kubeconfig file of the existing cluster.
     #[arg(long, value_name = "FILE", requires = "context")]
     kubeconfig: Option<PathBuf>,
-    /// All classes of that cluster too, with everything that they run; they go on without it.
+    /// Also delete all classes of the cluster and their workloads; by default they keep running.
     #[arg(long, requires = "context")]
     classes: bool,
 }
 
 impl Up {
-    /// Where images come from, those in nodes included.
     fn images_with<'a>(&'a self, loaded: &'a [ImageRef]) -> install::Images<'a> {
         install::Images { registry: &self.registry, tag: &self.tag, loaded }
     }
 
-    /// The command that ends all of this, classes included.
-    fn down(&self) -> String {
+    /// The `oprc down` command that reverts this one, including classes.
+    fn down_command(&self) -> String {
         let mut down = "oprc down".to_owned();
         if self.name != DEFAULT_NAME {
             let _ = write!(down, " --name {}", self.name);
@@ -108,46 +103,47 @@ impl Up {
     }
 }
 
-/// Brings everything up. Run again, it changes nothing.
+/// Idempotent.
 pub(crate) async fn up(command: Up) -> Result<ExitCode> {
-    let runs = match &command.context {
+    let runs_containers = match &command.context {
         Some(kube) => {
-            remote::up(&command, kube).await?;
+            existing_cluster::up(&command, kube).await?;
             true
         }
         None => local::up(&command).await?,
     };
     let path = Contexts::path()?;
-    say(&format!("context {} is the current one, in {}", command.name, path.display()));
+    note(&format!("switched to context {} ({})", command.name, path.display()));
     if command.no_sample {
         return Ok(ExitCode::SUCCESS);
     }
-    let key = sample(&command, runs).await?;
+    let key = deploy_sample(&command, runs_containers).await?;
     let mut lines = vec![format!("oprc status {key}")];
-    if runs {
+    if runs_containers {
         lines.push(format!("oprc invoke {key} greet --path '/?name=you'"));
     }
-    lines.extend(["oprc check".to_owned(), command.down()]);
-    print(&format!("\nHow to go on:\n  {}\n", lines.join("\n  ")))?;
+    lines.extend(["oprc check".to_owned(), command.down_command()]);
+    print(&format!("\nNext steps:\n  {}\n", lines.join("\n  ")))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ends it all.
 pub(crate) async fn down(command: Down) -> Result<ExitCode> {
     match &command.context {
-        Some(kube) => remote::down(&command, kube).await?,
+        Some(kube) => existing_cluster::down(&command, kube).await?,
         None => local::down(&command.name).await?,
     }
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path)?;
-    // One that leads elsewhere isn't what was taken away.
-    let taken = command.context.as_ref().map(|it| Kube::of(command.kubeconfig.as_ref(), it));
-    let ours = |it: &Context| it.tunnel.as_ref().map(|tunnel| &tunnel.kube) == taken.as_ref();
-    if contexts.contexts.get(&command.name).is_some_and(ours)
-        && let Some(gone) = contexts.contexts.remove(&command.name)
+    // The context of that name may point to another installation.
+    let uninstalled =
+        command.context.as_ref().map(|it| KubeconfigRef::of(command.kubeconfig.as_ref(), it));
+    let matches =
+        |it: &Context| it.tunnel.as_ref().map(|tunnel| &tunnel.kube) == uninstalled.as_ref();
+    if contexts.contexts.get(&command.name).is_some_and(matches)
+        && let Some(removed) = contexts.contexts.remove(&command.name)
     {
-        if let (Some(_), Some(token)) = (gone.tunnel, gone.token_file) {
-            // It opens nothing any more.
+        if let (Some(_), Some(token)) = (removed.tunnel, removed.token_file) {
+            // The token is no longer valid.
             let _ = std::fs::remove_file(token);
         }
         contexts.current = contexts.current.filter(|current| *current != command.name);
@@ -156,8 +152,8 @@ pub(crate) async fn down(command: Down) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Keeps a context, and makes it the current one.
-fn keep(name: &str, context: Context) -> Result<()> {
+/// Saves a context and makes it the current one.
+fn save_context(name: &str, context: Context) -> Result<()> {
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path)?;
     contexts.contexts.insert(name.to_owned(), context);
@@ -165,43 +161,52 @@ fn keep(name: &str, context: Context) -> Result<()> {
     contexts.save(&path)
 }
 
-/// Waits until a package manager says that it is ready.
-async fn ready(client: &Client) -> Result<()> {
-    let asked = async {
-        // Nothing can be watched before it is there.
+async fn wait_for_pm(client: &Client) -> Result<()> {
+    let ready = async {
+        // A server that isn't running yet can only be polled.
         while client.text("/health/ready").await.is_err() {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    tokio::time::timeout(READY, asked).await.map_err(|_| {
-        let told = format!("the package manager at {} isn't ready", client.server());
-        Failure::Away(told).into()
+    tokio::time::timeout(PM_READY_TIMEOUT, ready).await.map_err(|_| {
+        CliError::Unavailable(format!(
+            "the package manager at {} is not ready after {} s",
+            client.server(),
+            PM_READY_TIMEOUT.as_secs()
+        ))
+        .into()
     })
 }
 
-/// Publishes the sample, deploys it and calls it where it runs; gives the deployment's key.
-async fn sample(command: &Up, runs: bool) -> Result<String> {
+/// Publishes and deploys the sample, and invokes it if nodes run containers. Returns the
+/// deployment's key.
+async fn deploy_sample(command: &Up, runs_containers: bool) -> Result<String> {
     let context = command.name.as_str();
-    let remote = Remote::of_context(context);
-    let documents = files::documents(&command.images_with(&[]).named(SAMPLE), "the sample")?;
+    let connection = ConnectionArgs::of_context(context);
+    let documents = files::documents(&command.images_with(&[]).rewrite(SAMPLE), "the sample")?;
     let packages: Vec<_> = files::packages(&documents).cloned().collect();
     let key = packages.first().map(|it| it.name.clone()).unwrap_or_default();
-    match wanted::publish(&remote.client().await?, packages).await {
-        // With images of another registry it can't take the place of what was published before.
-        Err(error) if matches!(error.downcast_ref(), Some(Failure::Refused(_))) => {
-            say(&clean_lines(&format!("the sample stays as it is: {error:#}")));
+    match target::publish(&connection.client().await?, packages).await {
+        // The same version with images of another registry is rejected.
+        Err(error) if matches!(error.downcast_ref(), Some(CliError::Rejected(_))) => {
+            note(&sanitize_lines(&format!(
+                "using the sample that is already published: {error:#}"
+            )));
         }
         published => drop(published?),
     }
     let deploy = vec!["deploy", &key, "--context", context];
     let invoke = vec!["invoke", &key, "greet", "--path", "/?name=you", "--context", context];
-    for arguments in [deploy].into_iter().chain(runs.then_some(invoke)) {
-        say(&format!("$ oprc {}", arguments.join(" ")));
+    for arguments in [deploy].into_iter().chain(runs_containers.then_some(invoke)) {
+        note(&format!("$ oprc {}", arguments.join(" ")));
         let command =
             Arguments::try_parse_from([&["oprc"], arguments.as_slice()].concat())?.command;
         let code = Box::pin(crate::run(command)).await?;
         if code != ExitCode::SUCCESS {
-            return Err(Failure::Failed("the sample doesn't answer".to_owned()).into());
+            return Err(CliError::Failed(format!(
+                "the sample {key} failed; see `oprc status {key} --pods`"
+            ))
+            .into());
         }
     }
     Ok(key)
@@ -212,8 +217,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_back_is_the_way_that_was_taken() {
-        for (given, told) in [
+    fn down_command_reverts_the_up_command() {
+        for (given, expected) in [
             (vec![], "oprc down"),
             (vec!["--name", "a", "--clusters", "2"], "oprc down --name a"),
             (
@@ -225,7 +230,7 @@ mod tests {
             let crate::Command::Up(up) = Arguments::try_parse_from(all).unwrap().command else {
                 panic!("not up")
             };
-            assert_eq!(up.down(), told);
+            assert_eq!(up.down_command(), expected);
         }
     }
 }

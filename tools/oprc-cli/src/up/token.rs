@@ -1,4 +1,4 @@
-//! Tokens for package managers that we start, in files that only their owner can read.
+//! Admin tokens of package managers that `oprc up` starts.
 
 use std::{
     fs,
@@ -8,25 +8,24 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// A new one.
-pub(super) fn secret() -> Result<String> {
+pub(super) fn generate() -> Result<String> {
     let mut bytes = [0; 24];
     fs::File::open("/dev/urandom")
         .and_then(|mut random| random.read_exact(&mut bytes))
-        .context("making a token")?;
+        .context("generating a token")?;
     Ok(hex::encode(bytes))
 }
 
-/// The line by which a package manager knows it.
-pub(super) fn line(secret: &str) -> String {
+/// The line of the package manager's token file.
+pub(super) fn token_file_line(secret: &str) -> String {
     format!("admin {secret} role=admin\n")
 }
 
-/// Writes a file that only its owner can read, all of it or nothing.
-pub(super) fn private(path: &Path, text: &str) -> Result<()> {
+/// Replaces a file atomically; readable by its owner only.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<()> {
     let write = || -> Result<()> {
-        let folder = path.parent().context("it has no folder")?;
-        // Temporary files are made so.
+        let folder = path.parent().context("the path has no parent directory")?;
+        // Temporary files are created with mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(text.as_bytes())?;
         file.persist(path)?;
@@ -42,13 +41,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_else_reads_it() {
+    fn private_files_are_readable_by_their_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
-        private(&path, "one").unwrap();
-        private(&path, "two").unwrap();
+        write_private(&path, "one").unwrap();
+        write_private(&path, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_ne!(secret().unwrap(), secret().unwrap());
+        assert_ne!(generate().unwrap(), generate().unwrap());
     }
 }

@@ -1,19 +1,19 @@
-//! The command line as it is called: help, wrong use, exit codes, and what it prints of what a
-//! package manager answers.
+//! Runs the program: help, usage errors, exit codes, and the output for responses of a package
+//! manager.
 //!
-//! `TRYCMD=overwrite` writes what is said now.
+//! `TRYCMD=overwrite` updates the expected output.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-mod answers;
-mod canned;
-mod documents;
-mod names;
+mod completion;
+mod fake_pm;
+mod fixtures;
+mod json_output;
 mod terminal;
 
 use std::process::Command;
 
-/// The program, with nothing said by the one who tests.
+/// The program with a clean environment.
 fn oprc() -> Command {
     let mut oprc = Command::new(env!("CARGO_BIN_EXE_oprc"));
     oprc.env_clear().env("OPRC_CONFIG", "/nonexistent/oprc.yaml");
@@ -21,7 +21,7 @@ fn oprc() -> Command {
 }
 
 #[test]
-fn what_is_said_without_a_server() {
+fn output_without_a_server() {
     trycmd::TestCases::new()
         .env("NO_COLOR", "1")
         .env("OPRC_CONFIG", "/nonexistent/oprc.yaml")

@@ -1,5 +1,5 @@
-//! Programs of ours that run beside a cluster of this machine: its supervisor keeps them running,
-//! and they end with it.
+//! PM and CRM as local processes next to a sandbox cluster; its supervisor restarts them, and stops
+//! them with the cluster.
 
 use std::{
     fs,
@@ -11,43 +11,38 @@ use std::{
 use anyhow::{Context as _, Result};
 use oprc_sandbox::{Cluster, Companion, supervisor::Action};
 
-use super::token::{line, private, secret};
-use crate::{failure::Failure, output::say};
+use super::token::{generate, token_file_line, write_private};
+use crate::{error::CliError, output::note};
 
-/// The port of the package manager where nobody else has it.
-const PM_PORT: u16 = 8080;
+/// Used if it is free.
+const DEFAULT_PM_PORT: u16 = 8080;
 
-/// A package manager that runs.
-pub(super) struct Running {
-    /// Where it answers.
+pub(super) struct LocalPm {
     pub(super) server: String,
-    /// A file with a token that may do everything.
-    pub(super) token: PathBuf,
+    /// File with an admin token.
+    pub(super) token_file: PathBuf,
 }
 
-/// Runs a package manager that drives clusters, each by name and where its CRM is called.
-pub(super) async fn package_manager(
-    cluster: &Cluster,
-    crms: &[(String, String)],
-) -> Result<Running> {
-    let folder = folder(cluster, "pm")?;
-    let port = port(cluster, "pm", &folder, Some(PM_PORT)).await?;
+/// Starts PM with these clusters, each a name and the URL of its CRM.
+pub(super) async fn start_pm(cluster: &Cluster, crms: &[(String, String)]) -> Result<LocalPm> {
+    let folder = state_directory(cluster, "pm")?;
+    let port = choose_port(cluster, "pm", &folder, Some(DEFAULT_PM_PORT)).await?;
     let (token, tokens) = (folder.join("token"), folder.join("tokens"));
     if !tokens.exists() {
-        let secret = secret()?;
-        private(&token, &format!("{secret}\n"))?;
-        private(&tokens, &line(&secret))?;
+        let secret = generate()?;
+        write_private(&token, &format!("{secret}\n"))?;
+        write_private(&tokens, &token_file_line(&secret))?;
     }
     let clusters = folder.join("clusters.yaml");
-    let wanted: Vec<_> =
+    let config: Vec<_> =
         crms.iter().map(|(name, url)| format!("{name}: {{url: {url}}}\n")).collect();
-    let wanted = wanted.concat();
-    let changed = fs::read_to_string(&clusters).is_ok_and(|before| before != wanted);
-    private(&clusters, &wanted)?;
+    let config = config.concat();
+    let changed = fs::read_to_string(&clusters).is_ok_and(|before| before != config);
+    write_private(&clusters, &config)?;
     let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
     let companion = Companion {
         name: "pm".to_owned(),
-        program: program("oprc-pm")?,
+        program: find_program("oprc-pm")?,
         args: vec![
             format!("--server-host={}", Ipv4Addr::LOCALHOST),
             format!("--server-port={port}"),
@@ -60,27 +55,31 @@ pub(super) async fn package_manager(
     let supervisor = cluster.supervisor();
     supervisor.run(&companion).await?;
     if changed {
-        // It reads them when it starts.
+        // PM reads the file only at startup.
         supervisor.act("pm", Action::Stop).await?;
         supervisor.act("pm", Action::Start).await?;
     }
-    Ok(Running { server: format!("http://{}:{port}", Ipv4Addr::LOCALHOST), token })
+    Ok(LocalPm { server: format!("http://{}:{port}", Ipv4Addr::LOCALHOST), token_file: token })
 }
 
-/// Adds to an error what is known of a program that isn't as it should be.
-pub(super) async fn explain(cluster: &Cluster, name: &str, error: &anyhow::Error) -> anyhow::Error {
+/// Adds the last exit of a component and where its log is.
+pub(super) async fn with_component_state(
+    cluster: &Cluster,
+    name: &str,
+    error: &anyhow::Error,
+) -> anyhow::Error {
     let last = cluster.supervisor().component(name).await.ok().and_then(|it| it.last_end);
-    let last = last.map(|how| format!("; it ended last by itself: {how}")).unwrap_or_default();
+    let last = last.map(|how| format!("; last exit of {name}: {how}")).unwrap_or_default();
     let log = format!("oprc sandbox logs {name} --name {}", cluster.spec().name);
-    Failure::Away(format!("{error:#}{last}\nhint: its log tells more: {log}")).into()
+    CliError::Unavailable(format!("{error:#}{last}\nhint: see its log with `{log}`")).into()
 }
 
-/// Runs a CRM for a cluster whose nodes can't; gives where it is called.
-pub(super) async fn crm(cluster: &Cluster) -> Result<String> {
-    let port = port(cluster, "crm", &folder(cluster, "crm")?, None).await?;
+/// Starts CRM for a cluster with simulated nodes and returns its URL.
+pub(super) async fn start_crm(cluster: &Cluster) -> Result<String> {
+    let port = choose_port(cluster, "crm", &state_directory(cluster, "crm")?, None).await?;
     let companion = Companion {
         name: "crm".to_owned(),
-        program: program("oprc-crm")?,
+        program: find_program("oprc-crm")?,
         args: vec![
             format!("--server-host={}", Ipv4Addr::LOCALHOST),
             format!("--server-port={port}"),
@@ -95,30 +94,40 @@ pub(super) async fn crm(cluster: &Cluster) -> Result<String> {
     Ok(format!("http://{}:{port}", Ipv4Addr::LOCALHOST))
 }
 
-/// A program of ours: beside this one, or in the path.
-fn program(name: &str) -> Result<PathBuf> {
-    let own = std::env::current_exe().context("finding this program")?;
+/// Searches the directory of this program, then PATH.
+fn find_program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("locating the oprc executable")?;
     let own = fs::canonicalize(&own).unwrap_or(own);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let beside = own.parent().map(Path::to_owned);
-    beside
+    let own_directory = own.parent().map(Path::to_owned);
+    own_directory
         .into_iter()
         .chain(std::env::split_paths(&path))
         .map(|folder| folder.join(name))
         .find(|program| program.is_file())
-        .with_context(|| format!("{name} is neither beside {} nor in the path", own.display()))
+        .with_context(|| {
+            format!(
+                "{name} found neither next to {} nor in PATH; build it with `make build`",
+                own.display()
+            )
+        })
 }
 
-/// Where what a program keeps is; only its owner can read it.
-fn folder(cluster: &Cluster, name: &str) -> Result<PathBuf> {
+/// State directory of a component, with mode 0700.
+fn state_directory(cluster: &Cluster, name: &str) -> Result<PathBuf> {
     let folder = cluster.spec().folder()?.join(name);
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-    made.with_context(|| format!("making {}", folder.display()))?;
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    created.with_context(|| format!("creating {}", folder.display()))?;
     Ok(folder)
 }
 
-/// The port that a program has had and nobody else has now, the usual one where it is free, or any.
-async fn port(cluster: &Cluster, name: &str, folder: &Path, usual: Option<u16>) -> Result<u16> {
+/// The port of the last run if it is still usable, the preferred one if it is free, or any.
+async fn choose_port(
+    cluster: &Cluster,
+    name: &str,
+    folder: &Path,
+    preferred: Option<u16>,
+) -> Result<u16> {
     let file = folder.join("port");
     let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok();
     if let Some(port) = fs::read_to_string(&file).ok().and_then(|port| port.trim().parse().ok()) {
@@ -126,22 +135,25 @@ async fn port(cluster: &Cluster, name: &str, folder: &Path, usual: Option<u16>) 
         if process.is_some_and(|pid| listens(pid, port)) || free(port).is_some() {
             return Ok(port);
         }
-        say(&format!("port {port} is taken by another program: {name} gets another one"));
+        note(&format!("port {port} is in use by another process, {name} gets a new port"));
     }
-    let listener = usual.and_then(free).or_else(|| free(0)).context("there is no free port")?;
+    let listener = preferred
+        .and_then(free)
+        .or_else(|| free(0))
+        .context("no free port on the loopback address")?;
     let port = listener.local_addr()?.port();
-    private(&file, &port.to_string())?;
+    write_private(&file, &port.to_string())?;
     Ok(port)
 }
 
-/// Whether a process listens on a port: one that is only about to may find it taken.
+/// Whether a process already listens on a port, from /proc.
 fn listens(pid: u32, port: u16) -> bool {
     let sockets = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let port = format!(":{port:04X}");
     let listening: Vec<_> = sockets
         .lines()
         .filter_map(|line| {
-            // A number, its address, the other's, its state (0A listens), and the inode as tenth.
+            // Columns: sl, local address, remote address, state (0A = LISTEN), …, inode (tenth).
             let mut words = line.split_whitespace().skip(1);
             let own = words.next()?.ends_with(&port) && words.nth(1)? == "0A";
             own.then(|| format!("socket:[{}]", words.nth(5).unwrap_or_default()))
@@ -157,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_known_who_listens() {
+    fn detects_which_process_listens() {
         let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = open.local_addr().unwrap().port();
         assert!(listens(std::process::id(), port));

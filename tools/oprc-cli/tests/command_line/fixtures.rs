@@ -1,11 +1,10 @@
-//! Answers with something in every field.
+//! Responses with a value in every field.
 
 use serde_json::{Value, json};
 
-use crate::canned::Answers;
+use crate::fake_pm::Responses;
 
-/// All of them.
-pub(crate) fn all() -> Answers {
+pub(crate) fn all() -> Responses {
     let list = |items: Value| json!({"items": items});
     let deployment = deployment(&status());
     let mut plan = plan();
@@ -54,7 +53,7 @@ pub(crate) fn all() -> Answers {
         ),
         ("GET /api/v1/events", json!(events)),
     ]
-    .map(|(asked, answer)| (asked.to_owned(), answer))
+    .map(|(request, response)| (request.to_owned(), response))
     .into()
 }
 

@@ -1,4 +1,4 @@
-//! Names: those that shells offer, and that of the program itself.
+//! Shell completion, and the name of the program as a kubectl plugin.
 
 use std::{
     net::TcpListener,
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{answers, canned, oprc};
+use crate::{fake_pm, fixtures, oprc};
 
-/// What is offered after these words, the last of which is still being typed.
-fn offered(shell: &str, server: &str, words: &[&str]) -> String {
+/// Candidates for the last word.
+fn candidates(shell: &str, server: &str, words: &[&str]) -> String {
     let mut command = oprc();
     command.env("OPRC_COMPLETE", shell).env("OPRC_SERVER", server);
     command.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).env("_CLAP_IFS", "\n");
@@ -21,8 +21,8 @@ fn offered(shell: &str, server: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn names_are_offered_while_somebody_types() {
-    let server = canned::start(answers::all());
+fn completes_names() {
+    let server = fake_pm::start(fixtures::all());
     for (words, name) in [
         (&["status", "c"][..], "counter"),
         (&["invoke", ""], "counter"),
@@ -36,38 +36,42 @@ fn names_are_offered_while_somebody_types() {
         (&["deploy", "counter", "--cluster", "e"], "east"),
     ] {
         for shell in ["bash", "zsh", "fish"] {
-            let said = offered(shell, &server, words);
-            assert!(said.lines().any(|it| it == name), "{shell} {words:?}: {said}");
+            let output = candidates(shell, &server, words);
+            assert!(output.lines().any(|it| it == name), "{shell} {words:?}: {output}");
         }
     }
-    assert_eq!(offered("bash", &server, &["status", "x"]), "", "what doesn't fit isn't offered");
+    assert_eq!(
+        candidates("bash", &server, &["status", "x"]),
+        "",
+        "candidates must match the prefix"
+    );
     for option in [&["--server", &server][..], &[&format!("--server={server}")]] {
         let words = [&["status"], option, &["co"]].concat();
-        assert_eq!(offered("bash", "http://127.0.0.1:1", &words), "counter");
+        assert_eq!(candidates("bash", "http://127.0.0.1:1", &words), "counter");
     }
-    let files = offered("bash", &server, &["deploy", "Cargo"]);
+    let files = candidates("bash", &server, &["deploy", "Cargo"]);
     assert!(files.contains("Cargo.toml"), "{files}");
     let mut contexts = oprc();
-    contexts.env("OPRC_CONFIG", "tests/documents/contexts.yaml").env("OPRC_COMPLETE", "fish");
-    let said = contexts.args(["--", "oprc", "context", "use", "p"]).output().unwrap().stdout;
-    assert_eq!(String::from_utf8(said).unwrap(), "prod\n");
+    contexts.env("OPRC_CONFIG", "tests/json/contexts.yaml").env("OPRC_COMPLETE", "fish");
+    let output = contexts.args(["--", "oprc", "context", "use", "p"]).output().unwrap().stdout;
+    assert_eq!(String::from_utf8(output).unwrap(), "prod\n");
 }
 
 #[test]
-fn nobody_who_types_waits_for_long() {
-    assert_eq!(offered("bash", "http://127.0.0.1:1", &["status", "c"]), "");
-    assert_eq!(offered("bash", "no address", &["status", "c"]), "");
-    // It takes connections and never says anything.
+fn completion_times_out() {
+    assert_eq!(candidates("bash", "http://127.0.0.1:1", &["status", "c"]), "");
+    assert_eq!(candidates("bash", "no address", &["status", "c"]), "");
+    // Accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let server = format!("http://{}", silent.local_addr().unwrap());
-    let begun = Instant::now();
-    assert_eq!(offered("bash", &server, &["status", "c"]), "");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let started = Instant::now();
+    assert_eq!(candidates("bash", &server, &["status", "c"]), "");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[test]
-fn bash_takes_the_script() {
-    let server = canned::start(answers::all());
+fn bash_loads_the_completion_script() {
+    let server = fake_pm::start(fixtures::all());
     let folder = Path::new(env!("CARGO_BIN_EXE_oprc")).parent().unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
     let typed = "source <(oprc completion bash); COMP_WORDS=(oprc status co); COMP_CWORD=2
@@ -80,7 +84,7 @@ fn bash_takes_the_script() {
 }
 
 #[test]
-fn as_a_plugin_it_is_called_as_kubectl_calls_it() {
+fn usage_of_the_kubectl_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("kubectl-oaas");
     symlink(env!("CARGO_BIN_EXE_oprc"), &link).unwrap();
@@ -88,8 +92,8 @@ fn as_a_plugin_it_is_called_as_kubectl_calls_it() {
         (&["--help"][..], "Usage: kubectl oaas [OPTIONS] <COMMAND>"),
         (&["status", "--help"], "Usage: kubectl oaas status [OPTIONS] [DEPLOYMENT]"),
     ] {
-        let said = Command::new(&link).args(arguments).output().unwrap().stdout;
-        let said = String::from_utf8(said).unwrap();
-        assert!(said.contains(usage), "{said}");
+        let output = Command::new(&link).args(arguments).output().unwrap().stdout;
+        let output = String::from_utf8(output).unwrap();
+        assert!(output.contains(usage), "{output}");
     }
 }

@@ -1,5 +1,4 @@
-//! Macros: their steps are taken here, one after the other, by calling the functions that were
-//! deployed for them.
+//! Macros: runs their steps in sequence by calling the deployed functions.
 
 use std::collections::BTreeMap;
 
@@ -8,30 +7,29 @@ use oprc_models::{Macro, Step, StepRef};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::failure::Failure;
+use crate::error::CliError;
 
-/// What a macro is called with, and what it calls functions with.
+/// Input of a macro, and of the functions that its steps call.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Asked {
-    /// The object that it is called on: its state, by key.
+pub(super) struct MacroInput {
+    /// State of the object, by key.
     object: Value,
     args: Map<String, Value>,
     inputs: Vec<Value>,
 }
 
-impl Asked {
-    /// Reads what was sent; nothing where nothing was.
-    pub(super) fn read(text: Option<&str>) -> Result<Self, Failure> {
-        let read = |text| serde_json::from_str(text);
-        text.map(read).transpose().map(Option::unwrap_or_default).map_err(|error| {
+impl MacroInput {
+    /// Empty if there is no body.
+    pub(super) fn parse(text: Option<&str>) -> Result<Self, CliError> {
+        let parse = |text| serde_json::from_str(text);
+        text.map(parse).transpose().map(Option::unwrap_or_default).map_err(|error| {
             let form = r#"{"object": {…}, "args": {…}, "inputs": […]}"#;
-            Failure::Wrong(format!("a macro takes data such as {form}: {error}"))
+            CliError::InvalidInput(format!("invalid input of a macro: {error}; expected {form}"))
         })
     }
 
-    /// What a step is called with.
-    fn of(&self, step: &Step, results: &BTreeMap<&str, Value>) -> Result<Self, Failure> {
+    fn for_step(&self, step: &Step, results: &BTreeMap<&str, Value>) -> Result<Self, CliError> {
         let mut args: Map<_, _> =
             step.args.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
         for (name, text) in &step.arg_refs {
@@ -42,38 +40,44 @@ impl Asked {
         Ok(Self { object: self.value(step.target(), results)?, args, inputs: inputs? })
     }
 
-    /// What a text of a step refers to.
-    fn value(&self, text: &str, results: &BTreeMap<&str, Value>) -> Result<Value, Failure> {
-        let nothing = |why: &str| Failure::Wrong(format!("a step refers to {text}: {why}"));
+    /// Resolves a reference of a step.
+    fn value(&self, text: &str, results: &BTreeMap<&str, Value>) -> Result<Value, CliError> {
+        let invalid = |why: &str| {
+            CliError::InvalidInput(format!(
+                "cannot resolve reference {text:?} of a macro step: {why}"
+            ))
+        };
         match StepRef::parse(text) {
             Some(StepRef::Object) => Ok(self.object.clone()),
-            // A key may be one that not every object has.
+            // Keys are optional, so a missing one is null.
             Some(StepRef::Key(key)) => Ok(self.object.get(key).cloned().unwrap_or_default()),
-            Some(StepRef::Arg(name)) => {
-                self.args.get(name).cloned().ok_or_else(|| nothing("no such argument was sent"))
-            }
+            Some(StepRef::Arg(name)) => self
+                .args
+                .get(name)
+                .cloned()
+                .ok_or_else(|| invalid("the input has no such argument")),
             Some(StepRef::Step(step, part)) => {
-                let result = results.get(step).ok_or_else(|| nothing("there is no such step"))?;
+                let result =
+                    results.get(step).ok_or_else(|| invalid("no earlier step has that name"))?;
                 let Some(part) = part else { return Ok(result.clone()) };
                 let part = result.get(part).cloned();
-                part.ok_or_else(|| nothing("the step's result has no such part"))
+                part.ok_or_else(|| invalid("the result of the step has no such field"))
             }
-            None => Err(nothing("that is nothing")),
+            None => Err(invalid("it is not a valid reference")),
         }
     }
 }
 
-/// Takes the steps of a macro, and gives its result. A function is called by the name that its step
-/// has for it.
-pub(super) async fn take(
+/// Returns the output of the macro. `call` gets the function name as the step has it.
+pub(super) async fn run(
     flow: &Macro,
-    asked: &Asked,
-    mut call: impl AsyncFnMut(&str, Asked) -> Result<Value>,
+    input: &MacroInput,
+    mut call: impl AsyncFnMut(&str, MacroInput) -> Result<Value>,
 ) -> Result<Value> {
     let mut results = BTreeMap::new();
     let mut last = Value::Null;
     for step in &flow.steps {
-        last = call(&step.function, asked.of(step, &results)?).await?;
+        last = call(&step.function, input.for_step(step, &results)?).await?;
         if let Some(name) = &step.name {
             results.insert(name.as_str(), last.clone());
         }
@@ -93,18 +97,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn steps_get_what_they_refer_to_and_the_output_is_the_macros_own() {
+    async fn resolves_references_and_returns_the_declared_output() {
         let flow = flow(json!({"steps": [
             {"function": "scale", "as": "larger", "args": {"unit": "cm"},
              "argRefs": {"factor": "$args.factor", "label": "$.label", "none": "$.other"}},
             {"function": "area", "target": "larger", "as": "result", "inputs": ["$", "larger.size"]},
             {"function": "tell", "argRefs": {"of": "result"}},
         ], "output": "result"}));
-        let asked =
-            Asked::read(Some(r#"{"object": {"label": "x"}, "args": {"factor": 2}}"#)).unwrap();
+        let input = MacroInput::parse(Some(r#"{"object": {"label": "x"}, "args": {"factor": 2}}"#))
+            .unwrap();
         let mut calls = Vec::new();
-        let result = take(&flow, &asked, async |function, asked| {
-            calls.push((function.to_owned(), serde_json::to_value(asked)?));
+        let result = run(&flow, &input, async |function, input| {
+            calls.push((function.to_owned(), serde_json::to_value(input)?));
             Ok(json!({"by": function, "size": 7}))
         });
         assert_eq!(result.await.unwrap(), json!({"by": "area", "size": 7}));
@@ -125,17 +129,17 @@ mod tests {
                 "args": {"of": {"by": "area", "size": 7}}}),
             ),
         ];
-        assert_eq!(calls, expected.map(|(function, asked)| (function.to_owned(), asked)));
+        assert_eq!(calls, expected.map(|(function, input)| (function.to_owned(), input)));
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_told_before_anything_is_called() {
+    async fn rejects_missing_arguments_before_any_call() {
         let flow = flow(json!({"steps": [{"function": "a", "argRefs": {"x": "$args.x"}}]}));
-        let none = Asked::default();
-        let called = take(&flow, &none, async |_, _| panic!("nothing is called")).await;
-        let told = called.unwrap_err().to_string();
-        assert!(told.contains("$args.x"), "{told}");
-        assert!(Asked::read(Some("1")).is_err());
-        assert!(Asked::read(Some(r#"{"arg": {}}"#)).unwrap_err().to_string().contains("arg"));
+        let none = MacroInput::default();
+        let called = run(&flow, &none, async |_, _| panic!("nothing is called")).await;
+        let error = called.unwrap_err().to_string();
+        assert!(error.contains("$args.x"), "{error}");
+        assert!(MacroInput::parse(Some("1")).is_err());
+        assert!(MacroInput::parse(Some(r#"{"arg": {}}"#)).unwrap_err().to_string().contains("arg"));
     }
 }

@@ -1,4 +1,4 @@
-//! What `deploy`, `plan` and `diff` are about: a file, or a package that is published.
+//! The arguments that `deploy`, `plan` and `diff` share: a package file or a published package.
 
 use std::path::{Path, PathBuf};
 
@@ -9,91 +9,88 @@ use oprc_rest::{PackageSummary, PackageVersion, Published};
 
 use crate::{
     client::{Client, escape},
-    failure::Failure,
+    error::CliError,
     files,
-    output::{clean, say},
+    output::{note, sanitize},
 };
 
-/// What is wanted.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Wanted {
-    /// A file with packages and deployments (`-` is standard input), or a package that is
-    /// published: NAME, or NAME@VERSIONS such as hello@^0.1.
+pub(crate) struct TargetArgs {
+    /// Package file (`-` for standard input), or published package: NAME or NAME@RANGE, such as
+    /// hello@^0.1.
     #[arg(value_name = "FILE|PACKAGE")]
-    pub(crate) what: String,
-    /// Only the deployment of this key; with --class, the key of the one to make.
+    pub(crate) source: String,
+    /// Deployment to select; with --class, the key of the new deployment.
     #[arg(long)]
     pub(crate) key: Option<String>,
-    /// A class to deploy that the package has no deployment for; may be said again.
+    /// Class to deploy if the package defines no deployment for it; can be repeated.
     #[arg(long = "class", value_name = "CLASS")]
     pub(crate) classes: Vec<String>,
-    /// The cluster to use, whatever the deployment says; may be said again.
+    /// Target cluster, overrides the deployment's; can be repeated.
     #[arg(long = "cluster", value_name = "CLUSTER")]
     pub(crate) clusters: Vec<String>,
-    /// The environment to use, whatever the deployment says; may be said again.
+    /// Target environment, overrides the deployment's; can be repeated.
     #[arg(long = "env", value_name = "ENVIRONMENT")]
     pub(crate) environments: Vec<String>,
 }
 
-/// What it comes to.
 #[derive(Debug, Default)]
-pub(crate) struct Settled {
-    /// Packages of a file, which may not be published yet.
+pub(crate) struct Target {
+    /// Packages of a file; they may not be published yet.
     pub(crate) packages: Vec<OPackage>,
-    /// The deployments, at least one.
+    /// Never empty.
     pub(crate) deployments: Vec<OClassDeployment>,
 }
 
-impl Wanted {
-    /// Whether a file is meant.
+impl TargetArgs {
     fn file(&self) -> Option<PathBuf> {
-        let path = Path::new(&self.what);
+        let path = Path::new(&self.source);
         let named = path.extension().is_some_and(|it| it == "yaml" || it == "yml" || it == "json");
-        (self.what == "-" || named || path.is_file()).then(|| path.to_owned())
+        (self.source == "-" || named || path.is_file()).then(|| path.to_owned())
     }
 
-    /// Finds out what is wanted. Nothing is changed.
-    pub(crate) async fn settle(&self, client: &Client) -> Result<Settled> {
-        let (packages, found) = match self.file() {
-            Some(path) => {
-                let documents = files::load(&path)?;
-                let packages: Vec<_> = files::packages(&documents).cloned().collect();
-                (packages, files::deployments(&documents))
-            }
-            None => {
-                let package = published(client, &self.what).await?.package;
-                let found = files::of_package(&package);
-                return Ok(Settled {
-                    packages: Vec::new(),
-                    deployments: self.choose(&[package], found)?,
-                });
-            }
-        };
-        let deployments = self.choose(&packages, found)?;
-        Ok(Settled { packages, deployments })
+    /// Reads the file or the published package. Changes nothing.
+    pub(crate) async fn resolve(&self, client: &Client) -> Result<Target> {
+        if let Some(path) = self.file() {
+            let documents = files::load(&path)?;
+            let packages: Vec<_> = files::packages(&documents).cloned().collect();
+            let deployments = self.select(&packages, files::deployments(&documents))?;
+            return Ok(Target { packages, deployments });
+        }
+        let package = published(client, &self.source).await?.package;
+        let found = files::of_package(&package);
+        Ok(Target { packages: Vec::new(), deployments: self.select(&[package], found)? })
     }
 
-    /// The deployments that are meant, as they are meant.
-    fn choose(
+    /// Selects deployments by key or builds one for classes, then applies the overrides.
+    fn select(
         &self,
         packages: &[OPackage],
         mut found: Vec<OClassDeployment>,
-    ) -> Result<Vec<OClassDeployment>, Failure> {
+    ) -> Result<Vec<OClassDeployment>, CliError> {
+        let source = &self.source;
         if !self.classes.is_empty() || (found.is_empty() && packages.len() == 1) {
             let [package] = packages else {
-                return Err(Failure::Wrong("--class takes one package".to_owned()));
+                let count = packages.len();
+                return Err(CliError::InvalidInput(format!(
+                    "--class needs exactly one package, but {source} has {count}"
+                )));
             };
-            found = vec![self.made(package)?];
+            found = vec![self.new_deployment(package)?];
         } else if let Some(key) = &self.key {
             let all: Vec<_> = found.iter().map(|it| it.key.clone()).collect();
             found.retain(|it| it.key == *key);
             if found.is_empty() {
                 let all = all.join(", ");
-                return Err(Failure::Wrong(format!("there is no deployment {key:?}, only: {all}")));
+                return Err(CliError::InvalidInput(format!(
+                    "deployment {key:?} not found in {source}; available: {all}"
+                )));
             }
         }
         if found.is_empty() {
-            return Err(Failure::Wrong(format!("{} has nothing to deploy", self.what)));
+            return Err(CliError::InvalidInput(format!(
+                "{source} contains no package and no deployment"
+            )));
         }
         for deployment in &mut found {
             if !self.clusters.is_empty() {
@@ -106,26 +103,28 @@ impl Wanted {
         Ok(found)
     }
 
-    /// A deployment of classes that the package has none for.
-    fn made(&self, package: &OPackage) -> Result<OClassDeployment, Failure> {
-        let known: Vec<_> = package.classes.iter().map(|it| it.key.clone()).collect();
+    fn new_deployment(&self, package: &OPackage) -> Result<OClassDeployment, CliError> {
+        let (name, known) = (&package.name, package.classes.iter().map(|it| it.key.clone()));
+        let known: Vec<_> = known.collect();
         let classes = match (self.classes.as_slice(), known.as_slice()) {
             ([], [only]) => vec![only.clone()],
             ([], _) => {
-                let (name, known) = (&package.name, known.join(", "));
-                return Err(Failure::Wrong(format!(
-                    "package {name} has no deployment: name a class with --class, of: {known}"
+                return Err(CliError::InvalidInput(format!(
+                    "package {name} defines no deployment; select a class with --class: {}",
+                    known.join(", ")
                 )));
             }
             (named, _) => named.to_vec(),
         };
         if let Some(unknown) = classes.iter().find(|it| !known.contains(it)) {
-            let known = known.join(", ");
-            return Err(Failure::Wrong(format!("there is no class {unknown:?}, only: {known}")));
+            return Err(CliError::InvalidInput(format!(
+                "class {unknown:?} not found in package {name}; available: {}",
+                known.join(", ")
+            )));
         }
         Ok(OClassDeployment {
-            key: self.key.clone().unwrap_or_else(|| package.name.clone()),
-            package: Some(package.name.clone()),
+            key: self.key.clone().unwrap_or_else(|| name.clone()),
+            package: Some(name.clone()),
             version: Some(VersionRange::exact(&package.version)),
             classes,
             ..OClassDeployment::default()
@@ -133,7 +132,6 @@ impl Wanted {
     }
 }
 
-/// Publishes packages.
 pub(crate) async fn publish(client: &Client, packages: Vec<OPackage>) -> Result<Vec<Published>> {
     if packages.is_empty() {
         return Ok(Vec::new());
@@ -141,15 +139,15 @@ pub(crate) async fn publish(client: &Client, packages: Vec<OPackage>) -> Result<
     let bodies: Vec<_> = packages.into_iter().map(|it| Body::Package(Box::new(it))).collect();
     let published: Vec<Published> = client.send_yaml("/packages", &to_yaml(&bodies)?).await?;
     for one in &published {
-        let how = if one.unchanged { "unchanged" } else { "published" };
-        say(&clean(&format!("package {} {} {how}", one.name, one.version)));
+        let result = if one.unchanged { "unchanged" } else { "published" };
+        note(&sanitize(&format!("package {} {} {result}", one.name, one.version)));
     }
     Ok(published)
 }
 
-/// The newest version of a package that will do, as `NAME` or `NAME@VERSIONS` says.
-pub(crate) async fn published(client: &Client, what: &str) -> Result<PackageVersion> {
-    let (name, range) = what.split_once('@').unwrap_or((what, ""));
+/// The newest version of the package `NAME`, or the newest that matches `NAME@RANGE`.
+pub(crate) async fn published(client: &Client, source: &str) -> Result<PackageVersion> {
+    let (name, range) = source.split_once('@').unwrap_or((source, ""));
     let path = format!("/packages/{}", escape(name));
     let version = if range.parse::<Version>().is_ok() {
         range.to_owned()
@@ -159,12 +157,12 @@ pub(crate) async fn published(client: &Client, what: &str) -> Result<PackageVers
     client.get(&format!("{path}/versions/{}", escape(&version))).await
 }
 
-/// The newest version in a range; one that is deprecated only where there is no other.
-fn newest(package: &PackageSummary, range: &str) -> Result<String, Failure> {
+/// Deprecated versions are selected only if no other version matches.
+fn newest(package: &PackageSummary, range: &str) -> Result<String, CliError> {
     if range.is_empty() {
         return Ok(package.latest.clone());
     }
-    let range: VersionRange = range.parse().map_err(Failure::Wrong)?;
+    let range: VersionRange = range.parse().map_err(CliError::InvalidInput)?;
     let fits = package.versions.iter().filter_map(|it| {
         let version = it.version.parse::<Version>().ok()?;
         range.matches(&version).then_some((it.deprecated.is_none(), version))
@@ -172,7 +170,10 @@ fn newest(package: &PackageSummary, range: &str) -> Result<String, Failure> {
     fits.max().map(|(_, version)| version.to_string()).ok_or_else(|| {
         let all: Vec<_> = package.versions.iter().map(|it| it.version.as_str()).collect();
         let (name, all) = (&package.name, all.join(", "));
-        Failure::Missing(format!("no version of {name} is {}; there are: {all}", range.as_str()))
+        CliError::NotFound(format!(
+            "no version of package {name} matches {}; available: {all}",
+            range.as_str()
+        ))
     })
 }
 
@@ -188,9 +189,9 @@ mod tests {
         files::packages(&documents).next().unwrap().clone()
     }
 
-    fn wanted(key: Option<&str>, classes: &[&str]) -> Wanted {
-        Wanted {
-            what: "hello".to_owned(),
+    fn args(key: Option<&str>, classes: &[&str]) -> TargetArgs {
+        TargetArgs {
+            source: "hello".to_owned(),
             key: key.map(str::to_owned),
             classes: classes.iter().map(|&it| it.to_owned()).collect(),
             clusters: vec!["east".to_owned()],
@@ -199,34 +200,32 @@ mod tests {
     }
 
     #[test]
-    fn deployments_of_a_package_are_chosen_by_key() {
+    fn selects_deployments_by_key() {
         let package = package();
         let found = files::of_package(&package);
-        let chosen = wanted(Some("hello"), &[])
-            .choose(std::slice::from_ref(&package), found.clone())
-            .unwrap();
-        assert_eq!(chosen[0].target_clusters, ["east"]);
-        let told = wanted(Some("other"), &[]).choose(&[package], found).unwrap_err().to_string();
-        assert_eq!(told, "there is no deployment \"other\", only: hello");
+        let selected =
+            args(Some("hello"), &[]).select(std::slice::from_ref(&package), found.clone()).unwrap();
+        assert_eq!(selected[0].target_clusters, ["east"]);
+        let error = args(Some("other"), &[]).select(&[package], found).unwrap_err().to_string();
+        assert_eq!(error, "deployment \"other\" not found in hello; available: hello");
     }
 
     #[test]
-    fn classes_without_a_deployment_get_one() {
+    fn creates_a_deployment_for_classes_without_one() {
         let package = package();
-        let made = wanted(Some("mine"), &["Hello"])
-            .choose(std::slice::from_ref(&package), vec![])
-            .unwrap();
+        let created =
+            args(Some("mine"), &["Hello"]).select(std::slice::from_ref(&package), vec![]).unwrap();
         assert_eq!(
-            (made[0].key.as_str(), made[0].classes.as_slice()),
+            (created[0].key.as_str(), created[0].classes.as_slice()),
             ("mine", &["Hello".to_owned()][..])
         );
-        let made = wanted(None, &[]).choose(std::slice::from_ref(&package), vec![]).unwrap();
-        assert_eq!(made[0].key, "hello");
-        assert!(wanted(None, &["Other"]).choose(&[package], vec![]).is_err());
+        let created = args(None, &[]).select(std::slice::from_ref(&package), vec![]).unwrap();
+        assert_eq!(created[0].key, "hello");
+        assert!(args(None, &["Other"]).select(&[package], vec![]).is_err());
     }
 
     #[test]
-    fn deprecated_versions_are_chosen_last() {
+    fn selects_deprecated_versions_last() {
         let version = |version: &str, deprecated: Option<&str>| VersionSummary {
             version: version.to_owned(),
             deprecated: deprecated.map(str::to_owned),
@@ -245,7 +244,7 @@ mod tests {
         assert_eq!(newest(&package, "").unwrap(), "2.0.0");
         assert_eq!(newest(&package, "^1").unwrap(), "1.1.0");
         assert_eq!(newest(&package, "~1.2").unwrap(), "1.2.0");
-        assert!(matches!(newest(&package, "^3"), Err(Failure::Missing(_))));
-        assert!(matches!(newest(&package, "new"), Err(Failure::Wrong(_))));
+        assert!(matches!(newest(&package, "^3"), Err(CliError::NotFound(_))));
+        assert!(matches!(newest(&package, "new"), Err(CliError::InvalidInput(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! A package manager that gives fixed answers: some that no real one gives on demand.
+//! A package manager with fixed responses, including some that a real one never gives.
 
 use std::{
     collections::BTreeMap,
@@ -10,35 +10,34 @@ use std::{
 
 use serde_json::Value;
 
-/// What is answered, by method and path without its query. A text is a stream of events, which goes
-/// on without anything happening; what has a title is a problem.
-pub(crate) type Answers = BTreeMap<String, Value>;
+/// Responses by method and path without query. A string is an event stream that stays open; an
+/// object with a title is a problem document.
+pub(crate) type Responses = BTreeMap<String, Value>;
 
-/// Starts one; gives its address. It ends with the process.
-pub(crate) fn start(answers: Answers) -> String {
+/// Returns its URL. It stops with the process.
+pub(crate) fn start(responses: Responses) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let answers = Arc::new(answers);
+    let responses = Arc::new(responses);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            let answers = answers.clone();
-            thread::spawn(move || serve(stream, &answers));
+            let responses = responses.clone();
+            thread::spawn(move || serve(stream, &responses));
         }
     });
     url
 }
 
-/// Answers one request.
-fn serve(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
-    let asked = ask(&stream)?;
-    let (status, kind, body) = match answers.get(&asked) {
+fn serve(mut stream: TcpStream, responses: &Responses) -> io::Result<()> {
+    let request = read_request(&stream)?;
+    let (status, kind, body) = match responses.get(&request) {
         Some(Value::String(events)) => ("200 OK", "text/event-stream", events.clone()),
         Some(problem) if problem["title"].is_string() => {
             ("409 Conflict", "application/problem+json", problem.to_string())
         }
         Some(document) => ("200 OK", "application/json", document.to_string()),
         None => {
-            let problem = serde_json::json!({"title": "Not found", "detail": asked});
+            let problem = serde_json::json!({"title": "Not found", "detail": request});
             ("404 Not Found", "application/problem+json", problem.to_string())
         }
     };
@@ -46,14 +45,14 @@ fn serve(mut stream: TcpStream, answers: &Answers) -> io::Result<()> {
     stream.write_all(head.as_bytes())?;
     stream.write_all(body.as_bytes())?;
     if kind == "text/event-stream" {
-        // Until nobody listens any more.
+        // Until the client disconnects.
         io::copy(&mut stream, &mut io::sink())?;
     }
     Ok(())
 }
 
-/// Reads a request; gives its method and path.
-fn ask(stream: &TcpStream) -> io::Result<String> {
+/// Returns method and path.
+fn read_request(stream: &TcpStream) -> io::Result<String> {
     let mut reader = BufReader::new(stream);
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first)?;
@@ -69,6 +68,6 @@ fn ask(stream: &TcpStream) -> io::Result<String> {
         }
     }
     io::copy(&mut reader.take(length), &mut io::sink())?;
-    let asked = first.split_once('?').or_else(|| first.rsplit_once(' '));
-    Ok(asked.map(|(asked, _)| asked.to_owned()).unwrap_or_default())
+    let request = first.split_once('?').or_else(|| first.rsplit_once(' '));
+    Ok(request.map(|(request, _)| request.to_owned()).unwrap_or_default())
 }

@@ -1,23 +1,25 @@
 //! `oprc invoke`: invokes a function of a class over HTTP, or runs the steps of a macro.
 
 mod macros;
+mod service_proxy;
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
 use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::{Method, Request, StatusCode, Uri, header::HOST};
-use k8s_openapi::api::core::v1;
-use kube::Api;
+use hyper::{Method, Request, StatusCode, header::HOST};
 use oprc_models::{Access as Openness, Macro};
 use oprc_rest::{
     BindingEntry, ClassEntry, Deployment, FunctionEntry, FunctionStatus, PackageVersion, UnitStatus,
 };
 use serde_json::Value;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::time::timeout;
 
-use self::macros::MacroInput;
+use self::{
+    macros::MacroInput,
+    service_proxy::{join_url, service_proxy},
+};
 use super::package::filter_query;
 use crate::{
     client::{Client, escape},
@@ -25,13 +27,11 @@ use crate::{
     contexts::Context,
     error::CliError,
     files,
-    kube::{KubeArgs, connect, to_cli_error, with_timeout},
+    kube::{KubeArgs, to_cli_error},
     output::{duration, note, print_bytes},
 };
 
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
-/// For a public URL; after that the Service proxy is used.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const MAX_MACRO_DEPTH: usize = 8;
 
 #[derive(Debug, clap::Args)]
@@ -302,8 +302,8 @@ impl Invoker<'_> {
             ))
             .into());
         };
-        let proxy = service_proxy(command, context, function).await?;
-        let uri = proxy.as_ref().map_or_else(|| joined(url, &command.path), |it| it.path.clone());
+        let proxy = service_proxy(&command.access, context, function, &command.path).await?;
+        let uri = proxy.as_ref().map_or_else(|| join_url(url, &command.path), |it| it.path.clone());
         let method = method.unwrap_or(default);
         let mut request = Request::builder().method(method).uri(&uri);
         let mut host = proxy.as_ref().and_then(|it| it.host.as_deref());
@@ -363,111 +363,9 @@ where
     Ok(body.to_bytes())
 }
 
-fn joined(url: &str, path: &str) -> String {
-    format!("{}/{}", url.trim_end_matches('/'), path.trim_start_matches('/'))
-}
-
-/// The Service proxy of an API server.
-struct ServiceProxy {
-    cluster: kube::Client,
-    path: String,
-    /// Host header, if the Service is a gateway for several hosts.
-    host: Option<String>,
-}
-
-/// `None` if the public URL is reachable and no kubeconfig option is given.
-async fn service_proxy(
-    command: &Command,
-    context: &Context,
-    function: &FunctionStatus,
-) -> Result<Option<ServiceProxy>> {
-    let inside = function.cluster_url.as_deref().and_then(Service::from_url);
-    let Some(service) = inside else { return Ok(None) };
-    let public = function.invocation_url.as_ref();
-    let public = public.filter(|_| function.invocation_url != function.cluster_url);
-    let explicit = command.access.kubeconfig.is_some() || command.access.kube_context.is_some();
-    if let Some(public) = public.filter(|_| !explicit)
-        && is_reachable(public).await
-    {
-        return Ok(None);
-    }
-    let cluster = connect(&command.access, context, &function.cluster).await?;
-    // An ExternalName Service, as Knative creates for its gateway, has no pods of its own.
-    let services: Api<v1::Service> = Api::namespaced(cluster.clone(), &service.namespace);
-    let named = match with_timeout(services.get(&service.name)).await {
-        Ok(found) => found.spec.and_then(|spec| spec.external_name),
-        // Callers may lack permission to get Services; most are no ExternalName.
-        Err(error) if matches!(error.downcast_ref(), Some(CliError::Rejected(_))) => None,
-        Err(error) => return Err(error),
-    };
-    let other =
-        named.and_then(|name| Service::from_url(&format!("http://{name}:{}", service.port)));
-    let host = other.as_ref().map(|_| service.host.clone());
-    let path = other.as_ref().unwrap_or(&service).proxy_path(&joined(&service.base, &command.path));
-    Ok(Some(ServiceProxy { cluster, path, host }))
-}
-
-/// Fails for names that DNS here doesn't know, such as those of cluster domains.
-async fn is_reachable(url: &str) -> bool {
-    let Ok(uri) = url.parse::<Uri>() else { return false };
-    let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
-    let connecting = TcpStream::connect((uri.host().unwrap_or_default(), port));
-    matches!(timeout(CONNECT_TIMEOUT, connecting).await, Ok(Ok(_)))
-}
-
-/// A Service by its URL inside the cluster.
-#[derive(Debug)]
-struct Service {
-    name: String,
-    namespace: String,
-    port: u16,
-    host: String,
-    base: String,
-}
-
-impl Service {
-    /// `None` for other URLs.
-    fn from_url(url: &str) -> Option<Self> {
-        let uri: Uri = url.parse().ok()?;
-        let host = uri.host()?;
-        let bare = host.strip_suffix(".cluster.local").unwrap_or(host).strip_suffix(".svc")?;
-        let (name, namespace) = bare.split_once('.')?;
-        Some(Self {
-            name: name.to_owned(),
-            namespace: namespace.to_owned(),
-            port: uri.port_u16().unwrap_or(80),
-            host: host.to_owned(),
-            base: uri.path().to_owned(),
-        })
-    }
-
-    /// Path of the API server's proxy for it.
-    fn proxy_path(&self, path: &str) -> String {
-        let Self { name, namespace, port, .. } = self;
-        let path = path.trim_start_matches('/');
-        format!("/api/v1/namespaces/{namespace}/services/{name}:{port}/proxy/{path}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn builds_service_proxy_paths() {
-        let path = |url: &str, path: &str| {
-            Service::from_url(url).map(|service| service.proxy_path(&joined(&service.base, path)))
-        };
-        assert_eq!(
-            path("http://hello--greet.default.svc", "/?name=you").unwrap(),
-            "/api/v1/namespaces/default/services/hello--greet:80/proxy/?name=you"
-        );
-        assert_eq!(
-            path("http://a.b.svc.cluster.local:8080/base", "x").unwrap(),
-            "/api/v1/namespaces/b/services/a:8080/proxy/base/x"
-        );
-        assert_eq!(path("https://greet.example.org", "/"), None);
-    }
 
     fn unit(keys: &[&str]) -> UnitStatus {
         let function =

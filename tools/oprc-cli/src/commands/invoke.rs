@@ -36,7 +36,7 @@ const MAX_MACRO_DEPTH: usize = 8;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "If the function's URL is not reachable from here, or with --kubeconfig or --kube-context, the request goes through\nthe Service proxy of the cluster's API server.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
+    after_help = "If the function's URL is not reachable from here, or with --kubeconfig or --kube-context, the request goes through the Service proxy of the cluster's API server.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
 )]
 pub(crate) struct Command {
     /// Deployment of the function.

@@ -59,14 +59,14 @@ pub(super) async fn up(command: &Up, kube: &str) -> Result<()> {
     let client = connect(command.kubeconfig.as_ref(), kube).await?;
     let images = command.images_with(&[]);
     let first = [install::CRDS, install::RBAC];
-    step("installing CRDs and RBAC", install::apply_manifests(&client, &first, images)).await?;
+    step("Installing CRDs and RBAC", install::apply_manifests(&client, &first, images)).await?;
     let token = ensure_token(&client).await?;
     let programs = [install::CRM, install::PM];
     let manifests = install::apply_manifests(&client, &programs, images);
-    step("installing oprc-crm and oprc-pm", manifests).await?;
+    step("Installing oprc-crm and oprc-pm", manifests).await?;
     for name in ["oprc-crm", "oprc-pm"] {
         let ready = install::wait_for_deployment(&client, name);
-        step(&format!("waiting for {name}"), ready).await?;
+        step(&format!("Waiting for {name}"), ready).await?;
     }
     let kube = KubeconfigRef::of(command.kubeconfig.as_ref(), kube);
     let context = Context {
@@ -81,7 +81,7 @@ pub(super) async fn up(command: &Up, kube: &str) -> Result<()> {
     };
     save_context(&command.name, context)?;
     let client = ConnectionArgs::of_context(&command.name).client().await?;
-    step("connecting to oprc-pm", super::wait_for_pm(&client)).await
+    step("Connecting to oprc-pm", super::wait_for_pm(&client)).await
 }
 
 /// Fails at once if the cluster is unreachable.
@@ -141,18 +141,18 @@ pub(super) async fn down(command: &Down, kube: &str) -> Result<()> {
     }
     if command.classes {
         // PM first, as it would create classes again; then CRM deletes their workloads.
-        step("deleting oprc-pm", delete(&client, install::PM)).await?;
-        step("deleting classes and CRDs", delete(&client, install::CRDS)).await?;
+        step("Deleting oprc-pm", delete(&client, install::PM)).await?;
+        step("Deleting classes and CRDs", delete(&client, install::CRDS)).await?;
     }
     for (name, manifest) in [("oprc-pm", install::PM), ("oprc-crm", install::CRM)] {
-        step(&format!("deleting {name}"), delete(&client, manifest)).await?;
+        step(&format!("Deleting {name}"), delete(&client, manifest)).await?;
     }
     let secrets: Api<Secret> = Api::namespaced(client.clone(), install::NAMESPACE);
     match with_timeout(secrets.delete(SECRET, &DeleteParams::default())).await {
         Err(error) if !is_not_found(&error) => return Err(error),
         _ => {}
     }
-    step("deleting RBAC", delete(&client, install::RBAC)).await?;
+    step("Deleting RBAC", delete(&client, install::RBAC)).await?;
     note(&format!("uninstalled from {kube}"));
     if !command.classes {
         note(&remaining(classes));

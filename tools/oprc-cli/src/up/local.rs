@@ -38,7 +38,7 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
     }
     let (mut clusters, mut crms) = (Vec::new(), Vec::new());
     for name in names {
-        note(&format!("cluster {name}"));
+        note(&format!("cluster {name}:"));
         let cluster = if name == command.name {
             Cluster::up(&name, &options).await?
         } else {
@@ -51,8 +51,7 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
         clusters.push(cluster);
     }
     let Some(first) = clusters.first() else { return Ok(false) };
-    note("package manager");
-    let pm = step("starting oprc-pm", local_pm::start_pm(first, &crms)).await?;
+    let pm = step("Starting oprc-pm", local_pm::start_pm(first, &crms)).await?;
     let context = Context {
         server: pm.server,
         token_file: Some(pm.token_file),
@@ -65,7 +64,7 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
             .collect(),
         ..Context::default()
     };
-    let waiting = format!("waiting for oprc-pm at {}", context.server);
+    let waiting = format!("Waiting for oprc-pm at {}", context.server);
     save_context(&command.name, context)?;
     let client = ConnectionArgs::of_context(&command.name).client().await?;
     if let Err(error) = step(&waiting, super::wait_for_pm(&client)).await {
@@ -84,19 +83,19 @@ async fn install_crm(cluster: &Cluster, command: &Up) -> Result<String> {
     let mut loaded = Vec::new();
     if cluster.spec().kind == NodeKind::Simulated {
         let crds = install::apply_manifests(&client, &[install::CRDS], command.images_with(&[]));
-        step("installing CRDs", crds).await?;
-        return step("starting oprc-crm", local_pm::start_crm(cluster)).await;
+        step("Installing CRDs", crds).await?;
+        return step("Starting oprc-crm", local_pm::start_crm(cluster)).await;
     }
     for image in IMAGES {
         let archive = command.images.join(format!("{image}.oci.tar"));
-        step(&format!("loading image {image}"), cluster.load_image(&archive)).await?;
+        step(&format!("Loading image {image}"), cluster.load_image(&archive)).await?;
         loaded.extend(image::inspect(&archive)?);
     }
     let all = [install::CRDS, install::RBAC, install::CRM];
     let manifests = install::apply_manifests(&client, &all, command.images_with(&loaded));
-    step("installing CRDs and oprc-crm", manifests).await?;
+    step("Installing CRDs and oprc-crm", manifests).await?;
     let ready = install::wait_for_deployment(&client, "oprc-crm");
-    step("waiting for oprc-crm", ready).await?;
+    step("Waiting for oprc-crm", ready).await?;
     install::crm_url(&client).await
 }
 

@@ -32,7 +32,8 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 
 /// Parses and validates; the error lists all problems.
 pub(crate) fn documents(text: &str, source: &str) -> Result<Vec<Document>, CliError> {
-    let invalid = |diagnostics: oprc_models::Diagnostics| CliError::InvalidInput(diagnostics.to_string());
+    let invalid =
+        |diagnostics: oprc_models::Diagnostics| CliError::InvalidInput(diagnostics.to_string());
     let documents = parse(text, source).map_err(invalid)?;
     if documents.is_empty() {
         return Err(CliError::InvalidInput(format!("{source}: the file has no documents")));

@@ -1,4 +1,4 @@
-//! Compiles the .proto file, without a protoc.
+//! Compiles etcd.proto without protoc.
 
 use std::error::Error;
 

@@ -51,7 +51,7 @@ async fn put_again(store: &Store, value: u32) -> u64 {
         let before = store.list("").await.unwrap().revision;
         match store.commit(Transaction::new().put("a", value.to_string())).await {
             Ok(revision) => return revision.0,
-            Err(Error::Unknown { .. }) => {
+            Err(Error::UnknownOutcome { .. }) => {
                 assert_eq!(store.list("").await.unwrap().revision, before, "it was down");
             }
             Err(error) => panic!("{error}"),

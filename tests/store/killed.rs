@@ -49,7 +49,7 @@ async fn open(path: &Path) -> Store {
     let begun = Instant::now();
     loop {
         match Store::redb(redb(path)).await {
-            Err(Error::Owned { .. }) if begun.elapsed() < ANSWERED => {
+            Err(Error::LeaseHeld { .. }) if begun.elapsed() < ANSWERED => {
                 sleep(Duration::from_millis(10)).await;
             }
             opened => return opened.unwrap(),
@@ -75,7 +75,7 @@ async fn count(store: &Store, writer: u64, acknowledged: impl Fn(u64)) {
             .put(format!("{writer}/right/{pair}"), number.to_string());
         match store.commit(transaction).await {
             Ok(_) => acknowledged(number),
-            Err(Error::Unavailable { .. } | Error::Unknown { .. }) => return,
+            Err(Error::Unavailable { .. } | Error::UnknownOutcome { .. }) => return,
             Err(error) => panic!("{error}"),
         }
     }

@@ -39,8 +39,9 @@ async fn every_call_ends_by_its_deadline() {
     let (read, written) =
         tokio::join!(store.get("a"), store.commit(Transaction::new().put("a", "1")));
     assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
-    assert!(matches!(written, Err(Error::Unknown { .. })), "{written:?}");
-    let (watch, owned) = tokio::join!(store.watch("", Some(before)), store.own("a", "we"));
+    assert!(matches!(written, Err(Error::UnknownOutcome { .. })), "{written:?}");
+    let (watch, owned) =
+        tokio::join!(store.watch("", Some(before)), store.acquire_lease("a", "we"));
     assert!(matches!(watch.err(), Some(Error::Unavailable { .. })));
     assert!(owned.unwrap_err().is_retryable());
     assert!(begun.elapsed() < 2 * deadline + SLACK, "{:?}", begun.elapsed());
@@ -59,7 +60,10 @@ async fn every_call_ends_by_its_deadline() {
         let begun = Instant::now();
         let error = store.commit(Transaction::new().put("a", "3")).await.unwrap_err();
         assert!(begun.elapsed() < deadline + SLACK, "{:?}", begun.elapsed());
-        assert!(matches!(error, Error::Unavailable { .. } | Error::Unknown { .. }), "{error}");
+        assert!(
+            matches!(error, Error::Unavailable { .. } | Error::UnknownOutcome { .. }),
+            "{error}"
+        );
         known = error.is_retryable();
         if known {
             break;

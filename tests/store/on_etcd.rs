@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use oprc_cp_storage::{Store, suite::histories};
+use oprc_cp_storage::{Store, conformance::histories};
 
 use oprc_tests::etcd::Etcd;
 
@@ -11,7 +11,7 @@ async fn open(test: &str) -> (Store, Arc<Etcd>) {
     (etcd.store(test).await, etcd)
 }
 
-oprc_cp_storage::behaves!(open);
+oprc_cp_storage::conformance_tests!(open);
 
 #[test]
 fn histories() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oprc_cp_storage::{Error, EtcdOptions, Ownership, Store, Transaction};
+use oprc_cp_storage::{Error, EtcdOptions, Lease, Store, Transaction};
 use tokio::time::{sleep, timeout};
 
 use oprc_tests::etcd::Etcd;
@@ -20,11 +20,11 @@ async fn open(etcd: &Etcd) -> Store {
 }
 
 /// Owns as soon as it can.
-async fn own(store: &Store, identity: &str) -> Ownership {
+async fn acquire(store: &Store, identity: &str) -> Lease {
     loop {
-        match store.own("driver", identity).await {
+        match store.acquire_lease("driver", identity).await {
             Ok(owned) => return owned,
-            Err(Error::Owned { .. } | Error::Unavailable { .. }) => {
+            Err(Error::LeaseHeld { .. } | Error::Unavailable { .. }) => {
                 sleep(Duration::from_millis(250)).await;
             }
             Err(error) => panic!("{error}"),
@@ -36,12 +36,12 @@ async fn own(store: &Store, identity: &str) -> Ownership {
 async fn is_renewed_for_as_long_as_it_is_held() {
     let etcd = Etcd::start();
     let (first, second) = (open(&etcd).await, open(&etcd).await);
-    let owned = first.own("driver", "one").await.unwrap();
+    let owned = first.acquire_lease("driver", "one").await.unwrap();
     first.commit(Transaction::new().put("a", "").fenced(&owned)).await.unwrap();
     // An etcd that is started anew knows it still.
     etcd.kill();
     etcd.restart();
-    assert!(timeout(OVER, own(&second, "two")).await.is_err());
+    assert!(timeout(OVER, acquire(&second, "two")).await.is_err());
     assert!(owned.is_held());
 }
 
@@ -49,7 +49,7 @@ async fn is_renewed_for_as_long_as_it_is_held() {
 async fn is_lost_when_it_can_not_be_renewed_and_known_before_another_owns() {
     let etcd = Etcd::start();
     let store = open(&etcd).await;
-    let owned = store.own("driver", "one").await.unwrap();
+    let owned = store.acquire_lease("driver", "one").await.unwrap();
     let late = Transaction::new().put("a", "late").fenced(&owned);
     etcd.freeze();
     sleep(LEASE).await;
@@ -57,9 +57,9 @@ async fn is_lost_when_it_can_not_be_renewed_and_known_before_another_owns() {
     assert!(!owned.is_held());
     timeout(4 * LEASE, owned.lost()).await.unwrap();
     etcd.thaw();
-    let second = timeout(4 * LEASE, own(&store, "two")).await.unwrap();
+    let second = timeout(4 * LEASE, acquire(&store, "two")).await.unwrap();
     let refused = store.commit(late).await;
-    assert_eq!(refused, Err(Error::NotOwner { name: "driver".to_owned() }));
+    assert_eq!(refused, Err(Error::LeaseLost { name: "driver".to_owned() }));
     store.commit(Transaction::new().put("a", "").fenced(&second)).await.unwrap();
 }
 
@@ -68,15 +68,16 @@ fn dies_with_its_process() {
     let etcd = Etcd::start();
     // A runtime that is gone takes along what renewed it, as a process does.
     let first = tokio::runtime::Runtime::new().unwrap();
-    let _owned = first.block_on(async { open(&etcd).await.own("driver", "one").await.unwrap() });
+    let _owned =
+        first.block_on(async { open(&etcd).await.acquire_lease("driver", "one").await.unwrap() });
     first.shutdown_background();
     let second = tokio::runtime::Runtime::new().unwrap();
     second.block_on(async {
         let store = open(&etcd).await;
-        let refused = store.own("driver", "two").await.unwrap_err();
+        let refused = store.acquire_lease("driver", "two").await.unwrap_err();
         let by = "one".to_owned();
-        assert_eq!(refused, Error::Owned { name: "driver".to_owned(), by });
-        let owned = timeout(4 * LEASE, own(&store, "two")).await.unwrap();
+        assert_eq!(refused, Error::LeaseHeld { name: "driver".to_owned(), holder });
+        let owned = timeout(4 * LEASE, acquire(&store, "two")).await.unwrap();
         owned.release().await;
     });
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use oprc_cp_storage::{
-    Error, EtcdOptions, EtcdTls, Login, Password, Store, Transaction, suite::histories,
+    Error, EtcdOptions, EtcdTls, Login, Password, Store, Transaction, conformance::histories,
 };
 use tempfile::TempDir;
 use tokio::{sync::Mutex, time::timeout};
@@ -84,7 +84,7 @@ async fn open(test: &str) -> (Store, Arc<Secured>) {
     (Store::etcd(secured.options(&format!("pm/{test}"))).await.unwrap(), secured)
 }
 
-oprc_cp_storage::behaves!(open);
+oprc_cp_storage::conformance_tests!(open);
 
 #[test]
 fn histories() {

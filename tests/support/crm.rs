@@ -290,7 +290,7 @@ pub async fn connect(url: &str) -> Client {
 pub(crate) fn listens(line: &str) -> Option<String> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
-    says("address").filter(|_| says("message") == Some("listens")).map(str::to_owned)
+    says("address").filter(|_| says("message") == Some("listening")).map(str::to_owned)
 }
 
 /// A process that ends with this, unless it is released.

@@ -1,15 +1,14 @@
-//! The command line of a table.
+//! The command line of a schema.
 
 use clap::{Arg, ArgAction, Command};
 
 use crate::{Kind, Schema, Setting};
 
-/// The id and the name of the flag that names the config file.
 pub(crate) const CONFIG: &str = "config";
 
 impl Schema {
-    /// A command with a flag for each setting and one for the config file, whose
-    /// `--help` documents them all. The flags also work behind subcommands.
+    /// A command with a flag for each setting and for the config file, and with the subcommands
+    /// `config` and `settings`, which the program handles. The flags also work after subcommands.
     ///
     /// It does not check values: [`Schema::resolve`] does, for all sources alike.
     pub fn command(&self) -> Command {
@@ -17,11 +16,17 @@ impl Schema {
             .long(CONFIG)
             .value_name("PATH")
             .global(true)
-            .help(format!("The config file, in YAML [env: {}]", self.config_variable()));
+            .help(format!("Path of the YAML config file [env: {}]", self.config_variable()));
         Command::new(self.program)
             .about(self.about)
             .arg(config)
             .args(self.settings.iter().map(|setting| self.arg(setting)))
+            .subcommand(
+                Command::new("config").about("Print all settings, their values and sources"),
+            )
+            .subcommand(
+                Command::new("settings").about("Print the reference of all settings as Markdown"),
+            )
     }
 
     fn arg(&self, setting: &Setting) -> Arg {
@@ -34,7 +39,7 @@ impl Schema {
         let notes: String = [allowed, env, default].into_iter().flatten().collect();
         let arg = Arg::new(setting.path)
             .long(setting.flag())
-            .value_name(setting.kind.placeholder())
+            .value_name(setting.kind.value_name())
             .action(ArgAction::Set)
             .global(true)
             .help(format!("{}{notes}", setting.help));

@@ -1,11 +1,11 @@
-//! The documentation of a table.
+//! The reference page of a schema.
 
 use std::fmt::Write as _;
 
-use crate::{Schema, Setting};
+use crate::{Kind, Schema, Setting};
 
 impl Schema {
-    /// A markdown table of all settings: for the page that documents them.
+    /// A Markdown table of all settings, for the reference page.
     pub fn markdown(&self) -> String {
         let mut rows = vec![
             ["Key", "Flag", "Variables", "Default", "Allowed", "Meaning"].map(str::to_owned),
@@ -15,8 +15,8 @@ impl Schema {
                 "`--config`".into(),
                 code(&[&self.config_variable()]),
                 String::new(),
-                "a path".into(),
-                "The config file, in YAML".into(),
+                Kind::Path.to_string(),
+                "Path of the YAML config file".into(),
             ],
         ];
         for setting in self.settings {
@@ -38,7 +38,7 @@ impl Schema {
         table
     }
 
-    /// The default of a setting, or that of each profile where they differ.
+    /// The default of a setting, or that of each profile if they differ.
     pub(crate) fn defaults(&self, setting: &Setting) -> Option<String> {
         let each: Vec<(&str, Option<String>)> =
             self.profiles().iter().map(|profile| (*profile, (setting.default)(profile))).collect();

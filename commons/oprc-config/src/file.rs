@@ -1,4 +1,4 @@
-//! The config file: which of its keys belong to which setting.
+//! The config file: assigns its keys to settings.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -6,30 +6,28 @@ use serde_json::{Map, Value as Raw};
 
 use crate::{Error, Problem, Schema, names};
 
-/// What the file gives for a setting.
 #[derive(Debug)]
-pub(crate) struct Given {
-    /// The key's full path, as the file has it.
+pub(crate) struct FileValue {
+    /// The key's full path as written in the file.
     pub(crate) key: String,
-    /// The value, unchecked.
+    /// Not validated yet.
     pub(crate) raw: Raw,
 }
 
-/// The values of a file, by the path of their setting, and what is wrong with its keys.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
-    pub(crate) given: BTreeMap<&'static str, Given>,
+    /// By the path of the setting.
+    pub(crate) values: BTreeMap<&'static str, FileValue>,
     pub(crate) problems: Vec<Problem>,
 }
 
-/// Reads the text of a config file.
 pub(crate) fn parse(schema: &Schema, file: &Path, text: &str) -> Result<Contents, Error> {
     let syntax = |reason: String| Error::Syntax { path: file.to_owned(), reason };
     let sections = match serde_saphyr::from_str(text).map_err(|error| syntax(error.to_string()))? {
-        // A file with nothing but comments.
+        // A file that has only comments.
         Raw::Null => Map::new(),
         Raw::Object(sections) => sections,
-        other => return Err(syntax(format!("it has only {other}"))),
+        other => return Err(syntax(format!("it contains only {other}"))),
     };
     let mut reader = Reader { schema, file, contents: Contents::default() };
     for (key, value) in sections {
@@ -53,15 +51,14 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Takes what is at `key`; `prefix` is what the file has before it and the table
-    /// has not.
+    /// Reads the value of `key`; `prefix` is the root section, which setting paths lack.
     fn read(&mut self, prefix: &str, key: &str, value: Raw) {
         let path = names::snake(key);
-        let refused = self.schema.refused.iter().find(|(refused, _)| names::snake(refused) == path);
-        if let Some((_, why)) = refused {
+        let rejected = self.schema.rejected.iter().find(|(key, _)| names::snake(key) == path);
+        if let Some((_, reason)) = rejected {
             let key = format!("{prefix}{key}");
             let file = self.file.to_owned();
-            return self.contents.problems.push(Problem::RefusedKey { key, file, why });
+            return self.contents.problems.push(Problem::RejectedKey { key, file, reason });
         }
         let section = self.is_section(&path)
             || (prefix.is_empty() && self.schema.root == Some(path.as_str()));
@@ -80,15 +77,15 @@ impl Reader<'_> {
             (None, Raw::Null) if section => {}
             (Some(setting), raw) => {
                 let key = format!("{prefix}{key}");
-                if let Some(first) = self.contents.given.get(setting.path) {
-                    self.contents.problems.push(Problem::GivenTwice {
+                if let Some(first) = self.contents.values.get(setting.path) {
+                    self.contents.problems.push(Problem::SetTwice {
                         setting: setting.path,
                         file: self.file.to_owned(),
                         first: first.key.clone(),
                         second: key,
                     });
                 } else {
-                    self.contents.given.insert(setting.path, Given { key, raw });
+                    self.contents.values.insert(setting.path, FileValue { key, raw });
                 }
             }
             (None, value) if section => {
@@ -99,31 +96,30 @@ impl Reader<'_> {
                 });
             }
             (None, _) => {
-                let meant = self.meant(prefix, &path);
+                let suggestion = self.suggest(prefix, &path);
                 let key = format!("{prefix}{key}");
-                self.contents.problems.push(Problem::unknown(key, self.file, meant));
+                self.contents.problems.push(Problem::unknown(key, self.file, suggestion));
             }
         }
     }
 
-    /// Whether anything that is known lies below a path.
+    /// Whether a known path is below this one.
     fn is_section(&self, path: &str) -> bool {
         let below =
             |known: String| known.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
         self.schema.settings.iter().any(|setting| setting.file_paths().any(below))
-            || self.schema.refused.iter().any(|(refused, _)| below(names::snake(refused)))
+            || self.schema.rejected.iter().any(|(key, _)| below(names::snake(key)))
     }
 
-    /// The key or section that an unknown path probably stands for, as the file would
-    /// have it.
-    fn meant(&self, prefix: &str, path: &str) -> Option<String> {
+    /// The key or section that an unknown path is probably a misspelling of.
+    fn suggest(&self, prefix: &str, path: &str) -> Option<String> {
         let known = self.schema.settings.iter().flat_map(|setting| {
             let sections =
                 setting.path.match_indices('.').filter_map(|(at, _)| setting.path.get(..at));
             std::iter::once(setting.path).chain(sections)
         });
-        // The root is no key of its own section.
+        // The root section doesn't contain itself.
         let root = self.schema.root.filter(|_| prefix.is_empty());
-        names::nearest(path, known.chain(root)).map(|meant| format!("{prefix}{meant}"))
+        names::nearest(path, known.chain(root)).map(|name| format!("{prefix}{name}"))
     }
 }

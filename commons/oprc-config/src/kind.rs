@@ -1,45 +1,37 @@
-//! What values a setting takes.
-
 use std::{fmt, time::Duration};
 
 use serde_json::Value as Raw;
 
 use crate::{Value, value::scalar};
 
-/// What values a setting takes: for checking, and for telling the user.
+/// The values that a setting accepts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
-    /// Any text.
     Text,
     /// `true` or `false`; also `yes`/`no`, `on`/`off`, `1`/`0`.
     Bool,
-    /// A whole number, bounds included.
+    /// Both bounds are inclusive.
     Integer {
-        /// The smallest that is allowed.
         min: i64,
-        /// The largest that is allowed.
         max: i64,
     },
-    /// A finite number, bounds included.
+    /// A finite number; both bounds are inclusive.
     Float {
-        /// The smallest that is allowed.
         min: f64,
-        /// The largest that is allowed.
         max: f64,
     },
     /// `500ms`, `30s`, `5m`, `1h`, or a plain number of seconds.
     Duration,
-    /// One of these texts.
     OneOf(&'static [&'static str]),
-    /// Texts separated by commas; in the file also a list.
+    /// Comma-separated; in the file also a YAML list.
     List,
-    /// The path of a file or directory, not empty.
+    /// Not empty.
     Path,
 }
 
 impl Kind {
-    /// The value that `raw` stands for, if this kind allows it.
-    pub(crate) fn check(&self, raw: &Raw) -> Option<Value> {
+    /// `None` if this kind doesn't accept the value.
+    pub(crate) fn parse(&self, raw: &Raw) -> Option<Value> {
         if let (Self::List, Raw::Array(items)) = (self, raw) {
             return items.iter().map(scalar).collect::<Option<_>>().map(Value::List);
         }
@@ -51,7 +43,7 @@ impl Kind {
             Self::OneOf(allowed) => {
                 allowed.contains(&trimmed).then(|| Value::Text(trimmed.to_owned()))
             }
-            Self::Bool => truth(trimmed).map(Value::Bool),
+            Self::Bool => bool(trimmed).map(Value::Bool),
             Self::Integer { min, max } => trimmed
                 .parse()
                 .ok()
@@ -70,8 +62,8 @@ impl Kind {
         }
     }
 
-    /// What stands for the value in the usage of a flag.
-    pub(crate) fn placeholder(&self) -> &'static str {
+    /// The name of the value in `--help`.
+    pub(crate) fn value_name(&self) -> &'static str {
         match self {
             Self::Text => "TEXT",
             Self::Bool => "BOOL",
@@ -85,29 +77,28 @@ impl Kind {
     }
 }
 
-/// What is allowed, to follow "allowed is".
 impl fmt::Display for Kind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text => out.write_str("any text"),
             Self::Bool => out.write_str("true or false"),
-            Self::Integer { min, max: i64::MAX } => write!(out, "an integer of at least {min}"),
+            Self::Integer { min, max: i64::MAX } => write!(out, "an integer, at least {min}"),
             Self::Integer { min, max } => write!(out, "an integer from {min} to {max}"),
             Self::Float { min, max } if *max < f64::MAX => {
                 write!(out, "a number from {min} to {max}")
             }
-            Self::Float { min, .. } => write!(out, "a number of at least {min}"),
+            Self::Float { min, .. } => write!(out, "a number, at least {min}"),
             Self::Duration => {
                 out.write_str("a duration such as 500ms, 30s, 5m, 1h, or a number of seconds")
             }
             Self::OneOf(allowed) => write!(out, "one of {}", allowed.join(", ")),
-            Self::List => out.write_str("a list, or texts separated by commas"),
+            Self::List => out.write_str("a comma-separated list"),
             Self::Path => out.write_str("a path"),
         }
     }
 }
 
-fn truth(text: &str) -> Option<bool> {
+fn bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "1" => Some(true),
         "false" | "no" | "off" | "0" => Some(false),
@@ -117,7 +108,7 @@ fn truth(text: &str) -> Option<bool> {
 
 fn duration(text: &str) -> Option<Duration> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    // "+5", "-5", "inf": numbers to Rust, but not durations.
+    // Rust parses "+5", "-5" and "inf" as numbers, but they aren't durations.
     if number.contains(|c: char| !(c.is_ascii_digit() || c == '.')) {
         return None;
     }
@@ -136,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations() {
+    fn parses_durations() {
         for (text, millis) in [
             ("500ms", 500),
             ("30s", 30_000),
@@ -154,27 +145,27 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_included_and_numbers_finite() {
+    fn bounds_are_inclusive_and_numbers_finite() {
         let kind = Kind::Integer { min: 1, max: 3 };
-        assert_eq!(kind.check(&1.into()), Some(Value::Integer(1)));
-        assert_eq!(kind.check(&"3".into()), Some(Value::Integer(3)));
-        assert_eq!(kind.check(&4.into()), None);
-        assert_eq!(kind.check(&1.5.into()), None);
+        assert_eq!(kind.parse(&1.into()), Some(Value::Integer(1)));
+        assert_eq!(kind.parse(&"3".into()), Some(Value::Integer(3)));
+        assert_eq!(kind.parse(&4.into()), None);
+        assert_eq!(kind.parse(&1.5.into()), None);
         let kind = Kind::Float { min: 0.0, max: f64::INFINITY };
-        assert_eq!(kind.check(&0.into()), Some(Value::Float(0.0)));
-        assert_eq!(kind.check(&"inf".into()), None);
-        assert_eq!(kind.check(&"NaN".into()), None);
+        assert_eq!(kind.parse(&0.into()), Some(Value::Float(0.0)));
+        assert_eq!(kind.parse(&"inf".into()), None);
+        assert_eq!(kind.parse(&"NaN".into()), None);
     }
 
     #[test]
-    fn only_lists_take_lists() {
+    fn only_list_settings_accept_lists() {
         let list = serde_json::json!(["a,b", 1]);
-        assert_eq!(Kind::List.check(&list), Some(Value::List(vec!["a,b".into(), "1".into()])));
+        assert_eq!(Kind::List.parse(&list), Some(Value::List(vec!["a,b".into(), "1".into()])));
         assert_eq!(
-            Kind::List.check(&"a, b,,".into()),
+            Kind::List.parse(&"a, b,,".into()),
             Some(Value::List(vec!["a".into(), "b".into()]))
         );
-        assert_eq!(Kind::Text.check(&list), None);
-        assert_eq!(Kind::List.check(&serde_json::json!([["a"]])), None);
+        assert_eq!(Kind::Text.parse(&list), None);
+        assert_eq!(Kind::List.parse(&serde_json::json!([["a"]])), None);
     }
 }

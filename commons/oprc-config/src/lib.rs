@@ -1,9 +1,8 @@
-//! Layered settings, from a table.
+//! Layered configuration.
 //!
-//! A program declares its [`Setting`]s once, in a [`Schema`]. From that table come
-//! the command line, the documentation, and the values: a flag wins over a
-//! variable, a variable over the file, the file over the default, and each value
-//! remembers which of them it came from.
+//! A program declares its [`Setting`]s once, in a [`Schema`], which provides the command line, the
+//! reference page and the values. Flags override environment variables, these override the config
+//! file, and the file overrides the defaults. Each value records its source.
 
 mod command;
 mod docs;

@@ -1,16 +1,19 @@
-//! Names: their spelling, and what was probably meant.
+//! Spelling of names.
 
-/// A dotted path in snake_case, from camelCase; what is snake_case already stays.
+/// Names that differ by more edits aren't suggested.
+const MAX_DISTANCE: usize = 2;
+
+/// Converts a dotted path from camelCase to snake_case.
 pub(crate) fn snake(path: &str) -> String {
     let mut snake = String::with_capacity(path.len() + 4);
     let mut previous = '.';
     let mut rest = path.chars().peekable();
     while let Some(c) = rest.next() {
-        // In "odgmURLPath" words begin at U (after a small letter) and at P (before one).
-        let begins = previous.is_ascii_lowercase()
+        // In "odgmURLPath" words start at U (after a lower-case letter) and at P (before one).
+        let starts_word = previous.is_ascii_lowercase()
             || previous.is_ascii_digit()
             || (previous.is_ascii_uppercase() && rest.peek().is_some_and(char::is_ascii_lowercase));
-        if c.is_ascii_uppercase() && begins {
+        if c.is_ascii_uppercase() && starts_word {
             snake.push('_');
         }
         snake.push(c.to_ascii_lowercase());
@@ -19,7 +22,7 @@ pub(crate) fn snake(path: &str) -> String {
     snake
 }
 
-/// The candidate that was probably meant: the nearest one, at most two edits away.
+/// The most similar candidate, at most [`MAX_DISTANCE`] edits away.
 pub(crate) fn nearest<S: AsRef<str>>(
     name: &str,
     candidates: impl IntoIterator<Item = S>,
@@ -27,7 +30,7 @@ pub(crate) fn nearest<S: AsRef<str>>(
     candidates
         .into_iter()
         .map(|candidate| (strsim::levenshtein(name, candidate.as_ref()), candidate))
-        .filter(|(distance, _)| *distance <= 2)
+        .filter(|(distance, _)| *distance <= MAX_DISTANCE)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
@@ -52,9 +55,9 @@ mod tests {
 
     #[test]
     fn suggests_names_at_most_two_edits_away() {
+        assert_eq!(nearest("odg", ["other", "odgm"]), Some("odgm"));
         assert_eq!(nearest("odmg", ["other", "odgm"]), Some("odgm"));
         assert_eq!(nearest("kitten", ["sitting"]), None);
-        assert_eq!(nearest("odg", ["other", "odgm"]), Some("odgm"));
         assert_eq!(nearest("prometheus", ["other", "odgm"]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! From what is given to what counts.
+//! Resolves the value of each setting from all sources.
 
 use std::{
     collections::BTreeMap,
@@ -19,8 +19,8 @@ use crate::{
     value::scalar,
 };
 
-/// The variables of this process. What is not UTF-8 is made so, to be refused as a
-/// bad value rather than overlooked.
+/// The environment variables of this process. Invalid UTF-8 is replaced, so that such values are
+/// rejected instead of ignored.
 pub fn environment() -> BTreeMap<String, String> {
     std::env::vars_os()
         .map(|(name, value)| {
@@ -30,11 +30,10 @@ pub fn environment() -> BTreeMap<String, String> {
 }
 
 impl Schema {
-    /// The value of each setting, from the flags, the variables, and the config file
-    /// that these name.
+    /// Resolves all settings from flags, environment variables and the config file that these
+    /// name.
     ///
-    /// Of a value that is overridden only the key is checked, so that a flag can mend
-    /// what a file has wrong.
+    /// Overridden values are not validated, so that a flag can override an invalid one.
     pub fn resolve(
         &self,
         matches: &ArgMatches,
@@ -61,11 +60,11 @@ impl Schema {
         }
         let mut problems = std::mem::take(&mut contents.problems);
         let mut warnings = self.unknown_variables(env);
-        let given = Layers { matches, env, config_file: config_file.as_deref(), contents };
+        let layers = Layers { matches, env, config_file: config_file.as_deref(), contents };
 
-        // Also read with all others below, which then reports what is wrong with it.
+        // The loop below resolves it again and reports its problems.
         let profile = self.settings.iter().find(|setting| setting.path == self.profile);
-        let profile = profile.map(|setting| given.entry(setting, "", &mut Vec::new()));
+        let profile = profile.map(|setting| layers.resolve(setting, "", &mut Vec::new()));
         let profile = match profile {
             Some(Ok(Entry { value: Some(Value::Text(profile)), .. })) => profile,
             _ => String::new(),
@@ -73,7 +72,7 @@ impl Schema {
 
         let mut entries = Vec::with_capacity(self.settings.len());
         for setting in self.settings {
-            match given.entry(setting, &profile, &mut warnings) {
+            match layers.resolve(setting, &profile, &mut warnings) {
                 Ok(entry) => entries.push(entry),
                 Err(problem) => problems.push(problem),
             }
@@ -84,8 +83,8 @@ impl Schema {
         Ok(Resolved { entries, profile, warnings, config_file })
     }
 
-    /// Warnings only, since Kubernetes injects such variables for each service
-    /// (`OPRC_CRM_SERVICE_HOST`).
+    /// Only warnings, because Kubernetes injects variables such as `OPRC_CRM_SERVICE_HOST` for
+    /// each Service.
     fn unknown_variables(&self, env: &BTreeMap<String, String>) -> Vec<String> {
         let config = self.config_variable();
         let known = || {
@@ -96,14 +95,13 @@ impl Schema {
             .filter(|name| name.starts_with(self.env_prefix))
             .filter(|name| known().all(|known| known != name.as_str()))
             .map(|name| {
-                let meant = did_you_mean(names::nearest(name, known()));
-                format!("the variable {name} is no setting and has no effect{meant}")
+                let suggestion = did_you_mean(names::nearest(name, known()));
+                format!("ignored unknown variable {name}{suggestion}")
             })
             .collect()
     }
 }
 
-/// All that was given.
 struct Layers<'a> {
     matches: &'a ArgMatches,
     env: &'a BTreeMap<String, String>,
@@ -112,30 +110,29 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// What counts for a setting.
-    fn entry(
+    fn resolve(
         &self,
         setting: &Setting,
         profile: &str,
         warnings: &mut Vec<String>,
     ) -> Result<Entry, Problem> {
-        if let Some((source, raw)) = self.given(setting) {
-            match check(setting, source, &raw) {
+        if let Some((source, raw)) = self.highest(setting) {
+            match parse(setting, source, &raw) {
                 Err(problem) if setting.lenient => {
-                    warnings.push(format!("{problem}; the default is taken"));
+                    warnings.push(format!("{problem}; using the default"));
                 }
-                checked => return checked,
+                parsed => return parsed,
             }
         }
         let source = Source::Default(profile.to_owned());
         match (setting.default)(profile) {
-            Some(default) => check(setting, source, &default.into()),
-            None => Ok(Entry { setting: *setting, value: None, shown: None, source }),
+            Some(default) => parse(setting, source, &default.into()),
+            None => Ok(Entry { setting: *setting, value: None, raw: None, source }),
         }
     }
 
-    /// The value with the highest precedence, unchecked.
-    fn given(&self, setting: &Setting) -> Option<(Source, Raw)> {
+    /// The value with the highest precedence, not validated.
+    fn highest(&self, setting: &Setting) -> Option<(Source, Raw)> {
         if let Some(text) = flag(self.matches, setting.path) {
             return Some((Source::Flag(format!("--{}", setting.flag())), text.into()));
         }
@@ -144,23 +141,21 @@ impl Layers<'_> {
                 return Some((Source::Env((*name).to_owned()), text.into()));
             }
         }
-        let given = self.contents.given.get(setting.path)?;
+        let value = self.contents.values.get(setting.path)?;
         let path = self.config_file?.to_owned();
-        Some((Source::File { path, key: given.key.clone() }, given.raw.clone()))
+        Some((Source::File { path, key: value.key.clone() }, value.raw.clone()))
     }
 }
 
-fn check(setting: &Setting, source: Source, raw: &Raw) -> Result<Entry, Problem> {
-    let shown = scalar(raw).unwrap_or_else(|| raw.to_string());
-    match setting.kind.check(raw) {
-        Some(value) => {
-            Ok(Entry { setting: *setting, value: Some(value), shown: Some(shown), source })
-        }
-        None => Err(Problem::value(setting, source, shown)),
+fn parse(setting: &Setting, source: Source, raw: &Raw) -> Result<Entry, Problem> {
+    let text = scalar(raw).unwrap_or_else(|| raw.to_string());
+    match setting.kind.parse(raw) {
+        Some(value) => Ok(Entry { setting: *setting, value: Some(value), raw: Some(text), source }),
+        None => Err(Problem::value(setting, source, text)),
     }
 }
 
-/// A command without this flag is one that does not give it.
+/// A command that lacks the flag is treated like one where it isn't set.
 fn flag<'a>(matches: &'a ArgMatches, id: &str) -> Option<&'a str> {
     matches.try_get_one::<String>(id).ok().flatten().map(String::as_str)
 }

@@ -1,4 +1,4 @@
-//! The settings that count.
+//! Resolved settings.
 
 use std::{
     fmt::{self, Write as _},
@@ -7,21 +7,17 @@ use std::{
 
 use crate::{Error, FromValue, Setting, Value};
 
-/// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A flag, with its dashes.
+    /// Including the dashes.
     Flag(String),
-    /// The variable of this name.
     Env(String),
-    /// The config file.
+    /// With the key's full path as written in the file.
     File {
-        /// The file.
         path: PathBuf,
-        /// The key's full path, as the file has it.
         key: String,
     },
-    /// The default of this profile.
+    /// With the profile.
     Default(String),
 }
 
@@ -37,17 +33,16 @@ impl fmt::Display for Source {
     }
 }
 
-/// What counts for one setting.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) setting: Setting,
     pub(crate) value: Option<Value>,
-    /// The value as it was given.
-    pub(crate) shown: Option<String>,
+    /// The value as written in its source.
+    pub(crate) raw: Option<String>,
     pub(crate) source: Source,
 }
 
-/// The settings that count: all of the table, each allowed by its kind.
+/// The values of all settings of a schema, each valid for its kind.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     pub(crate) entries: Vec<Entry>,
@@ -57,27 +52,25 @@ pub struct Resolved {
 }
 
 impl Resolved {
-    /// The value of a setting, as the type that is asked for: `&str`, `String` or
-    /// `PathBuf` of a text, choice or path; `bool`; any integer; `f64`; `Duration`;
-    /// `&[String]` or `Vec<String>` of a list; and `Option` of these, without which
-    /// a setting that is not given is an error.
+    /// The value of a setting. `T` is `&str`, `String` or `PathBuf` for texts, choices and paths;
+    /// `bool`; any integer; `f64`; `Duration`; `&[String]` or `Vec<String>` for lists; or an
+    /// `Option` of these, without which an unset setting is an error.
     pub fn get<'a, T: FromValue<'a>>(&'a self, path: &str) -> Result<T, Error> {
-        let table = |found: String| Error::Table {
+        let mismatch = |found: String| Error::Schema {
             path: path.to_owned(),
-            wanted: std::any::type_name::<T>(),
+            requested: std::any::type_name::<T>(),
             found,
         };
         let Entry { setting, value, .. } =
-            self.entry(path).ok_or_else(|| table("no such setting".to_owned()))?;
+            self.entry(path).ok_or_else(|| mismatch("no such setting".to_owned()))?;
         match value {
-            Some(value) => T::from_value(value).ok_or_else(|| table(setting.kind.to_string())),
-            None => {
-                T::unset().ok_or_else(|| Error::Unset { path: setting.path, ways: ways(setting) })
-            }
+            Some(value) => T::from_value(value).ok_or_else(|| mismatch(setting.kind.to_string())),
+            None => T::unset()
+                .ok_or_else(|| Error::Unset { path: setting.path, sources: sources(setting) }),
         }
     }
 
-    /// The values of two settings that are of use only together, where they are given.
+    /// The values of two settings that must be set together or not at all.
     pub fn both<'a, A, B>(&'a self, one: &str, other: &str) -> Result<Option<(A, B)>, Error>
     where
         Option<A>: FromValue<'a>,
@@ -86,37 +79,35 @@ impl Resolved {
         match (self.get(one)?, self.get(other)?) {
             (Some(a), Some(b)) => Ok(Some((a, b))),
             (None, None) => Ok(None),
-            _ => Err(Error::Together(format!("{one} and {other} are needed together"))),
+            _ => Err(Error::Inconsistent(format!("set both {one} and {other}, or neither"))),
         }
     }
 
-    /// Where the value of a setting came from; `None` if the table has no such setting.
+    /// `None` if the schema has no such setting.
     pub fn source(&self, path: &str) -> Option<&Source> {
         self.entry(path).map(|entry| &entry.source)
     }
 
-    /// The profile that was chosen.
     pub fn profile(&self) -> &str {
         &self.profile
     }
 
-    /// The config file that was read, if any.
     pub fn config_file(&self) -> Option<&Path> {
         self.config_file.as_deref()
     }
 
-    /// What should be looked into, though it did not stop the start.
+    /// Problems that didn't stop the start.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// All settings with their values and where these came from, in aligned columns.
+    /// A table of all settings with their values and sources, in aligned columns.
     pub fn describe(&self) -> String {
         let rows: Vec<[String; 3]> = self
             .entries
             .iter()
             .map(|entry| {
-                let value = entry.shown.clone().unwrap_or_else(|| "(unset)".to_owned());
+                let value = entry.raw.clone().unwrap_or_else(|| "(unset)".to_owned());
                 [entry.setting.path.to_owned(), value, entry.source.to_string()]
             })
             .collect();
@@ -137,9 +128,9 @@ impl Resolved {
     }
 }
 
-fn ways(setting: &Setting) -> String {
+fn sources(setting: &Setting) -> String {
     let flag = format!("--{}", setting.flag());
     let variables = setting.env.iter().map(|name| format!("the variable {name}"));
-    let ways: Vec<String> = std::iter::once(flag).chain(variables).collect();
-    format!("{} or {} in the config file", ways.join(", "), setting.path)
+    let sources: Vec<String> = std::iter::once(flag).chain(variables).collect();
+    format!("{} or {} in the config file", sources.join(", "), setting.path)
 }

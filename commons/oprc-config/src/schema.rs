@@ -1,34 +1,29 @@
-//! The table that a program declares.
-
 use std::collections::BTreeSet;
 
 use crate::{Kind, Problem, Source, names};
 
-/// One setting of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// Its dotted path in the file, in snake_case: `features.odgm`. The flag follows
-    /// from it: `--features-odgm`.
+    /// The dotted path in the file, in snake_case: `features.odgm`. The flag is derived from it:
+    /// `--features-odgm`.
     pub path: &'static str,
-    /// The variables that set it, in order of precedence; the first is the main one.
+    /// Environment variables in order of precedence.
     pub env: &'static [&'static str],
-    /// Other dotted paths that the file may use for it.
+    /// Other dotted paths in the file.
     pub file_aliases: &'static [&'static str],
-    /// What values it takes.
     pub kind: Kind,
-    /// What it means, in one line.
+    /// One line.
     pub help: &'static str,
-    /// Its value where nothing is given, for a profile; `None` leaves it unset.
-    /// The default of the setting that chooses the profile must ignore the profile.
+    /// The default in a profile; `None` leaves the setting unset. The default of the setting that
+    /// selects the profile must ignore the profile.
     pub default: fn(profile: &str) -> Option<String>,
-    /// Whether a bad value only warns and gives way to the default, instead of
-    /// stopping the start.
+    /// Whether an invalid value is replaced by the default with a warning, instead of stopping the
+    /// start.
     pub lenient: bool,
 }
 
 impl Setting {
-    /// A strict text without variables, aliases or default: for the fields that a
-    /// table does not care to name (`..Setting::EMPTY`).
+    /// For the remaining fields of a struct literal.
     pub const EMPTY: Self = Self {
         path: "",
         env: &[],
@@ -39,51 +34,47 @@ impl Setting {
         lenient: false,
     };
 
-    /// The flag's name, without dashes.
+    /// Without the leading dashes.
     pub(crate) fn flag(&self) -> String {
         self.path.replace(['.', '_'], "-")
     }
 
-    /// All paths that the file may use for it, in snake_case.
+    /// All paths in the file, in snake_case.
     pub(crate) fn file_paths(&self) -> impl Iterator<Item = String> {
         std::iter::once(&self.path).chain(self.file_aliases).map(|path| names::snake(path))
     }
 }
 
-/// All settings of a program, and how they are given.
+/// All settings of a program.
 ///
-/// The file is named by `--config` or by `<env_prefix>CONFIG`. A variable that is
-/// empty counts as not given, as does a key of the file that is null.
+/// The config file is set by `--config` or `<env_prefix>CONFIG`. Empty variables and null keys
+/// count as unset.
 #[derive(Clone, Copy, Debug)]
 pub struct Schema {
-    /// The program's name.
     pub program: &'static str,
-    /// What the program is, in one line.
+    /// One line.
     pub about: &'static str,
-    /// How the program's own variables begin: `OPRC_CRM_`. One that begins so but
-    /// is in no setting brings a warning.
+    /// The prefix of the program's variables: `OPRC_CRM_`. Unknown variables with this prefix
+    /// cause a warning.
     pub env_prefix: &'static str,
-    /// The section of the file whose keys need no such prefix in the table: with
-    /// `crm`, the file's `crm.features.odgm` is `features.odgm`. Sections beside it
-    /// go by their full path, so the section may also be left out.
+    /// An optional section of the file around all settings: with `crm`, the keys
+    /// `crm.features.odgm` and `features.odgm` are the same setting.
     pub root: Option<&'static str>,
-    /// The settings, in the order in which they are documented.
+    /// In the order of the reference page.
     pub settings: &'static [Setting],
-    /// The path of the setting that chooses the profile; its kind should be
-    /// [`Kind::OneOf`], as that lists the profiles.
+    /// The path of the setting that selects the profile; its kind is a [`Kind::OneOf`] of the
+    /// profiles.
     pub profile: &'static str,
-    /// Paths in the file that are refused, each with the reason. Whatever lies
-    /// below such a path is refused with it.
-    pub refused: &'static [(&'static str, &'static str)],
+    /// Paths in the file that are rejected with everything below them, each with the reason.
+    pub rejected: &'static [(&'static str, &'static str)],
 }
 
 impl Schema {
-    /// The variable that names the config file.
     pub(crate) fn config_variable(&self) -> String {
         format!("{}CONFIG", self.env_prefix)
     }
 
-    /// The profiles that can be chosen; one without a name if the table has none.
+    /// One without a name if the schema has no profiles.
     pub(crate) fn profiles(&self) -> &'static [&'static str] {
         match self.settings.iter().find(|setting| setting.path == self.profile) {
             Some(Setting { kind: Kind::OneOf(profiles), .. }) => profiles,
@@ -91,10 +82,10 @@ impl Schema {
         }
     }
 
-    /// What is wrong with the table itself: names that clash, a missing profile, or
-    /// defaults that their own kind refuses. For a unit test beside the table.
-    pub fn faults(&self) -> Vec<String> {
-        let mut faults = Vec::new();
+    /// Errors in the schema itself: duplicate names, a missing profile, or invalid deerrors. For a
+    /// unit test next to the schema.
+    pub fn errors(&self) -> Vec<String> {
+        let mut errors = Vec::new();
         let mut seen = BTreeSet::from([
             "file config".to_owned(),
             "flag config".to_owned(),
@@ -102,7 +93,7 @@ impl Schema {
         ]);
         let mut claim = |name: String| {
             if seen.contains(&name) {
-                faults.push(format!("{name} is given twice"));
+                errors.push(format!("{name} is declared twice"));
             }
             seen.insert(name);
         };
@@ -113,19 +104,19 @@ impl Schema {
         }
         for setting in self.settings {
             if setting.path != names::snake(setting.path) {
-                faults.push(format!("{} is not in snake_case", setting.path));
+                errors.push(format!("{} is not in snake_case", setting.path));
             }
             for profile in self.profiles() {
                 let Some(default) = (setting.default)(profile) else { continue };
-                if setting.kind.check(&default.clone().into()).is_none() {
-                    let from = Source::Default((*profile).to_owned());
-                    faults.push(Problem::value(setting, from, default).to_string());
+                if setting.kind.parse(&default.clone().into()).is_none() {
+                    let source = Source::Default((*profile).to_owned());
+                    errors.push(Problem::value(setting, source, default).to_string());
                 }
             }
         }
         if !self.settings.iter().any(|setting| setting.path == self.profile) {
-            faults.push(format!("the profile's setting {} is not in the table", self.profile));
+            errors.push(format!("the profile setting {} is not declared", self.profile));
         }
-        faults
+        errors
     }
 }

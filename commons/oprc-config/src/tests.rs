@@ -1,4 +1,4 @@
-//! A table of all kinds, given from all sources.
+//! A schema with all kinds, set from all sources.
 
 use std::{collections::BTreeMap, io, time::Duration};
 
@@ -53,10 +53,10 @@ const SCHEMA: Schema = Schema {
         Setting { path: "log.level", help: "Either | or", ..Setting::EMPTY },
     ],
     profile: "profile",
-    refused: &[("security.disableTls", "TLS cannot be turned off")],
+    rejected: &[("security.disableTls", "TLS cannot be turned off")],
 };
 
-/// What a program gets from these arguments, variables and, unless empty, this file.
+/// Resolves arguments, variables and, unless empty, a file.
 fn resolve(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Resolved, Error> {
     let mut args = [&["oprc-crm"], args].concat();
     if !file.is_empty() {
@@ -76,33 +76,33 @@ fn problems(result: Result<Resolved, Error>) -> Vec<String> {
 }
 
 #[test]
-fn the_table_is_sound() {
-    assert_eq!(SCHEMA.faults(), Vec::<String>::new());
+fn schema_is_valid() {
+    assert_eq!(SCHEMA.errors(), Vec::<String>::new());
     SCHEMA.command().debug_assert();
 }
 
 #[test]
-fn a_bad_table_is_told() {
+fn reports_errors_of_a_schema() {
     let settings = &[
         Setting { path: "a.b", kind: Kind::Bool, default: |_| Some("x".into()), ..Setting::EMPTY },
         Setting { path: "a_b", env: &["OPRC_CRM_CONFIG"], ..Setting::EMPTY },
         Setting { path: "aB", ..Setting::EMPTY },
     ];
     assert_eq!(
-        Schema { settings, ..SCHEMA }.faults(),
+        Schema { settings, ..SCHEMA }.errors(),
         [
-            "flag a-b is given twice",
-            "variable OPRC_CRM_CONFIG is given twice",
-            "file a_b is given twice",
-            "a.b: \"x\" from default is not allowed; allowed is true or false",
+            "flag a-b is declared twice",
+            "variable OPRC_CRM_CONFIG is declared twice",
+            "file a_b is declared twice",
+            "a.b: invalid value \"x\" from default: expected true or false",
             "aB is not in snake_case",
-            "the profile's setting profile is not in the table",
+            "the profile setting profile is not declared",
         ]
     );
 }
 
 #[test]
-fn flag_then_variable_then_file_then_default() {
+fn flags_override_variables_override_file_overrides_defaults() {
     let file = "crm:\n  http:\n    port: 3\n";
     let env = [("OPRC_CRM_HTTP_PORT", "2"), ("HTTP_PORT", "9")];
     let of = |args: &[&str], env: &[(&str, &str)], file| {
@@ -120,7 +120,7 @@ fn flag_then_variable_then_file_then_default() {
 }
 
 #[test]
-fn the_profile_chooses_defaults_wherever_it_comes_from() {
+fn profile_from_any_source_selects_defaults() {
     for (args, env, file) in [
         (&["--profile", "edge"][..], &[][..], ""),
         (&[], &[("OPRC_CRM_PROFILE", " edge ")], ""),
@@ -135,7 +135,7 @@ fn the_profile_chooses_defaults_wherever_it_comes_from() {
 }
 
 #[test]
-fn the_file_may_use_camel_case_aliases_strings_and_sections_beside_the_root() {
+fn file_accepts_camel_case_aliases_strings_and_sections_outside_the_root() {
     let resolved = resolve(
         &[],
         &[],
@@ -163,7 +163,7 @@ deploy:
 }
 
 #[test]
-fn unknown_and_refused_keys_are_told_with_what_was_meant() {
+fn reports_unknown_and_rejected_keys_with_suggestions() {
     let file = "
 crm:
   features: {odmg: true}
@@ -182,32 +182,32 @@ log: 3
             "crm.features.odmg: unknown key in crm.yaml; did you mean crm.features.odgm?",
             "crm.featurs: unknown key in crm.yaml; did you mean crm.features?",
             "crm.http.address: unknown key in crm.yaml",
-            "crm.security.disableTls: refused in crm.yaml: TLS cannot be turned off",
+            "crm.security.disableTls: not supported in crm.yaml: TLS cannot be turned off",
             "crm.security.other: unknown key in crm.yaml",
-            "log: 3 in crm.yaml is not allowed; allowed is a section with keys",
+            "log: invalid value 3 in crm.yaml: expected a section with keys",
         ]
     );
     assert_eq!(
         self::problems(resolve(&[], &[], "crm: x")),
-        ["crm: \"x\" in crm.yaml is not allowed; allowed is a section with keys"]
+        ["crm: invalid value \"x\" in crm.yaml: expected a section with keys"]
     );
 }
 
 #[test]
-fn a_setting_given_twice_in_the_file_is_refused() {
+fn rejects_a_setting_that_the_file_sets_twice() {
     assert_eq!(
         problems(resolve(
             &[],
             &[],
             "crm: {deploy: {timeout: 1}}\nperformance: {deployment_timeout: 2}"
         )),
-        ["deploy.timeout: given twice in crm.yaml, by crm.deploy.timeout and \
-          performance.deployment_timeout; keep one"]
+        ["deploy.timeout: set twice in crm.yaml, by crm.deploy.timeout and \
+          performance.deployment_timeout: remove one"]
     );
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn reports_all_problems_at_once() {
     let result = resolve(
         &["--http-port=0"],
         &[("OPRC_CRM_PROFILE", "cloud")],
@@ -216,54 +216,53 @@ fn all_that_is_wrong_is_told_at_once() {
     assert_eq!(
         result.unwrap_err().to_string(),
         "crm.x: unknown key in crm.yaml
-profile: \"cloud\" from variable OPRC_CRM_PROFILE is not allowed; allowed is one of dev, edge
-http.port: \"0\" from flag --http-port is not allowed; allowed is an integer from 1 to 65535
-features.odgm: \"maybe\" from file crm.yaml (crm.features.odgm) is not allowed; \
-allowed is true or false
-deploy.timeout: \"[1]\" from file crm.yaml (crm.deploy.timeout) is not allowed; \
-allowed is a duration such as 500ms, 30s, 5m, 1h, or a number of seconds"
+profile: invalid value \"cloud\" from variable OPRC_CRM_PROFILE: expected one of dev, edge
+http.port: invalid value \"0\" from flag --http-port: expected an integer from 1 to 65535
+features.odgm: invalid value \"maybe\" from file crm.yaml (crm.features.odgm): \
+expected true or false
+deploy.timeout: invalid value \"[1]\" from file crm.yaml (crm.deploy.timeout): \
+expected a duration such as 500ms, 30s, 5m, 1h, or a number of seconds"
     );
 }
 
 #[test]
-fn lenient_settings_warn_and_take_the_default() {
+fn lenient_settings_warn_and_use_the_default() {
     let resolved = resolve(&["--deploy-ratio=-2"], &[], "").unwrap();
     assert!((resolved.get::<f64>("deploy.ratio").unwrap() - 0.5).abs() < f64::EPSILON);
     assert_eq!(resolved.source("deploy.ratio"), Some(&Source::Default("dev".into())));
     assert_eq!(
         resolved.warnings(),
-        ["deploy.ratio: \"-2\" from flag --deploy-ratio is not allowed; \
-          allowed is a number from 0 to 1; the default is taken"]
+        ["deploy.ratio: invalid value \"-2\" from flag --deploy-ratio: \
+          expected a number from 0 to 1; using the default"]
     );
 }
 
 #[test]
-fn unknown_variables_with_the_prefix_warn() {
+fn warns_about_unknown_variables_with_the_prefix() {
     let env = [("OPRC_CRM_SERVICE_HOST", "10.0.0.1"), ("OPRC_CRM_HTP_PORT", "1"), ("HOME", "/")];
     assert_eq!(
         resolve(&[], &env, "").unwrap().warnings(),
         [
-            "the variable OPRC_CRM_HTP_PORT is no setting and has no effect; \
+            "ignored unknown variable OPRC_CRM_HTP_PORT; \
              did you mean OPRC_CRM_HTTP_PORT?",
-            "the variable OPRC_CRM_SERVICE_HOST is no setting and has no effect",
+            "ignored unknown variable OPRC_CRM_SERVICE_HOST",
         ]
     );
 }
 
 #[test]
-fn bool_flags_need_no_value_and_flags_work_behind_subcommands() {
+fn bool_flags_need_no_value_and_flags_work_after_subcommands() {
     let of = |args: &[&str]| resolve(args, &[], "").unwrap().get::<bool>("features.odgm").unwrap();
     assert!(of(&["--features-odgm"]));
     assert!(!of(&["--profile=edge", "--features-odgm=false"]));
 
-    let command = SCHEMA.command().subcommand(clap::Command::new("config"));
-    let matches = command.get_matches_from(["oprc-crm", "config", "--http-port", "7"]);
+    let matches = SCHEMA.command().get_matches_from(["oprc-crm", "config", "--http-port", "7"]);
     let resolved = SCHEMA.resolve(&matches, &BTreeMap::new()).unwrap();
     assert_eq!(resolved.get::<u16>("http.port").unwrap(), 7);
 }
 
 #[test]
-fn the_file_can_be_named_by_a_variable_and_must_be_readable_yaml() {
+fn variable_sets_the_file_which_must_be_readable_yaml() {
     let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
     let env = BTreeMap::from([("OPRC_CRM_CONFIG".to_owned(), "a.yaml".to_owned())]);
     let with = |text: io::Result<&str>| {
@@ -283,23 +282,23 @@ fn the_file_can_be_named_by_a_variable_and_must_be_readable_yaml() {
 }
 
 #[test]
-fn getters_answer_with_errors() {
+fn get_reports_unset_settings_and_wrong_types() {
     let resolved = resolve(&[], &[], "").unwrap();
     assert_eq!(resolved.get::<Option<&str>>("log.level").unwrap(), None);
     assert_eq!(
         resolved.get::<&str>("log.level").unwrap_err().to_string(),
-        "the setting log.level has no value: give --log-level or log.level in the config file"
+        "the setting log.level has no value: set --log-level or log.level in the config file"
     );
     assert_eq!(
         resolved.get::<bool>("http.port").unwrap_err().to_string(),
-        "the setting http.port cannot be read as bool: the table has an integer from 1 to 65535"
+        "the setting http.port cannot be read as bool: the schema has an integer from 1 to 65535"
     );
-    assert!(matches!(resolved.get::<bool>("nothing"), Err(Error::Table { .. })));
+    assert!(matches!(resolved.get::<bool>("nothing"), Err(Error::Schema { .. })));
     assert_eq!(resolved.source("nothing"), None);
 }
 
 #[test]
-fn values_are_described_in_columns() {
+fn describes_values_in_columns() {
     let text = resolve(&["--http-port=1"], &[], "crm: {namespaces: [a]}").unwrap().describe();
     assert_eq!(
         text,
@@ -315,7 +314,7 @@ log.level       (unset)  default of dev
 }
 
 #[test]
-fn help_and_markdown_document_everything() {
+fn help_and_reference_list_all_settings() {
     let help = SCHEMA.command().term_width(0).render_help().to_string();
     for expected in [
         "--config <PATH>",
@@ -329,7 +328,7 @@ fn help_and_markdown_document_everything() {
     }
     let markdown = SCHEMA.markdown();
     for expected in [
-        "|  | `--config` | `OPRC_CRM_CONFIG` |  | a path | The config file, in YAML |\n",
+        "|  | `--config` | `OPRC_CRM_CONFIG` |  | a path | Path of the YAML config file |\n",
         "| `http.port` | `--http-port` | `OPRC_CRM_HTTP_PORT`, `HTTP_PORT` | `8088` | \
          an integer from 1 to 65535 | The one port |\n",
         "`dev: false, edge: true`",

@@ -1,27 +1,22 @@
-//! Values, once checked.
+//! Typed values.
 
 use std::{path::PathBuf, time::Duration};
 
 use serde_json::Value as Raw;
 
-/// A value that its setting's kind has allowed.
+/// A value that is valid for the kind of its setting.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Of a text, a choice or a path.
+    /// Also of choices and paths.
     Text(String),
-    /// Of a bool.
     Bool(bool),
-    /// Of an integer.
     Integer(i64),
-    /// Of a float.
     Float(f64),
-    /// Of a duration.
     Duration(Duration),
-    /// Of a list.
     List(Vec<String>),
 }
 
-/// The text of what is neither a list, a section nor null.
+/// `None` for lists, sections and null.
 pub(crate) fn scalar(raw: &Raw) -> Option<String> {
     match raw {
         Raw::String(text) => Some(text.clone()),
@@ -32,10 +27,10 @@ pub(crate) fn scalar(raw: &Raw) -> Option<String> {
 
 /// A type that a setting can be read as.
 pub trait FromValue<'a>: Sized {
-    /// The value as this type, or `None` if its kind is another or it does not fit.
+    /// `None` if the value has another kind or does not fit.
     fn from_value(value: &'a Value) -> Option<Self>;
 
-    /// What stands for a setting without a value; `None` if there must be one.
+    /// The value of an unset setting; `None` if the setting must be set.
     fn unset() -> Option<Self> {
         None
     }

@@ -1,13 +1,11 @@
-//! What a store stands on.
-
 use async_trait::async_trait;
 
-use crate::{Entry, Ownership, Page, Result, Revision, Transaction, Watch};
+use crate::{Entry, Lease, Page, Result, Revision, Transaction, Watch};
 
-/// What a [`crate::Store`] stands on, which has checked what it is given.
+/// Implements a [`crate::Store`], which validates all arguments.
 ///
-/// Every call ends by its deadline. A future that is dropped leaves nothing half; a transaction may
-/// still be made.
+/// Every call ends by its deadline. Dropping a future leaves nothing half done, but a transaction
+/// may still be committed.
 #[async_trait]
 pub trait Backend: Send + Sync + 'static {
     /// See [`crate::Store::get`].
@@ -18,8 +16,8 @@ pub trait Backend: Send + Sync + 'static {
     async fn commit(&self, transaction: Transaction) -> Result<Revision>;
     /// See [`crate::Store::watch`].
     async fn watch(&self, prefix: &str, after: Option<Revision>) -> Result<Watch>;
-    /// See [`crate::Store::own`].
-    async fn own(&self, name: &str, identity: &str) -> Result<Ownership>;
+    /// See [`crate::Store::acquire_lease`].
+    async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease>;
     /// See [`crate::Store::close`].
     async fn close(&self);
 }

@@ -1,37 +1,22 @@
-//! What changes in a store.
-
 use std::fmt;
 
 use bytes::Bytes;
 
 use crate::Revision;
 
-/// A change of one entry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Change {
-    /// It has this value now.
-    Put {
-        /// Its key.
-        key: String,
-        /// What is stored.
-        value: Bytes,
-    },
-    /// It is no more.
-    Delete {
-        /// Its key.
-        key: String,
-    },
+    Put { key: String, value: Bytes },
+    Delete { key: String },
 }
 
 impl Change {
-    /// The key of the entry.
     pub fn key(&self) -> &str {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
         }
     }
 
-    /// The new value, unless the entry is deleted.
     pub fn value(&self) -> Option<&Bytes> {
         match self {
             Self::Put { value, .. } => Some(value),
@@ -45,7 +30,7 @@ impl Change {
 }
 
 impl fmt::Debug for Change {
-    // Values may be secret, and are long.
+    // Values may be secret, and they are long.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Put { key, value } => write!(formatter, "put {key} ({} bytes)", value.len()),
@@ -54,17 +39,17 @@ impl fmt::Debug for Change {
     }
 }
 
-/// The changes of one transaction, as far as a watch is concerned with them.
+/// The changes of one transaction, limited to those under the prefix of a watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// The store's, once they were made: the version of every entry that they put.
+    /// The version of every entry that the transaction put.
     pub revision: Revision,
-    /// In the order of the transaction, or of the keys.
+    /// In the order of the transaction or of the keys.
     pub changes: Vec<Change>,
 }
 
 impl Commit {
-    /// What it takes up, roughly.
+    /// The approximate size in memory.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.changes.iter().map(|c| size_of::<Change>() + c.bytes()).sum::<usize>()

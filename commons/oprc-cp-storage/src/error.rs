@@ -1,82 +1,57 @@
-//! Why a call failed.
-
 use crate::Revision;
 
-/// What a call of a store gives.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A check of a transaction doesn't hold; nothing was changed.
+    /// A check of a transaction failed; nothing was changed.
     #[error("{key} {}", conflict(*version))]
     Conflict {
-        /// The first key whose check doesn't hold.
+        /// The first key whose check failed.
         key: String,
-        /// Its version, if there is such an entry.
+        /// `None` if there is no such entry.
         version: Option<Revision>,
     },
-    /// Another process drives the store.
-    #[error("{name} is driven by {by}")]
-    Owned {
-        /// What can't be owned.
-        name: String,
-        /// Who owns it, in its own words.
-        by: String,
-    },
-    /// The caller drives the store no longer; nothing was changed.
-    #[error("{name} is no longer driven by this process")]
-    NotOwner {
-        /// What was owned.
-        name: String,
-    },
-    /// A watch can't tell everything that happened since: its reader begins anew with a list.
-    #[error("the history of the store has a gap here: read it anew")]
+    /// Another process holds the lease.
+    #[error("{name} is held by {holder}")]
+    LeaseHeld { name: String, holder: String },
+    /// The caller has lost the lease; nothing was changed.
+    #[error("this process no longer holds the lease {name}")]
+    LeaseLost { name: String },
+    /// A watch has missed changes: list again, then watch from the revision of the list.
+    #[error("the watch has missed changes: list again")]
     Gap,
     /// Nothing was changed, and the same call may succeed later.
     #[error("the store is unavailable: {reason}")]
-    Unavailable {
-        /// What is wrong.
-        reason: String,
-    },
-    /// Whether anything was changed isn't known: either all of it or nothing. Read, then decide.
-    #[error("it isn't known whether the store has changed: {reason}")]
-    Unknown {
-        /// What is wrong.
-        reason: String,
-    },
-    /// More than a store takes; nothing was changed.
-    #[error("{what} is more than {limit}")]
+    Unavailable { reason: String },
+    /// Either all of a transaction was committed or nothing. Read, then decide.
+    #[error("the outcome of the transaction is unknown: {reason}")]
+    UnknownOutcome { reason: String },
+    /// Nothing was changed.
+    #[error("{what} exceeds the limit of {limit}")]
     TooLarge {
-        /// What is too large.
         what: String,
-        /// The limit, with its unit.
+        /// With its unit.
         limit: String,
     },
-    /// What was asked makes no sense; nothing was changed.
+    /// Invalid arguments; nothing was changed.
     #[error("{reason}")]
-    Invalid {
-        /// What is wrong.
-        reason: String,
-    },
-    /// The store doesn't let this process in, or this process doesn't trust the store.
+    Invalid { reason: String },
+    /// Authentication or TLS verification failed, on either side.
     #[error("the store denies access: {reason}")]
     Denied {
-        /// What is wrong; never a secret.
+        /// Never contains a secret.
         reason: String,
     },
-    /// The store isn't one of ours, or is damaged.
-    #[error("the store is damaged: {reason}")]
-    Corrupt {
-        /// What is wrong.
-        reason: String,
-    },
+    /// The store is damaged or was written by another program.
+    #[error("the store is corrupt: {reason}")]
+    Corrupt { reason: String },
 }
 
-// By value: they are for `map_err`.
+// By value, for `map_err`.
 #[allow(clippy::needless_pass_by_value)]
 impl Error {
-    /// Whether the same call may simply be made again.
+    /// Whether the same call may be repeated.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
@@ -85,8 +60,8 @@ impl Error {
         Self::Unavailable { reason: reason.to_string() }
     }
 
-    pub(crate) fn unknown(reason: impl ToString) -> Self {
-        Self::Unknown { reason: reason.to_string() }
+    pub(crate) fn unknown_outcome(reason: impl ToString) -> Self {
+        Self::UnknownOutcome { reason: reason.to_string() }
     }
 
     pub(crate) fn invalid(reason: impl ToString) -> Self {
@@ -105,6 +80,6 @@ impl Error {
 fn conflict(version: Option<Revision>) -> String {
     match version {
         Some(version) => format!("has version {version}"),
-        None => "isn't there".to_owned(),
+        None => "does not exist".to_owned(),
     }
 }

@@ -1,21 +1,21 @@
-//! What happened lately, for watchers of a store that only this process changes.
+//! Recent commits, for watches of stores that only this process changes.
 
 use std::{
     collections::VecDeque,
     sync::{Arc, Weak},
 };
 
+use parking_lot::{Mutex, MutexGuard};
+
 use crate::{
     Commit, Error, Result, Revision,
     watch::{Feed, Watch},
 };
-use parking_lot::{Mutex, MutexGuard};
 
-/// How many transactions are kept, and how many bytes of them.
+/// Limits of the retained history.
 const MAX_COMMITS: usize = 4096;
 const MAX_BYTES: usize = 16 << 20;
 
-/// What happened lately, and who wants to know.
 #[derive(Default)]
 pub(crate) struct History {
     state: Mutex<State>,
@@ -25,12 +25,12 @@ pub(crate) struct History {
 struct State {
     commits: VecDeque<Commit>,
     bytes: usize,
-    /// Everything after it is known.
-    since: Revision,
-    /// Everything up to it was told.
-    told: Revision,
-    /// Up to it readers may have seen what isn't told yet.
-    seen: Revision,
+    /// All commits after it are retained.
+    oldest: Revision,
+    /// All commits up to it were sent to watchers.
+    published: Revision,
+    /// Readers may have seen commits up to it that aren't published yet.
+    visible: Revision,
     watchers: Vec<Watcher>,
 }
 
@@ -45,48 +45,48 @@ impl History {
         self.state.lock()
     }
 
-    /// Forgets everything: the store is at this revision, however it came there.
-    pub(crate) fn begin(&self, revision: Revision) {
+    /// Drops all history and ends all watches: the store is at this revision now.
+    pub(crate) fn reset(&self, revision: Revision) {
         let mut state = self.state();
-        state.break_off();
-        *state = State { since: revision, told: revision, seen: revision, ..State::default() };
+        state.end_watches();
+        *state =
+            State { oldest: revision, published: revision, visible: revision, ..State::default() };
     }
 
-    /// Ends all watches: what happened isn't known.
-    pub(crate) fn break_off(&self) {
-        self.state().break_off();
+    /// Ends all watches with a gap.
+    pub(crate) fn end_watches(&self) {
+        self.state().end_watches();
     }
 
-    /// Expects transactions up to a revision: from now on readers may see them.
-    pub(crate) fn expect(&self, revision: Revision) {
-        self.state().seen = revision;
+    /// Announces commits up to a revision, which readers may see before they are published.
+    pub(crate) fn announce(&self, revision: Revision) {
+        self.state().visible = revision;
     }
 
-    /// Tells of a transaction.
-    pub(crate) fn tell(&self, commit: Commit) {
+    pub(crate) fn publish(&self, commit: Commit) {
         let mut state = self.state();
-        state.told = commit.revision;
-        state.seen = state.seen.max(commit.revision);
-        state.watchers.retain(|watcher| watcher.tell(&commit));
+        state.published = commit.revision;
+        state.visible = state.visible.max(commit.revision);
+        state.watchers.retain(|watcher| watcher.publish(&commit));
         state.bytes += commit.bytes();
         state.commits.push_back(commit);
         while state.commits.len() > MAX_COMMITS || state.bytes > MAX_BYTES {
             let Some(oldest) = state.commits.pop_front() else { break };
             state.bytes = state.bytes.saturating_sub(oldest.bytes());
-            state.since = oldest.revision;
+            state.oldest = oldest.revision;
         }
     }
 
-    /// Watches from a revision on, or from now.
+    /// Watches commits after a revision, or from now on.
     pub(crate) fn watch(&self, prefix: &str, after: Option<Revision>) -> Result<Watch> {
         let mut state = self.state();
-        let after = after.unwrap_or(state.told);
-        if after < state.since || after > state.seen {
+        let after = after.unwrap_or(state.published);
+        if after < state.oldest || after > state.visible {
             return Err(Error::Gap);
         }
         let feed = Arc::new(Feed::default());
         let watcher = Watcher { prefix: prefix.to_owned(), after, feed: Arc::downgrade(&feed) };
-        if state.commits.iter().all(|commit| watcher.tell(commit)) {
+        if state.commits.iter().all(|commit| watcher.publish(commit)) {
             state.watchers.push(watcher);
         }
         Ok(Watch::new(feed, None))
@@ -94,7 +94,7 @@ impl History {
 }
 
 impl State {
-    fn break_off(&mut self) {
+    fn end_watches(&mut self) {
         for watcher in std::mem::take(&mut self.watchers) {
             if let Some(feed) = watcher.feed.upgrade() {
                 feed.end(Error::Gap);
@@ -104,15 +104,15 @@ impl State {
 }
 
 impl Watcher {
-    /// Whether it wants to know more.
-    fn tell(&self, commit: &Commit) -> bool {
+    /// Returns false once the watch has ended.
+    fn publish(&self, commit: &Commit) -> bool {
         let Some(feed) = self.feed.upgrade() else { return false };
         if commit.revision <= self.after {
             return true;
         }
-        let concerns =
+        let matching =
             commit.changes.iter().filter(|change| change.key().starts_with(&self.prefix));
-        let changes: Vec<_> = concerns.cloned().collect();
-        changes.is_empty() || feed.tell(Commit { revision: commit.revision, changes })
+        let changes: Vec<_> = matching.cloned().collect();
+        changes.is_empty() || feed.push(Commit { revision: commit.revision, changes })
     }
 }

@@ -1,4 +1,4 @@
-//! What keys and names may look like.
+//! Validation of keys and names.
 
 use std::ops::Bound;
 
@@ -6,7 +6,7 @@ use crate::{Error, Result};
 
 const MAX_KEY_BYTES: usize = 512;
 
-/// A key has parts separated by `/`, none of them empty.
+/// A key consists of non-empty parts separated by `/`.
 pub(crate) fn check_key(key: &str) -> Result<()> {
     if key.split('/').any(str::is_empty) {
         return Err(Error::invalid(format!("the key {key:?} has an empty part")));
@@ -14,7 +14,7 @@ pub(crate) fn check_key(key: &str) -> Result<()> {
     check_prefix(key)
 }
 
-/// A prefix is how keys begin, whether or not it ends between two parts.
+/// A prefix need not end at a `/`.
 pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
     if prefix.len() > MAX_KEY_BYTES {
         let what = format!("a key of {} bytes", prefix.len());
@@ -26,17 +26,15 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// A process says who it is in words for people.
 pub(crate) fn check_identity(identity: &str) -> Result<()> {
     if identity.is_empty() || identity.len() > MAX_KEY_BYTES || identity.contains(char::is_control)
     {
-        let reason = "an identity is a line of at most 512 bytes, and not empty";
+        let reason = "an identity must be one line of 1 to 512 bytes";
         return Err(Error::invalid(reason));
     }
     Ok(())
 }
 
-/// Where a range begins.
 pub(crate) fn start<'a>(prefix: &'a str, after: Option<&'a str>) -> Bound<&'a str> {
     match after {
         Some(after) => Bound::Excluded(after),
@@ -49,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_have_parts() {
+    fn validates_keys() {
         for good in ["a", "a/b", "packages/é", "a b/c"] {
             check_key(good).unwrap();
         }

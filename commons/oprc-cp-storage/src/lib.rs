@@ -1,12 +1,11 @@
-//! A small transactional store: entries with versions, compare-and-set over several of them at
-//! once, ranges, watches without gaps, and one process that drives.
+//! A small transactional store: versioned entries, compare-and-set over several entries, ranges,
+//! watches without gaps, and leases with fencing.
 //!
-//! A [`Store`] stands over memory, a redb file or etcd, which all behave in the same way. What is
-//! acknowledged is stored: neither a `kill -9` nor, with a file or etcd, a machine that fails loses
-//! it.
+//! A [`Store`] is backed by memory, a redb file or etcd, which all behave the same. With a file or
+//! etcd, acknowledged writes survive `kill -9` and a machine failure.
 //!
-//! A reader that follows a store lists it, watches from the revision that it got, and begins anew
-//! when the watch ends with [`Error::Gap`].
+//! A reader lists the store, watches from the revision of the list, and lists again when the watch
+//! ends with [`Error::Gap`].
 
 mod backend;
 mod change;
@@ -15,16 +14,16 @@ mod error;
 mod etcd;
 mod history;
 mod key;
+mod lease;
+mod local_owners;
 mod memory;
-mod owners;
-mod ownership;
 mod redb;
 mod store;
 mod transaction;
 mod watch;
 
-#[cfg(any(test, feature = "suite"))]
-pub mod suite;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 #[cfg(test)]
 mod tests;
 
@@ -33,8 +32,8 @@ pub use change::{Change, Commit};
 pub use entry::{Entry, Page, Revision};
 pub use error::{Error, Result};
 pub use etcd::{EtcdOptions, EtcdTls, Login, Password};
-pub use ownership::{Fence, Ownership};
+pub use lease::{Fence, Lease};
 pub use redb::RedbOptions;
-pub use store::{DEADLINE, Store};
+pub use store::{DEFAULT_DEADLINE, Store};
 pub use transaction::{Check, MAX_BYTES, MAX_OPERATIONS, Transaction};
 pub use watch::Watch;

@@ -1,4 +1,4 @@
-//! A store that is gone with the process.
+//! The in-memory back end.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -7,16 +7,16 @@ use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    Backend, Change, Commit, Entry, Ownership, Page, Result, Revision, Transaction, Watch,
-    history::History, key, owners::Owners,
+    Backend, Change, Commit, Entry, Lease, Page, Result, Revision, Transaction, Watch,
+    history::History, key, local_owners::LocalOwners,
 };
 
-/// A store that is gone with the process. No call of it waits, so none needs a deadline.
+/// No call waits, so none needs a deadline.
 #[derive(Default)]
 pub(crate) struct Memory {
     state: Mutex<State>,
     history: History,
-    owners: Owners,
+    owners: LocalOwners,
 }
 
 #[derive(Default)]
@@ -73,8 +73,8 @@ impl Backend for Memory {
         });
         if !changes.is_empty() {
             state.revision = revision;
-            // Still under the lock: told in the order in which they were made.
-            self.history.tell(Commit { revision, changes });
+            // Under the lock, to publish in the order of the commits.
+            self.history.publish(Commit { revision, changes });
         }
         Ok(state.revision)
     }
@@ -83,8 +83,8 @@ impl Backend for Memory {
         self.history.watch(prefix, after)
     }
 
-    async fn own(&self, name: &str, identity: &str) -> Result<Ownership> {
-        self.owners.own(name, identity)
+    async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
+        self.owners.acquire(name, identity)
     }
 
     async fn close(&self) {}

@@ -1,6 +1,6 @@
-//! The suite on the stores that need nothing else.
+//! The conformance suite on the stores that need no other process.
 
-use crate::{RedbOptions, Store, suite::histories};
+use crate::{RedbOptions, Store, conformance::histories};
 
 async fn memory(_: &str) -> (Store, ()) {
     (Store::memory(), ())
@@ -15,7 +15,7 @@ async fn redb(_: &str) -> (Store, tempfile::TempDir) {
 mod on_memory {
     use super::*;
 
-    crate::behaves!(memory);
+    crate::conformance_tests!(memory);
 
     #[test]
     fn histories() {
@@ -27,7 +27,7 @@ mod on_memory {
 mod on_redb {
     use super::*;
 
-    crate::behaves!(redb);
+    crate::conformance_tests!(redb);
 
     #[test]
     fn histories() {

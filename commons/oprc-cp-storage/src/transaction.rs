@@ -1,84 +1,76 @@
-//! Changes that are made together or not at all.
-
 use std::collections::HashSet;
 
 use bytes::Bytes;
 
-use crate::{Change, Error, Fence, Ownership, Result, Revision, key::check_key};
+use crate::{Change, Error, Fence, Lease, Result, Revision, key::check_key};
 
-/// How many checks a transaction may have, and how many changes: etcd takes 128 of either.
+/// The maximum number of checks, and of changes, in a transaction. etcd accepts 128 of each.
 pub const MAX_OPERATIONS: usize = 100;
-/// How many bytes the keys and values of a transaction may have: etcd takes half as much again.
+/// The maximum size of the keys and values of a transaction. etcd accepts 1.5 MiB.
 pub const MAX_BYTES: usize = 1 << 20;
 
-/// What must hold for a transaction to be made.
+/// A precondition of a transaction on one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
-    /// There is no such entry.
     Absent,
-    /// There is one.
     Exists,
-    /// There is one, and it is as it was read.
+    /// The entry exists and is unchanged since it was read.
     Version(Revision),
 }
 
 impl Check {
-    /// Whether it holds for an entry with this version.
+    /// `version` is `None` if the entry doesn't exist.
     pub fn holds(self, version: Option<Revision>) -> bool {
         match self {
             Self::Absent => version.is_none(),
             Self::Exists => version.is_some(),
-            Self::Version(wanted) => version == Some(wanted),
+            Self::Version(expected) => version == Some(expected),
         }
     }
 }
 
-/// Changes that are made together or not at all, and what must hold for it.
+/// Changes that are applied together or not at all.
 #[derive(Debug, Clone, Default)]
 pub struct Transaction {
-    /// All must hold.
     pub checks: Vec<(String, Check)>,
-    /// At most one for a key.
+    /// At most one for each key.
     pub changes: Vec<Change>,
-    /// The caller must still be the owner that it was.
+    /// The lease that the caller must still hold.
     pub fence: Option<Fence>,
 }
 
 impl Transaction {
-    /// One that does nothing.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a check.
     #[must_use]
     pub fn check(mut self, key: impl Into<String>, check: Check) -> Self {
         self.checks.push((key.into(), check));
         self
     }
 
-    /// Adds an entry, or changes one.
     #[must_use]
     pub fn put(mut self, key: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.changes.push(Change::Put { key: key.into(), value: value.into() });
         self
     }
 
-    /// Deletes an entry; one that isn't there needs a check for that to be told.
+    /// Deletes an entry. Deleting a missing one succeeds unless a check is added.
     #[must_use]
     pub fn delete(mut self, key: impl Into<String>) -> Self {
         self.changes.push(Change::Delete { key: key.into() });
         self
     }
 
-    /// Makes it fail with [`Error::NotOwner`] once the ownership is lost.
+    /// Makes the transaction fail with [`Error::LeaseLost`] once the lease is lost.
     #[must_use]
-    pub fn fenced(mut self, ownership: &Ownership) -> Self {
-        self.fence = Some(ownership.fence());
+    pub fn fenced(mut self, lease: &Lease) -> Self {
+        self.fence = Some(lease.fence());
         self
     }
 
-    /// Whether it is one that any store takes.
+    /// The limits are the same for all back ends.
     pub(crate) fn check_limits(&self) -> Result<()> {
         for (count, what) in [(self.checks.len(), "checks"), (self.changes.len(), "changes")] {
             if count > MAX_OPERATIONS {
@@ -102,13 +94,12 @@ impl Transaction {
         }
     }
 
-    /// How many bytes its keys and values have: at most [`MAX_BYTES`].
+    /// The size of the keys and values, at most [`MAX_BYTES`].
     pub fn bytes(&self) -> usize {
         let checks: usize = self.checks.iter().map(|(key, _)| key.len()).sum();
         checks + self.changes.iter().map(Change::bytes).sum::<usize>()
     }
 
-    /// Whether all checks hold, by the versions that entries have.
     pub(crate) fn check_versions(
         &self,
         mut version: impl FnMut(&str) -> Result<Option<Revision>>,

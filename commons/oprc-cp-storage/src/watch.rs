@@ -1,4 +1,4 @@
-//! What a watcher is told, held until it asks.
+//! Watches: commits are queued until the reader takes them.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,12 +7,12 @@ use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::{Commit, Error, Result};
 
-/// A watcher that is so many transactions behind has to begin anew.
-const MAX_COMMITS: usize = 4096;
-/// The same for so many bytes. More than one transaction may have.
-const MAX_BYTES: usize = 16 << 20;
+/// A watch that falls behind by more commits or bytes ends with a gap. The byte limit exceeds the
+/// maximum size of a transaction.
+const MAX_QUEUED_COMMITS: usize = 4096;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
-/// All changes under a prefix, as they come.
+/// A stream of the changes under a prefix.
 pub struct Watch {
     feed: Arc<Feed>,
     task: Option<AbortHandle>,
@@ -23,17 +23,17 @@ impl Watch {
         Self { feed, task }
     }
 
-    /// Waits for the next transaction. Nothing is lost if the future is dropped.
+    /// Waits for the next commit. Nothing is lost if the future is dropped.
     ///
-    /// An error ends the watch: [`Error::Gap`] when not everything can be told, because history is
-    /// gone or because this reader was too slow.
+    /// An error ends the watch: [`Error::Gap`] if the history was compacted or this reader was too
+    /// slow.
     pub async fn next(&mut self) -> Result<Commit> {
         loop {
-            let told = self.feed.told.notified();
+            let changed = self.feed.changed.notified();
             if let Some(next) = self.feed.take() {
                 return next;
             }
-            told.await;
+            changed.await;
         }
     }
 }
@@ -47,11 +47,11 @@ impl Drop for Watch {
     }
 }
 
-/// From who tells to one who is told.
+/// The queue between the publisher and one watch.
 #[derive(Default)]
 pub(crate) struct Feed {
     state: Mutex<State>,
-    told: Notify,
+    changed: Notify,
 }
 
 #[derive(Default)]
@@ -66,25 +66,25 @@ impl Feed {
         self.state.lock()
     }
 
-    /// Whether there will be more to tell.
-    pub(crate) fn tell(&self, commit: Commit) -> bool {
+    /// Returns false once the watch has ended.
+    pub(crate) fn push(&self, commit: Commit) -> bool {
         let mut state = self.state();
         if state.end.is_some() {
             return false;
         }
         state.bytes += commit.bytes();
         state.commits.push_back(commit);
-        if state.commits.len() > MAX_COMMITS || state.bytes > MAX_BYTES {
+        if state.commits.len() > MAX_QUEUED_COMMITS || state.bytes > MAX_QUEUED_BYTES {
             drop(state);
             self.end(Error::Gap);
             return false;
         }
         drop(state);
-        self.told.notify_one();
+        self.changed.notify_one();
         true
     }
 
-    /// Ends it. What wasn't taken is dropped after a gap: it would have to be read anew anyway.
+    /// Ends the watch. A gap also drops the queue, because the reader lists again anyway.
     pub(crate) fn end(&self, error: Error) {
         let mut state = self.state();
         if error == Error::Gap {
@@ -93,7 +93,7 @@ impl Feed {
         }
         state.end.get_or_insert(error);
         drop(state);
-        self.told.notify_one();
+        self.changed.notify_one();
     }
 
     fn take(&self) -> Option<Result<Commit>> {

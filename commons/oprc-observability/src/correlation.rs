@@ -1,15 +1,15 @@
-//! Ids that tie together what belongs to one request.
+//! Correlation ids, which identify a request across programs.
 
 /// 128 random bits in hex. Unique, but predictable: not fit for secrets.
 pub fn new_id() -> String {
     format!("{:032x}", fastrand::u128(..))
 }
 
-/// An id that came from outside, if it is fit for logs and annotations: 1 to 128
-/// characters of visible ASCII, without spaces, quotes or backslashes.
+/// Accepts an id of a client if it is safe for logs and annotations: 1 to 128 characters of visible
+/// ASCII, without quotes and backslashes.
 pub fn accept(raw: &str) -> Option<String> {
-    let fit = |byte: u8| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte);
-    ((1..=128).contains(&raw.len()) && raw.bytes().all(fit)).then(|| raw.to_owned())
+    let safe = |byte: u8| byte.is_ascii_graphic() && !b"\"'`\\".contains(&byte);
+    ((1..=128).contains(&raw.len()) && raw.bytes().all(safe)).then(|| raw.to_owned())
 }
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_ids_are_accepted() {
+    fn accepts_only_safe_ids() {
         let longest = "x".repeat(128);
         for id in ["a", "req-1/2:3=4", "{}!~", &longest] {
             assert_eq!(accept(id).as_deref(), Some(id));

@@ -1,63 +1,53 @@
-//! Which events are logged, and changing that at run time.
+//! The log filter, which can be changed at run time.
 
 use tracing_subscriber::{EnvFilter, Registry, filter::LevelFilter, reload};
 
-/// Why logs are not as wanted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A filter that is none.
     #[error(
-        "the log filter {filter:?} is not allowed: {reason}; allowed is a level (off, error, \
-         warn, info, debug, trace), target=level, or several of these separated by commas"
+        "invalid log filter {filter:?}: {reason}; expected a level (off, error, warn, info, debug, \
+         trace), target=level, or a comma-separated list of these"
     )]
-    Filter {
-        /// The filter.
-        filter: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A format that is none.
-    #[error("the log format {0:?} is not allowed; allowed is json or pretty")]
+    Filter { filter: String, reason: String },
+    #[error("invalid log format {0:?}: expected json or pretty")]
     Format(String),
-    /// Logs were set up before in this process.
-    #[error("logs were set up before in this process")]
-    AlreadySet,
-    /// The filter cannot be changed any more.
-    #[error("the log filter cannot be changed: {0}")]
-    Gone(reload::Error),
+    #[error("logging is already initialized in this process")]
+    AlreadyInitialized,
+    #[error("cannot change the log filter: {0}")]
+    Reload(reload::Error),
 }
 
-/// Changes which events are logged, while the program runs.
+/// Changes the log filter at run time.
 #[derive(Clone, Debug)]
 pub struct LevelHandle(pub(crate) reload::Handle<EnvFilter, Registry>);
 
 impl LevelHandle {
-    /// Logs what `filter` lets through from now on; an invalid one changes nothing.
+    /// An invalid filter changes nothing.
     pub fn set(&self, filter: &str) -> Result<(), Error> {
-        self.0.reload(parse(filter)?).map_err(Error::Gone)
+        self.0.reload(parse(filter)?).map_err(Error::Reload)
     }
 
-    /// The filter in force, in `EnvFilter`'s own spelling; empty if logs are gone.
+    /// The current filter as `EnvFilter` formats it; empty if the subscriber was dropped.
     pub fn get(&self) -> String {
         self.0.with_current(EnvFilter::to_string).unwrap_or_default()
     }
 }
 
 pub(crate) fn parse(filter: &str) -> Result<EnvFilter, Error> {
-    let wrong = |reason: String| Error::Filter { filter: filter.to_owned(), reason };
-    // EnvFilter itself minds spaces.
+    let invalid = |reason: String| Error::Filter { filter: filter.to_owned(), reason };
+    // EnvFilter rejects spaces.
     let parts: Vec<&str> =
         filter.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
     if parts.is_empty() {
-        return Err(wrong("it is empty".to_owned()));
+        return Err(invalid("it is empty".to_owned()));
     }
-    // To EnvFilter a lone word is a target to trace, so that "inof" would silence all
-    // else; a span in brackets is meant so.
-    let mut lone = parts.iter().filter(|part| !part.contains(['=', '[']));
-    if let Some(word) = lone.find(|word| word.parse::<LevelFilter>().is_err()) {
-        return Err(wrong(format!("{word:?} is no level")));
+    // EnvFilter takes a single word as a target, so that "inof" would silence everything else.
+    // Spans in brackets are valid without a level.
+    let mut words = parts.iter().filter(|part| !part.contains(['=', '[']));
+    if let Some(word) = words.find(|word| word.parse::<LevelFilter>().is_err()) {
+        return Err(invalid(format!("{word:?} is not a level")));
     }
-    EnvFilter::builder().parse(parts.join(",")).map_err(|error| wrong(error.to_string()))
+    EnvFilter::builder().parse(parts.join(",")).map_err(|error| invalid(error.to_string()))
 }
 
 #[cfg(test)]
@@ -65,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters() {
+    fn validates_filters() {
         for filter in ["info", "WARN", "off", "info,hyper=warn", "a::b=trace, debug", "info,"] {
             parse(filter).unwrap();
         }
@@ -77,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_can_be_shared() {
+    fn handle_is_clone_send_and_sync() {
         fn shared<T: Clone + Send + Sync + 'static>() {}
         shared::<LevelHandle>();
     }

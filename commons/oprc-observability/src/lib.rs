@@ -1,4 +1,4 @@
-//! Logs of the control plane's programs.
+//! Logging and correlation ids.
 
 pub mod correlation;
 mod filter;

@@ -1,4 +1,4 @@
-//! Where logs go, and in what form.
+//! The log output.
 
 use std::{
     io::{self, IsTerminal},
@@ -15,12 +15,11 @@ use tracing_subscriber::{
 
 use crate::{Error, LevelHandle, filter};
 
-/// The form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// An object on each line: for machines.
+    /// One object per line.
     Json,
-    /// Plain lines, coloured on a terminal: for people.
+    /// Text, coloured on a terminal.
     Pretty,
 }
 
@@ -36,13 +35,12 @@ impl FromStr for Format {
     }
 }
 
-/// Logs all events of this process that `filter` lets through to stderr, until its
-/// end. Works once in a process.
+/// Starts logging to stderr. Fails if called twice in a process.
 pub fn init(format: Format, filter: &str) -> Result<LevelHandle, Error> {
-    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let colours = io::stderr().is_terminal() && !plain;
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colours = io::stderr().is_terminal() && !no_color;
     let (subscriber, handle) = subscriber(format, filter, colours, io::stderr)?;
-    subscriber.try_init().map_err(|_| Error::AlreadySet)?;
+    subscriber.try_init().map_err(|_| Error::AlreadyInitialized)?;
     Ok(handle)
 }
 
@@ -59,10 +57,10 @@ where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let (filter, handle) = reload::Layer::new(filter::parse(filter)?);
-    // Errors of the output would go to stderr as well, and panic if that is closed.
+    // Errors of the output would be printed to stderr as well, which panics if it is closed.
     let output = fmt::layer().with_writer(writer).log_internal_errors(false);
     let output: Output = match format {
-        // The list has all spans that an event is in, hence also the current one.
+        // The list of spans includes the current one.
         Format::Json => output.json().flatten_event(true).with_current_span(false).boxed(),
         Format::Pretty => output.with_ansi(colours).boxed(),
     };
@@ -75,7 +73,6 @@ mod tests {
 
     use super::*;
 
-    /// Takes what is logged.
     #[derive(Clone, Default)]
     struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -123,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_lines_have_fields_of_spans_too() {
+    fn text_has_fields_of_events_and_spans() {
         logs(Format::Pretty, |_, sink| {
             let _span = tracing::info_span!("request", correlation_id = "abc").entered();
             tracing::info!("done");
@@ -134,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_changes_at_run_time_unless_invalid() {
+    fn changes_the_filter_at_run_time_unless_invalid() {
         logs(Format::Json, |handle, sink| {
             tracing::debug!("first");
             assert_eq!(sink.take(), "");
@@ -150,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_have_names() {
+    fn parses_formats() {
         assert_eq!("json".parse::<Format>().unwrap(), Format::Json);
         assert_eq!("pretty".parse::<Format>().unwrap(), Format::Pretty);
         assert!("xml".parse::<Format>().unwrap_err().to_string().contains("xml"));

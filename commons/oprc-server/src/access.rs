@@ -1,4 +1,4 @@
-//! Who may use a route.
+//! Authentication and authorization of requests.
 
 use std::time::SystemTime;
 
@@ -6,64 +6,58 @@ use axum::http::HeaderValue;
 
 use crate::{Peer, Role, TokenFile};
 
-/// Who may use a route. Cheap to clone.
+/// The policy that guards routes. Cheap to clone.
 ///
-/// What is asked for must all be there: with a certificate and tokens, a verified client
-/// certificate *and* a token of the file.
+/// If it requires both a certificate and a token, a request needs a verified client certificate
+/// *and* a token of the file.
 #[derive(Debug, Clone)]
 pub struct Access {
     require_certificate: bool,
     tokens: Option<TokenFile>,
-    least: Role,
+    minimum_role: Role,
 }
 
-/// Who was let in; an extension of requests behind [`crate::require`].
+/// The authenticated caller; an extension of requests behind [`crate::require`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The token's name; if it has none, the common name of the certificate that was asked for.
+    /// The token's name; if it has none, the common name of the required client certificate.
     pub name: Option<String>,
-    /// How much they may do: what their token says, and everything where no token is asked for.
+    /// The token's role; admin where no token is required.
     pub role: Role,
 }
 
-/// Why somebody isn't let in.
+/// Why a request was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.as_str())]
 pub enum Denied {
-    /// No client certificate was shown.
     NoCertificate,
-    /// No bearer token was sent.
     NoToken,
-    /// The bearer token isn't in the file.
-    WrongToken,
-    /// The bearer token was good until some time ago.
+    /// The token file doesn't contain the token.
+    InvalidToken,
     ExpiredToken,
-    /// The bearer token is good, and for less than this.
-    WeakToken,
+    /// The token is valid, but the route needs a higher role.
+    InsufficientRole,
 }
 
 impl Access {
-    /// For everybody: nobody is asked for anything.
     #[cfg(test)]
     pub(crate) fn open() -> Self {
         Self::new(false, None)
     }
 
-    /// For those who show a client certificate, if it is required, and have a token, if there are
-    /// tokens. A certificate can be shown only where the server has
-    /// [`crate::TlsFiles::client_ca`]: nobody is let in elsewhere. Tokens must be those of an
-    /// admin, as they are where the file doesn't say.
+    /// Requires a client certificate if `require_certificate` is set, and a token with the role
+    /// admin if there are `tokens`. Clients can only present a certificate if the server has
+    /// [`crate::TlsFiles::client_ca`]; without it, requiring one denies every request.
     pub fn new(require_certificate: bool, tokens: Option<TokenFile>) -> Self {
-        Self { require_certificate, tokens, least: Role::Admin }
+        Self { require_certificate, tokens, minimum_role: Role::Admin }
     }
 
-    /// Lets weaker tokens in too, for routes that look at [`Identity::role`] themselves.
+    /// Also admits tokens with lower roles, for routes that check [`Identity::role`] themselves.
     #[must_use]
-    pub fn least(self, least: Role) -> Self {
-        Self { least, ..self }
+    pub fn minimum_role(self, minimum_role: Role) -> Self {
+        Self { minimum_role, ..self }
     }
 
-    /// Who it is that sent a request, if they may.
     pub fn check(
         &self,
         peer: Option<&Peer>,
@@ -77,8 +71,8 @@ impl Access {
         if let Some(tokens) = &self.tokens {
             let token = authorization.and_then(bearer).ok_or(Denied::NoToken)?;
             let found = tokens.find(token, SystemTime::now())?;
-            if found.role < self.least {
-                return Err(Denied::WeakToken);
+            if found.role < self.minimum_role {
+                return Err(Denied::InsufficientRole);
             }
             identity.role = found.role;
             identity.name = found.name.or(identity.name);
@@ -92,9 +86,9 @@ impl Denied {
         match self {
             Self::NoCertificate => "a client certificate is required",
             Self::NoToken => "a bearer token is required",
-            Self::WrongToken => "the bearer token is not valid",
+            Self::InvalidToken => "the bearer token is not valid",
             Self::ExpiredToken => "the bearer token has expired",
-            Self::WeakToken => "the bearer token is not that of an admin",
+            Self::InsufficientRole => "the bearer token lacks the role admin",
         }
     }
 }
@@ -128,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_for_everything_that_is_configured() {
+    fn requires_everything_that_is_configured() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         fs::write(&path, "operator 0123456789abcdef\nfedcba9876543210\n").unwrap();
@@ -147,8 +141,8 @@ mod tests {
         assert_eq!(token.check(None, Some(&bare_token)), Ok(nobody));
         assert_eq!(token.check(Some(&client), None), Err(Denied::NoToken));
         assert_eq!(token.check(None, Some(&basic)), Err(Denied::NoToken));
-        assert_eq!(token.check(None, Some(&wrong)), Err(Denied::WrongToken));
-        assert_eq!(token.check(None, Some(&header("Bearer "))), Err(Denied::WrongToken));
+        assert_eq!(token.check(None, Some(&wrong)), Err(Denied::InvalidToken));
+        assert_eq!(token.check(None, Some(&header("Bearer "))), Err(Denied::InvalidToken));
 
         let certificate = Access::new(true, None);
         assert_eq!(certificate.check(Some(&client), None), Ok(named("gateway")));
@@ -162,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn weaker_tokens_are_let_in_only_where_that_is_said() {
+    fn admits_lower_roles_only_down_to_the_minimum() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         fs::write(&path, "eve 0123456789abcdef role=viewer").unwrap();
         let access = Access::new(false, Some(TokenFile::load(&path).unwrap()));
         let token = header("Bearer 0123456789abcdef");
-        assert_eq!(access.check(None, Some(&token)), Err(Denied::WeakToken));
+        assert_eq!(access.check(None, Some(&token)), Err(Denied::InsufficientRole));
         let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
-        assert_eq!(access.least(Role::Viewer).check(None, Some(&token)), Ok(eve));
+        assert_eq!(access.minimum_role(Role::Viewer).check(None, Some(&token)), Ok(eve));
     }
 
     #[test]
-    fn follows_the_file() {
+    fn reloads_the_token_file_and_keeps_tokens_on_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         let replace = |content: &str| {
@@ -187,14 +181,14 @@ mod tests {
         let (old, new) = (header("Bearer 0123456789abcdef"), header("Bearer fedcba9876543210"));
         assert_eq!(access.check(None, Some(&old)), Ok(named("old")));
         replace("new fedcba9876543210");
-        assert_eq!(access.check(None, Some(&old)), Err(Denied::WrongToken));
+        assert_eq!(access.check(None, Some(&old)), Err(Denied::InvalidToken));
         assert_eq!(access.check(None, Some(&new)), Ok(named("new")));
         replace("short");
         assert_eq!(access.check(None, Some(&new)), Ok(named("new")));
         fs::remove_file(&path).unwrap();
         assert_eq!(access.check(None, Some(&new)), Ok(named("new")));
         replace("");
-        assert_eq!(access.check(None, Some(&new)), Err(Denied::WrongToken));
+        assert_eq!(access.check(None, Some(&new)), Err(Denied::InvalidToken));
         assert!(!format!("{access:?}").contains("0123456789"));
     }
 }

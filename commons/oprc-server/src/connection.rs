@@ -1,4 +1,4 @@
-//! One connection, from the handshake to its end.
+//! One connection, from the TLS handshake to its end.
 
 use std::{
     net::SocketAddr,
@@ -26,15 +26,14 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use crate::{ClientCertificate, Options, Peer, reread::Reread};
+use crate::{ClientCertificate, Options, Peer, reload::Reloaded};
 
-/// A peer of HTTP/2 that says nothing for so long is asked whether it is still there, and given as
-/// long to answer: one that vanished must not keep its place.
-const PING: Duration = Duration::from_secs(20);
+/// Interval and timeout of HTTP/2 pings: peers that vanished must not count as connections.
+const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// What all connections of a server share.
+/// The state that all connections of a server share.
 pub(crate) struct Connections {
-    tls: Option<Reread<ServerConfig>>,
+    tls: Option<Reloaded<ServerConfig>>,
     handshake_timeout: Duration,
     header_timeout: Duration,
     http: Builder<TokioExecutor>,
@@ -44,7 +43,7 @@ pub(crate) struct Connections {
 impl Connections {
     pub(crate) fn new(
         options: &Options,
-        tls: Option<Reread<ServerConfig>>,
+        tls: Option<Reloaded<ServerConfig>>,
         router: Router,
     ) -> Self {
         let mut http = Builder::new(TokioExecutor::new());
@@ -52,39 +51,39 @@ impl Connections {
         http.http2()
             .timer(TokioTimer::new())
             .max_concurrent_streams(options.max_streams)
-            .keep_alive_interval(PING)
-            .keep_alive_timeout(PING);
+            .keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE);
         let Options { handshake_timeout, header_timeout, .. } = *options;
         Self { tls, handshake_timeout, header_timeout, http, router }
     }
 
-    /// Serves a connection to its end; told to stop, it ends with its open requests.
+    /// Serves a connection to its end. After `stop` it ends with its open requests.
     pub(crate) async fn serve(
         &self,
         stream: TcpStream,
         address: SocketAddr,
         mut stop: watch::Receiver<bool>,
     ) {
-        // Messages of gRPC are small and waited for. That this fails says the peer is gone, which
-        // reading will find out as well.
+        // gRPC messages are small and latency-sensitive. This fails only if the peer is gone, which
+        // reading reports as well.
         let _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else {
             return self.serve_http(stream, Peer { address, certificate: None }, stop).await;
         };
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
-        let shaken = tokio::select! {
+        let outcome = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            shaken = timeout(self.handshake_timeout, handshake) => shaken,
+            outcome = timeout(self.handshake_timeout, handshake) => outcome,
         };
-        match shaken {
+        match outcome {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
                 let certificate =
                     certificate.map(|certificate| Arc::new(ClientCertificate::of(certificate)));
                 self.serve_http(stream, Peer { address, certificate }, stop).await;
             }
-            Ok(Err(error)) => tracing::debug!(%address, %error, "A TLS handshake failed"),
-            Err(_) => tracing::debug!(%address, "A TLS handshake took too long"),
+            Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
         }
     }
 
@@ -95,31 +94,31 @@ impl Connections {
         mut stop: watch::Receiver<bool>,
     ) {
         let address = peer.address;
-        let asked = Arc::new(AtomicBool::new(false));
+        let received = Arc::new(AtomicBool::new(false));
         let service = service_fn({
-            let asked = asked.clone();
+            let received = received.clone();
             move |mut request: Request<Incoming>| {
-                asked.store(true, Ordering::Relaxed);
+                received.store(true, Ordering::Relaxed);
                 request.extensions_mut().insert(peer.clone());
                 self.router.clone().oneshot(request)
             }
         });
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
-        // Hyper's own limit begins only once it knows a connection to be of HTTP/1.1.
+        // Hyper's own timeout starts only after it has detected HTTP/1.1.
         let mut first_request = pin!(sleep(self.header_timeout));
-        let (mut waiting, mut hurried, mut stopping) = (true, false, false);
+        let (mut waiting, mut asked_to_close, mut stopping) = (true, false, false);
         let ended = loop {
             tokio::select! {
                 ended = connection.as_mut() => break ended,
                 () = first_request.as_mut(), if waiting => {
-                    waiting = !asked.load(Ordering::Relaxed);
-                    if waiting && hurried {
-                        tracing::debug!(%address, "A connection was closed for want of a request");
+                    waiting = !received.load(Ordering::Relaxed);
+                    if waiting && asked_to_close {
+                        tracing::debug!(%address, "closed a connection without a request");
                         return;
                     }
                     if waiting {
-                        // A peer of HTTP/2 may have just sent one, or may not heed this.
-                        hurried = true;
+                        // An HTTP/2 peer may just have sent a request, or may ignore this.
+                        asked_to_close = true;
                         connection.as_mut().graceful_shutdown();
                         first_request.as_mut().reset(Instant::now() + self.header_timeout);
                     }
@@ -131,7 +130,7 @@ impl Connections {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%address, error, "A connection broke");
+            tracing::debug!(%address, error, "connection failed");
         }
     }
 }

@@ -1,19 +1,24 @@
 //! One TCP port for an [`axum::Router`] that holds REST and gRPC routes.
 //!
-//! [`bind`] opens the port and reads the TLS files; [`Server::serve`] answers until it is told to
-//! stop, then lets open requests finish. It speaks HTTP/1.1 and HTTP/2: with prior knowledge on a
-//! plain port, by ALPN with TLS. Every request carries its [`Peer`]; [`require`] asks an [`Access`]
-//! whether that peer may use a route.
+//! [`bind`] opens the port and reads the TLS files; [`Server::serve`] serves requests until
+//! shutdown, then drains open ones. It speaks HTTP/1.1 and HTTP/2: with prior knowledge on a
+//! plain port, by ALPN with TLS. Every request carries its [`Peer`]; [`require`] checks whether
+//! an [`Access`] admits that peer to a route.
+//!
+//! The accept loop and TLS are not `axum-server`'s because a connection that sends no request
+//! must be closed even before its protocol is detected, which is when hyper's header timeout
+//! starts. Also, routes need the verified client certificate as a request extension, and
+//! certificates, client authorities and tokens are reloaded without dropping connections.
 
 mod access;
-mod answer;
+mod auth_layer;
 mod connection;
 mod error;
-mod guard;
+mod error_response;
 mod options;
 mod peer;
 mod process;
-mod reread;
+mod reload;
 mod role;
 mod server;
 mod settings;
@@ -24,12 +29,12 @@ mod token;
 mod tests;
 
 pub use access::{Access, Denied, Identity};
-pub use answer::{fallback, problem};
+pub use auth_layer::require;
 pub use error::Error;
-pub use guard::require;
+pub use error_response::{fallback, problem};
 pub use options::{Options, TlsFiles};
 pub use peer::{ClientCertificate, Peer};
-pub use process::{identity, stopped, told_to_stop};
+pub use process::{identity, shutdown_signal, stopped};
 pub use role::Role;
 pub use server::{Server, bind};
 pub use settings::Settings;

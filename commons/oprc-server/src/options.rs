@@ -1,27 +1,24 @@
-//! How a server listens and what it bounds.
-
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::Error;
 
-/// How a server listens and what it bounds.
+/// Address and limits of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where to listen; port 0 takes a free one.
+    /// Port 0 picks a free one.
     pub address: SocketAddr,
-    /// The TLS files; without them the port is plain.
+    /// Without them the port is plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// How many connections may be open; further ones wait in the backlog.
+    /// Further connections wait in the backlog.
     pub max_connections: usize,
-    /// How long a TLS handshake may take.
     pub handshake_timeout: Duration,
-    /// How long a peer may take for the headers of a request. A connection whose first request
-    /// takes longer is closed, and so is one of HTTP/1.1 that is idle for longer between requests.
+    /// Time to receive the headers of a request. A connection whose first request takes longer
+    /// is closed, and so is an HTTP/1.1 connection that is idle for longer between requests.
     pub header_timeout: Duration,
-    /// How many requests may be open on a connection of HTTP/2.
+    /// Concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,
-    /// How long open requests may take to finish once the server stops.
-    pub drain: Duration,
+    /// Time for open requests to finish after shutdown has started.
+    pub drain_timeout: Duration,
 }
 
 impl Options {
@@ -39,14 +36,13 @@ impl Options {
     }
 }
 
-/// PEM files for TLS. They are read again when they change.
+/// PEM files for TLS. They are reloaded when they change.
 #[derive(Debug, Clone)]
 pub struct TlsFiles {
-    /// The server's certificate, followed by what is between it and its authority.
+    /// The server's certificate, followed by the intermediate ones.
     pub certificate: PathBuf,
-    /// The key of the certificate.
     pub key: PathBuf,
-    /// Authorities of clients. With it a client may show a certificate, which must then be by one
-    /// of them; which routes need one is up to [`crate::Access`].
+    /// Authorities of client certificates. A client may then present a certificate, which must be
+    /// issued by one of them; [`crate::Access`] decides which routes require one.
     pub client_ca: Option<PathBuf>,
 }

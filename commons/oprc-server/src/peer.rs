@@ -1,23 +1,18 @@
-//! Who is at the other end of a connection.
-
 use std::{net::SocketAddr, sync::Arc};
 
 use rustls::pki_types::CertificateDer;
 use x509_parser::parse_x509_certificate;
 
-/// Who sent a request; an extension of every request.
+/// The remote end of a connection; an extension of every request.
 #[derive(Debug, Clone)]
 pub struct Peer {
-    /// The other end of the connection.
     pub address: SocketAddr,
-    /// The client's certificate, if one was shown: it has been verified then.
+    /// The verified client certificate, if the client presented one.
     pub certificate: Option<Arc<ClientCertificate>>,
 }
 
-/// A verified certificate of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The common name of the subject, if it has one.
     pub common_name: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A server as a process: what it is called, and when it is to end.
+//! The identity of this process, and its shutdown.
 
 use std::io;
 
@@ -8,14 +8,14 @@ use tokio::{
     sync::watch,
 };
 
-/// What a process of this program is called among others like it.
+/// A name that is unique among the replicas of a program.
 pub fn identity(program: &str) -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| program.to_owned());
     format!("{host}-{}", correlation::new_id().get(..8).unwrap_or_default())
 }
 
-/// Ends when the process is told to, from now on.
-pub fn told_to_stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
+/// Resolves on SIGTERM or SIGINT. The handlers are installed by this call.
+pub fn shutdown_signal() -> io::Result<impl Future<Output = ()> + Send + 'static> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -23,12 +23,11 @@ pub fn told_to_stop() -> io::Result<impl Future<Output = ()> + Send + 'static> {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("stops");
+        tracing::info!("received a shutdown signal");
     })
 }
 
-/// Ends once it is said that all is to stop.
+/// Resolves once `stopping` is true or its sender is dropped.
 pub async fn stopped(mut stopping: watch::Receiver<bool>) {
-    // A sender that is gone can't say it any more.
     let _ = stopping.wait_for(|stop| *stop).await;
 }

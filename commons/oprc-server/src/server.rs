@@ -1,4 +1,4 @@
-//! A port, and what comes in there.
+//! The listening port and its accept loop.
 
 use std::{
     io::{self, ErrorKind},
@@ -17,23 +17,23 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Error, Options, connection::Connections, reread::Reread, tls};
+use crate::{Error, Options, connection::Connections, reload::Reloaded, tls};
 
-/// How long to wait for file descriptors to become free.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Delay after a failed accept, usually for lack of file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// A port that is listened on, with what it needs for TLS.
+/// A bound port with its TLS configuration.
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
-    tls: Option<Reread<ServerConfig>>,
+    tls: Option<Reloaded<ServerConfig>>,
     options: Options,
 }
 
-/// Listens, and reads the TLS files. Connections wait until [`Server::serve`].
+/// Binds the port and reads the TLS files. Connections wait until [`Server::serve`].
 pub async fn bind(mut options: Options) -> Result<Server, Error> {
     options.check()?;
-    let tls = options.tls.take().map(tls::follow).transpose()?;
+    let tls = options.tls.take().map(tls::load_and_follow).transpose()?;
     let address = options.address;
     let listen = |error| Error::Listen { address, error };
     let listener = TcpListener::bind(address).await.map_err(listen)?;
@@ -42,13 +42,12 @@ pub async fn bind(mut options: Options) -> Result<Server, Error> {
 }
 
 impl Server {
-    /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests until told to stop; then accepts no connection any more, lets open requests
-    /// finish for as long as they may, and closes what is left.
+    /// Serves requests until `shutdown`, then stops accepting connections, drains open requests
+    /// for up to [`Options::drain_timeout`] and closes the rest.
     pub async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) {
         let Self { listener, tls, options, .. } = self;
         let connections = Arc::new(Connections::new(&options, tls, router));
@@ -68,9 +67,13 @@ impl Server {
         }
         drop(listener);
         stop.send_replace(true);
-        let drained = timeout(options.drain, async { while open.join_next().await.is_some() {} });
+        let drained =
+            timeout(options.drain_timeout, async { while open.join_next().await.is_some() {} });
         if drained.await.is_err() {
-            tracing::warn!(connections = open.len(), "Closing connections with open requests");
+            tracing::warn!(
+                connections = open.len(),
+                "drain timed out, closing connections with open requests"
+            );
         }
         open.shutdown().await;
     }
@@ -80,17 +83,17 @@ async fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     loop {
         match listener.accept().await {
             Ok(accepted) => return accepted,
-            Err(error) if of_one_peer(&error) => {}
+            Err(error) if is_peer_error(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "Cannot accept connections");
-                sleep(PAUSE).await;
+                tracing::warn!(%error, "cannot accept connections, retrying");
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// Whether an error says only that the peer has gone already.
-fn of_one_peer(error: &io::Error) -> bool {
+/// Whether only this connection is affected, because the peer has closed it already.
+fn is_peer_error(error: &io::Error) -> bool {
     use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }

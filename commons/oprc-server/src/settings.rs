@@ -1,4 +1,4 @@
-//! What every server of ours can be told, by settings of the same names.
+//! The settings that all servers have in common.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -6,38 +6,33 @@ use std::{
     time::Duration,
 };
 
-use oprc_config::{Error as Wrong, Resolved};
+use oprc_config::{Error as ConfigError, Resolved};
 
 use crate::{Access, Error, Options, Server, TlsFiles, TokenFile, bind};
 
-/// Further connections wait in the backlog.
 const MAX_CONNECTIONS: usize = 4096;
 
-/// Where a server listens and whom it lets in.
+/// Address and access control of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where it listens.
     pub address: SocketAddr,
-    /// How long open requests may take to finish when it stops.
-    pub drain: Duration,
-    /// Certificates.
+    /// Time for open requests to finish at shutdown.
+    pub drain_timeout: Duration,
     pub tls: Option<TlsFiles>,
-    /// Whether callers need a certificate.
+    /// Whether callers need a client certificate.
     pub mtls: bool,
-    /// A file of tokens, one of which callers need.
+    /// If set, callers need one of its tokens.
     pub token_file: Option<PathBuf>,
-    /// Whether each of them must have a role; those without may do everything otherwise.
-    pub roles: bool,
+    /// Whether tokens without a role are an error; otherwise they have the role admin.
+    pub require_roles: bool,
 }
 
 impl Settings {
-    /// Reads them.
-    pub fn of(settings: &Resolved) -> Result<Self, Wrong> {
+    pub fn from_resolved(settings: &Resolved) -> Result<Self, ConfigError> {
         let host: Option<String> = settings.get("server.host")?;
-        let host: Option<IpAddr> = host
-            .map(|host| host.parse())
-            .transpose()
-            .map_err(|_| Wrong::Together("server.host isn't an IP address".to_owned()))?;
+        let host: Option<IpAddr> = host.map(|host| host.parse()).transpose().map_err(|_| {
+            ConfigError::Inconsistent("server.host is not an IP address".to_owned())
+        })?;
         let client_ca = settings.get("security.tls.client_ca")?;
         let tls = settings
             .both("security.tls.certificate", "security.tls.key")?
@@ -47,39 +42,38 @@ impl Settings {
                 host.unwrap_or_else(default_host),
                 settings.get("server.port")?,
             ),
-            drain: settings.get("server.shutdown_timeout")?,
+            drain_timeout: settings.get("server.shutdown_timeout")?,
             tls,
             mtls: settings.get("security.mtls")?,
             token_file: settings.get("security.token_file")?,
-            roles: false,
+            require_roles: false,
         };
         if all.mtls && all.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
-            let from = settings.source("security.mtls").map(|from| format!(", by {from}"));
-            return Err(Wrong::Together(format!(
-                "security.mtls is on{}: it needs security.tls.certificate, security.tls.key and \
+            let source = settings.source("security.mtls").map(|source| format!(" (from {source})"));
+            return Err(ConfigError::Inconsistent(format!(
+                "security.mtls is enabled{}: set security.tls.certificate, security.tls.key and \
                  security.tls.client_ca",
-                from.unwrap_or_default()
+                source.unwrap_or_default()
             )));
         }
         Ok(all)
     }
 
-    /// Whether anybody is asked who they are.
-    pub fn guarded(&self) -> bool {
+    pub fn requires_auth(&self) -> bool {
         self.mtls || self.token_file.is_some()
     }
 
-    /// Listens, and reads certificates and tokens: what is wrong with them is known now.
+    /// Binds the port and reads certificates and tokens, so that their errors stop the start.
     pub async fn bind(&self) -> Result<(Server, Access), Error> {
         let read = |path: &PathBuf| {
-            if self.roles { TokenFile::with_roles(path) } else { TokenFile::load(path) }
+            if self.require_roles { TokenFile::with_roles(path) } else { TokenFile::load(path) }
         };
         let tokens = self.token_file.as_ref().map(read).transpose()?;
         if tokens.is_some() && self.tls.is_none() && !self.address.ip().is_loopback() {
-            tracing::warn!("tokens travel in the open: there is no security.tls.certificate");
+            tracing::warn!("tokens are sent unencrypted: set security.tls.certificate");
         }
-        if !self.guarded() {
-            tracing::warn!(address = %self.address, "nobody is asked who they are");
+        if !self.requires_auth() {
+            tracing::warn!(address = %self.address, "requests are not authenticated: set security.token_file or security.mtls");
         }
         let server = bind(Options {
             address: self.address,
@@ -88,17 +82,17 @@ impl Settings {
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
             max_streams: 128,
-            drain: self.drain,
+            drain_timeout: self.drain_timeout,
         })
         .await?;
         Ok((server, Access::new(self.mtls, tokens)))
     }
 }
 
-/// In a container the network is its own; elsewhere it is everybody's.
+/// All addresses in a container, which has its own network; loopback elsewhere.
 fn default_host() -> IpAddr {
-    let contained = ["container", "KUBERNETES_SERVICE_HOST"];
-    if contained.iter().any(|name| std::env::var_os(name).is_some()) {
+    let markers = ["container", "KUBERNETES_SERVICE_HOST"];
+    if markers.iter().any(|name| std::env::var_os(name).is_some()) {
         Ipv4Addr::UNSPECIFIED.into()
     } else {
         Ipv4Addr::LOCALHOST.into()

@@ -1,4 +1,4 @@
-//! TLS as its files say.
+//! The TLS configuration, loaded from files.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,25 +11,24 @@ use rustls::{
 
 use crate::{
     Error, TlsFiles,
-    reread::{INTERVAL, Reread, read},
+    reload::{CHECK_INTERVAL, Reloaded, read},
 };
 
-/// The configuration that its files make, following them.
-pub(crate) fn follow(files: TlsFiles) -> Result<Reread<ServerConfig>, Error> {
+pub(crate) fn load_and_follow(files: TlsFiles) -> Result<Reloaded<ServerConfig>, Error> {
     let mut paths = vec![files.certificate.clone(), files.key.clone()];
     paths.extend(files.client_ca.clone());
-    Reread::new(paths, INTERVAL, move || load(&files))
+    Reloaded::new(paths, CHECK_INTERVAL, move || load(&files))
 }
 
 fn load(files: &TlsFiles) -> Result<ServerConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
-        .map_err(|error| wrong(&files.key, format!("isn't a PEM private key: {error}")))?;
+        .map_err(|error| file_error(&files.key, format!("not a PEM private key: {error}")))?;
     provider
         .key_provider
         .load_private_key(key.clone_key())
-        .map_err(|error| wrong(&files.key, format!("isn't a key that can be used: {error}")))?;
+        .map_err(|error| file_error(&files.key, format!("unusable private key: {error}")))?;
 
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
@@ -38,24 +37,24 @@ fn load(files: &TlsFiles) -> Result<ServerConfig, Error> {
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for authority in certificates(path)? {
-                roots.add(authority).map_err(|error| wrong(path, error.to_string()))?;
+                roots.add(authority).map_err(|error| file_error(path, error.to_string()))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
-                .map_err(|error| wrong(path, error.to_string()))?;
+                .map_err(|error| file_error(path, error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             let certificate = files.certificate.display();
-            wrong(&files.key, format!("isn't the key of the certificate in {certificate}"))
+            file_error(&files.key, format!("not the key of the certificate in {certificate}"))
         }
-        error => wrong(&files.certificate, error.to_string()),
+        error => file_error(&files.certificate, error.to_string()),
     })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    // A session that is taken up again doesn't verify its client's certificate again.
+    // A resumed session doesn't verify the client certificate again.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
@@ -65,14 +64,14 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
     let content = read(path)?;
     let found: Vec<_> = CertificateDer::pem_slice_iter(&content)
         .collect::<Result<_, _>>()
-        .map_err(|error| wrong(path, format!("isn't PEM: {error}")))?;
+        .map_err(|error| file_error(path, format!("not PEM: {error}")))?;
     if found.is_empty() {
-        Err(wrong(path, "holds no PEM certificate".to_owned()))
+        Err(file_error(path, "contains no PEM certificate".to_owned()))
     } else {
         Ok(found)
     }
 }
 
-fn wrong(path: &Path, reason: String) -> Error {
+fn file_error(path: &Path, reason: String) -> Error {
     Error::File { path: path.to_owned(), reason }
 }

@@ -1,4 +1,4 @@
-//! Tokens that a file names.
+//! The token file.
 
 use std::{
     fmt,
@@ -8,36 +8,36 @@ use std::{
     time::SystemTime,
 };
 
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 use crate::{
     Denied, Error, Identity, Role,
-    reread::{INTERVAL, Reread, read},
+    reload::{CHECK_INTERVAL, Reloaded, read},
 };
 
-/// Shorter ones can be guessed.
-const MIN_CHARACTERS: usize = 16;
-const LINE: &str = "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]";
-const ROLE: &str = "a role is viewer, deployer or admin";
-const NO_ROLE: &str = "a token needs a role here: role=viewer, role=deployer or role=admin";
+/// Shorter tokens can be guessed.
+const MIN_TOKEN_CHARACTERS: usize = 16;
+const LINE_FORMAT: &str = "expected [NAME] TOKEN [role=ROLE] [expires=TIME]";
+const EXPIRES_FORMAT: &str = "expires must be a time such as 2030-01-31T12:00:00Z";
+const UNKNOWN_ROLE: &str = "unknown role: use viewer, deployer or admin";
+const MISSING_ROLE: &str = "a token needs a role: add role=viewer, role=deployer or role=admin";
 
-/// A file of bearer tokens, read again when it changes. Cheap to clone.
+/// A file of bearer tokens that is reloaded when it changes. Cheap to clone.
 ///
-/// A line is `TOKEN` or `NAME TOKEN`, and behind both there may be `role=viewer|deployer|admin` and
-/// `expires=` with a time as in RFC 3339; what follows a `#` at the start of a word is a comment. A
-/// token without a role may do everything, or is wrong where roles matter; one without an end is good
-/// until it is taken out. A name may have several tokens, so that they can be rotated. A change that
-/// can't be read or is wrong is logged and leaves the tokens as they were; a file without tokens lets
-/// nobody in. A file is best replaced by renaming another one over it.
+/// A line is `TOKEN` or `NAME TOKEN`, optionally followed by `role=viewer|deployer|admin` and
+/// `expires=` with an RFC 3339 time. A word that starts with `#` starts a comment. A token without
+/// a role has the role admin, or is an error where roles are required. A name may have several
+/// tokens, so that they can be rotated. A changed file with errors is logged and ignored; a file
+/// without tokens denies all requests. Replace the file by renaming another one over it.
 #[derive(Clone)]
 pub struct TokenFile {
     path: Arc<Path>,
-    tokens: Arc<Reread<Vec<Token>>>,
+    tokens: Arc<Reloaded<Vec<Token>>>,
 }
 
-/// A token's digest: of one length for tokens of any, and no secret.
+/// Only the token's digest is kept: it is not secret, and all digests have the same length.
 struct Token {
     name: Option<String>,
     role: Role,
@@ -46,29 +46,29 @@ struct Token {
 }
 
 impl TokenFile {
-    /// Reads a file, which must hold a token: that it holds none is a mistake when a program
-    /// starts, though later it may be how everybody is locked out.
+    /// Tokens without a role have the role admin. A file without tokens is an error at start;
+    /// later it is a way to deny all requests.
     pub fn load(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::read(path.into(), Roles::Admin)
+        Self::read(path.into(), Roles::DefaultAdmin)
     }
 
-    /// The same where roles matter: a token that has none is a mistake, as it might have been meant
-    /// for less than everything.
+    /// As [`TokenFile::load`], but a token without a role is an error: it may have been meant to
+    /// have fewer permissions than admin.
     pub fn with_roles(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::read(path.into(), Roles::Said)
+        Self::read(path.into(), Roles::Required)
     }
 
     fn read(path: PathBuf, roles: Roles) -> Result<Self, Error> {
         let file = path.clone();
         let load = move || parse(&file, &read(&file)?, roles);
-        let tokens = Reread::new(vec![path.clone()], INTERVAL, load)?;
+        let tokens = Reloaded::new(vec![path.clone()], CHECK_INTERVAL, load)?;
         if tokens.current().is_empty() {
-            return Err(Error::File { path, reason: "holds no token".to_owned() });
+            return Err(Error::File { path, reason: "contains no token".to_owned() });
         }
         Ok(Self { path: path.into(), tokens: Arc::new(tokens) })
     }
 
-    /// Whose token this is, if it is a good one; takes as long for one token as for another.
+    /// The owner of a token. The time this takes doesn't depend on the token.
     pub(crate) fn find(&self, token: &[u8], now: SystemTime) -> Result<Identity, Denied> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let tokens = self.tokens.current();
@@ -80,7 +80,7 @@ impl TokenFile {
             found |= equal;
         }
         let at = bool::from(found).then(|| usize::try_from(at).ok()).flatten();
-        let token = at.and_then(|at| tokens.get(at)).ok_or(Denied::WrongToken)?;
+        let token = at.and_then(|at| tokens.get(at)).ok_or(Denied::InvalidToken)?;
         if token.expires.is_some_and(|end| end <= now) {
             return Err(Denied::ExpiredToken);
         }
@@ -94,27 +94,25 @@ impl fmt::Debug for TokenFile {
     }
 }
 
-/// What a token without a role may do.
+/// How a token without a role is treated.
 #[derive(Clone, Copy)]
 enum Roles {
-    /// Everything.
-    Admin,
-    /// Nothing: all must have one.
-    Said,
+    DefaultAdmin,
+    Required,
 }
 
 fn parse(path: &Path, content: &[u8], roles: Roles) -> Result<Vec<Token>, Error> {
     let Ok(content) = from_utf8(content) else {
-        return Err(Error::File { path: path.to_owned(), reason: "isn't UTF-8".to_owned() });
+        return Err(Error::File { path: path.to_owned(), reason: "not UTF-8".to_owned() });
     };
     let mut tokens = Vec::new();
     for (line, text) in (1..).zip(content.lines()) {
-        let wrong = |reason| Error::Token { path: path.to_owned(), line, reason };
+        let invalid = |reason| Error::Token { path: path.to_owned(), line, reason };
         let words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
         let mut words = words.peekable();
         let Some(first) = words.next() else { continue };
         if first.starts_with("role=") || first.starts_with("expires=") {
-            return Err(wrong(LINE));
+            return Err(invalid(LINE_FORMAT));
         }
         let (name, token) = match words.next_if(|word| !is_option(word)) {
             Some(token) => (Some(first.to_owned()), token),
@@ -125,32 +123,30 @@ fn parse(path: &Path, content: &[u8], roles: Roles) -> Result<Vec<Token>, Error>
             match word.split_once('=') {
                 Some(("role", name)) if role.is_none() => {
                     let known = Role::parse(name);
-                    role = Some(known.ok_or_else(|| wrong(ROLE))?);
+                    role = Some(known.ok_or_else(|| invalid(UNKNOWN_ROLE))?);
                 }
                 Some(("expires", end)) if expires.is_none() => {
-                    let end = OffsetDateTime::parse(end, &Rfc3339);
-                    let format = "a token expires at a time such as 2030-01-31T12:00:00Z";
-                    expires = Some(end.map_err(|_| wrong(format))?.into());
+                    let end: Result<Timestamp, _> = end.parse();
+                    expires = Some(end.map_err(|_| invalid(EXPIRES_FORMAT))?.into());
                 }
-                _ => return Err(wrong(LINE)),
+                _ => return Err(invalid(LINE_FORMAT)),
             }
         }
-        if token.chars().count() < MIN_CHARACTERS {
-            return Err(wrong("a token has at least 16 characters"));
+        if token.chars().count() < MIN_TOKEN_CHARACTERS {
+            return Err(invalid("a token needs at least 16 characters"));
         }
         let role = match (role, roles) {
             (Some(role), _) => role,
-            (None, Roles::Admin) => Role::Admin,
-            (None, Roles::Said) => return Err(wrong(NO_ROLE)),
+            (None, Roles::DefaultAdmin) => Role::Admin,
+            (None, Roles::Required) => return Err(invalid(MISSING_ROLE)),
         };
         tokens.push(Token { name, role, expires, digest: Sha256::digest(token).into() });
     }
     Ok(tokens)
 }
 
-/// Whether a word is an option, though it stands where a token may. A misspelt one is too: it would
-/// be let in as a token, and the token before it be taken for a name. `=` that only fills a token up
-/// at its end has no value behind it.
+/// Whether a word is an option, known or misspelt. A misspelt option must not be read as a token,
+/// with the token before it as its name. Padding of a base64 token has no value after the `=`.
 fn is_option(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, value)| {
         let named = !name.is_empty() && name.chars().all(|it| it.is_ascii_alphabetic());
@@ -163,50 +159,50 @@ mod tests {
     use super::*;
 
     fn error(content: &[u8]) -> String {
-        parse(Path::new("/tokens"), content, Roles::Admin).err().unwrap().to_string()
+        parse(Path::new("/tokens"), content, Roles::DefaultAdmin).err().unwrap().to_string()
     }
 
     #[test]
-    fn names_the_line_and_not_the_token() {
+    fn errors_name_the_line_and_not_the_token() {
         let short = error(b"# comment\n\n0123456789abcdef\nname secret\n");
-        assert_eq!(short, "/tokens: line 4: a token has at least 16 characters");
+        assert_eq!(short, "/tokens: line 4: a token needs at least 16 characters");
         let words = error(b"one two three");
-        assert_eq!(words, "/tokens: line 1: a line is [NAME] TOKEN [role=ROLE] [expires=TIME]");
+        assert_eq!(words, "/tokens: line 1: expected [NAME] TOKEN [role=ROLE] [expires=TIME]");
         let token = "0123456789abcdef";
         for (rest, reason) in [
-            ("role=root", "a role is viewer, deployer or admin"),
-            ("expires=tomorrow", "a token expires at a time such as 2030-01-31T12:00:00Z"),
-            ("role=admin role=admin", "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]"),
-            ("until=2030", "a line is [NAME] TOKEN [role=ROLE] [expires=TIME]"),
+            ("role=root", "unknown role: use viewer, deployer or admin"),
+            ("expires=tomorrow", EXPIRES_FORMAT),
+            ("role=admin role=admin", "expected [NAME] TOKEN [role=ROLE] [expires=TIME]"),
+            ("until=2030", "expected [NAME] TOKEN [role=ROLE] [expires=TIME]"),
         ] {
-            let told = error(format!("name {token} {rest}").as_bytes());
-            assert_eq!(told, format!("/tokens: line 1: {reason}"));
-            assert!(!told.contains(token));
+            let message = error(format!("name {token} {rest}").as_bytes());
+            assert_eq!(message, format!("/tokens: line 1: {reason}"));
+            assert!(!message.contains(token));
         }
-        assert_eq!(error(b"\xff"), "/tokens: isn't UTF-8");
+        assert_eq!(error(b"\xff"), "/tokens: not UTF-8");
     }
 
     #[test]
-    fn a_misspelt_option_is_no_token() {
+    fn rejects_misspelt_options() {
         for line in [
             "0123456789abcdef expire=2030-01-31T12:00:00Z",
             "0123456789abcdef Role=viewer-and-some-more",
             "role=viewer 0123456789abcdef",
             "expires=2030-01-31T12:00:00Z",
         ] {
-            let told = error(line.as_bytes());
-            assert_eq!(told, format!("/tokens: line 1: {LINE}"), "{line}");
+            let message = error(line.as_bytes());
+            assert_eq!(message, format!("/tokens: line 1: {LINE_FORMAT}"), "{line}");
         }
-        // What only fills a token up is a part of it.
+        // Padding is part of a token.
         let line = b"eve abcdefghijklmnopqrstuv==\n";
-        let tokens = parse(Path::new(""), line, Roles::Admin).unwrap();
+        let tokens = parse(Path::new(""), line, Roles::DefaultAdmin).unwrap();
         assert_eq!(tokens[0].name.as_deref(), Some("eve"));
     }
 
     #[test]
-    fn a_comment_may_follow_a_token() {
+    fn ignores_comments() {
         let line = b"  0123456789abcdef # of the operator's laptop\n";
-        let tokens = parse(Path::new(""), line, Roles::Admin).unwrap();
+        let tokens = parse(Path::new(""), line, Roles::DefaultAdmin).unwrap();
         assert_eq!(tokens.len(), 1);
         assert_eq!(tokens[0].name, None);
         let digest: [u8; 32] = Sha256::digest("0123456789abcdef").into();
@@ -214,11 +210,11 @@ mod tests {
     }
 
     #[test]
-    fn a_token_may_have_a_role_and_an_end() {
+    fn parses_role_and_expiry() {
         let lines = b"0123456789abcdef role=viewer\n\
             eve 0123456789abcdeg expires=2030-01-31T12:00:00+01:00 role=deployer # for a while\n\
             adam 0123456789abcdeh\n";
-        let tokens = parse(Path::new(""), lines, Roles::Admin).unwrap();
+        let tokens = parse(Path::new(""), lines, Roles::DefaultAdmin).unwrap();
         let [bare, eve, adam] = tokens.as_slice() else { panic!("three lines") };
         assert_eq!((bare.name.as_deref(), bare.role, bare.expires), (None, Role::Viewer, None));
         assert_eq!((eve.name.as_deref(), eve.role), (Some("eve"), Role::Deployer));
@@ -228,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    fn where_roles_matter_a_token_has_one() {
+    fn requires_a_role_with_roles() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let good = "eve 0123456789abcdef role=viewer\n";
         for bad in ["adam 0123456789abcdeg", "0123456789abcdeg expires=2030-01-31T12:00:00Z"] {
             std::fs::write(file.path(), format!("{good}{bad}\n")).unwrap();
-            let told = TokenFile::with_roles(file.path()).unwrap_err().to_string();
-            assert_eq!(told, format!("{}: line 2: {NO_ROLE}", file.path().display()));
-            assert!(!told.contains("0123456789"));
+            let message = TokenFile::with_roles(file.path()).unwrap_err().to_string();
+            assert_eq!(message, format!("{}: line 2: {MISSING_ROLE}", file.path().display()));
+            assert!(!message.contains("0123456789"));
             TokenFile::load(file.path()).unwrap();
         }
         std::fs::write(file.path(), good).unwrap();
@@ -245,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_good_until_its_end() {
+    fn rejects_expired_tokens() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = "eve 0123456789abcdef role=viewer expires=2030-01-31T11:00:00Z";
         std::fs::write(file.path(), line).unwrap();
@@ -255,14 +251,14 @@ mod tests {
         let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
         assert_eq!(tokens.find(b"0123456789abcdef", before), Ok(eve));
         assert_eq!(tokens.find(b"0123456789abcdef", end), Err(Denied::ExpiredToken));
-        assert_eq!(tokens.find(b"0123456789abcdeg", end), Err(Denied::WrongToken));
+        assert_eq!(tokens.find(b"0123456789abcdeg", end), Err(Denied::InvalidToken));
     }
 
     #[test]
-    fn a_program_does_not_start_without_tokens() {
+    fn fails_to_load_a_file_without_tokens() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = TokenFile::load(file.path()).unwrap_err().to_string();
-        assert_eq!(error, format!("{}: holds no token", file.path().display()));
+        assert_eq!(error, format!("{}: contains no token", file.path().display()));
         let error = TokenFile::load("/not/there").unwrap_err().to_string();
         assert!(error.starts_with("cannot read /not/there: "), "{error}");
     }

@@ -1,23 +1,15 @@
-//! `oprc-crm`: the controller of one cluster.
+//! `oprc-crm`, the Class Runtime Manager: the controller of one Kubernetes cluster.
 
 use anyhow::Context as _;
-use clap::Command;
 use oprc_crm::{
     cluster::{Contact, client},
     config::{Config, SCHEMA},
     run::{Crm, wall_clock},
 };
-use oprc_server::told_to_stop;
+use oprc_server::shutdown_signal;
 
 fn main() -> anyhow::Result<()> {
-    let command = SCHEMA
-        .command()
-        .version(env!("CARGO_PKG_VERSION"))
-        .subcommand(
-            Command::new("config").about("Print what is in force, and where each value comes from"),
-        )
-        .subcommand(Command::new("settings").about("Print a table of all settings, as Markdown"));
-    let matches = command.get_matches();
+    let matches = SCHEMA.command().version(env!("CARGO_PKG_VERSION")).get_matches();
     if matches.subcommand_matches("settings").is_some() {
         print!("{}", SCHEMA.markdown());
         return Ok(());
@@ -38,10 +30,12 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let contact = Contact::default();
-        let kube = kube::Config::infer().await.context("no cluster is configured")?;
+        let kube = kube::Config::infer()
+            .await
+            .context("cannot find a kubeconfig or an in-cluster configuration")?;
         let client = client(kube, &contact)?;
         let crm = Crm::bind(config, client, contact, wall_clock(), Some(level)).await?;
-        tracing::info!(address = %crm.address(), version = env!("CARGO_PKG_VERSION"), "listens");
-        crm.run(told_to_stop()?).await
+        tracing::info!(address = %crm.address(), version = env!("CARGO_PKG_VERSION"), "listening");
+        crm.run(shutdown_signal()?).await
     })
 }

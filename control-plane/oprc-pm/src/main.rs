@@ -1,21 +1,17 @@
-//! `oprc-pm`: the way in for people and programs.
+//! `oprc-pm`, the Package Manager: the REST API of the control plane.
 
 use clap::Command;
 use oprc_pm::{
     config::{Config, SCHEMA, describe_clusters, take_variables},
     run::Pm,
 };
-use oprc_server::told_to_stop;
+use oprc_server::shutdown_signal;
 
 fn main() -> anyhow::Result<()> {
     let command = SCHEMA
         .command()
         .version(env!("CARGO_PKG_VERSION"))
-        .subcommand(
-            Command::new("config").about("Print what is in force, and where each value comes from"),
-        )
-        .subcommand(Command::new("settings").about("Print a table of all settings, as Markdown"))
-        .subcommand(Command::new("openapi").about("Print the document that describes the API"));
+        .subcommand(Command::new("openapi").about("Print the OpenAPI document of the REST API"));
     let matches = command.get_matches();
     if matches.subcommand_matches("settings").is_some() {
         print!("{}", SCHEMA.markdown());
@@ -43,7 +39,7 @@ fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let pm = Pm::bind(config).await?;
-        tracing::info!(address = %pm.address(), version = env!("CARGO_PKG_VERSION"), "listens");
-        pm.run(told_to_stop()?).await
+        tracing::info!(address = %pm.address(), version = env!("CARGO_PKG_VERSION"), "listening");
+        pm.run(shutdown_signal()?).await
     })
 }

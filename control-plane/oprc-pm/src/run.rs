@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use oprc_cp_storage::{Error as StoreError, Ownership, RedbOptions, Store};
+use oprc_cp_storage::{Error as StoreError, Lease, RedbOptions, Store};
 use oprc_server::{Access, Server, identity, stopped};
 use tokio::sync::{Semaphore, watch};
 
@@ -28,7 +28,7 @@ pub struct Pm {
     server: Server,
     access: Access,
     store: Store,
-    ownership: Arc<Ownership>,
+    ownership: Arc<Lease>,
 }
 
 impl Pm {
@@ -41,10 +41,10 @@ impl Pm {
         let (server, access) = config.server.bind().await?;
         let identity = format!("{} (process {})", identity("oprc-pm"), std::process::id());
         let store = open(&config.store, &identity).await?;
-        let ownership = match store.own(LEASE, &identity).await {
+        let ownership = match store.acquire_lease(LEASE, &identity).await {
             Ok(ownership) => Arc::new(ownership),
-            Err(StoreError::Owned { by, .. }) => {
-                anyhow::bail!("the store is owned by {by}: stop that process first");
+            Err(StoreError::LeaseHeld { holder, .. }) => {
+                anyhow::bail!("the store is owned by {holder}: stop that process first");
             }
             Err(error) => return Err(error).context("cannot take the lease of the store"),
         };
@@ -131,7 +131,7 @@ impl Components {
     /// Loads the store and wires everything that works on it.
     pub(crate) async fn assemble(
         store: &Store,
-        ownership: &Arc<Ownership>,
+        ownership: &Arc<Lease>,
         options: Options,
     ) -> anyhow::Result<Self> {
         let cache = Cache::load(store.clone()).await.context("cannot load the store")?;

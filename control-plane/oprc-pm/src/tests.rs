@@ -32,7 +32,7 @@ struct Manager {
 
 impl Manager {
     async fn start(store: &Store, clusters: &[(&str, &Fake)]) -> Self {
-        let ownership = Arc::new(store.own("pm", "a test").await.unwrap());
+        let ownership = Arc::new(store.acquire_lease("pm", "a test").await.unwrap());
         let options = Options {
             clusters: clusters.iter().map(|(name, fake)| fake.config(name)).collect(),
             crm_deadline: Duration::from_secs(20),
@@ -332,8 +332,8 @@ async fn concurrent_deployments_of_one_package_all_succeed() {
 #[tokio::test]
 async fn only_one_process_owns_a_store() {
     let store = Store::memory();
-    let _first = store.own("pm", "the first").await.unwrap();
-    let second = store.own("pm", "the second").await.unwrap_err();
+    let _first = store.acquire_lease("pm", "the first").await.unwrap();
+    let second = store.acquire_lease("pm", "the second").await.unwrap_err();
     assert!(second.to_string().contains("the first"), "{second}");
 }
 

@@ -1,4 +1,4 @@
-//! Tokens for a user.
+//! Authentication tokens.
 
 use tokio::sync::Mutex;
 use tonic::{
@@ -16,7 +16,7 @@ use crate::Error;
 
 pub(super) type Token = MetadataValue<Ascii>;
 
-/// A user and the token that it has now.
+/// A login and its current token.
 pub(super) struct Auth {
     login: Login,
     token: Mutex<Option<Token>>,
@@ -27,9 +27,9 @@ impl Auth {
         Self { login, token: Mutex::new(None) }
     }
 
-    /// The token, made if there is none; none where etcd doesn't ask for a user.
+    /// The current token, requested if there is none; `None` if etcd has authentication disabled.
     pub(super) async fn token(&self, channel: Channel) -> Result<Option<Token>, Failure> {
-        // Held: one call makes it, others wait for that.
+        // Held across the call, so that concurrent callers share one token.
         let mut token = self.token.lock().await;
         if token.is_none() {
             *token = self.authenticate(channel).await?;
@@ -37,8 +37,8 @@ impl Auth {
         Ok(token.clone())
     }
 
-    /// Forgets a token that is too old, unless there is another one by now.
-    pub(super) async fn forget(&self, old: Option<&Token>) {
+    /// Drops an expired token, unless another call has replaced it.
+    pub(super) async fn invalidate(&self, old: Option<&Token>) {
         let mut token = self.token.lock().await;
         if token.as_ref() == old {
             *token = None;
@@ -48,21 +48,23 @@ impl Auth {
     async fn authenticate(&self, channel: Channel) -> Result<Option<Token>, Failure> {
         let password = self.password().await.map_err(Failure::Final)?;
         let request = AuthenticateRequest { name: self.login.user.clone(), password };
-        let answer = AuthClient::new(channel).authenticate(request).await;
-        match answer {
-            Ok(answer) => {
-                let mut token = Token::try_from(answer.into_inner().token)
-                    .map_err(|_| Failure::Final(Error::denied("etcd's token can't be used")))?;
+        let response = AuthClient::new(channel).authenticate(request).await;
+        match response {
+            Ok(response) => {
+                let mut token = Token::try_from(response.into_inner().token)
+                    .map_err(|_| Failure::Final(Error::denied("etcd returned an invalid token")))?;
                 token.set_sensitive(true);
                 Ok(Some(token))
             }
-            Err(status) if is_off(&status) => {
-                tracing::warn!("etcd doesn't ask for a user: anybody can write to the store");
+            Err(status) if is_disabled(&status) => {
+                tracing::warn!(
+                    "authentication is disabled in etcd: anybody can write to the store"
+                );
                 Ok(None)
             }
             Err(status) => match Failure::of(&status) {
                 Failure::Token => Err(Failure::Final(Error::denied(status.message()))),
-                // Nothing is changed by asking for a token.
+                // A token request changes nothing, so it can be repeated.
                 Failure::Broken(reason) => Err(Failure::NotSent(Error::unavailable(reason))),
                 failure => Err(failure),
             },
@@ -80,12 +82,11 @@ impl Auth {
     }
 }
 
-fn is_off(status: &Status) -> bool {
+fn is_disabled(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition
         && status.message().contains("authentication is not enabled")
 }
 
-/// A request with the token of its user.
 pub(super) fn with_token<T>(message: T, token: Option<Token>) -> Request<T> {
     let mut request = Request::new(message);
     if let Some(token) = token {

@@ -1,4 +1,4 @@
-//! One call to whichever member of an etcd answers.
+//! Calls with retries and failover between members.
 
 use std::time::Duration;
 
@@ -9,16 +9,15 @@ use tonic::{Response, Status, transport::Channel};
 use super::{Client, auth::Token, status::Failure};
 use crate::{Error, Result};
 
-/// Whether a request may be sent again when it isn't known what became of it.
+/// Whether a request may be sent again if its outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repeat {
+pub(super) enum Retry {
     Always,
-    /// Only if etcd hasn't seen it.
-    Unseen,
+    /// Only if etcd hasn't received it.
+    IfNotSent,
 }
 
-/// How long to wait before asking again.
-pub(super) fn patience() -> ExponentialBackoff {
+pub(super) fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(20))
         .with_max_delay(Duration::from_secs(1))
@@ -28,33 +27,35 @@ pub(super) fn patience() -> ExponentialBackoff {
 }
 
 impl Client {
-    /// Asks until there is an answer or no time left.
+    /// Retries until a response or the deadline.
     pub(super) async fn call<T, F>(
         &self,
-        repeat: Repeat,
-        mut ask: impl FnMut(Channel, Option<Token>) -> F,
+        retry: Retry,
+        mut request: impl FnMut(Channel, Option<Token>) -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<Response<T>, Status>>,
     {
         let begun = Instant::now();
         let deadline = begun + self.deadline;
-        // A member that doesn't answer must not take all the time that another one needs. When a
-        // request can't be repeated, it has all the time there is.
-        let share = match repeat {
-            Repeat::Always => self.deadline / 3,
-            Repeat::Unseen => self.deadline,
+        // A member that doesn't respond must leave time for another one. A request that can't be
+        // repeated gets all of the time.
+        let attempt_timeout = match retry {
+            Retry::Always => self.deadline / 3,
+            Retry::IfNotSent => self.deadline,
         };
-        let mut delays = patience();
+        let mut delays = backoff();
         let (mut tokens, mut denied) = (0, 0);
         loop {
             let (member, channel) = self.endpoints.current()?;
-            let attempt =
-                timeout_at(deadline.min(Instant::now() + share), self.attempt(channel, &mut ask));
+            let attempt = timeout_at(
+                deadline.min(Instant::now() + attempt_timeout),
+                self.attempt(channel, &mut request),
+            );
             let failure = match attempt.await {
-                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Ok(response)) => return Ok(response),
                 Ok(Err(failure)) => failure,
-                Err(_) => Failure::Broken("etcd doesn't answer in time".to_owned()),
+                Err(_) => Failure::Broken("etcd did not respond in time".to_owned()),
             };
             let error = match failure {
                 Failure::Final(error) => return Err(error),
@@ -63,17 +64,17 @@ impl Client {
                     if tokens < 3 {
                         continue;
                     }
-                    return Err(Error::denied("etcd takes none of the tokens that it gives"));
+                    return Err(Error::denied("etcd rejects the tokens that it issues"));
                 }
                 Failure::NotSent(error) => error,
-                Failure::Broken(reason) if repeat == Repeat::Always => Error::unavailable(reason),
+                Failure::Broken(reason) if retry == Retry::Always => Error::unavailable(reason),
                 Failure::Broken(reason) => {
-                    self.endpoints.turn_from(member);
-                    return Err(Error::unknown(reason));
+                    self.endpoints.fail_over_from(member);
+                    return Err(Error::unknown_outcome(reason));
                 }
             };
-            self.endpoints.turn_from(member);
-            // Files and members that don't fit together won't soon.
+            self.endpoints.fail_over_from(member);
+            // A wrong certificate or password won't become valid by retrying each member again.
             denied += usize::from(matches!(error, Error::Denied { .. }));
             let delay = delays.next().unwrap_or_default();
             if denied >= self.endpoints.count() || Instant::now() + delay >= deadline {
@@ -86,7 +87,7 @@ impl Client {
     async fn attempt<T, F>(
         &self,
         channel: Channel,
-        ask: &mut impl FnMut(Channel, Option<Token>) -> F,
+        request: &mut impl FnMut(Channel, Option<Token>) -> F,
     ) -> Result<T, Failure>
     where
         F: Future<Output = Result<Response<T>, Status>>,
@@ -95,12 +96,12 @@ impl Client {
             Some(auth) => auth.token(channel.clone()).await?,
             None => None,
         };
-        match ask(channel, token.clone()).await {
-            Ok(answer) => Ok(answer.into_inner()),
+        match request(channel, token.clone()).await {
+            Ok(response) => Ok(response.into_inner()),
             Err(status) => {
                 let failure = Failure::of(&status);
                 match (&self.auth, &failure) {
-                    (Some(auth), Failure::Token) => auth.forget(token.as_ref()).await,
+                    (Some(auth), Failure::Token) => auth.invalidate(token.as_ref()).await,
                     (None, Failure::Token) => {
                         return Err(Failure::Final(Error::denied(status.message())));
                     }

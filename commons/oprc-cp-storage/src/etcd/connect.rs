@@ -1,4 +1,4 @@
-//! Connections to the members of an etcd.
+//! Connections to the members of an etcd cluster.
 
 use std::{
     io,
@@ -22,13 +22,13 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use super::{EtcdOptions, EtcdTls, tls};
 use crate::{Error, Result};
 
-/// How long a connection may take to be made, TLS included.
-const CONNECTED: Duration = Duration::from_secs(2);
-/// How often a connection is tried when nothing comes; etcd refuses more than one in 5 s.
-const PING: Duration = Duration::from_secs(6);
-const PONG: Duration = Duration::from_secs(3);
+/// Includes the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// etcd closes connections that ping more often than every 5 s.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(6);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The members of an etcd, of which one is used at a time.
+/// The members of an etcd cluster, of which one is used at a time.
 pub(super) struct Endpoints {
     members: Vec<Channel>,
     current: AtomicUsize,
@@ -42,14 +42,14 @@ impl Endpoints {
             if let Some(tls) = &tls {
                 server_name(tls, &address).map_err(Error::invalid)?;
             }
-            // What tonic is told is plain: the connection that it gets has TLS already.
+            // Plain for tonic, because `dial` adds TLS.
             let mut parts = address.clone().into_parts();
             parts.scheme = "http".parse().ok();
             parts.path_and_query = "/".parse().ok();
             let plain = Uri::from_parts(parts).map_err(Error::invalid)?;
             let endpoint = Endpoint::from(plain)
-                .http2_keep_alive_interval(PING)
-                .keep_alive_timeout(PONG)
+                .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
+                .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
                 .keep_alive_while_idle(true);
             let connect = move |_| dial(address.clone(), tls.clone());
             Ok(endpoint.connect_with_connector_lazy(tower::service_fn(connect)))
@@ -62,16 +62,16 @@ impl Endpoints {
         self.members.len()
     }
 
-    /// The member to ask, and its number.
+    /// The member to call, and its number.
     pub(super) fn current(&self) -> Result<(usize, Channel)> {
         let current = self.current.load(Ordering::Relaxed);
         let member = self.members.get(current % self.members.len().max(1));
-        let member = member.ok_or_else(|| Error::invalid("no endpoint of etcd is given"))?;
+        let member = member.ok_or_else(|| Error::invalid("no etcd endpoint is configured"))?;
         Ok((current, member.clone()))
     }
 
-    /// Turns to the next member, unless another call has done so.
-    pub(super) fn turn_from(&self, failed: usize) {
+    /// Switches to the next member, unless another call has done so.
+    pub(super) fn fail_over_from(&self, failed: usize) {
         let next = failed.wrapping_add(1);
         let _ = self.current.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
@@ -81,8 +81,11 @@ trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 async fn dial(address: Uri, tls: Option<Arc<EtcdTls>>) -> io::Result<TokioIo<Box<dyn Connection>>> {
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time");
-    timeout(CONNECTED, connect(&address, tls.as_deref())).await.map_err(late)?.map(TokioIo::new)
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, "connect timed out");
+    timeout(CONNECT_TIMEOUT, connect(&address, tls.as_deref()))
+        .await
+        .map_err(late)?
+        .map(TokioIo::new)
 }
 
 async fn connect(address: &Uri, tls: Option<&EtcdTls>) -> io::Result<Box<dyn Connection>> {
@@ -98,8 +101,8 @@ async fn connect(address: &Uri, tls: Option<&EtcdTls>) -> io::Result<Box<dyn Con
 
 fn server_name(files: &EtcdTls, address: &Uri) -> Result<ServerName<'static>, String> {
     let name = files.server_name.as_deref().unwrap_or_else(|| host(address));
-    let wrong = |_| format!("{name:?} can't be the name in a certificate");
-    ServerName::try_from(name.to_owned()).map_err(wrong)
+    let invalid = |_| format!("{name:?} is not a valid server name");
+    ServerName::try_from(name.to_owned()).map_err(invalid)
 }
 
 /// Without the brackets of an IPv6 address.

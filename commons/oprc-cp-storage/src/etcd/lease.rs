@@ -1,4 +1,4 @@
-//! Ownership by a lease: a key that says who owns, gone when the lease isn't renewed.
+//! Leases: a key that names the holder, and that etcd deletes when its lease expires.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,27 +17,27 @@ use super::{
         request_op::Request, response_op,
     },
     auth::with_token,
-    call::Repeat,
+    call::Retry,
     revision,
     write::created,
 };
-use crate::{Error, Fence, Ownership, Result};
+use crate::{Error, Fence, Lease, Result};
 
-pub(super) async fn own(client: Arc<Client>, name: &str, identity: &str) -> Result<Ownership> {
-    let asked = Instant::now();
+pub(super) async fn acquire(client: Arc<Client>, name: &str, identity: &str) -> Result<Lease> {
+    let requested = Instant::now();
     let lease = client.grant().await?;
-    match client.take(name, identity, lease.id).await {
+    match client.put_holder(name, identity, lease.id).await {
         Ok(term) => {
             let fence = Fence { name: name.to_owned(), term };
             let (stop, stopped) = oneshot::channel();
-            let until = asked + lease.lasts;
+            let until = requested + lease.ttl;
             let (held, holds) = watch::channel(Some(until));
             let keeper = Keeper { client, lease, until, held };
             tokio::spawn(keeper.keep(stopped));
-            Ok(Ownership::by_lease(fence, stop, holds))
+            Ok(Lease::renewed(fence, stop, holds))
         }
         Err(error) => {
-            // It would go by itself, only later.
+            // Otherwise it would only expire later.
             let _ = client.revoke(lease.id).await;
             Err(error)
         }
@@ -45,79 +45,79 @@ pub(super) async fn own(client: Arc<Client>, name: &str, identity: &str) -> Resu
 }
 
 #[derive(Clone, Copy)]
-struct Lease {
+struct EtcdLease {
     id: i64,
-    lasts: Duration,
+    ttl: Duration,
 }
 
 impl Client {
-    async fn grant(&self) -> Result<Lease> {
-        let seconds = i64::try_from(self.lease.as_secs()).unwrap_or(i64::MAX);
+    async fn grant(&self) -> Result<EtcdLease> {
+        let seconds = i64::try_from(self.lease_ttl.as_secs()).unwrap_or(i64::MAX);
         let request = LeaseGrantRequest { ttl: seconds };
-        let granted = self.call(Repeat::Always, |channel, token| async move {
+        let granted = self.call(Retry::Always, |channel, token| async move {
             LeaseClient::new(channel).lease_grant(with_token(request, token)).await
         });
         let granted = granted.await?;
-        // etcd may make it longer.
+        // etcd may grant a longer one.
         let seconds = u64::try_from(granted.ttl).unwrap_or_default();
-        Ok(Lease { id: granted.id, lasts: Duration::from_secs(seconds) })
+        Ok(EtcdLease { id: granted.id, ttl: Duration::from_secs(seconds) })
     }
 
-    /// Gives the revision of the ownership. Asking again is harmless: it is seen whose it is.
-    async fn take(&self, name: &str, identity: &str, lease: i64) -> Result<u64> {
+    /// Returns the revision at which the lease was acquired. Idempotent for the same lease id.
+    async fn put_holder(&self, name: &str, identity: &str, lease: i64) -> Result<u64> {
         let key = self.owner_key(name);
         let put = PutRequest { key: key.clone(), value: identity.to_owned().into(), lease };
-        let look = RangeRequest { key: key.clone(), ..Default::default() };
-        let look = RequestOp { request: Some(Request::RequestRange(look)) };
+        let get = RangeRequest { key: key.clone(), ..Default::default() };
+        let get = RequestOp { request: Some(Request::RequestRange(get)) };
         let request = TxnRequest {
             compare: vec![created(key, 0)],
             success: vec![RequestOp { request: Some(Request::RequestPut(put)) }],
-            failure: vec![look],
+            failure: vec![get],
         };
-        let answer = self.transact(Repeat::Always, request).await?;
-        if answer.succeeded {
-            return Ok(revision(answer.header.map_or(0, |header| header.revision)).0);
+        let response = self.transact(Retry::Always, request).await?;
+        if response.succeeded {
+            return Ok(revision(response.header.map_or(0, |header| header.revision)).0);
         }
-        let found = answer.responses.into_iter().find_map(|found| match found.response {
+        let found = response.responses.into_iter().find_map(|found| match found.response {
             Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
             _ => None,
         });
-        let owner = found.ok_or_else(|| Error::corrupt("etcd has an owner and doesn't say who"))?;
-        if owner.lease == lease {
-            return Ok(revision(owner.create_revision).0);
+        let holder = found.ok_or_else(|| Error::corrupt("etcd returned no holder of the lease"))?;
+        if holder.lease == lease {
+            return Ok(revision(holder.create_revision).0);
         }
-        let by = String::from_utf8_lossy(&owner.value).into_owned();
-        Err(Error::Owned { name: name.to_owned(), by })
+        let holder = String::from_utf8_lossy(&holder.value).into_owned();
+        Err(Error::LeaseHeld { name: name.to_owned(), holder })
     }
 
-    /// Whether there still is a lease.
+    /// Returns false if the lease has expired.
     async fn renew(&self, id: i64) -> Result<bool> {
-        let answer = self.call(Repeat::Always, |channel, token| async move {
-            // The stream stays open until there is an answer: etcd would take its end for a cancel.
-            let beat = stream::iter([LeaseKeepAliveRequest { id }]).chain(stream::pending());
-            let request = with_token(beat, token);
-            let mut answers =
+        let response = self.call(Retry::Always, |channel, token| async move {
+            // The stream stays open until the response, because etcd takes its end as a cancel.
+            let keep_alive = stream::iter([LeaseKeepAliveRequest { id }]).chain(stream::pending());
+            let request = with_token(keep_alive, token);
+            let mut responses =
                 LeaseClient::new(channel).lease_keep_alive(request).await?.into_inner();
-            let answer: Option<LeaseKeepAliveResponse> = answers.message().await?;
-            answer.map(Response::new).ok_or_else(|| Status::unavailable("etcd ended a stream"))
+            let response: Option<LeaseKeepAliveResponse> = responses.message().await?;
+            response.map(Response::new).ok_or_else(|| Status::unavailable("etcd ended the stream"))
         });
-        Ok(answer.await?.ttl > 0)
+        Ok(response.await?.ttl > 0)
     }
 
     async fn revoke(&self, id: i64) -> Result<()> {
         let request = LeaseRevokeRequest { id };
-        let revoked = self.call(Repeat::Always, |channel, token| async move {
+        let revoked = self.call(Retry::Always, |channel, token| async move {
             LeaseClient::new(channel).lease_revoke(with_token(request, token)).await
         });
         revoked.await.map(drop)
     }
 }
 
-/// Renews a lease until it is let go of or lost.
+/// Renews a lease until it is released or lost.
 struct Keeper {
     client: Arc<Client>,
-    lease: Lease,
-    /// As far as we can be sure: etcd counts from when it got the request, and we from before.
+    lease: EtcdLease,
+    /// A lower bound: etcd counts from when it received the request, this from before sending it.
     until: Instant,
     held: watch::Sender<Option<Instant>>,
 }
@@ -133,29 +133,29 @@ impl Keeper {
                     break;
                 }
                 () = last => break,
-                renewed = self.beat() => match renewed {
+                renewed = self.wait_and_renew() => match renewed {
                     Ok(Some(until)) => {
                         self.until = until;
                         self.held.send_replace(Some(until));
                     }
                     Ok(None) => break,
-                    Err(error) => tracing::warn!(%error, "The ownership of the store isn't renewed"),
+                    Err(error) => tracing::warn!(%error, "cannot renew the lease, retrying until it expires"),
                 }
             }
         }
         self.held.send_replace(None);
     }
 
-    /// Waits a third of the time there is, then renews: until when, unless the lease is gone.
-    async fn beat(&self) -> Result<Option<Instant>> {
-        sleep(self.lease.lasts / 3).await;
-        let asked = Instant::now();
+    /// Renews after a third of the lease. Returns the new expiry, or `None` if the lease is lost.
+    async fn wait_and_renew(&self) -> Result<Option<Instant>> {
+        sleep(self.lease.ttl / 3).await;
+        let requested = Instant::now();
         let renewed = timeout_at(self.until, self.client.renew(self.lease.id)).await;
         match renewed {
-            Ok(Ok(true)) => Ok(Some(asked + self.lease.lasts)),
+            Ok(Ok(true)) => Ok(Some(requested + self.lease.ttl)),
             Ok(Ok(false)) => Ok(None),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::unavailable("etcd doesn't answer in time")),
+            Err(_) => Err(Error::unavailable("etcd did not respond in time")),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A store in an etcd.
+//! The etcd back end.
 //!
-//! The client is generated from the few messages of etcd's API that are needed: etcd-client brings
-//! all of them, and its build script wants a protoc on the machine, with every `cargo build`.
+//! The client is generated from the part of etcd's API that is needed. docs/architecture.md gives
+//! the reasons for not using the crate `etcd-client`.
 
 mod auth;
 mod call;
@@ -21,48 +21,45 @@ use bytes::Bytes;
 
 pub use options::{EtcdOptions, EtcdTls, Login, Password};
 
-use crate::{Backend, Entry, Error, Ownership, Page, Result, Revision, Transaction, Watch};
+use crate::{Backend, Entry, Error, Lease, Page, Result, Revision, Transaction, Watch};
 use auth::Auth;
 use connect::Endpoints;
 
-/// Generated.
-#[allow(missing_docs, unreachable_pub, clippy::enum_variant_names, clippy::pedantic)]
+#[allow(unreachable_pub, clippy::enum_variant_names, clippy::pedantic)]
 mod api {
     tonic::include_proto!("etcdserverpb");
 }
 
-/// A store in an etcd.
 pub(crate) struct Etcd {
     client: Arc<Client>,
 }
 
-/// What calls need, those in the background too.
+/// Shared by calls and background tasks.
 struct Client {
     endpoints: Endpoints,
     auth: Option<Auth>,
-    /// All keys begin with it.
+    /// The prefix of all keys.
     root: String,
     deadline: Duration,
-    /// How long an owner that is cut off or dead stays the owner.
-    lease: Duration,
+    lease_ttl: Duration,
 }
 
 impl Client {
-    /// The key of an entry, or how keys begin.
+    /// The etcd key of a key or prefix.
     fn key(&self, key: &str) -> Bytes {
         format!("{}/data/{key}", self.root).into()
     }
 
-    /// The key that an entry has in etcd without what all keys begin with.
-    fn own_key(&self, key: &[u8]) -> Result<String> {
+    /// The reverse of [`Client::key`].
+    fn strip_root(&self, key: &[u8]) -> Result<String> {
         let root = self.key("");
         key.strip_prefix(root.as_ref())
             .and_then(|own| std::str::from_utf8(own).ok())
             .map(str::to_owned)
-            .ok_or_else(|| Error::corrupt("etcd has a key that isn't ours"))
+            .ok_or_else(|| Error::corrupt("etcd returned a key outside of the root"))
     }
 
-    /// The key that says who owns something.
+    /// The key that names the holder of a lease.
     fn owner_key(&self, name: &str) -> Bytes {
         format!("{}/owner/{name}", self.root).into()
     }
@@ -76,9 +73,9 @@ impl Etcd {
             auth: options.login.map(Auth::new),
             root: options.root,
             deadline: options.deadline,
-            lease: options.lease,
+            lease_ttl: options.lease_ttl,
         };
-        // Now rather than later: whether it is there and lets us in.
+        // Fails early if etcd is unreachable or denies access.
         client.revision().await?;
         Ok(Self { client: Arc::new(client) })
     }
@@ -102,26 +99,25 @@ impl Backend for Etcd {
         watch::begin(self.client.clone(), prefix, after).await
     }
 
-    async fn own(&self, name: &str, identity: &str) -> Result<Ownership> {
-        lease::own(self.client.clone(), name, identity).await
+    async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
+        lease::acquire(self.client.clone(), name, identity).await
     }
 
-    /// Nothing is held open but connections, which go with the last watch and ownership.
+    /// Connections close with the last watch and lease.
     async fn close(&self) {}
 }
 
-/// A revision as etcd tells it: never negative.
+/// etcd's revisions are never negative.
 fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or_default())
 }
 
-/// The other way round.
 fn number(revision: Revision) -> i64 {
     i64::try_from(revision.0).unwrap_or(i64::MAX)
 }
 
-/// The end of what begins with a prefix: the prefix with its last byte one higher, excluded. Ours
-/// end in UTF-8, which has no byte 255.
+/// The exclusive end of the range of a prefix: the prefix with its last byte incremented. UTF-8
+/// never ends in the byte 255.
 fn end_of(prefix: &[u8]) -> Bytes {
     let mut end = prefix.to_vec();
     if let Some(last) = end.last_mut() {

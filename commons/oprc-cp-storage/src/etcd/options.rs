@@ -1,57 +1,49 @@
-//! Where an etcd is and how it lets us in.
-
 use std::{fmt, path::PathBuf, time::Duration};
 
 use tonic::transport::Uri;
 
-use crate::{DEADLINE, Error, Result, key::check_key};
+use crate::{DEFAULT_DEADLINE, Error, Result, key::check_key};
 
-/// An owner that is cut off or dead stays the owner for so long.
-const LEASE: Duration = Duration::from_secs(10);
+const DEFAULT_LEASE_TTL: Duration = Duration::from_secs(10);
 
-/// Where an etcd is and how it lets us in.
 #[derive(Debug, Clone)]
 pub struct EtcdOptions {
-    /// `http://HOST:PORT` or `https://HOST:PORT`; any of them will do, others are for when it fails.
+    /// `http://HOST:PORT` or `https://HOST:PORT`. One is used at a time, the others on failure.
     pub endpoints: Vec<String>,
-    /// What all keys begin with, since an etcd may have other users.
+    /// The prefix of all keys, because an etcd may have other users.
     pub root: String,
     /// For `https` endpoints.
     pub tls: Option<EtcdTls>,
-    /// Where etcd asks for a user; a client certificate may say the same.
+    /// For password authentication; a client certificate can authenticate, too.
     pub login: Option<Login>,
-    /// How long a call may take.
+    /// Of each call.
     pub deadline: Duration,
-    /// How long an owner that is cut off or dead stays the owner.
-    pub lease: Duration,
+    /// Time until a lease expires whose holder is dead or disconnected.
+    pub lease_ttl: Duration,
 }
 
-/// PEM files for TLS. They are read again for every new connection, so they can be replaced.
+/// PEM files for TLS. They are read for every new connection, so they can be rotated.
 #[derive(Debug, Clone)]
 pub struct EtcdTls {
-    /// Authorities that etcd's certificate is by.
+    /// The authorities of etcd's certificate.
     pub ca: PathBuf,
-    /// Our own certificate and its key, where etcd asks for one.
+    /// Client certificate and key, if etcd requires them.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// The name in etcd's certificate, if it isn't the host of the endpoint.
+    /// The name in etcd's certificate, if it differs from the endpoint's host.
     pub server_name: Option<String>,
 }
 
-/// A user of etcd.
 #[derive(Debug, Clone)]
 pub struct Login {
-    /// Its name.
     pub user: String,
-    /// Its password.
     pub password: Password,
 }
 
-/// A password, which is never shown.
+/// Debug output never shows the password.
 #[derive(Clone)]
 pub enum Password {
-    /// As it is.
     Value(String),
-    /// In a file, which is read whenever it is needed. A line's end behind it doesn't count.
+    /// Read for every login. A trailing newline is ignored.
     File(PathBuf),
 }
 
@@ -65,47 +57,48 @@ impl fmt::Debug for Password {
 }
 
 impl EtcdOptions {
-    /// With what suits most.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
             root: "oprc".to_owned(),
             tls: None,
             login: None,
-            deadline: DEADLINE,
-            lease: LEASE,
+            deadline: DEFAULT_DEADLINE,
+            lease_ttl: DEFAULT_LEASE_TTL,
         }
     }
 
     pub(super) fn check(&self) -> Result<()> {
         if self.endpoints.is_empty() {
-            return Err(Error::invalid("no endpoint of etcd is given"));
+            return Err(Error::invalid("no etcd endpoint is configured"));
         }
-        if self.deadline.is_zero() || self.lease < Duration::from_secs(1) {
-            return Err(Error::invalid("a deadline is above 0 and a lease at least 1 s"));
+        if self.deadline.is_zero() || self.lease_ttl < Duration::from_secs(1) {
+            return Err(Error::invalid("the deadline must be above 0 and the lease at least 1 s"));
         }
         check_key(&self.root)
     }
 
-    /// Endpoints, and whether each has TLS.
+    /// Each endpoint, and whether it uses TLS.
     pub(super) fn addresses(&self) -> Result<Vec<(Uri, bool)>> {
         let parse = |endpoint: &String| {
-            let wrong =
+            let invalid =
                 |reason: &str| Error::invalid(format!("the endpoint {endpoint:?} {reason}"));
-            let uri: Uri = endpoint.parse().map_err(|_| wrong("isn't a URL"))?;
+            let uri: Uri = endpoint.parse().map_err(|_| invalid("is not a URL"))?;
             if uri.host().is_none() || uri.port().is_none() {
-                return Err(wrong("has no host and port"));
+                return Err(invalid("has no host and port"));
             }
             if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
                 return Err(Error::invalid(
-                    "an endpoint of etcd names a user: that is for a login",
+                    "an etcd endpoint must not contain a user: use the login settings",
                 ));
             }
             match uri.scheme_str() {
                 Some("http") => Ok((uri, false)),
                 Some("https") if self.tls.is_some() => Ok((uri, true)),
-                Some("https") => Err(wrong("needs a file with the authority of its certificate")),
-                _ => Err(wrong("is neither http nor https")),
+                Some("https") => {
+                    Err(invalid("needs TLS: set the file of its certificate authority"))
+                }
+                _ => Err(invalid("is neither http nor https")),
             }
         };
         self.endpoints.iter().map(parse).collect()
@@ -117,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn debug_output_hides_passwords() {
         let password = Password::Value("hunter2".to_owned());
         let mut options = EtcdOptions::new(["http://localhost:2379"]);
         options.login = Some(Login { user: "pm".to_owned(), password });
@@ -125,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_checked() {
+    fn validates_endpoints() {
         let error = |endpoint: &str| EtcdOptions::new([endpoint]).addresses().unwrap_err();
         for bad in ["localhost:2379", "http://localhost", "https://localhost:2379", "ftp://a:1", ""]
         {

@@ -1,4 +1,4 @@
-//! What an answer of etcd means that isn't the one asked for.
+//! Classification of failed calls.
 
 use std::{error::Error as StdError, io};
 
@@ -6,15 +6,14 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::{Error, MAX_BYTES};
 
-/// What can be done about a failure.
 pub(super) enum Failure {
-    /// The token is too old: get another one.
+    /// The token has expired: request another one.
     Token,
-    /// etcd hasn't seen the request: ask another member.
+    /// etcd hasn't received the request: try another member.
     NotSent(Error),
-    /// etcd may have done what was asked.
+    /// etcd may have executed the request.
     Broken(String),
-    /// It would be the same again.
+    /// A retry would fail the same way.
     Final(Error),
 }
 
@@ -28,7 +27,7 @@ impl Failure {
                 let what = "a request to etcd".to_owned();
                 Self::Final(Error::TooLarge { what, limit: format!("{MAX_BYTES} bytes") })
             }
-            // How etcd says that it wants a user, and that a password is wrong.
+            // etcd's messages for a missing user and a wrong password.
             Code::InvalidArgument
                 if message.contains("user name is empty")
                     || message.contains("authentication failed") =>
@@ -38,7 +37,7 @@ impl Failure {
             Code::InvalidArgument => Self::Final(Error::invalid(message)),
             Code::PermissionDenied => Self::Final(Error::denied(message)),
             Code::OutOfRange if message.contains("revision") => Self::Final(Error::Gap),
-            // etcd has done what it says so of: it only takes nothing more from then on.
+            // etcd has executed this request, but accepts no further writes.
             Code::ResourceExhausted if message.contains("database space exceeded") => {
                 Self::Broken(message.to_owned())
             }
@@ -62,15 +61,15 @@ impl Failure {
     }
 }
 
-/// Whether one side doesn't trust the other.
+/// Whether TLS verification failed, on either side.
 fn is_tls(cause: &(dyn StdError + 'static)) -> bool {
     let inner = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    // A server refuses a client only after the handshake, and then all that is left of the error on
-    // its way through HTTP/2 is its text.
-    let told = cause.to_string();
-    let refused = told.contains("received fatal alert: ")
-        && ["Certificate", "UnknownCA", "AccessDenied"].iter().any(|alert| told.contains(alert));
-    refused
+    // A server rejects a client certificate after the handshake, and HTTP/2 passes on only the text
+    // of that error.
+    let message = cause.to_string();
+    let rejected = message.contains("received fatal alert: ")
+        && ["Certificate", "UnknownCA", "AccessDenied"].iter().any(|alert| message.contains(alert));
+    rejected
         || cause.is::<rustls::Error>()
         || inner.is_some_and(<dyn StdError + Send + Sync>::is::<rustls::Error>)
 }
@@ -79,14 +78,14 @@ fn causes(status: &Status) -> impl Iterator<Item = &(dyn StdError + 'static)> + 
     std::iter::successors(status.source(), |&cause| cause.source())
 }
 
-/// What went wrong, down to the first cause.
+/// The messages of all causes.
 fn chain(status: &Status) -> String {
-    let mut told = vec![status.message().to_owned()];
+    let mut messages = vec![status.message().to_owned()];
     for cause in causes(status).map(ToString::to_string) {
-        if !told.iter().any(|before| before.contains(&cause)) {
-            told.push(cause);
+        if !messages.iter().any(|before| before.contains(&cause)) {
+            messages.push(cause);
         }
     }
-    told.retain(|part| !part.is_empty());
-    told.join(": ")
+    messages.retain(|part| !part.is_empty());
+    messages.join(": ")
 }

@@ -1,4 +1,4 @@
-//! TLS as its files say.
+//! The TLS configuration, loaded from files.
 
 use std::{fmt::Display, path::Path, sync::Arc};
 
@@ -10,11 +10,10 @@ use rustls::{
 
 use super::EtcdTls;
 
-/// What the files say now.
 pub(super) async fn load(files: &EtcdTls) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(&files.ca).await? {
-        roots.add(authority).map_err(|error| wrong(&files.ca, &error))?;
+        roots.add(authority).map_err(|error| file_error(&files.ca, &error))?;
     }
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -25,8 +24,8 @@ pub(super) async fn load(files: &EtcdTls) -> Result<ClientConfig, String> {
         Some((certificate, key)) => {
             let chain = certificates(certificate).await?;
             let found = PrivateKeyDer::from_pem_slice(&read(key).await?)
-                .map_err(|error| wrong(key, &format!("isn't a PEM private key: {error}")))?;
-            builder.with_client_auth_cert(chain, found).map_err(|error| wrong(key, &error))?
+                .map_err(|error| file_error(key, &format!("not a PEM private key: {error}")))?;
+            builder.with_client_auth_cert(chain, found).map_err(|error| file_error(key, &error))?
         }
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -36,14 +35,14 @@ pub(super) async fn load(files: &EtcdTls) -> Result<ClientConfig, String> {
 async fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Vec<_> = CertificateDer::pem_slice_iter(&read(path).await?)
         .collect::<Result<_, _>>()
-        .map_err(|error| wrong(path, &format!("isn't PEM: {error}")))?;
-    if found.is_empty() { Err(wrong(path, &"holds no PEM certificate")) } else { Ok(found) }
+        .map_err(|error| file_error(path, &format!("not PEM: {error}")))?;
+    if found.is_empty() { Err(file_error(path, &"contains no PEM certificate")) } else { Ok(found) }
 }
 
 async fn read(path: &Path) -> Result<Vec<u8>, String> {
-    tokio::fs::read(path).await.map_err(|error| wrong(path, &error))
+    tokio::fs::read(path).await.map_err(|error| file_error(path, &error))
 }
 
-fn wrong(path: &Path, reason: &dyn Display) -> String {
+fn file_error(path: &Path, reason: &dyn Display) -> String {
     format!("{}: {reason}", path.display())
 }

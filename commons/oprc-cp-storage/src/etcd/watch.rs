@@ -1,4 +1,4 @@
-//! Watches, taken up again where they broke off.
+//! Watches, which resume after the last revision when a stream breaks.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
         watch_client::WatchClient, watch_request::RequestUnion,
     },
     auth::with_token,
-    call::{Repeat, patience},
+    call::{Retry, backoff},
     end_of, number, revision,
 };
 use crate::{
@@ -22,8 +22,8 @@ use crate::{
     watch::{Feed, Watch},
 };
 
-/// etcd tells in parts what has more than a request may have, which is 1.5 MiB unless it was set.
-const MAX_ANSWER_BYTES: usize = 16 * MAX_BYTES;
+/// etcd splits events that exceed its maximum request size, 1.5 MiB by default.
+const MAX_RESPONSE_BYTES: usize = 16 * MAX_BYTES;
 
 pub(super) async fn begin(
     client: Arc<Client>,
@@ -31,16 +31,16 @@ pub(super) async fn begin(
     after: Option<Revision>,
 ) -> Result<Watch> {
     let prefix = client.key(prefix);
-    let (answers, now) = client.open_watch(&prefix, after).await?;
+    let (responses, now) = client.open_watch(&prefix, after).await?;
     let feed = Arc::new(Feed::default());
     let after = after.unwrap_or(now);
     let follower = Follower { client, prefix, feed: feed.clone(), after, part: None };
-    let task = tokio::spawn(follower.follow(answers));
+    let task = tokio::spawn(follower.follow(responses));
     Ok(Watch::new(feed, Some(task.abort_handle())))
 }
 
 impl Client {
-    /// Opens a stream of what comes after a revision, and gives the revision that etcd has.
+    /// Opens a stream of the events after a revision, and returns etcd's current revision.
     async fn open_watch(
         &self,
         prefix: &Bytes,
@@ -50,38 +50,39 @@ impl Client {
             key: prefix.clone(),
             range_end: end_of(prefix),
             start_revision: after.map_or(0, |after| number(after).saturating_add(1)),
-            // Now and then a quiet watch is told how far it is: it breaks off without a gap.
+            // Keeps the revision of an idle watch recent, so that it resumes without a gap.
             progress_notify: true,
             fragment: true,
         };
         let create = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        let opened = self.call(Repeat::Always, |channel, token| {
+        let opened = self.call(Retry::Always, |channel, token| {
             let requests = stream::iter([create.clone()]).chain(stream::pending());
             let mut request = with_token(requests, token);
-            // A member that is cut off from the others says so instead of being silent.
+            // A partitioned member then ends the stream instead of being silent.
             request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
-            let mut client = WatchClient::new(channel).max_decoding_message_size(MAX_ANSWER_BYTES);
+            let mut client =
+                WatchClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
             async move {
-                let mut answers = client.watch(request).await?.into_inner();
-                let first = answers.message().await?;
-                let first = first.ok_or_else(|| Status::unavailable("etcd ended a watch"))?;
-                // It is told within the stream what other calls are refused for.
+                let mut responses = client.watch(request).await?.into_inner();
+                let first = responses.message().await?;
+                let first = first.ok_or_else(|| Status::unavailable("etcd ended the watch"))?;
+                // A watch reports an expired token within the stream.
                 if first.canceled && first.cancel_reason.contains("invalid auth token") {
                     return Err(Status::unauthenticated(first.cancel_reason));
                 }
-                Ok(Response::new((answers, first)))
+                Ok(Response::new((responses, first)))
             }
         });
-        let (answers, first) = opened.await?;
+        let (responses, first) = opened.await?;
         if first.canceled {
-            return Err(ended(&first));
+            return Err(cancel_error(&first));
         }
         let now = revision_of(&first);
-        // Either this member is behind, or we come from a future that etcd has lost.
+        // Either this member lags, or etcd was restored to an earlier state.
         if after.is_some_and(|after| after > now) && after > Some(self.revision().await?) {
             return Err(Error::Gap);
         }
-        Ok((answers, now))
+        Ok((responses, now))
     }
 }
 
@@ -89,41 +90,46 @@ struct Follower {
     client: Arc<Client>,
     prefix: Bytes,
     feed: Arc<Feed>,
-    /// All up to it was told.
+    /// All commits up to it were delivered.
     after: Revision,
-    /// A transaction of which more may come.
+    /// A transaction of which more events may follow.
     part: Option<Commit>,
 }
 
 impl Follower {
-    async fn follow(mut self, mut answers: Streaming<WatchResponse>) {
-        let mut delays = patience();
+    async fn follow(mut self, mut responses: Streaming<WatchResponse>) {
+        let mut delays = backoff();
         loop {
-            match answers.message().await {
-                Ok(Some(answer)) if !answer.canceled => {
-                    delays = patience();
-                    match self.tell(answer) {
+            match responses.message().await {
+                Ok(Some(response)) if !response.canceled => {
+                    delays = backoff();
+                    match self.deliver(response) {
                         Ok(true) => continue,
                         Ok(false) => return,
                         Err(error) => return self.feed.end(error),
                     }
                 }
-                Ok(Some(answer)) if answer.compact_revision > 0 => {
+                Ok(Some(response)) if response.compact_revision > 0 => {
                     return self.feed.end(Error::Gap);
                 }
-                Ok(Some(answer)) => {
-                    tracing::info!(reason = answer.cancel_reason, "etcd ended a watch");
+                Ok(Some(response)) => {
+                    tracing::info!(
+                        reason = response.cancel_reason,
+                        "etcd cancelled a watch, resuming"
+                    );
                 }
-                Ok(None) => tracing::info!("etcd ended a watch"),
-                Err(status) => tracing::info!(reason = status.message(), "A watch of etcd broke"),
+                Ok(None) => tracing::info!("etcd ended a watch, resuming"),
+                Err(status) => {
+                    tracing::info!(reason = status.message(), "an etcd watch failed, resuming")
+                }
             }
             self.part = None;
-            answers = loop {
+            responses = loop {
                 sleep(delays.next().unwrap_or_default()).await;
                 match self.client.open_watch(&self.prefix, Some(self.after)).await {
-                    Ok((answers, _)) => break answers,
-                    Err(error @ (Error::Unavailable { .. } | Error::Unknown { .. })) => {
-                        tracing::warn!(%error, "etcd can't be watched");
+                    Ok((responses, _)) => break responses,
+                    Err(error @ (Error::Unavailable { .. } | Error::UnknownOutcome { .. })) => {
+                        tracing::warn!(%error, "cannot watch etcd, retrying");
                     }
                     Err(error) => return self.feed.end(error),
                 }
@@ -131,13 +137,13 @@ impl Follower {
         }
     }
 
-    /// Whether there is anybody to be told more.
-    fn tell(&mut self, answer: WatchResponse) -> Result<bool> {
-        if answer.events.is_empty() {
-            self.after = self.after.max(revision_of(&answer));
+    /// Returns false once the reader has ended the watch.
+    fn deliver(&mut self, response: WatchResponse) -> Result<bool> {
+        if response.events.is_empty() {
+            self.after = self.after.max(revision_of(&response));
             return Ok(true);
         }
-        for event in answer.events {
+        for event in response.events {
             let (at, change) = self.change(event)?;
             if at <= self.after {
                 continue;
@@ -147,28 +153,28 @@ impl Follower {
                 _ => {
                     let next = Commit { revision: at, changes: vec![change] };
                     let complete = self.part.replace(next);
-                    if !complete.is_none_or(|complete| self.pass_on(complete)) {
+                    if !complete.is_none_or(|complete| self.push(complete)) {
                         return Ok(false);
                     }
                 }
             }
         }
-        if answer.fragment {
+        if response.fragment {
             return Ok(true);
         }
         let complete = self.part.take();
-        Ok(complete.is_none_or(|complete| self.pass_on(complete)))
+        Ok(complete.is_none_or(|complete| self.push(complete)))
     }
 
-    fn pass_on(&mut self, commit: Commit) -> bool {
+    fn push(&mut self, commit: Commit) -> bool {
         self.after = commit.revision;
-        self.feed.tell(commit)
+        self.feed.push(commit)
     }
 
     fn change(&self, event: Event) -> Result<(Revision, Change)> {
         let kind = event.r#type();
-        let found = event.kv.ok_or_else(|| Error::corrupt("etcd tells of a change of nothing"))?;
-        let key = self.client.own_key(&found.key)?;
+        let found = event.kv.ok_or_else(|| Error::corrupt("etcd sent an event without a key"))?;
+        let key = self.client.strip_root(&found.key)?;
         let change = match kind {
             EventType::Put => Change::Put { key, value: found.value },
             EventType::Delete => Change::Delete { key },
@@ -177,16 +183,16 @@ impl Follower {
     }
 }
 
-fn ended(answer: &WatchResponse) -> Error {
-    if answer.compact_revision > 0 {
+fn cancel_error(response: &WatchResponse) -> Error {
+    if response.compact_revision > 0 {
         Error::Gap
-    } else if answer.cancel_reason.contains("permission denied") {
-        Error::denied(&answer.cancel_reason)
+    } else if response.cancel_reason.contains("permission denied") {
+        Error::denied(&response.cancel_reason)
     } else {
-        Error::unavailable(&answer.cancel_reason)
+        Error::unavailable(&response.cancel_reason)
     }
 }
 
-fn revision_of(answer: &WatchResponse) -> Revision {
-    revision(answer.header.as_ref().map_or(0, |header| header.revision))
+fn revision_of(response: &WatchResponse) -> Revision {
+    revision(response.header.as_ref().map_or(0, |header| header.revision))
 }

@@ -13,7 +13,7 @@ use super::{
         response_op::Response,
     },
     auth::with_token,
-    call::Repeat,
+    call::Retry,
     number, revision,
 };
 use crate::{Change, Check, Error, Fence, Result, Revision, Transaction};
@@ -24,20 +24,20 @@ impl Client {
         let checks = transaction.checks.iter().map(|(key, check)| self.check(key, *check));
         let compare: Vec<_> = fence.into_iter().chain(checks).collect();
         let request = TxnRequest {
-            // When one doesn't hold: what is there.
-            failure: compare.iter().map(|compare| look(compare.key.clone())).collect(),
+            // On failure: the current versions of all checked keys.
+            failure: compare.iter().map(|compare| get_version(compare.key.clone())).collect(),
             compare,
             success: transaction.changes.into_iter().map(|change| self.change(change)).collect(),
         };
-        let answer = self.transact(Repeat::Unseen, request).await?;
-        if answer.succeeded {
-            return Ok(revision(answer.header.map_or(0, |header| header.revision)));
+        let response = self.transact(Retry::IfNotSent, request).await?;
+        if response.succeeded {
+            return Ok(revision(response.header.map_or(0, |header| header.revision)));
         }
-        let mut versions = answer.responses.into_iter().map(version);
+        let mut versions = response.responses.into_iter().map(version);
         if let Some(fence) = transaction.fence
             && versions.next().flatten().is_none_or(|(_, created)| created.0 != fence.term)
         {
-            return Err(Error::NotOwner { name: fence.name });
+            return Err(Error::LeaseLost { name: fence.name });
         }
         for ((key, check), version) in transaction.checks.into_iter().zip(versions) {
             let version = version.map(|(version, _)| version);
@@ -45,15 +45,11 @@ impl Client {
                 return Err(Error::Conflict { key, version });
             }
         }
-        Err(Error::corrupt("etcd refuses a transaction whose checks hold"))
+        Err(Error::corrupt("etcd rejected a transaction whose checks hold"))
     }
 
-    pub(super) async fn transact(
-        &self,
-        repeat: Repeat,
-        request: TxnRequest,
-    ) -> Result<TxnResponse> {
-        self.call(repeat, |channel, token| {
+    pub(super) async fn transact(&self, retry: Retry, request: TxnRequest) -> Result<TxnResponse> {
+        self.call(retry, |channel, token| {
             let request = with_token(request.clone(), token);
             async move { KvClient::new(channel).txn(request).await }
         })
@@ -65,19 +61,19 @@ impl Client {
     }
 
     fn check(&self, key: &str, check: Check) -> Compare {
-        // A key that isn't there has a revision of 0.
-        let (result, wanted) = match check {
+        // A missing key has revision 0.
+        let (result, expected) = match check {
             Check::Absent => (CompareResult::Equal, 0),
             Check::Exists => (CompareResult::Greater, 0),
-            // A revision that no entry has; etcd would take 0 for an entry that isn't there.
+            // No entry has revision 0, but etcd would match a missing one.
             Check::Version(Revision(0)) => (CompareResult::Less, 0),
-            Check::Version(wanted) => (CompareResult::Equal, number(wanted)),
+            Check::Version(expected) => (CompareResult::Equal, number(expected)),
         };
         Compare {
             result: result.into(),
             target: CompareTarget::Mod.into(),
             key: self.key(key),
-            target_union: Some(TargetUnion::ModRevision(wanted)),
+            target_union: Some(TargetUnion::ModRevision(expected)),
         }
     }
 
@@ -94,7 +90,7 @@ impl Client {
     }
 }
 
-/// That a key was made at a revision, or isn't there with 0.
+/// Requires that a key was created at a revision; 0 requires that it doesn't exist.
 pub(super) fn created(key: Bytes, revision: i64) -> Compare {
     Compare {
         result: CompareResult::Equal.into(),
@@ -104,13 +100,13 @@ pub(super) fn created(key: Bytes, revision: i64) -> Compare {
     }
 }
 
-/// What a key has, without its value.
-fn look(key: Bytes) -> RequestOp {
+/// Reads a key without its value.
+fn get_version(key: Bytes) -> RequestOp {
     let range = RangeRequest { key, keys_only: true, ..Default::default() };
     RequestOp { request: Some(Request::RequestRange(range)) }
 }
 
-/// The revisions that a key was written and made with.
+/// The revisions of the last write and of the creation of a key.
 fn version(response: ResponseOp) -> Option<(Revision, Revision)> {
     let Some(Response::ResponseRange(range)) = response.response else { return None };
     let found = range.kvs.first()?;

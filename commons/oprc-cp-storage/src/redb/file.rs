@@ -1,4 +1,4 @@
-//! The open file, opened again after a failure of the disk.
+//! The database file, which is reopened after an I/O error.
 
 use std::{
     fs::{OpenOptions, rename},
@@ -19,7 +19,6 @@ use crate::{Error, Result, Revision, history::History};
 
 type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
 
-/// The open file.
 pub(super) struct File {
     path: PathBuf,
     open: Opener,
@@ -28,7 +27,7 @@ pub(super) struct File {
 
 enum State {
     Open(Arc<Database>, Lock),
-    /// To be opened again: redb takes nothing more after a failure of the disk.
+    /// Must be reopened: redb rejects all calls after an I/O error.
     Failed(Lock),
     Closed,
 }
@@ -50,7 +49,7 @@ impl File {
         self.state.lock()
     }
 
-    /// The database, opened if need be; history then begins at its revision. Takes long.
+    /// The database. Blocks while it is reopened, which also resets the history.
     pub(super) fn database(&self, history: &History) -> Result<Arc<Database>> {
         let mut state = self.state();
         match &*state {
@@ -62,13 +61,13 @@ impl File {
         let (about, database) = opened.map_err(|error| self.describe(error))?;
         if about.format != FORMAT_NUMBER {
             let reason = format!(
-                "{} has format {}, and this program knows format {FORMAT_NUMBER}",
+                "{} has format {}, but this program supports format {FORMAT_NUMBER}",
                 self.path.display(),
                 about.format
             );
             return Err(Error::Corrupt { reason });
         }
-        history.begin(about.revision);
+        history.reset(about.revision);
         let database = Arc::new(database);
         if let State::Failed(lock) = std::mem::replace(&mut *state, State::Closed) {
             *state = State::Open(database.clone(), lock);
@@ -76,12 +75,12 @@ impl File {
         Ok(database)
     }
 
-    /// What an error of the database means. It is opened again if it can't be used any more.
+    /// Converts an error of the database, and marks the file for reopening after an I/O error.
     pub(super) fn failed(&self, database: &Arc<Database>, error: redb::Error) -> Error {
         if matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo) {
             let mut state = self.state();
             if matches!(&*state, State::Open(open, _) if Arc::ptr_eq(open, database)) {
-                tracing::error!(%error, path = %self.path.display(), "The disk fails");
+                tracing::error!(%error, path = %self.path.display(), "I/O error in the store, reopening the file");
                 if let State::Open(_, lock) = std::mem::replace(&mut *state, State::Closed) {
                     *state = State::Failed(lock);
                 }
@@ -106,7 +105,7 @@ impl File {
         }
     }
 
-    /// Closes the file, then lets go of the lock.
+    /// Closes the file, then releases the lock.
     pub(super) fn close(&self) {
         let before = std::mem::replace(&mut *self.state(), State::Closed);
         if let State::Open(database, lock) = before {
@@ -116,13 +115,12 @@ impl File {
     }
 }
 
-/// What the file says about itself.
 struct About {
     format: u64,
     revision: Revision,
 }
 
-/// A new file gets its name when it is complete: one that was killed half way is no database.
+/// A new file is renamed to its path once it is complete, so that a crash leaves no partial one.
 fn create(path: &Path, cache_bytes: usize) -> Result<Database, redb::Error> {
     let open = |path: &Path, create: bool| {
         let mut options = OpenOptions::new();
@@ -139,14 +137,14 @@ fn create(path: &Path, cache_bytes: usize) -> Result<Database, redb::Error> {
         prepare(&database)?;
         drop(database);
         rename(&unfinished, path)?;
-        // Otherwise it may be gone with all it holds when the machine fails.
+        // Makes the rename durable.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
     }
     open(path, false)
 }
 
-/// Makes the tables of a new file.
+/// Creates the tables of a new file.
 fn prepare(database: &Database) -> Result<About, redb::Error> {
     let read = database.begin_read()?;
     let format = match read.open_table(ABOUT) {

@@ -1,4 +1,4 @@
-//! That only one process has a file open, and which.
+//! Ensures that only one process opens a file.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -9,13 +9,13 @@ use std::{
 
 use crate::{Error, Result};
 
-/// More isn't read of what another process says about itself.
+/// The maximum that is read of the holder's note.
 const MAX_NOTE_BYTES: u64 = 1024;
 
-/// The file beside the store's that is locked while the store is open, and says by whom. The lock
-/// is the kernel's: it goes with the process, however that ends.
+/// A file next to the store's that is locked while the store is open, and names the holder. The
+/// kernel releases the lock when the process ends.
 ///
-/// The store's own file is locked by redb, too, but not while it is opened again after a failure.
+/// redb locks the store's own file, too, but not while it is reopened after an error.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
@@ -31,8 +31,8 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let by = read_note(&mut file).unwrap_or_else(|| "another process".to_owned());
-                return Err(Error::Owned { name: store.display().to_string(), by });
+                let holder = read_note(&mut file).unwrap_or_else(|| "another process".to_owned());
+                return Err(Error::LeaseHeld { name: store.display().to_string(), holder });
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -47,7 +47,6 @@ impl Lock {
     }
 }
 
-/// The name of the store's file with `.lock` behind it.
 fn path_of(store: &Path) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(".lock");

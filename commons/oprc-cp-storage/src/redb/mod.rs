@@ -1,7 +1,7 @@
-//! A store in a file.
+//! The redb back end: a store in a file.
 //!
-//! Reads go to a pool of threads; writes queue for one thread, which makes all that wait into one
-//! transaction of the file, since it is the disk that takes the time: see [`writer`].
+//! Reads run on a pool of threads. Writes queue for one thread, which commits all queued ones
+//! together, because syncing the disk takes most of the time: see [`writer`].
 
 mod file;
 mod lock;
@@ -22,50 +22,45 @@ use tokio::{
 };
 
 use crate::{
-    Backend, DEADLINE, Entry, Error, Ownership, Page, Result, Revision, Transaction, Watch,
-    history::History, owners::Owners,
+    Backend, DEFAULT_DEADLINE, Entry, Error, Lease, Page, Result, Revision, Transaction, Watch,
+    history::History, local_owners::LocalOwners,
 };
 use file::File;
 use writer::Job;
 
-/// How many reads may be under way: a disk that hangs must not pile up threads.
-const MAX_READS: u32 = 32;
-/// How many transactions may wait for the writer.
-const MAX_WAITING: usize = 1024;
+/// Bounds the threads that a hanging disk can block.
+const MAX_CONCURRENT_READS: u32 = 32;
+/// Bounds the transactions that wait for the writer.
+const MAX_QUEUED_WRITES: usize = 1024;
 
-/// Where the file is, and who opens it.
 #[derive(Debug, Clone)]
 pub struct RedbOptions {
-    /// The file, which is made if there is none. A second one beside it says who has it open.
+    /// Created if missing. A lock file next to it names the process that has it open.
     pub path: PathBuf,
-    /// What another process is told that wants to open it, too.
+    /// Shown to other processes that try to open the file.
     pub holder: String,
-    /// How much of the file is kept in memory.
     pub cache_bytes: usize,
-    /// How long a call may take.
+    /// Of each call.
     pub deadline: Duration,
 }
 
 impl RedbOptions {
-    /// With what suits most.
     pub fn new(path: impl Into<PathBuf>, holder: impl Into<String>) -> Self {
         let cache_bytes = 64 << 20;
-        Self { path: path.into(), holder: holder.into(), cache_bytes, deadline: DEADLINE }
+        Self { path: path.into(), holder: holder.into(), cache_bytes, deadline: DEFAULT_DEADLINE }
     }
 }
 
-/// A store in a file.
 pub(crate) struct Redb {
     shared: Arc<Shared>,
     jobs: mpsc::Sender<Job>,
     deadline: Duration,
 }
 
-/// What readers and the writer use.
 struct Shared {
     file: File,
     history: History,
-    owners: Owners,
+    owners: LocalOwners,
     reads: Arc<Semaphore>,
 }
 
@@ -73,23 +68,25 @@ impl Redb {
     pub(crate) async fn open(options: RedbOptions) -> Result<Self> {
         crate::key::check_identity(&options.holder)?;
         let deadline = options.deadline;
-        // No deadline: after a crash the whole file is checked, and that takes what it takes.
+        // No deadline: after a crash redb checks the whole file.
         spawn_blocking(move || Self::start(File::open(&options)?, deadline))
             .await
             .map_err(Error::unavailable)?
     }
 
     fn start(file: File, deadline: Duration) -> Result<Self> {
-        let reads = Arc::new(Semaphore::new(MAX_READS as usize));
-        let (history, owners) = (History::default(), Owners::default());
+        let reads = Arc::new(Semaphore::new(MAX_CONCURRENT_READS as usize));
+        let (history, owners) = (History::default(), LocalOwners::default());
         let shared = Arc::new(Shared { file, history, owners, reads });
         shared.file.database(&shared.history)?;
-        let (jobs, waiting) = mpsc::channel(MAX_WAITING);
+        let (jobs, waiting) = mpsc::channel(MAX_QUEUED_WRITES);
         let own = shared.clone();
         std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || writer::run(&own, waiting))
-            .map_err(|error| Error::unavailable(format!("no thread for the writer: {error}")))?;
+            .map_err(|error| {
+                Error::unavailable(format!("cannot start the writer thread: {error}"))
+            })?;
         Ok(Self { shared, jobs, deadline })
     }
 
@@ -97,13 +94,13 @@ impl Redb {
         &self,
         read: impl FnOnce(&redb::Database) -> Result<T, redb::Error> + Send + 'static,
     ) -> Result<T> {
-        let late = |_| Error::unavailable("the disk doesn't answer in time");
+        let late = |_| Error::unavailable("reading the file timed out");
         let work = async {
-            let turn = self.shared.reads.clone().acquire_owned().await;
-            let turn = turn.map_err(|_| closed())?;
+            let permit = self.shared.reads.clone().acquire_owned().await;
+            let permit = permit.map_err(|_| closed())?;
             let shared = self.shared.clone();
             let work = move || {
-                let _turn = turn;
+                let _permit = permit;
                 let database = shared.file.database(&shared.history)?;
                 read(&database).map_err(|error| shared.file.failed(&database, error))
             };
@@ -126,16 +123,16 @@ impl Backend for Redb {
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, result) = oneshot::channel();
         let queued = timeout(self.deadline, async {
             self.jobs.send(Job::new(transaction, reply)).await.map_err(|_| closed())
         });
-        queued.await.map_err(|_| Error::unavailable("too many transactions wait"))??;
-        match timeout(self.deadline, answer).await {
-            Ok(Ok(answer)) => answer,
-            // The writer drops what it will not do only when it ends.
+        queued.await.map_err(|_| Error::unavailable("too many transactions are queued"))??;
+        match timeout(self.deadline, result).await {
+            Ok(Ok(result)) => result,
+            // The writer drops replies only when it ends.
             Ok(Err(_)) => Err(closed()),
-            Err(_) => Err(Error::unknown("the disk doesn't answer in time")),
+            Err(_) => Err(Error::unknown_outcome("writing the file timed out")),
         }
     }
 
@@ -143,9 +140,9 @@ impl Backend for Redb {
         self.shared.history.watch(prefix, after)
     }
 
-    async fn own(&self, name: &str, identity: &str) -> Result<Ownership> {
-        // No other process can have the file open.
-        self.shared.owners.own(name, identity)
+    async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
+        // No other process has the file open.
+        self.shared.owners.acquire(name, identity)
     }
 
     async fn close(&self) {
@@ -153,8 +150,8 @@ impl Backend for Redb {
         if self.jobs.send(Job::last(done)).await.is_ok() {
             let _ = ended.await;
         }
-        // Reads that are under way hold the file open.
-        let _ = self.shared.reads.acquire_many(MAX_READS).await;
+        // Reads in progress keep the file open.
+        let _ = self.shared.reads.acquire_many(MAX_CONCURRENT_READS).await;
         self.shared.reads.close();
         let shared = self.shared.clone();
         let _ = spawn_blocking(move || shared.file.close()).await;
@@ -162,5 +159,5 @@ impl Backend for Redb {
 }
 
 fn closed() -> Error {
-    Error::unavailable("it is closed")
+    Error::unavailable("the store is closed")
 }

@@ -1,4 +1,4 @@
-//! Reads, each from one snapshot of the file.
+//! Reads, each at one snapshot.
 
 use std::ops::Bound;
 

@@ -1,4 +1,4 @@
-//! What only a file can do, or suffer.
+//! Behaviour that only the redb back end has.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,14 +15,14 @@ use futures::future::join_all;
 use redb::{BackendError, Builder, Database, StorageBackend, backends::FileBackend};
 
 use super::{File, Redb, RedbOptions, tables};
-use crate::{Check, DEADLINE, Error, Revision, Store, Transaction};
+use crate::{Check, DEFAULT_DEADLINE, Error, Revision, Store, Transaction};
 
 fn options(folder: &Path, holder: &str) -> RedbOptions {
     RedbOptions::new(folder.join("store.redb"), holder)
 }
 
 #[tokio::test]
-async fn everything_is_there_when_it_is_opened_again() {
+async fn keeps_all_entries_across_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::redb(options(folder.path(), "first")).await.unwrap();
     for index in 0..10 {
@@ -37,7 +37,7 @@ async fn everything_is_there_when_it_is_opened_again() {
 
     let store = Store::redb(options(folder.path(), "second")).await.unwrap();
     assert_eq!(store.list("").await.unwrap(), before);
-    // History isn't kept, and a reader that is up to date needs none.
+    // History isn't persisted; a reader that is up to date needs none.
     assert_eq!(store.watch("", Some(Revision(10))).await.err(), Some(Error::Gap));
     let mut watch = store.watch("", Some(before.revision)).await.unwrap();
     let next = store.commit(Transaction::new().put("b", "")).await.unwrap();
@@ -46,37 +46,38 @@ async fn everything_is_there_when_it_is_opened_again() {
 }
 
 #[tokio::test]
-async fn only_one_can_open_a_file_and_others_learn_who() {
+async fn only_one_process_can_open_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let first = Store::redb(options(folder.path(), "pm-1 on host a")).await.unwrap();
-    let Err(Error::Owned { name, by }) = Store::redb(options(folder.path(), "pm-2")).await else {
-        panic!("two have it open");
+    let Err(Error::LeaseHeld { name, holder }) = Store::redb(options(folder.path(), "pm-2")).await
+    else {
+        panic!("both opened the file");
     };
     assert!(name.ends_with("store.redb"), "{name}");
-    assert_eq!(by, format!("pm-1 on host a (process {})", std::process::id()));
+    assert_eq!(holder, format!("pm-1 on host a (process {})", std::process::id()));
     first.close().await;
     let second = Store::redb(options(folder.path(), "pm-2")).await.unwrap();
-    let refused = Store::redb(options(folder.path(), "pm-3")).await.unwrap_err();
-    assert!(refused.to_string().contains("is driven by pm-2 (process"), "{refused}");
-    // Dropping it is enough, though it takes a moment.
+    let rejected = Store::redb(options(folder.path(), "pm-3")).await.unwrap_err();
+    assert!(rejected.to_string().contains("is held by pm-2 (process"), "{rejected}");
+    // Dropping the store closes it in the background.
     drop(second);
     while let Err(error) = Store::redb(options(folder.path(), "pm-3")).await {
-        assert!(matches!(error, Error::Owned { .. }), "{error}");
+        assert!(matches!(error, Error::LeaseHeld { .. }), "{error}");
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn what_is_no_store_of_ours_is_left_alone() {
+async fn rejects_foreign_files_and_leaves_them_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.redb");
-    let refused = async || {
-        let refused = Store::redb(options(folder.path(), "we")).await.unwrap_err();
-        assert!(matches!(refused, Error::Corrupt { .. }), "{refused:?}");
-        assert!(refused.to_string().contains("store.redb"), "{refused}");
+    let rejected = async || {
+        let rejected = Store::redb(options(folder.path(), "we")).await.unwrap_err();
+        assert!(matches!(rejected, Error::Corrupt { .. }), "{rejected:?}");
+        assert!(rejected.to_string().contains("store.redb"), "{rejected}");
     };
     fs::write(&path, "no database").unwrap();
-    refused().await;
+    rejected().await;
     assert_eq!(fs::read(&path).unwrap(), b"no database");
     fs::remove_file(&path).unwrap();
 
@@ -85,14 +86,14 @@ async fn what_is_no_store_of_ours_is_left_alone() {
     write.open_table(tables::ABOUT).unwrap().insert(tables::FORMAT, 7).unwrap();
     write.commit().unwrap();
     drop(database);
-    refused().await;
+    rejected().await;
 
     let missing = RedbOptions::new(folder.path().join("none/store.redb"), "we");
     assert!(matches!(Store::redb(missing).await, Err(Error::Unavailable { .. })));
 }
 
 #[tokio::test]
-async fn only_its_owner_can_read_the_file() {
+async fn files_are_private_to_their_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     let store = Store::redb(options(folder.path(), "we")).await.unwrap();
@@ -103,7 +104,7 @@ async fn only_its_owner_can_read_the_file() {
     store.close().await;
 }
 
-/// A disk that fails when it is told to.
+/// A disk with a switch that makes it fail.
 #[derive(Debug)]
 struct Disk {
     file: FileBackend,
@@ -157,7 +158,7 @@ impl StorageBackend for Disk {
 }
 
 #[tokio::test]
-async fn a_disk_that_was_full_is_used_again_and_nothing_is_half() {
+async fn recovers_from_a_full_disk_without_partial_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.redb");
     let fails = Arc::new(AtomicBool::new(false));
@@ -169,8 +170,8 @@ async fn a_disk_that_was_full_is_used_again_and_nothing_is_half() {
         Ok(Builder::new().create_with_backend(Disk { file, fails: switch.clone() })?)
     };
     let file = File::with_opener(path, "we", Box::new(open)).unwrap();
-    let store = Store::new(Redb::start(file, DEADLINE).unwrap());
-    let driver = store.own("driver", "we").await.unwrap();
+    let store = Store::new(Redb::start(file, DEFAULT_DEADLINE).unwrap());
+    let driver = store.acquire_lease("driver", "we").await.unwrap();
     for round in 0..5 {
         let value = format!("good {round}");
         let good = Transaction::new().put("a", value.clone()).put("b", value.clone());
@@ -178,15 +179,15 @@ async fn a_disk_that_was_full_is_used_again_and_nothing_is_half() {
         let mut watch = store.watch("", Some(revision)).await.unwrap();
         fails.store(true, Ordering::SeqCst);
         let bad = || Transaction::new().put("a", "bad").put("b", "bad");
-        let refused = join_all((0..3).map(|_| store.commit(bad()))).await;
-        for refused in refused {
-            let error = refused.unwrap_err();
+        let rejected = join_all((0..3).map(|_| store.commit(bad()))).await;
+        for rejected in rejected {
+            let error = rejected.unwrap_err();
             assert!(
-                matches!(error, Error::Unknown { .. } | Error::Unavailable { .. }),
+                matches!(error, Error::UnknownOutcome { .. } | Error::Unavailable { .. }),
                 "{error:?}"
             );
         }
-        // Nobody is told what may not have happened.
+        // Watches end, because the outcome is unknown.
         assert_eq!(watch.next().await, Err(Error::Gap));
         fails.store(false, Ordering::SeqCst);
         let page = store.list("").await.unwrap();
@@ -201,18 +202,20 @@ async fn a_disk_that_was_full_is_used_again_and_nothing_is_half() {
 }
 
 #[tokio::test]
-async fn those_that_wait_share_one_commit_and_see_each_other() {
+async fn queued_transactions_are_batched_and_see_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::redb(options(folder.path(), "we")).await.unwrap();
-    // All are queued before one is answered, since nothing else runs on this thread.
+    // All are queued before the first reply, since nothing else runs on this thread.
     let make = |index: u32| {
         let exclusive = Transaction::new().check("one", Check::Absent).put("one", "");
         store.commit(exclusive.put(format!("{index}"), ""))
     };
-    let made = join_all((0..200).map(make)).await;
-    let won: Vec<_> = made.iter().filter_map(|made| made.as_ref().ok()).collect();
+    let results = join_all((0..200).map(make)).await;
+    let won: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(won.len(), 1);
     let conflict = Error::Conflict { key: "one".to_owned(), version: Some(*won[0]) };
-    assert!(made.iter().filter_map(|made| made.as_ref().err()).all(|error| *error == conflict));
+    assert!(
+        results.iter().filter_map(|result| result.as_ref().err()).all(|error| *error == conflict)
+    );
     assert_eq!(store.list("").await.unwrap().entries.len(), 2);
 }

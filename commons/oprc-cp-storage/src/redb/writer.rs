@@ -1,13 +1,12 @@
-//! The one thread that writes.
+//! The writer thread, which commits transactions in batches.
 //!
-//! A commit of the file waits for the disk, and while it does, further transactions queue. All that
-//! wait then go into the next commit together, one after the other, each seeing what those before
-//! it did. None is answered before the disk has all of them: so each is as durable as if it had
-//! been written alone, at a fraction of the price.
+//! While a commit waits for the disk, further transactions queue. The next commit includes all of
+//! them, one after the other, each seeing the changes of those before it. Replies are sent after
+//! the commit, so that each transaction is durable.
 //!
-//! Those that are answered together often ask for more together, only not at the very same moment:
-//! the writer waits for as many as it had before, for a part of the time that a commit takes. So a
-//! lone one waits for nobody.
+//! Callers that got replies together often write again at about the same time. The writer
+//! therefore waits for a fraction of the last commit's duration until it has as many transactions
+//! as in the last batch. A single caller waits for nobody.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +19,11 @@ use super::{
 };
 use crate::{Change, Commit, Error, Result, Revision, Transaction};
 
-/// So much goes into one commit of the file at most, to bound how long it takes.
-const MAX_BATCH: usize = 256;
+/// These bound the duration of a commit.
+const MAX_BATCH_TRANSACTIONS: usize = 256;
 const MAX_BATCH_BYTES: usize = 8 << 20;
-/// What one who waits for others waits at a time.
-const MOMENT: Duration = Duration::from_micros(20);
+const BATCH_POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// A transaction to be made.
 pub(super) struct Job {
     pub(super) transaction: Transaction,
     pub(super) reply: oneshot::Sender<Result<Revision>>,
@@ -38,24 +35,24 @@ impl Job {
         Self { transaction, reply, last: false }
     }
 
-    /// Nothing is written after it.
+    /// The writer ends after this job.
     pub(super) fn last(reply: oneshot::Sender<Result<Revision>>) -> Self {
         Self { transaction: Transaction::new(), reply, last: true }
     }
 }
 
-/// Writes until there is nobody left who could ask for it.
+/// Runs until the last sender is dropped or [`Job::last`] was processed.
 pub(super) fn run(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
-    let mut before = Before { jobs: 1, took: Duration::ZERO };
+    let mut previous = PreviousBatch { jobs: 1, took: Duration::ZERO };
     while let Some(first) = jobs.blocking_recv() {
-        let mut batch = gather(first, &mut jobs, before);
+        let mut batch = gather(first, &mut jobs, previous);
         let last = batch.iter().any(|job| job.last);
-        before.jobs = batch.len();
-        // Nobody waits for these any more.
+        previous.jobs = batch.len();
+        // The callers of these have given up.
         batch.retain(|job| !job.reply.is_closed());
         let begun = Instant::now();
         write(shared, batch);
-        before.took = begun.elapsed();
+        previous.took = begun.elapsed();
         if last {
             return;
         }
@@ -63,19 +60,18 @@ pub(super) fn run(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
     shared.file.close();
 }
 
-/// How the last commit was.
 #[derive(Clone, Copy)]
-struct Before {
+struct PreviousBatch {
     jobs: usize,
     took: Duration,
 }
 
-/// What goes into the next commit.
-fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, before: Before) -> Vec<Job> {
+/// Collects the next batch.
+fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, previous: PreviousBatch) -> Vec<Job> {
     let begun = Instant::now();
     let mut bytes = first.transaction.bytes();
     let mut batch = vec![first];
-    while batch.len() < MAX_BATCH
+    while batch.len() < MAX_BATCH_TRANSACTIONS
         && bytes < MAX_BATCH_BYTES
         && batch.last().is_some_and(|job| !job.last)
     {
@@ -84,8 +80,8 @@ fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, before: Before) -> Vec<Job
                 bytes += next.transaction.bytes();
                 batch.push(next);
             }
-            Err(_) if batch.len() < before.jobs && begun.elapsed() < before.took / 4 => {
-                std::thread::sleep(MOMENT);
+            Err(_) if batch.len() < previous.jobs && begun.elapsed() < previous.took / 4 => {
+                std::thread::sleep(BATCH_POLL_INTERVAL);
             }
             Err(_) => break,
         }
@@ -93,18 +89,18 @@ fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, before: Before) -> Vec<Job
     batch
 }
 
-/// Makes transactions in one commit of the file, then answers all of them.
+/// Commits a batch, then sends all replies.
 fn write(shared: &Shared, batch: Vec<Job>) {
     let (transactions, replies): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|job| (job.transaction, job.reply)).unzip();
-    let answers = attempt(shared, transactions);
+    let results = attempt(shared, transactions);
     for (index, reply) in replies.into_iter().enumerate() {
-        let answer = match &answers {
-            Ok(answers) => answers.get(index).cloned().unwrap_or_else(|| Err(super::closed())),
+        let result = match &results {
+            Ok(results) => results.get(index).cloned().unwrap_or_else(|| Err(super::closed())),
             Err(error) => Err(error.clone()),
         };
-        // An error: whoever asked has given up meanwhile.
-        let _ = reply.send(answer);
+        // Fails if the caller has given up.
+        let _ = reply.send(result);
     }
 }
 
@@ -113,23 +109,23 @@ fn attempt(shared: &Shared, transactions: Vec<Transaction>) -> Result<Vec<Result
     let unchanged = |error| shared.file.failed(&database, error);
     let batch = apply(shared, &database, transactions).map_err(unchanged)?;
     if let Some(newest) = batch.commits.last() {
-        shared.history.expect(newest.revision);
+        shared.history.announce(newest.revision);
         batch.write.commit().map_err(|error| {
             let failure = shared.file.failed(&database, error.into());
-            shared.history.break_off();
-            Error::unknown(failure)
+            shared.history.end_watches();
+            Error::unknown_outcome(failure)
         })?;
-        batch.commits.into_iter().for_each(|commit| shared.history.tell(commit));
+        batch.commits.into_iter().for_each(|commit| shared.history.publish(commit));
     } else {
         batch.write.abort().map_err(|error| unchanged(error.into()))?;
     }
-    Ok(batch.answers)
+    Ok(batch.results)
 }
 
-/// What is written and only needs to be committed.
+/// A batch that is applied, but not committed.
 struct Batch {
     write: redb::WriteTransaction,
-    answers: Vec<Result<Revision>>,
+    results: Vec<Result<Revision>>,
     commits: Vec<Commit>,
 }
 
@@ -139,9 +135,9 @@ fn apply(
     transactions: Vec<Transaction>,
 ) -> Result<Batch, redb::Error> {
     let mut write = database.begin_write()?;
-    // It is the default, and everything rests on it.
+    // The default, made explicit because durability depends on it.
     write.set_durability(Durability::Immediate)?;
-    let (mut answers, mut commits) = (Vec::with_capacity(transactions.len()), Vec::new());
+    let (mut results, mut commits) = (Vec::with_capacity(transactions.len()), Vec::new());
     {
         let mut entries = write.open_table(ENTRIES)?;
         let mut about = write.open_table(ABOUT)?;
@@ -155,7 +151,7 @@ fn apply(
                 })
             });
             if let Err(error) = holds {
-                answers.push(Err(error));
+                results.push(Err(error));
                 continue;
             }
             let next = Revision(revision.0 + 1);
@@ -176,11 +172,11 @@ fn apply(
                 revision = next;
                 commits.push(Commit { revision, changes });
             }
-            answers.push(Ok(revision));
+            results.push(Ok(revision));
         }
         if revision.0 != before {
             about.insert(REVISION, revision.0)?;
         }
     }
-    Ok(Batch { write, answers, commits })
+    Ok(Batch { write, results, commits })
 }

@@ -1,4 +1,4 @@
-//! Routes that aren't for everybody.
+//! Authentication of requests.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use super::{
 use crate::{Access, Options, TokenFile};
 
 #[tokio::test]
-async fn a_token_opens_a_route() {
+async fn admits_requests_with_a_valid_token() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     fs::write(&path, "operator 0123456789abcdef").unwrap();
@@ -48,7 +48,7 @@ async fn a_token_opens_a_route() {
 }
 
 #[tokio::test]
-async fn a_denied_call_gets_a_status_of_grpc() {
+async fn denies_grpc_calls_with_a_grpc_status() {
     let server = start(options(), router(Access::new(true, None))).await;
     let mut client = Client::plain(server.address, true).await;
     let call = Request::post("http://localhost/package.Service/Method");
@@ -62,7 +62,7 @@ async fn a_denied_call_gets_a_status_of_grpc() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_required_by_a_route_and_not_by_the_port() {
+async fn requires_a_certificate_per_route_not_per_port() {
     let folder = tempfile::tempdir().unwrap();
     let (servers, clients) = (Authority::new(), Authority::new());
     let tls = Some(pki::files(folder.path(), &servers.server(), Some(&clients)));

@@ -1,4 +1,4 @@
-//! What peers can't use up.
+//! Limits on connections and requests.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::{client::Client, options, pki, pki::Authority, router, soon, start};
 use crate::{Access, Options};
 
 const SHORT: Duration = Duration::from_millis(50);
-/// Long enough for a connection to be made, and a request to be sent, on a busy machine.
-const ENOUGH: Duration = Duration::from_secs(1);
+/// Enough to connect and send a request on a busy machine.
+const AMPLE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait() {
+async fn queues_connections_beyond_the_limit() {
     for h2 in [false, true] {
         let server =
             start(Options { max_connections: 1, ..options() }, router(Access::open())).await;
@@ -34,7 +34,7 @@ async fn connections_beyond_the_limit_wait() {
     }
 }
 
-/// Sends bytes and nothing more, until the server has enough of it.
+/// Sends bytes and then nothing, until the server closes the connection.
 async fn stall(options: Options, bytes: &[u8]) {
     let server = start(options, router(Access::open())).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -45,7 +45,7 @@ async fn stall(options: Options, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_connection_without_a_request_is_closed() {
+async fn closes_connections_without_a_request() {
     let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let idle_h1 = b"GET /peer HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let stalled: [&[u8]; _] = [b"", b"PRI * HTTP", preface, b"GET / HTTP/1.1\r\nhost:", idle_h1];
@@ -55,19 +55,19 @@ async fn a_connection_without_a_request_is_closed() {
 }
 
 #[tokio::test]
-async fn a_client_that_opens_a_connection_and_asks_later_is_told_to_open_another() {
+async fn sends_goaway_to_idle_http2_connections() {
     let server =
-        start(Options { header_timeout: ENOUGH, ..options() }, router(Access::open())).await;
+        start(Options { header_timeout: AMPLE, ..options() }, router(Access::open())).await;
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (_client, connection) = Client::speak(stream, true).await.unwrap();
     soon(connection).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn a_request_may_take_longer_than_its_headers() {
-    let slow = async || tokio::time::sleep(ENOUGH * 3 / 2).await;
+async fn header_timeout_does_not_limit_handlers() {
+    let slow = async || tokio::time::sleep(AMPLE * 3 / 2).await;
     let router = Router::new().route("/", get(slow));
-    let server = start(Options { header_timeout: ENOUGH, ..options() }, router).await;
+    let server = start(Options { header_timeout: AMPLE, ..options() }, router).await;
     for h2 in [false, true] {
         let stream = TcpStream::connect(server.address).await.unwrap();
         let (mut client, connection) = Client::speak(stream, h2).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_request_may_take_longer_than_its_headers() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_stalls_is_given_up() {
+async fn closes_stalled_handshakes() {
     let folder = tempfile::tempdir().unwrap();
     let tls = Some(pki::files(folder.path(), &Authority::new().server(), None));
     stall(Options { tls, handshake_timeout: SHORT, ..options() }, b"").await;

@@ -24,7 +24,6 @@ use tokio::{
 
 use crate::{Access, Identity, Options, Peer, bind, fallback, require};
 
-/// A server that runs until it is told to stop.
 struct Running {
     address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -39,7 +38,7 @@ fn options() -> Options {
         handshake_timeout: Duration::from_secs(10),
         header_timeout: Duration::from_secs(10),
         max_streams: 100,
-        drain: Duration::from_mins(2),
+        drain_timeout: Duration::from_mins(2),
     }
 }
 
@@ -48,13 +47,12 @@ async fn start(options: Options, router: Router) -> Running {
     let address = server.local_addr();
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(server.serve(router, async {
-        // A test that drops the sender is over.
         let _ = stopped.await;
     }));
     Running { address, stop, served }
 }
 
-/// `/peer` says whose certificate was shown; `/guarded` and the gRPC method say whom they let in.
+/// `/peer` returns the client certificate's name; `/guarded` and the gRPC method the identity.
 fn router(access: Access) -> Router {
     async fn peer(Extension(peer): Extension<Peer>) -> String {
         assert!(peer.address.ip().is_loopback());
@@ -71,8 +69,8 @@ fn router(access: Access) -> Router {
         .fallback(fallback)
 }
 
-/// What happens soon; the deadline is for a test that fails.
+/// Bounds the time of a failing test.
 async fn soon<T>(what: impl Future<Output = T>) -> T {
     let what: Result<T, Elapsed> = timeout(Duration::from_secs(30), what).await;
-    what.expect("nothing happened in time")
+    what.expect("timed out")
 }

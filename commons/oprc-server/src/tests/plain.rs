@@ -9,7 +9,7 @@ use super::{
 use crate::{Access, Error, Options, bind};
 
 #[tokio::test]
-async fn both_versions_are_spoken_on_one_port() {
+async fn serves_http1_and_http2_on_one_port() {
     let server = start(options(), router(Access::open())).await;
     for (h2, version) in [(false, Version::HTTP_11), (true, Version::HTTP_2)] {
         let answer = Client::plain(server.address, h2).await.get("/guarded").await.unwrap();
@@ -18,7 +18,7 @@ async fn both_versions_are_spoken_on_one_port() {
 }
 
 #[tokio::test]
-async fn an_unknown_path_is_answered_as_it_was_asked() {
+async fn fallback_answers_rest_and_grpc() {
     let server = start(options(), router(Access::open())).await;
     let mut client = Client::plain(server.address, true).await;
     let answer = client.get("/nowhere").await.unwrap();
@@ -36,7 +36,7 @@ async fn an_unknown_path_is_answered_as_it_was_asked() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_said_at_once() {
+async fn bind_rejects_bad_options_and_addresses_in_use() {
     let error = bind(Options { max_connections: 0, ..options() }).await.err().unwrap();
     assert_eq!(error.to_string(), "max_connections must be at least 1");
     let server = start(options(), router(Access::open())).await;

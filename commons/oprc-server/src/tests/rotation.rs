@@ -1,4 +1,4 @@
-//! Files that are replaced while a server uses them.
+//! Certificate rotation.
 
 use std::{fs, sync::Arc};
 
@@ -19,7 +19,7 @@ async fn served(address: std::net::SocketAddr, authority: &Authority, expected: 
 }
 
 #[tokio::test]
-async fn no_request_fails_while_certificates_are_replaced() {
+async fn no_request_fails_during_certificate_rotation() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Arc::new(Authority::new());
     let tls = pki::files(folder.path(), &authority.server(), None);
@@ -51,7 +51,7 @@ async fn no_request_fails_while_certificates_are_replaced() {
 }
 
 #[tokio::test]
-async fn files_that_are_wrong_are_not_taken() {
+async fn keeps_the_certificate_if_new_files_are_invalid() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let (first, second) = (authority.server(), authority.server());
@@ -67,7 +67,7 @@ async fn files_that_are_wrong_are_not_taken() {
 }
 
 #[tokio::test]
-async fn authorities_of_clients_are_replaced_as_well() {
+async fn reloads_client_authorities() {
     let folder = tempfile::tempdir().unwrap();
     let (servers, old, new) = (Authority::new(), Authority::new(), Authority::new());
     let tls = pki::files(folder.path(), &servers.server(), Some(&old));

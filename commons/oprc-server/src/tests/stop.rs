@@ -1,4 +1,4 @@
-//! A server that stops.
+//! Graceful shutdown.
 
 use std::{
     io::{self, ErrorKind},
@@ -12,7 +12,7 @@ use tokio::{net::TcpStream, sync::Notify};
 use super::{client::Client, options, soon, start};
 use crate::Options;
 
-/// A route that says when it is asked and answers when it is told to.
+/// A route that signals when it is called, and responds when signalled.
 fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
     let (asked, finish) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (says, waits) = (asked.clone(), finish.clone());
@@ -24,7 +24,7 @@ fn slow() -> (Router, Arc<Notify>, Arc<Notify>) {
 }
 
 #[tokio::test]
-async fn an_open_request_finishes_and_no_connection_is_taken() {
+async fn drains_open_requests_and_refuses_connections() {
     for h2 in [false, true] {
         let (router, asked, finish) = slow();
         let server = start(options(), router).await;
@@ -35,13 +35,13 @@ async fn an_open_request_finishes_and_no_connection_is_taken() {
         let request = tokio::spawn(async move { client.get("/").await });
         soon(asked.notified()).await;
         server.stop.send(()).unwrap();
-        // Those that were in the backlog are reset.
+        // Connections in the backlog are reset.
         let refused = |error: &io::Error| error.kind() == ErrorKind::ConnectionRefused;
         soon(async {
             while !TcpStream::connect(server.address).await.is_err_and(|error| refused(&error)) {}
         })
         .await;
-        // Where no request is open, nothing is waited for.
+        // A connection without open requests closes at once.
         let _ = soon(idle_connection).await;
         assert!(!server.served.is_finished());
         finish.notify_one();
@@ -52,11 +52,11 @@ async fn an_open_request_finishes_and_no_connection_is_taken() {
 }
 
 #[tokio::test]
-async fn a_request_that_takes_too_long_is_cut_off() {
+async fn closes_connections_after_the_drain_timeout() {
     for h2 in [false, true] {
         let (router, asked, _finish) = slow();
-        let drain = Duration::from_millis(50);
-        let server = start(Options { drain, ..options() }, router).await;
+        let drain_timeout = Duration::from_millis(50);
+        let server = start(Options { drain_timeout, ..options() }, router).await;
         let mut client = Client::plain(server.address, h2).await;
         let request = tokio::spawn(async move { client.get("/").await });
         soon(asked.notified()).await;

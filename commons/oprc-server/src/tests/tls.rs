@@ -11,7 +11,7 @@ use super::{
 use crate::{Access, Options, TlsFiles, bind};
 
 #[tokio::test]
-async fn a_client_believes_only_the_right_server() {
+async fn clients_verify_the_server_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let tls = Some(pki::files(folder.path(), &authority.server(), None));
@@ -25,7 +25,7 @@ async fn a_client_believes_only_the_right_server() {
 }
 
 #[tokio::test]
-async fn a_certificate_shown_to_a_server_without_authorities_says_nothing() {
+async fn ignores_client_certificates_without_client_ca() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let tls = Some(pki::files(folder.path(), &authority.server(), None));
@@ -41,7 +41,7 @@ async fn error(tls: &TlsFiles) -> String {
 }
 
 #[tokio::test]
-async fn a_wrong_file_is_named() {
+async fn errors_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let authority = Authority::new();
     let (server, other) = (authority.server(), authority.server());
@@ -51,18 +51,18 @@ async fn a_wrong_file_is_named() {
     let client_ca = tls.client_ca.clone().unwrap();
 
     fs::write(&tls.key, "no key").unwrap();
-    assert!(error(&tls).await.starts_with(&format!("{key}: isn't a PEM private key")));
+    assert!(error(&tls).await.starts_with(&format!("{key}: not a PEM private key")));
     other.store(&tls);
     pki::replace(&tls.certificate, &authority.pem());
     assert_eq!(
         error(&tls).await,
-        format!("{key}: isn't the key of the certificate in {certificate}")
+        format!("{key}: not the key of the certificate in {certificate}")
     );
     fs::write(&tls.certificate, "").unwrap();
-    assert_eq!(error(&tls).await, format!("{certificate}: holds no PEM certificate"));
+    assert_eq!(error(&tls).await, format!("{certificate}: contains no PEM certificate"));
     server.store(&tls);
     fs::write(&client_ca, "").unwrap();
-    let expected = format!("{}: holds no PEM certificate", client_ca.display());
+    let expected = format!("{}: contains no PEM certificate", client_ca.display());
     assert_eq!(error(&tls).await, expected);
     fs::remove_file(&tls.key).unwrap();
     assert!(error(&tls).await.starts_with(&format!("cannot read {key}: ")));

@@ -74,10 +74,10 @@ async fn set_level(State(level): State<Option<LevelHandle>>, body: Bytes) -> Res
             tracing::info!(filter = filter.trim(), "the level of the logs was changed");
             StatusCode::NO_CONTENT.into_response()
         }
-        Err(error) => problem(StatusCode::BAD_REQUEST, "Bad filter", &error.to_string()),
+        Err(error) => problem(StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     }
 }
 
 fn no_level() -> Response {
-    problem(StatusCode::NOT_FOUND, "No logs", "this process has no logs of its own")
+    problem(StatusCode::NOT_FOUND, "this process has no logs of its own").into_response()
 }

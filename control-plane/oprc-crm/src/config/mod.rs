@@ -87,14 +87,14 @@ impl Config {
         ] {
             let amount: String = settings.get(path)?;
             if !oprc_unit::is_quantity(&amount) {
-                return Err(Error::Together(format!(
-                    "{path}: {amount:?} is no amount, such as 250m or 256Mi"
+                return Err(Error::Inconsistent(format!(
+                    "{path}: {amount:?} is not a quantity such as 250m or 256Mi"
                 )));
             }
             *place = Some(amount);
         }
         let config = Self {
-            server: oprc_server::Settings::of(settings)?,
+            server: oprc_server::Settings::from_resolved(settings)?,
             namespace: settings.get("kubernetes.namespace")?,
             namespaced: settings.get::<&str>("kubernetes.scope")? == "namespace",
             environment,
@@ -103,10 +103,9 @@ impl Config {
             lease_namespace: settings.get("kubernetes.lease_namespace")?,
             concurrency: settings.get("performance.max_concurrent_deployments")?,
             calls: settings.get("server.max_concurrent_calls")?,
-            log_format: settings
-                .get::<&str>("logging.format")?
-                .parse()
-                .map_err(|error: oprc_observability::Error| Error::Together(error.to_string()))?,
+            log_format: settings.get::<&str>("logging.format")?.parse().map_err(
+                |error: oprc_observability::Error| Error::Inconsistent(error.to_string()),
+            )?,
             log_filter: settings.get("logging.level")?,
         };
         config.check(profile)?;
@@ -114,24 +113,28 @@ impl Config {
     }
 
     fn check(&self, profile: Profile) -> Result<(), Error> {
-        let together = |message: &str| Err(Error::Together(message.to_owned()));
-        if !self.server.guarded()
+        let inconsistent = |message: &str| Err(Error::Inconsistent(message.to_owned()));
+        if !self.server.requires_auth()
             && !self.server.address.ip().is_loopback()
             && profile != Profile::Dev
         {
-            return together(
-                "neither security.mtls nor security.token_file is set: that goes with a loopback \
-                 address (server.host) or the profile dev only",
+            return inconsistent(
+                "running without mTLS and tokens is only allowed on a loopback address (server.host) or \
+                 in profile dev: set security.mtls or security.token_file",
             );
         }
         let template = self.environment.default_template.as_deref();
         if let Some(name) = template.filter(|name| !Template::can_be_default(name)) {
             let message = "must be one of k8s_deployment, knative, unified";
-            return Err(Error::Together(format!("templates.default_template: {name:?} {message}")));
+            return Err(Error::Inconsistent(format!(
+                "templates.default_template: {name:?} {message}"
+            )));
         }
         if !oprc_unit::is_disk_size(&self.environment.odgm_disk) {
             let disk = &self.environment.odgm_disk;
-            return Err(Error::Together(format!("odgm.disk: {disk:?} is no amount, such as 1Gi")));
+            return Err(Error::Inconsistent(format!(
+                "odgm.disk: {disk:?} is not a quantity such as 1Gi"
+            )));
         }
         for (path, namespace) in [
             ("kubernetes.namespace", &self.namespace),
@@ -139,12 +142,14 @@ impl Config {
         ] {
             if let Some(name) = namespace.as_ref().filter(|it| !oprc_unit::names::is_namespace(it))
             {
-                return Err(Error::Together(format!("{path}: {name:?} is no name")));
+                return Err(Error::Inconsistent(format!("{path}: {name:?} is not a valid namespace name")));
             }
         }
         if oprc_unit::names::label(&self.lease) != self.lease {
             let lease = &self.lease;
-            return Err(Error::Together(format!("kubernetes.lease: {lease:?} is no name")));
+            return Err(Error::Inconsistent(format!(
+                "kubernetes.lease: {lease:?} is not a valid name"
+            )));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The table of settings.
+//! The settings of CRM.
 
 use oprc_config::{Kind, Schema, Setting};
 
@@ -8,7 +8,7 @@ fn environment(profile: &str) -> Platform {
     Platform::of(Profile::parse(profile).unwrap_or_default())
 }
 
-// The table wants something that may be unset.
+// The signature is that of `Setting::default`.
 #[allow(clippy::unnecessary_wraps)]
 fn yes(_: &str) -> Option<String> {
     Some("true".to_owned())
@@ -37,42 +37,44 @@ fn odgm_limits(profile: &str) -> Resources {
 
 const MILLISECONDS: Kind = Kind::Integer { min: 0, max: 86_400_000 };
 
-/// Everything that CRM can be told.
 pub const SCHEMA: Schema = Schema {
     program: "oprc-crm",
-    about: "Class Runtime Manager: keeps the classes of one Kubernetes cluster as they are to be",
+    about: "Class Runtime Manager: reconciles the ClassRuntimes of one Kubernetes cluster",
     env_prefix: "OPRC_CRM_",
     root: Some("crm"),
     profile: "profile",
     settings: SETTINGS,
-    refused: &[
+    rejected: &[
         ("kubernetes.crd_group", "the group is oaas.io"),
         ("kubernetes.crd_version", "the version is v1alpha1"),
-        ("kubernetes.watch_timeout", "watches are opened again by themselves"),
+        ("kubernetes.watch_timeout", "watches are restarted automatically"),
         (
             "environments",
-            "environments become objects of their own; until then a class's environment is a name",
+            "environments are not supported yet; the environment of a class is only a name",
         ),
-        ("templates.load_on_start", "templates become objects, which are watched"),
-        ("templates.path", "templates become objects, which are watched"),
-        ("templates.selection_timeout", "selecting a template takes no time"),
+        ("templates.load_on_start", "custom templates are not supported yet"),
+        ("templates.path", "custom templates are not supported yet"),
+        ("templates.selection_timeout", "template selection has no timeout"),
+        ("package_manager", "CRM never calls PM; PM opens the status stream"),
+        ("monitoring.enabled", "metrics are always enabled"),
+        ("monitoring.metrics_path", "metrics are served at /metrics"),
+        ("monitoring.metrics_interval", "metrics are updated on each event"),
+        ("monitoring.health_path", "health is served at /health/live and /health/ready"),
+        ("performance.cache_size", "caches hold all watched objects"),
+        ("performance.cache_ttl", "caches are updated by watches and do not expire"),
         (
-            "package_manager",
-            "CRM never calls the package manager: that one opens the status stream",
+            "logging.audit_enabled",
+            "use the audit log of the API server, which names CRM's service account",
         ),
-        ("monitoring.enabled", "figures are always served"),
-        ("monitoring.metrics_path", "figures are at /metrics"),
-        ("monitoring.metrics_interval", "figures are counted as things happen"),
-        ("monitoring.health_path", "health is at /health/live and /health/ready"),
-        ("performance.cache_size", "caches hold what there is"),
-        ("performance.cache_ttl", "caches are kept by watches"),
-        ("logging.audit_enabled", "the API server audits, by the name of CRM's account"),
-        ("logging.audit_path", "the API server audits, by the name of CRM's account"),
-        ("odgm.defaults", "what a class doesn't say follows from its requirements"),
-        ("odgm.collection_templates", "what a class doesn't say follows from its requirements"),
-        ("odgm.partition_strategies", "partitions follow from throughput"),
-        ("odgm.health_checks", "the data grid is probed over gRPC"),
-        ("nfr_enforcement", "requirements aren't watched yet"),
+        (
+            "logging.audit_path",
+            "use the audit log of the API server, which names CRM's service account",
+        ),
+        ("odgm.defaults", "defaults are derived from the requirements of the class"),
+        ("odgm.collection_templates", "defaults are derived from the requirements of the class"),
+        ("odgm.partition_strategies", "the number of partitions is derived from the throughput"),
+        ("odgm.health_checks", "the data grid is probed by gRPC health checks"),
+        ("nfr_enforcement", "requirements are not enforced yet"),
     ],
 };
 
@@ -81,7 +83,7 @@ const SETTINGS: &[Setting] = &[
         path: "profile",
         env: &["OPRC_CRM_PROFILE"],
         kind: Kind::OneOf(&Profile::NAMES),
-        help: "Sizes and defaults: a developer's machine, scarce resources, or production",
+        help: "Set of defaults: for development, for scarce resources (edge), or for production (full)",
         default: |_| Some("dev".to_owned()),
         ..Setting::EMPTY
     },
@@ -89,14 +91,14 @@ const SETTINGS: &[Setting] = &[
         path: "server.host",
         env: &["OPRC_CRM_SERVER_HOST"],
         kind: Kind::Text,
-        help: "The address to listen on; left out, all of a container's own and loopback elsewhere",
+        help: "IP address to listen on; default: all addresses in a container, loopback elsewhere",
         ..Setting::EMPTY
     },
     Setting {
         path: "server.port",
         env: &["HTTP_PORT", "GRPC_PORT", "OPRC_CRM_SERVER_PORT"],
         kind: Kind::Integer { min: 0, max: 65_535 },
-        help: "The port for HTTP and gRPC",
+        help: "Port for HTTP and gRPC",
         default: |_| Some("8088".to_owned()),
         ..Setting::EMPTY
     },
@@ -104,7 +106,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.shutdown_timeout",
         env: &["OPRC_CRM_SERVER_SHUTDOWN_TIMEOUT"],
         kind: Kind::Duration,
-        help: "How long open calls may take to finish when CRM stops",
+        help: "Time for open requests to finish at shutdown",
         default: |_| Some("10s".to_owned()),
         ..Setting::EMPTY
     },
@@ -112,7 +114,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.max_concurrent_calls",
         env: &["OPRC_CRM_SERVER_MAX_CONCURRENT_CALLS"],
         kind: Kind::Integer { min: 1, max: 1_000_000 },
-        help: "How many gRPC calls are worked on at once; more are RESOURCE_EXHAUSTED",
+        help: "Concurrent gRPC calls; further ones fail with RESOURCE_EXHAUSTED",
         default: |_| Some("1024".to_owned()),
         ..Setting::EMPTY
     },
@@ -120,14 +122,14 @@ const SETTINGS: &[Setting] = &[
         path: "kubernetes.namespace",
         env: &["OPRC_CRM_K8S_NAMESPACE"],
         kind: Kind::Text,
-        help: "The namespace of classes that don't say; left out, CRM's own, or that of the kubeconfig",
+        help: "Namespace of classes that specify none; default: CRM's own, or that of the kubeconfig",
         ..Setting::EMPTY
     },
     Setting {
         path: "kubernetes.scope",
         env: &["OPRC_CRM_K8S_SCOPE"],
         kind: Kind::OneOf(&["cluster", "namespace"]),
-        help: "Whether CRM sees the whole cluster, or its namespace only",
+        help: "Whether CRM watches the whole cluster or only its namespace",
         default: |_| Some("cluster".to_owned()),
         ..Setting::EMPTY
     },
@@ -135,7 +137,7 @@ const SETTINGS: &[Setting] = &[
         path: "kubernetes.lease",
         env: &["OPRC_CRM_K8S_LEASE"],
         kind: Kind::Text,
-        help: "The name of the lease by which several CRMs choose the one that writes",
+        help: "Name of the Lease for leader election",
         default: |_| Some("oprc-crm".to_owned()),
         ..Setting::EMPTY
     },
@@ -143,14 +145,14 @@ const SETTINGS: &[Setting] = &[
         path: "kubernetes.lease_namespace",
         env: &["OPRC_CRM_K8S_LEASE_NAMESPACE"],
         kind: Kind::Text,
-        help: "The namespace of that lease; left out, CRM's own. One that runs outside of the cluster and sees all of it takes the lease in oaas-system where there is one, otherwise the kubeconfig's namespace",
+        help: "Namespace of the Lease; default: CRM's own. Outside of the cluster with scope cluster: oaas-system if it exists, otherwise the kubeconfig's namespace",
         ..Setting::EMPTY
     },
     Setting {
         path: "features.odgm",
         env: &["OPRC_CRM_FEATURES_ODGM"],
         kind: Kind::Bool,
-        help: "Whether classes may have a data grid",
+        help: "Whether classes may have a data grid (ODGM)",
         default: only_full,
         ..Setting::EMPTY
     },
@@ -158,7 +160,7 @@ const SETTINGS: &[Setting] = &[
         path: "features.hpa",
         env: &["OPRC_CRM_FEATURES_HPA"],
         kind: Kind::Bool,
-        help: "Whether functions with a range of scales get an autoscaler",
+        help: "Whether functions with different minimum and maximum scale get a HorizontalPodAutoscaler",
         default: only_full,
         ..Setting::EMPTY
     },
@@ -166,7 +168,7 @@ const SETTINGS: &[Setting] = &[
         path: "features.knative",
         env: &["OPRC_CRM_FEATURES_KNATIVE"],
         kind: Kind::Bool,
-        help: "Whether Knative is used where the cluster has it",
+        help: "Whether Knative is used if the cluster has it",
         default: yes,
         ..Setting::EMPTY
     },
@@ -174,7 +176,7 @@ const SETTINGS: &[Setting] = &[
         path: "features.leader_election",
         env: &["OPRC_CRM_FEATURES_LEADER_ELECTION"],
         kind: Kind::Bool,
-        help: "Whether several CRMs choose one that writes; off only where there is one for certain",
+        help: "Whether replicas elect a leader; turn it off only if there is exactly one replica",
         default: yes,
         ..Setting::EMPTY
     },
@@ -182,14 +184,14 @@ const SETTINGS: &[Setting] = &[
         path: "templates.default_template",
         env: &["OPRC_CRM_TEMPLATES_DEFAULT_TEMPLATE"],
         kind: Kind::Text,
-        help: "The template of classes that nothing speaks for any; left out, k8s_deployment",
+        help: "Template of classes that match no other; default: k8s_deployment",
         ..Setting::EMPTY
     },
     Setting {
         path: "templates.drain",
         env: &["OPRC_CRM_TEMPLATES_DRAIN"],
         kind: Kind::Duration,
-        help: "How long what a change of template replaces goes on answering",
+        help: "Time that workloads keep serving after a change of template has replaced them",
         default: |_| Some("10s".to_owned()),
         ..Setting::EMPTY
     },
@@ -197,7 +199,7 @@ const SETTINGS: &[Setting] = &[
         path: "templates.floors.k8s_deployment_ms",
         env: &["OPRC_CRM_TEMPLATES_FLOORS_K8S_DEPLOYMENT_MS"],
         kind: MILLISECONDS,
-        help: "The least latency that k8s_deployment can promise",
+        help: "Lowest latency in milliseconds that k8s_deployment can guarantee",
         default: |_| Some("1".to_owned()),
         ..Setting::EMPTY
     },
@@ -205,7 +207,7 @@ const SETTINGS: &[Setting] = &[
         path: "templates.floors.knative_warm_ms",
         env: &["OPRC_CRM_TEMPLATES_FLOORS_KNATIVE_WARM_MS"],
         kind: MILLISECONDS,
-        help: "The least latency that knative can promise with a minimum scale of 1 or more",
+        help: "Lowest latency in milliseconds that knative can guarantee with a minimum scale of at least 1",
         default: |_| Some("10".to_owned()),
         ..Setting::EMPTY
     },
@@ -213,7 +215,7 @@ const SETTINGS: &[Setting] = &[
         path: "templates.floors.knative_cold_ms",
         env: &["OPRC_CRM_TEMPLATES_FLOORS_KNATIVE_COLD_MS"],
         kind: MILLISECONDS,
-        help: "The least latency that knative can promise from zero",
+        help: "Lowest latency in milliseconds that knative can guarantee when it scales from zero",
         default: |_| Some("3000".to_owned()),
         ..Setting::EMPTY
     },
@@ -221,7 +223,7 @@ const SETTINGS: &[Setting] = &[
         path: "templates.knative_max_timeout",
         env: &["OPRC_CRM_TEMPLATES_KNATIVE_MAX_TIMEOUT"],
         kind: Kind::Duration,
-        help: "The longest timeout that Knative takes: its own max-revision-timeout-seconds",
+        help: "Longest request timeout that Knative accepts: its max-revision-timeout-seconds",
         default: |_| Some("10m".to_owned()),
         ..Setting::EMPTY
     },
@@ -229,7 +231,7 @@ const SETTINGS: &[Setting] = &[
         path: "performance.max_concurrent_deployments",
         env: &["OPRC_CRM_PERFORMANCE_MAX_CONCURRENT_DEPLOYMENTS"],
         kind: Kind::Integer { min: 1, max: 10_000 },
-        help: "How many classes are looked at at once",
+        help: "Classes that are reconciled concurrently",
         default: |_| Some("16".to_owned()),
         ..Setting::EMPTY
     },
@@ -237,7 +239,7 @@ const SETTINGS: &[Setting] = &[
         path: "performance.deployment_timeout",
         env: &["OPRC_CRM_PERFORMANCE_DEPLOYMENT_TIMEOUT"],
         kind: Kind::Duration,
-        help: "How long a class may take to become Available that doesn't say",
+        help: "Time for a class to become Available, unless the class specifies one",
         default: |profile| Some(format!("{}s", environment(profile).progress_deadline.as_secs())),
         ..Setting::EMPTY
     },
@@ -245,14 +247,14 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.image",
         env: &["OPRC_CRM_ODGM_IMAGE"],
         kind: Kind::Text,
-        help: "The data grid's image for classes that don't name one; left out, the profile's own",
+        help: "Image of data grids that specify none; default: that of the profile",
         ..Setting::EMPTY
     },
     Setting {
         path: "odgm.disk",
         env: &["OPRC_CRM_ODGM_DISK"],
         kind: Kind::Text,
-        help: "The disk of each node of a persistent data grid",
+        help: "Size of the volume of each node of a persistent data grid",
         default: |profile| Some(environment(profile).odgm_disk),
         ..Setting::EMPTY
     },
@@ -260,7 +262,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.function.requests.cpu",
         env: &["OPRC_CRM_FUNCTION_REQUESTS_CPU"],
         kind: Kind::Text,
-        help: "Processor time that functions ask for that don't say",
+        help: "CPU request of functions that specify none",
         default: |profile| function(profile).cpu,
         ..Setting::EMPTY
     },
@@ -268,7 +270,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.function.requests.memory",
         env: &["OPRC_CRM_FUNCTION_REQUESTS_MEMORY"],
         kind: Kind::Text,
-        help: "Memory that functions ask for that don't say",
+        help: "Memory request of functions that specify none",
         default: |profile| function(profile).memory,
         ..Setting::EMPTY
     },
@@ -276,7 +278,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.function.limits.cpu",
         env: &["OPRC_CRM_FUNCTION_LIMITS_CPU"],
         kind: Kind::Text,
-        help: "Processor time that functions may not exceed that don't say",
+        help: "CPU limit of functions that specify none",
         default: |profile| function_limits(profile).cpu,
         ..Setting::EMPTY
     },
@@ -284,7 +286,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.function.limits.memory",
         env: &["OPRC_CRM_FUNCTION_LIMITS_MEMORY"],
         kind: Kind::Text,
-        help: "Memory that functions may not exceed that don't say",
+        help: "Memory limit of functions that specify none",
         default: |profile| function_limits(profile).memory,
         ..Setting::EMPTY
     },
@@ -292,7 +294,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.odgm.requests.cpu",
         env: &["OPRC_CRM_ODGM_REQUESTS_CPU"],
         kind: Kind::Text,
-        help: "Processor time that nodes of the data grid ask for",
+        help: "CPU request of data grid nodes",
         default: |profile| odgm(profile).cpu,
         ..Setting::EMPTY
     },
@@ -300,7 +302,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.odgm.requests.memory",
         env: &["OPRC_CRM_ODGM_REQUESTS_MEMORY"],
         kind: Kind::Text,
-        help: "Memory that nodes of the data grid ask for",
+        help: "Memory request of data grid nodes",
         default: |profile| odgm(profile).memory,
         ..Setting::EMPTY
     },
@@ -308,7 +310,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.odgm.limits.cpu",
         env: &["OPRC_CRM_ODGM_LIMITS_CPU"],
         kind: Kind::Text,
-        help: "Processor time that nodes of the data grid may not exceed",
+        help: "CPU limit of data grid nodes",
         default: |profile| odgm_limits(profile).cpu,
         ..Setting::EMPTY
     },
@@ -316,7 +318,7 @@ const SETTINGS: &[Setting] = &[
         path: "odgm.container_resources.odgm.limits.memory",
         env: &["OPRC_CRM_ODGM_LIMITS_MEMORY"],
         kind: Kind::Text,
-        help: "Memory that nodes of the data grid may not exceed",
+        help: "Memory limit of data grid nodes",
         default: |profile| odgm_limits(profile).memory,
         ..Setting::EMPTY
     },
@@ -324,7 +326,7 @@ const SETTINGS: &[Setting] = &[
         path: "security.mtls",
         env: &["OPRC_CRM_SECURITY_MTLS"],
         kind: Kind::Bool,
-        help: "Whether gRPC clients need a certificate",
+        help: "Whether gRPC clients must present a certificate",
         default: only_full,
         ..Setting::EMPTY
     },
@@ -332,35 +334,35 @@ const SETTINGS: &[Setting] = &[
         path: "security.token_file",
         env: &["OPRC_CRM_SECURITY_TOKEN_FILE"],
         kind: Kind::Path,
-        help: "A file of bearer tokens, one to a line, one of which gRPC clients need; it is reread",
+        help: "File with bearer tokens, one per line; gRPC clients must send one of them; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.tls.certificate",
         env: &["OPRC_CRM_SECURITY_TLS_CERTIFICATE"],
         kind: Kind::Path,
-        help: "The certificate of the port, as PEM; it is reread",
+        help: "PEM file with the server's certificate chain; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.tls.key",
         env: &["OPRC_CRM_SECURITY_TLS_KEY"],
         kind: Kind::Path,
-        help: "Its key, as PEM; it is reread",
+        help: "PEM file with the private key of the certificate; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.tls.client_ca",
         env: &["OPRC_CRM_SECURITY_TLS_CLIENT_CA"],
         kind: Kind::Path,
-        help: "Who signs clients' certificates, as PEM; it is reread",
+        help: "PEM file with the authorities of client certificates; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "logging.level",
         env: &["RUST_LOG", "SERVICE_LOG", "OPRC_CRM_LOG"],
         kind: Kind::Text,
-        help: "What is logged, such as info or oprc_crm=debug,info",
+        help: "Log filter, such as info or oprc_crm=debug,info",
         default: |profile| {
             let level = if profile == "dev" { "info,oprc_crm=debug" } else { "info" };
             Some(level.to_owned())
@@ -371,7 +373,7 @@ const SETTINGS: &[Setting] = &[
         path: "logging.format",
         env: &["OPRC_CRM_LOG_FORMAT"],
         kind: Kind::OneOf(&["json", "pretty"]),
-        help: "How logs are written",
+        help: "Format of log lines",
         default: |profile| Some(if profile == "dev" { "pretty" } else { "json" }.to_owned()),
         ..Setting::EMPTY
     },
@@ -383,6 +385,6 @@ mod tests {
 
     #[test]
     fn the_table_is_sound() {
-        assert_eq!(SCHEMA.faults(), Vec::<String>::new());
+        assert_eq!(SCHEMA.errors(), Vec::<String>::new());
     }
 }

@@ -28,7 +28,7 @@ impl Gate {
     /// A gate for those whom an access lets in.
     pub(super) fn new(access: Access, limits: Limits, metrics: Arc<Metrics>) -> Self {
         Self {
-            access: access.least(Role::Viewer),
+            access: access.minimum_role(Role::Viewer),
             rates: Arc::new(Rates::new(limits.rate, limits.burst)),
             requests: Arc::new(Semaphore::new(limits.requests)),
             metrics,
@@ -62,9 +62,9 @@ fn refusal(denied: Denied) -> Failure {
     let reason = match denied {
         Denied::NoCertificate => "CERTIFICATE_REQUIRED",
         Denied::NoToken => "TOKEN_REQUIRED",
-        Denied::WrongToken => "TOKEN_INVALID",
+        Denied::InvalidToken => "TOKEN_INVALID",
         Denied::ExpiredToken => "TOKEN_EXPIRED",
-        Denied::WeakToken => return weak(Role::Admin),
+        Denied::InsufficientRole => return weak(Role::Admin),
     };
     Failure::new(StatusCode::UNAUTHORIZED, reason, denied.to_string())
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))

@@ -161,7 +161,7 @@ pub(super) fn read(
     for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
         let Some((name, end)) = split(variable) else { continue };
         let cluster = said.entry(name).or_default();
-        let wrong = |what: &str| Error::Together(format!("{variable}: {what}"));
+        let wrong = |what: &str| Error::Inconsistent(format!("{variable}: {what}"));
         match end {
             "_URL" => cluster.url = Some(value.clone()),
             "_TOKEN" => cluster.token = Some(value.clone()),
@@ -187,13 +187,13 @@ pub(super) fn read(
     add(&mut written, said);
     if written.len() > MOST {
         let message = format!("{} clusters are configured, {MOST} are the most", written.len());
-        return Err(Error::Together(message));
+        return Err(Error::Inconsistent(message));
     }
     if let Some(name) = default.filter(|name| !written.contains_key(*name)) {
         let known: Vec<&str> = written.keys().map(String::as_str).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         let message = format!("crm.default_cluster: there is no cluster {name:?}; known: {known}");
-        return Err(Error::Together(message));
+        return Err(Error::Inconsistent(message));
     }
     let any_marked = written.values().any(|cluster| cluster.default == Some(true));
     let mut clusters = Vec::new();
@@ -221,7 +221,7 @@ fn document(
     text: &str,
     written: &mut BTreeMap<String, Written>,
 ) -> Result<(), Error> {
-    let wrong = |what: String| Error::Together(format!("{source}: {what}"));
+    let wrong = |what: String| Error::Inconsistent(format!("{source}: {what}"));
     let form: Form = serde_saphyr::from_str(text)
         .map_err(|_| wrong("must be clusters by name, or a list of clusters".to_owned()))?;
     let clusters: Vec<(Option<String>, serde_json::Value)> = match form {
@@ -283,8 +283,9 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
 }
 
 fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig, Error> {
-    let wrong =
-        |field: &str, what: &str| Error::Together(format!("the cluster {name:?}: {field} {what}"));
+    let wrong = |field: &str, what: &str| {
+        Error::Inconsistent(format!("the cluster {name:?}: {field} {what}"))
+    };
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
     let alphanumeric = |c: char| c.is_ascii_alphanumeric();
     if name.len() > 63

@@ -85,7 +85,10 @@ impl Config {
     pub fn of(settings: &Resolved, variables: &BTreeMap<String, String>) -> Result<Self, Error> {
         let auth: &str = settings.get("security.auth")?;
         let config = Self {
-            server: oprc_server::Settings { roles: true, ..oprc_server::Settings::of(settings)? },
+            server: oprc_server::Settings {
+                require_roles: true,
+                ..oprc_server::Settings::from_resolved(settings)?
+            },
             limits: Limits {
                 body_bytes: settings.get("server.max_body_bytes")?,
                 requests: settings.get("server.max_concurrent_requests")?,
@@ -104,10 +107,9 @@ impl Config {
             progress_deadline: settings.get("deployments.progress_deadline")?,
             unreachable_deadline: settings.get("deployments.unreachable_deadline")?,
             default_environment: settings.get("deployments.default_environment")?,
-            log_format: settings
-                .get::<&str>("logging.format")?
-                .parse()
-                .map_err(|error: oprc_observability::Error| Error::Together(error.to_string()))?,
+            log_format: settings.get::<&str>("logging.format")?.parse().map_err(
+                |error: oprc_observability::Error| Error::Inconsistent(error.to_string()),
+            )?,
             log_filter: settings.get("logging.level")?,
         };
         config.check(auth == "off")?;
@@ -115,19 +117,21 @@ impl Config {
     }
 
     fn check(&self, auth_off: bool) -> Result<(), Error> {
-        let wrong = |message: &str| Err(Error::Together(message.to_owned()));
+        let wrong = |message: &str| Err(Error::Inconsistent(message.to_owned()));
         if auth_off && self.server.token_file.is_some() {
-            return wrong("security.auth is off, and security.token_file is set: choose one");
+            return wrong(
+                "security.auth is off, but security.token_file is set: remove one of them",
+            );
         }
         if auth_off && !self.server.address.ip().is_loopback() {
             return wrong(
-                "security.auth is off: that goes with a loopback address (server.host) only",
+                "security.auth=off is only allowed on a loopback address: change server.host or set security.token_file",
             );
         }
         if !auth_off && self.server.token_file.is_none() {
             return wrong(
-                "security.token_file is missing; security.auth=off does without, on a loopback \
-                 address",
+                "security.token_file is not set; on a loopback address, security.auth=off disables \
+                 authentication",
             );
         }
         for (name, duration) in [
@@ -137,13 +141,13 @@ impl Config {
             ("deployments.unreachable_deadline", self.unreachable_deadline),
         ] {
             if duration.is_zero() {
-                return Err(Error::Together(format!("{name} must be above 0")));
+                return Err(Error::Inconsistent(format!("{name} must be above 0")));
             }
         }
         for origin in &self.cors_origins {
             if !is_origin(origin) {
-                return Err(Error::Together(format!(
-                    "server.cors_origins: {origin:?} is no origin such as https://example.org"
+                return Err(Error::Inconsistent(format!(
+                    "server.cors_origins: {origin:?} is not an origin such as https://example.org"
                 )));
             }
         }
@@ -181,7 +185,7 @@ fn is_origin(origin: &str) -> bool {
 fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
     let deadline: Duration = settings.get("store.deadline")?;
     if deadline.is_zero() {
-        return Err(Error::Together("store.deadline must be above 0".to_owned()));
+        return Err(Error::Inconsistent("store.deadline must be above 0".to_owned()));
     }
     match settings.get::<&str>("store.kind")? {
         "memory" => Ok(StoreConfig::Memory),
@@ -193,13 +197,13 @@ fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
         _ => {
             let endpoints: Option<Vec<String>> = settings.get("store.etcd.endpoints")?;
             let endpoints = endpoints.filter(|all| !all.is_empty()).ok_or_else(|| {
-                Error::Together("store.kind is etcd, and needs store.etcd.endpoints".to_owned())
+                Error::Inconsistent("store.kind=etcd requires store.etcd.endpoints".to_owned())
             })?;
             let client = settings.both("store.etcd.certificate", "store.etcd.key")?;
             let ca: Option<PathBuf> = settings.get("store.etcd.ca")?;
             if ca.is_none() && client.is_some() {
-                return Err(Error::Together(
-                    "store.etcd.certificate needs store.etcd.ca".to_owned(),
+                return Err(Error::Inconsistent(
+                    "store.etcd.certificate requires store.etcd.ca".to_owned(),
                 ));
             }
             let server_name = settings.get("store.etcd.server_name")?;
@@ -212,7 +216,7 @@ fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
                 tls: ca.map(|ca| EtcdTls { ca, client, server_name }),
                 login,
                 deadline,
-                lease: settings.get("store.etcd.lease")?,
+                lease_ttl: settings.get("store.etcd.lease")?,
                 ..options
             }))
         }
@@ -227,7 +231,7 @@ fn read_clusters(
     let text = file
         .map(|file| {
             fs::read_to_string(&file).map_err(|error| {
-                Error::Together(format!("crm.clusters_file: {}: {error}", file.display()))
+                Error::Inconsistent(format!("crm.clusters_file: {}: {error}", file.display()))
             })
         })
         .transpose()?;

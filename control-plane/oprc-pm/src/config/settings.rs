@@ -1,18 +1,17 @@
-//! The table of settings.
+//! The settings of PM.
 
 use oprc_config::{Kind, Schema, Setting};
 
-/// Everything that PM can be told.
 pub const SCHEMA: Schema = Schema {
     program: "oprc-pm",
-    about: "Package Manager: keeps packages, plans deployments, and brings clusters to them",
+    about: "Package Manager: stores packages, plans deployments and rolls them out to clusters",
     env_prefix: "OPRC_PM_",
     root: Some("pm"),
     profile: "profile",
     settings: SETTINGS,
-    refused: &[
-        ("crm.clusters", "clusters may have secrets: they go into crm.clusters_file"),
-        ("store.etcd.password", "a password goes into store.etcd.password_file"),
+    rejected: &[
+        ("crm.clusters", "clusters may contain secrets: use crm.clusters_file"),
+        ("store.etcd.password", "use store.etcd.password_file"),
     ],
 };
 
@@ -21,7 +20,7 @@ const SETTINGS: &[Setting] = &[
         path: "profile",
         env: &["OPRC_PM_PROFILE"],
         kind: Kind::OneOf(&["dev", "full"]),
-        help: "How logs are written: for a developer's machine, or for production",
+        help: "Set of defaults: for development or for production (full)",
         default: |_| Some("dev".to_owned()),
         ..Setting::EMPTY
     },
@@ -29,14 +28,14 @@ const SETTINGS: &[Setting] = &[
         path: "server.host",
         env: &["OPRC_PM_SERVER_HOST"],
         kind: Kind::Text,
-        help: "The address to listen on; left out, all of a container's own and loopback elsewhere",
+        help: "IP address to listen on; default: all addresses in a container, loopback elsewhere",
         ..Setting::EMPTY
     },
     Setting {
         path: "server.port",
         env: &["HTTP_PORT", "OPRC_PM_SERVER_PORT"],
         kind: Kind::Integer { min: 0, max: 65_535 },
-        help: "The port",
+        help: "Port for HTTP",
         default: |_| Some("8080".to_owned()),
         ..Setting::EMPTY
     },
@@ -44,7 +43,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.shutdown_timeout",
         env: &["OPRC_PM_SERVER_SHUTDOWN_TIMEOUT"],
         kind: Kind::Duration,
-        help: "How long open requests may take to finish when PM stops",
+        help: "Time for open requests to finish at shutdown",
         default: |_| Some("10s".to_owned()),
         ..Setting::EMPTY
     },
@@ -52,7 +51,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.max_body_bytes",
         env: &["OPRC_PM_SERVER_MAX_BODY_BYTES"],
         kind: Kind::Integer { min: 1024, max: 1 << 20 },
-        help: "How long the body of a request may be; longer ones are 413",
+        help: "Size limit of a request body; larger ones get status 413",
         default: |_| Some((1_u64 << 20).to_string()),
         ..Setting::EMPTY
     },
@@ -60,7 +59,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.max_concurrent_requests",
         env: &["OPRC_PM_SERVER_MAX_CONCURRENT_REQUESTS"],
         kind: Kind::Integer { min: 1, max: 1_000_000 },
-        help: "How many requests are worked on at once; more are 503",
+        help: "Concurrent requests; further ones get status 503",
         default: |_| Some("1024".to_owned()),
         ..Setting::EMPTY
     },
@@ -68,7 +67,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.max_event_streams",
         env: &["OPRC_PM_SERVER_MAX_EVENT_STREAMS"],
         kind: Kind::Integer { min: 1, max: 100_000 },
-        help: "How many event streams may be open; more are 503",
+        help: "Concurrent event streams; further ones get status 503",
         default: |_| Some("256".to_owned()),
         ..Setting::EMPTY
     },
@@ -76,7 +75,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.request_timeout",
         env: &["OPRC_PM_SERVER_REQUEST_TIMEOUT"],
         kind: Kind::Duration,
-        help: "How long a request may take until its answer begins; longer ones are 504",
+        help: "Time until the response to a request starts; later ones get status 504",
         default: |_| Some("30s".to_owned()),
         ..Setting::EMPTY
     },
@@ -84,7 +83,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.rate_limit",
         env: &["OPRC_PM_SERVER_RATE_LIMIT"],
         kind: Kind::Integer { min: 0, max: 1_000_000 },
-        help: "How many requests a second one caller may make in the long run; more are 429; 0 is no limit",
+        help: "Requests per second of one caller; further ones get status 429; 0 disables the limit",
         default: |_| Some("1000".to_owned()),
         ..Setting::EMPTY
     },
@@ -92,7 +91,7 @@ const SETTINGS: &[Setting] = &[
         path: "server.rate_burst",
         env: &["OPRC_PM_SERVER_RATE_BURST"],
         kind: Kind::Integer { min: 1, max: 1_000_000 },
-        help: "How many requests one caller may make at once before the rate counts",
+        help: "Requests that one caller may send in a burst above the rate limit",
         default: |_| Some("2000".to_owned()),
         ..Setting::EMPTY
     },
@@ -100,14 +99,14 @@ const SETTINGS: &[Setting] = &[
         path: "server.cors_origins",
         env: &["OPRC_PM_SERVER_CORS_ORIGINS"],
         kind: Kind::List,
-        help: "Origins whose pages may use the API, such as https://console.example.org; left out, none",
+        help: "Origins whose pages may use the API, such as https://console.example.org; default: none",
         ..Setting::EMPTY
     },
     Setting {
         path: "server.docs",
         env: &["OPRC_PM_SERVER_DOCS"],
         kind: Kind::Bool,
-        help: "Whether /docs serves a page to try the API; browsers load its script from cdn.jsdelivr.net",
+        help: "Whether /docs serves an interactive API reference; browsers load its script from cdn.jsdelivr.net",
         default: |_| Some("true".to_owned()),
         ..Setting::EMPTY
     },
@@ -115,7 +114,7 @@ const SETTINGS: &[Setting] = &[
         path: "store.kind",
         env: &["OPRC_PM_STORE_KIND", "OPRC_PM_STORAGE_TYPE"],
         kind: Kind::OneOf(&["redb", "etcd", "memory"]),
-        help: "Where everything is kept: a file, etcd, or (for tests) memory",
+        help: "Store back end: a file (redb), etcd, or memory for tests",
         default: |_| Some("redb".to_owned()),
         ..Setting::EMPTY
     },
@@ -123,7 +122,7 @@ const SETTINGS: &[Setting] = &[
         path: "store.path",
         env: &["OPRC_PM_STORE_PATH"],
         kind: Kind::Path,
-        help: "The file of a redb store",
+        help: "File of the redb store",
         default: |_| Some("oprc-pm.redb".to_owned()),
         ..Setting::EMPTY
     },
@@ -131,7 +130,7 @@ const SETTINGS: &[Setting] = &[
         path: "store.cache_bytes",
         env: &["OPRC_PM_STORE_CACHE_BYTES"],
         kind: Kind::Integer { min: 1 << 20, max: 1 << 40 },
-        help: "How much of a redb store's file is kept in memory",
+        help: "Cache size of the redb store",
         default: |_| Some((64_u64 << 20).to_string()),
         ..Setting::EMPTY
     },
@@ -139,7 +138,7 @@ const SETTINGS: &[Setting] = &[
         path: "store.deadline",
         env: &["OPRC_PM_STORE_DEADLINE"],
         kind: Kind::Duration,
-        help: "How long a call of the store may take",
+        help: "Deadline of each call to the store",
         default: |_| Some("10s".to_owned()),
         ..Setting::EMPTY
     },
@@ -147,14 +146,14 @@ const SETTINGS: &[Setting] = &[
         path: "store.etcd.endpoints",
         env: &["OPRC_PM_STORE_ETCD_ENDPOINTS", "OPRC_PM_ETCD_ENDPOINTS"],
         kind: Kind::List,
-        help: "Where etcd is: http://HOST:PORT or https://HOST:PORT, separated by commas",
+        help: "etcd endpoints, comma-separated: http://HOST:PORT or https://HOST:PORT",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.root",
         env: &["OPRC_PM_STORE_ETCD_ROOT"],
         kind: Kind::Text,
-        help: "What all keys in etcd begin with",
+        help: "Prefix of all keys in etcd",
         default: |_| Some("oprc".to_owned()),
         ..Setting::EMPTY
     },
@@ -162,49 +161,49 @@ const SETTINGS: &[Setting] = &[
         path: "store.etcd.ca",
         env: &["OPRC_PM_STORE_ETCD_CA"],
         kind: Kind::Path,
-        help: "Who signs etcd's certificate, as PEM",
+        help: "PEM file with the authorities of etcd's certificate",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.certificate",
         env: &["OPRC_PM_STORE_ETCD_CERTIFICATE"],
         kind: Kind::Path,
-        help: "PM's own certificate for etcd, as PEM",
+        help: "PEM file with PM's client certificate for etcd",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.key",
         env: &["OPRC_PM_STORE_ETCD_KEY"],
         kind: Kind::Path,
-        help: "Its key, as PEM",
+        help: "PEM file with the private key of that certificate",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.server_name",
         env: &["OPRC_PM_STORE_ETCD_SERVER_NAME"],
         kind: Kind::Text,
-        help: "The name in etcd's certificate, if it isn't the host of the endpoint",
+        help: "Name in etcd's certificate, if it differs from the endpoint's host",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.user",
         env: &["OPRC_PM_STORE_ETCD_USER"],
         kind: Kind::Text,
-        help: "The user that etcd knows PM by",
+        help: "etcd user for password authentication",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.password_file",
         env: &["OPRC_PM_STORE_ETCD_PASSWORD_FILE"],
         kind: Kind::Path,
-        help: "A file with that user's password; it is reread",
+        help: "File with the password of the etcd user; read for every login",
         ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.lease",
         env: &["OPRC_PM_STORE_ETCD_LEASE"],
         kind: Kind::Duration,
-        help: "How long a PM that is cut off or dead keeps another from driving",
+        help: "Time until another PM can take over the store of a PM that is dead or disconnected",
         default: |_| Some("10s".to_owned()),
         ..Setting::EMPTY
     },
@@ -212,21 +211,21 @@ const SETTINGS: &[Setting] = &[
         path: "crm.clusters_file",
         env: &["OPRC_PM_CRM_CLUSTERS_FILE", "OPRC_PM_CLUSTERS_CONFIG"],
         kind: Kind::Path,
-        help: "A file of clusters, as JSON or YAML; OPRC_PM_CRM_CLUSTERS may hold the same, and OPRC_PM_CRM_<NAME>_URL and others parts of it",
+        help: "JSON or YAML file of clusters; OPRC_PM_CRM_CLUSTERS can hold the same, and variables such as OPRC_PM_CRM_<NAME>_URL set single fields",
         ..Setting::EMPTY
     },
     Setting {
         path: "crm.default_cluster",
         env: &["OPRC_PM_CRM_DEFAULT_CLUSTER"],
         kind: Kind::Text,
-        help: "The cluster of deployments that name none; left out, those that are marked, or all",
+        help: "Cluster of deployments that name none; default: the clusters marked as default, or all",
         ..Setting::EMPTY
     },
     Setting {
         path: "crm.deadline",
         env: &["OPRC_PM_CRM_DEADLINE"],
         kind: Kind::Duration,
-        help: "How long a call of a CRM may take",
+        help: "Deadline of each call to a CRM",
         default: |_| Some("15s".to_owned()),
         ..Setting::EMPTY
     },
@@ -234,7 +233,7 @@ const SETTINGS: &[Setting] = &[
         path: "deployments.progress_deadline",
         env: &["OPRC_PM_DEPLOYMENTS_PROGRESS_DEADLINE"],
         kind: Kind::Duration,
-        help: "How long an all-or-nothing deployment may be on its way before it is rolled back",
+        help: "Time for an all-or-nothing deployment to complete before it is rolled back",
         default: |_| Some("10m".to_owned()),
         ..Setting::EMPTY
     },
@@ -242,7 +241,7 @@ const SETTINGS: &[Setting] = &[
         path: "deployments.unreachable_deadline",
         env: &["OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE"],
         kind: Kind::Duration,
-        help: "How long a cluster may be away before an all-or-nothing deployment to it is rolled back",
+        help: "Time that a cluster may be unreachable before an all-or-nothing deployment to it is rolled back",
         default: |_| Some("1m".to_owned()),
         ..Setting::EMPTY
     },
@@ -250,14 +249,14 @@ const SETTINGS: &[Setting] = &[
         path: "deployments.default_environment",
         env: &["OPRC_PM_DEPLOYMENTS_DEFAULT_ENVIRONMENT"],
         kind: Kind::Text,
-        help: "The environment of deployments that name none; left out, each cluster's own",
+        help: "Environment of deployments that name none; default: that of each cluster",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.auth",
         env: &["OPRC_PM_SECURITY_AUTH"],
         kind: Kind::OneOf(&["tokens", "off"]),
-        help: "Whether callers need a token; off goes with a loopback address only",
+        help: "Whether callers need a token; off is only allowed on a loopback address",
         default: |_| Some("tokens".to_owned()),
         ..Setting::EMPTY
     },
@@ -265,14 +264,14 @@ const SETTINGS: &[Setting] = &[
         path: "security.token_file",
         env: &["OPRC_PM_SECURITY_TOKEN_FILE"],
         kind: Kind::Path,
-        help: "A file of bearer tokens, [NAME] TOKEN role=viewer|deployer|admin [expires=TIME] to a line; it is reread",
+        help: "File with bearer tokens, one per line: [NAME] TOKEN role=viewer|deployer|admin [expires=TIME]; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.mtls",
         env: &["OPRC_PM_SECURITY_MTLS"],
         kind: Kind::Bool,
-        help: "Whether callers need a certificate, too",
+        help: "Whether callers must also present a client certificate",
         default: |_| Some("false".to_owned()),
         ..Setting::EMPTY
     },
@@ -280,28 +279,28 @@ const SETTINGS: &[Setting] = &[
         path: "security.tls.certificate",
         env: &["OPRC_PM_SECURITY_TLS_CERTIFICATE"],
         kind: Kind::Path,
-        help: "The certificate of the port, as PEM; it is reread",
+        help: "PEM file with the server's certificate chain; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.tls.key",
         env: &["OPRC_PM_SECURITY_TLS_KEY"],
         kind: Kind::Path,
-        help: "Its key, as PEM; it is reread",
+        help: "PEM file with the private key of the certificate; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "security.tls.client_ca",
         env: &["OPRC_PM_SECURITY_TLS_CLIENT_CA"],
         kind: Kind::Path,
-        help: "Who signs callers' certificates, as PEM; it is reread",
+        help: "PEM file with the authorities of client certificates; reloaded when it changes",
         ..Setting::EMPTY
     },
     Setting {
         path: "logging.level",
         env: &["RUST_LOG", "SERVICE_LOG", "OPRC_PM_LOG"],
         kind: Kind::Text,
-        help: "What is logged, such as info or oprc_pm=debug,info",
+        help: "Log filter, such as info or oprc_pm=debug,info",
         default: |profile| {
             let level = if profile == "dev" { "info,oprc_pm=debug" } else { "info" };
             Some(level.to_owned())
@@ -312,7 +311,7 @@ const SETTINGS: &[Setting] = &[
         path: "logging.format",
         env: &["OPRC_PM_LOG_FORMAT"],
         kind: Kind::OneOf(&["json", "pretty"]),
-        help: "How logs are written",
+        help: "Format of log lines",
         default: |profile| Some(if profile == "dev" { "pretty" } else { "json" }.to_owned()),
         ..Setting::EMPTY
     },

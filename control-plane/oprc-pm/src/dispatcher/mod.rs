@@ -11,7 +11,7 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 use futures::future::{join, join_all};
-use oprc_cp_storage::Ownership;
+use oprc_cp_storage::Lease;
 use tokio::sync::watch;
 
 pub use self::{
@@ -30,7 +30,7 @@ use crate::{
 pub const IN_DOUBT: Duration = Duration::from_secs(12);
 
 pub struct Dispatcher {
-    pub ownership: Arc<Ownership>,
+    pub ownership: Arc<Lease>,
     pub cache: Arc<Cache>,
     pub clusters: Arc<Clusters>,
     pub call_backoff: Arc<CallBackoff>,

@@ -15,7 +15,7 @@ mod runtimes;
 
 use std::sync::Arc;
 
-use oprc_cp_storage::{Entry, Ownership};
+use oprc_cp_storage::{Entry, Lease};
 use oprc_models::{Document, OClassDeployment};
 use oprc_rest::{Deployment, DeploymentCondition, DeploymentStatus, Event, Page, Plan, Revision};
 
@@ -54,7 +54,7 @@ pub struct DeploymentFilter {
 }
 
 pub struct DeploymentService {
-    pub ownership: Arc<Ownership>,
+    pub ownership: Arc<Lease>,
     pub cache: Arc<Cache>,
     pub registry: Registry,
     pub clusters: Arc<Clusters>,

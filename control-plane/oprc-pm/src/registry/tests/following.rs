@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use oprc_cp_storage::{
-    Backend, Entry, Error as StoreError, Ownership, Page, Result, Revision, Transaction, Watch,
+    Backend, Entry, Error as StoreError, Lease, Page, Result, Revision, Transaction, Watch,
 };
 use tokio::sync::watch;
 
@@ -94,8 +94,8 @@ impl Backend for Frail {
             },
         }
     }
-    async fn own(&self, name: &str, identity: &str) -> Result<Ownership> {
-        self.store.own(name, identity).await
+    async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
+        self.store.acquire_lease(name, identity).await
     }
     async fn close(&self) {}
 }

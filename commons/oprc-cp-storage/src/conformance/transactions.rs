@@ -1,4 +1,4 @@
-//! Transactions are made whole or not at all.
+//! Transactions.
 
 use std::str::from_utf8;
 
@@ -6,8 +6,8 @@ use futures::future::join_all;
 
 use crate::{Check, Entry, Error, Revision, Store, Transaction};
 
-/// The first one, with what is there.
-pub async fn tell_which_check_failed_and_change_nothing(store: &Store) {
+/// The first failed check, with the current version.
+pub async fn report_the_failed_check_and_change_nothing(store: &Store) {
     let old = store.commit(Transaction::new().put("a", "1").put("b", "1")).await.unwrap();
     let new = store.commit(Transaction::new().put("a", "2")).await.unwrap();
     let before = store.list("").await.unwrap();
@@ -24,7 +24,7 @@ pub async fn tell_which_check_failed_and_change_nothing(store: &Store) {
         let transaction = Transaction::new()
             .check("b", Check::Version(old))
             .check(key, check)
-            // Fails too, and comes later.
+            // Also fails, but is not the first.
             .check("b", Check::Absent)
             .put("a", "3")
             .put("d", "3")
@@ -44,8 +44,8 @@ pub async fn tell_which_check_failed_and_change_nothing(store: &Store) {
     assert_eq!(store.get("c").await.unwrap().unwrap().value, "3");
 }
 
-/// Many move amounts between accounts, while others add all of them up.
-pub async fn are_seen_whole_or_not_at_all(store: &Store) {
+/// Writers move money between accounts while a reader sums up all of them.
+pub async fn are_atomic_for_readers(store: &Store) {
     const ACCOUNTS: usize = 5;
     const AMOUNT: i64 = 100;
     let mut opening = Transaction::new();
@@ -61,7 +61,7 @@ pub async fn are_seen_whole_or_not_at_all(store: &Store) {
             let sum: i64 = page.entries.iter().map(number).sum();
             assert_eq!(sum, AMOUNT * i64::try_from(ACCOUNTS).unwrap());
             sums += 1;
-            // Memory never waits, and others want to run.
+            // The memory back end never yields.
             tokio::task::yield_now().await;
         }
         assert!(sums > 0);
@@ -96,8 +96,8 @@ pub async fn are_seen_whole_or_not_at_all(store: &Store) {
     futures::join!(read, moves);
 }
 
-/// Each increments one number, by compare and set.
-pub async fn lose_no_update_when_many_race(store: &Store) {
+/// Many tasks increment one number by compare-and-set.
+pub async fn lose_no_concurrent_updates(store: &Store) {
     const TASKS: u32 = 16;
     const EACH: u32 = 10;
     let tasks = (0..TASKS).map(|_| {
@@ -129,8 +129,7 @@ pub async fn lose_no_update_when_many_race(store: &Store) {
     assert_eq!(number(&get(store, "number").await), i64::from(TASKS * EACH));
 }
 
-/// Then the revision stays as it is.
-pub async fn may_change_nothing(store: &Store) {
+pub async fn keep_the_revision_if_nothing_changes(store: &Store) {
     let put = store.commit(Transaction::new().put("a", "")).await.unwrap();
     let before = store.list("").await.unwrap();
     assert!(before.revision >= put);

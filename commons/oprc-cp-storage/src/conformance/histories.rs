@@ -1,4 +1,4 @@
-//! Random histories against a map.
+//! Random histories, compared with a map.
 
 use std::{collections::BTreeMap, ops::Bound};
 
@@ -13,21 +13,20 @@ use proptest::{
 
 use crate::{Change, Check, Entry, Error, Revision, Store, Transaction};
 
-/// Keys that lie close together.
+/// Keys with common prefixes.
 const KEYS: [&str; 8] = ["a", "a/a", "a/b", "a/b/c", "ab", "b", "b/a", "b/é"];
 const PREFIXES: [&str; 7] = ["", "a", "a/", "a/b", "b/", "b/é", "c"];
 
-/// One step of a history.
 #[derive(Debug, Clone)]
 enum Step {
-    Commit { checks: Vec<(usize, Wish)>, changes: BTreeMap<usize, Option<Vec<u8>>> },
+    Commit { checks: Vec<(usize, CheckKind)>, changes: BTreeMap<usize, Option<Vec<u8>>> },
     Get(usize),
     Range { prefix: usize, after: Option<usize>, limit: usize },
 }
 
-/// A check as it is meant: versions are known only when it is made.
+/// A check whose version is only known when the step runs.
 #[derive(Debug, Clone, Copy)]
-enum Wish {
+enum CheckKind {
     Absent,
     Exists,
     Present,
@@ -36,15 +35,15 @@ enum Wish {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let key = 0..KEYS.len();
-    let wish = prop_oneof![
-        1 => proptest::prelude::Just(Wish::Absent),
-        1 => proptest::prelude::Just(Wish::Exists),
-        3 => proptest::prelude::Just(Wish::Present),
-        1 => proptest::prelude::Just(Wish::Older),
+    let check = prop_oneof![
+        1 => proptest::prelude::Just(CheckKind::Absent),
+        1 => proptest::prelude::Just(CheckKind::Exists),
+        3 => proptest::prelude::Just(CheckKind::Present),
+        1 => proptest::prelude::Just(CheckKind::Older),
     ];
     let changes =
         proptest::collection::btree_map(key.clone(), option::of(vec(any::<u8>(), 0..20)), 0..5);
-    let commit = (vec((key.clone(), wish), 0..3), changes);
+    let commit = (vec((key.clone(), check), 0..3), changes);
     let range = (0..PREFIXES.len(), option::of(key.clone()), 1..10_usize);
     vec(
         prop_oneof![
@@ -56,7 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// Makes random histories, each in a store of its own.
+/// Runs random histories, each on a new store.
 pub fn agree_with_a_map<T>(
     cases: u32,
     runtime: &tokio::runtime::Runtime,
@@ -95,7 +94,7 @@ impl Model {
     }
 }
 
-/// Whether a store does in each step what a map would.
+/// Fails at the first step where the store differs from a map.
 async fn replay(store: &Store, steps: Vec<Step>) -> Result<(), String> {
     let mut model = Model::default();
     let begin = store.list("").await.map_err(|error| error.to_string())?.revision;
@@ -110,23 +109,23 @@ async fn replay(store: &Store, steps: Vec<Step>) -> Result<(), String> {
                 let prefix = PREFIXES[prefix];
                 let after = after.map(|key| KEYS[key]).filter(|key| key.starts_with(prefix));
                 let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-                let mut wanted = model.entries.range::<str, _>((from, Bound::Unbounded));
-                let mut wanted = wanted.by_ref().filter(|(key, _)| key.starts_with(prefix));
+                let mut expected = model.entries.range::<str, _>((from, Bound::Unbounded));
+                let mut expected = expected.by_ref().filter(|(key, _)| key.starts_with(prefix));
                 let entries: Vec<_> =
-                    wanted.by_ref().take(limit).filter_map(|(key, _)| model.entry(key)).collect();
-                let more = wanted.next().is_some();
+                    expected.by_ref().take(limit).filter_map(|(key, _)| model.entry(key)).collect();
+                let more = expected.next().is_some();
                 let page = store.range(prefix, after, limit).await;
                 same(&page.map(|page| (page.entries, page.more)), &Ok((entries, more)))?;
             }
             Step::Commit { checks, changes } => {
                 let mut transaction = Transaction::new();
-                for (key, wish) in checks {
+                for (key, kind) in checks {
                     let key = KEYS[key];
-                    let check = match (wish, model.version(key)) {
-                        (Wish::Absent, _) | (Wish::Present, None) => Check::Absent,
-                        (Wish::Exists, _) => Check::Exists,
-                        (Wish::Present, Some(version)) => Check::Version(version),
-                        (Wish::Older, version) => {
+                    let check = match (kind, model.version(key)) {
+                        (CheckKind::Absent, _) | (CheckKind::Present, None) => Check::Absent,
+                        (CheckKind::Exists, _) => Check::Exists,
+                        (CheckKind::Present, Some(version)) => Check::Version(version),
+                        (CheckKind::Older, version) => {
                             Check::Version(Revision(version.unwrap_or(model.newest).0 / 2))
                         }
                     };
@@ -173,15 +172,15 @@ async fn replay(store: &Store, steps: Vec<Step>) -> Result<(), String> {
                     return Err(format!("revision {revision} after {}", model.newest));
                 }
                 model.newest = revision;
-                let mut told = watch.next().await.map_err(|error| error.to_string())?;
-                told.changes.sort_by(|one, other| one.key().cmp(other.key()));
-                same(&(told.revision, told.changes), &(revision, effect))?;
+                let mut seen = watch.next().await.map_err(|error| error.to_string())?;
+                seen.changes.sort_by(|one, other| one.key().cmp(other.key()));
+                same(&(seen.revision, seen.changes), &(revision, effect))?;
             }
         }
     }
     Ok(())
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(found: &T, wanted: &T) -> Result<(), String> {
-    if found == wanted { Ok(()) } else { Err(format!("{found:?} instead of {wanted:?}")) }
+fn same<T: PartialEq + std::fmt::Debug>(found: &T, expected: &T) -> Result<(), String> {
+    if found == expected { Ok(()) } else { Err(format!("{found:?} instead of {expected:?}")) }
 }

@@ -1,4 +1,4 @@
-//! Routes that aren't for everybody.
+//! Middleware that authenticates and authorizes requests.
 
 use axum::{
     extract::{Request, State},
@@ -7,12 +7,12 @@ use axum::{
     response::Response,
 };
 
-use crate::{Access, Peer, answer::denied};
+use crate::{Access, Peer, error_response::denied};
 
-/// Lets only those use a route whom an [`Access`] lets, for
-/// [`axum::middleware::from_fn_with_state`]. Their [`crate::Identity`] becomes an extension of the
-/// request; others get status 401 or 403, or `UNAUTHENTICATED` or `PERMISSION_DENIED` where the
-/// request is of gRPC.
+/// Admits a request if its [`Access`] does, for [`axum::middleware::from_fn_with_state`].
+///
+/// Routes find the caller's [`crate::Identity`] in the request's extensions. Other requests get
+/// status 401 or 403, or `UNAUTHENTICATED` or `PERMISSION_DENIED` if they are gRPC.
 pub async fn require(State(access): State<Access>, mut request: Request, next: Next) -> Response {
     let authorization = request.headers().get(AUTHORIZATION);
     match access.check(request.extensions().get::<Peer>(), authorization) {
@@ -21,7 +21,7 @@ pub async fn require(State(access): State<Access>, mut request: Request, next: N
             next.run(request).await
         }
         Err(reason) => {
-            tracing::debug!(%reason, path = request.uri().path(), "Denied a request");
+            tracing::debug!(%reason, path = request.uri().path(), "denied a request");
             denied(request.headers(), reason)
         }
     }

@@ -1,4 +1,4 @@
-//! Watches tell everything once and in order, or say that they can't.
+//! Watches deliver everything once and in order, or report a gap.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,24 +20,24 @@ use tokio::sync::Semaphore;
 
 use crate::{Change, Commit, Error, Revision, Store, Transaction};
 
-/// So many changes are made.
 const CHANGES: usize = 10_000;
 const WRITERS: usize = 8;
 
-/// Random transactions of several writers, watched from several revisions, some of them long past
-/// when the watch begins.
-pub async fn tell_everything_once_and_in_order(store: &Store) {
+/// Random transactions of several writers, watched under several prefixes, and once more from a
+/// revision in the past.
+pub async fn deliver_every_commit_once_in_order(store: &Store) {
     let begin = store.commit(Transaction::new().put("watched/first", "")).await.unwrap();
     let watchers: Vec<_> = [("", begin), ("watched/", begin), ("watched/3", begin)]
         .into_iter()
         .map(|(prefix, after)| (prefix.to_owned(), after))
         .collect();
-    let made: Arc<Mutex<BTreeMap<Revision, Vec<Change>>>> = Arc::default();
+    let commits: Arc<Mutex<BTreeMap<Revision, Vec<Change>>>> = Arc::default();
     let left = Arc::new(AtomicUsize::new(CHANGES));
-    // A watcher may be so far behind: writers must not outrun it, or it would begin anew.
+    // Writers must not outrun a watcher by more than its queue, or it would report a gap.
     let ahead = Arc::new(Semaphore::new(1000));
     let writers = (0..WRITERS).map(|_| {
-        let (store, made, left, ahead) = (store.clone(), made.clone(), left.clone(), ahead.clone());
+        let (store, commits, left, ahead) =
+            (store.clone(), commits.clone(), left.clone(), ahead.clone());
         tokio::spawn(async move {
             let mut runner = TestRunner::default();
             while left.load(Ordering::Relaxed) > 0 {
@@ -46,30 +46,30 @@ pub async fn tell_everything_once_and_in_order(store: &Store) {
                 let changes = transaction.changes.clone();
                 let count = changes.len();
                 let revision = store.commit(transaction).await.unwrap();
-                let before = made.lock().unwrap().insert(revision, changes);
-                assert!(before.is_none(), "two transactions made {revision}");
+                let before = commits.lock().unwrap().insert(revision, changes);
+                assert!(before.is_none(), "two transactions got revision {revision}");
                 let enough = |left: usize| Some(left.saturating_sub(count));
                 let _ = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enough);
             }
         })
     });
     let writers: Vec<_> = writers.collect();
-    let slowest = Arc::new(Slowest { ahead, told: Mutex::new(vec![0; watchers.len()]) });
+    let slowest = Arc::new(Slowest { ahead, seen: Mutex::new(vec![0; watchers.len()]) });
     let readers = watchers.into_iter().enumerate().map(|(number, (prefix, after))| {
         let (store, slowest) = (store.clone(), slowest.clone());
         tokio::spawn(async move {
             let mut watch = store.watch(&prefix, Some(after)).await.unwrap();
-            let mut told = Vec::new();
+            let mut seen = Vec::new();
             loop {
                 let commit = watch.next().await.unwrap();
                 let last = commit.changes.iter().any(|change| change.key() == "watched/3/last");
-                told.push(commit);
+                seen.push(commit);
                 if last {
-                    return (prefix, after, told);
+                    return (prefix, after, seen);
                 }
-                // Those that see only a part can't tell how far they are.
+                // The narrow prefix sees only a part of the commits.
                 if prefix != "watched/3" {
-                    slowest.told(number);
+                    slowest.advance(number);
                 }
             }
         })
@@ -81,40 +81,40 @@ pub async fn tell_everything_once_and_in_order(store: &Store) {
     let last = Transaction::new().put("watched/3/last", "");
     let changes = last.changes.clone();
     let revision = store.commit(last).await.unwrap();
-    made.lock().unwrap().insert(revision, changes);
-    let made = effective(&made.lock().unwrap());
-    assert!(made.values().map(Vec::len).sum::<usize>() > CHANGES / 2);
+    commits.lock().unwrap().insert(revision, changes);
+    let commits = effective(&commits.lock().unwrap());
+    assert!(commits.values().map(Vec::len).sum::<usize>() > CHANGES / 2);
     for reader in readers {
-        let (prefix, after, told) = reader.await.unwrap();
-        assert_eq!(told_as_map(&told), concerning(&made, &prefix, after), "{prefix:?}");
+        let (prefix, after, seen) = reader.await.unwrap();
+        assert_eq!(as_map(&seen), matching(&commits, &prefix, after), "{prefix:?}");
     }
-    // Once more from the middle, when all is past: everything, or a gap right away.
-    let middle = *made.keys().nth(made.len() / 2).unwrap();
+    // Once more from the middle, after the last commit: everything, or a gap at once.
+    let middle = *commits.keys().nth(commits.len() / 2).unwrap();
     let mut watch = match store.watch("", Some(middle)).await {
         Err(Error::Gap) => return,
         watch => watch.unwrap(),
     };
-    let wanted = concerning(&made, "", middle);
-    let mut told = Vec::new();
-    while told.len() < wanted.len() {
-        told.push(watch.next().await.unwrap());
+    let expected = matching(&commits, "", middle);
+    let mut seen = Vec::new();
+    while seen.len() < expected.len() {
+        seen.push(watch.next().await.unwrap());
     }
-    assert_eq!(told_as_map(&told), wanted);
+    assert_eq!(as_map(&seen), expected);
 }
 
-/// Lets writers go on when all watchers have followed.
+/// Lets writers continue once all watchers have caught up.
 struct Slowest {
     ahead: Arc<Semaphore>,
-    told: Mutex<Vec<usize>>,
+    seen: Mutex<Vec<usize>>,
 }
 
 impl Slowest {
-    fn told(&self, number: usize) {
-        let mut told = self.told.lock().unwrap();
-        // The third one sees only a part.
-        let before = told[0].min(told[1]);
-        told[number] += 1;
-        self.ahead.add_permits(told[0].min(told[1]) - before);
+    fn advance(&self, number: usize) {
+        let mut seen = self.seen.lock().unwrap();
+        // The third one sees only a part of the commits.
+        let before = seen[0].min(seen[1]);
+        seen[number] += 1;
+        self.ahead.add_permits(seen[0].min(seen[1]) - before);
     }
 }
 
@@ -124,7 +124,7 @@ fn some_transaction(runner: &mut TestRunner) -> Transaction {
         prop_oneof![Just(None), proptest::collection::vec(any::<u8>(), 0..40).prop_map(Some)];
     let changes = proptest::collection::btree_map(key, value, 0..12);
     let changes = changes.new_tree(runner).unwrap().current();
-    // One that changes nothing would have the revision of another one.
+    // Without a change it would have the same revision as another transaction.
     let transaction = Transaction::new().put("watched/always", "");
     changes.into_iter().fold(transaction, |transaction, (key, value)| match value {
         Some(value) => transaction.put(key, value),
@@ -132,63 +132,67 @@ fn some_transaction(runner: &mut TestRunner) -> Transaction {
     })
 }
 
-type Made = BTreeMap<Revision, BTreeMap<String, Option<Bytes>>>;
+type ChangesByKey = BTreeMap<Revision, BTreeMap<String, Option<Bytes>>>;
 
-/// Without the deletes of what wasn't there.
-fn effective(made: &BTreeMap<Revision, Vec<Change>>) -> BTreeMap<Revision, Vec<Change>> {
-    let mut there = BTreeSet::new();
+/// Without deletes of missing keys.
+fn effective(commits: &BTreeMap<Revision, Vec<Change>>) -> BTreeMap<Revision, Vec<Change>> {
+    let mut existing = BTreeSet::new();
     let effect = |changes: &Vec<Change>| -> Vec<Change> {
         let changed = changes.iter().filter(|change| match change.value() {
             Some(_) => {
-                there.insert(change.key().to_owned());
+                existing.insert(change.key().to_owned());
                 true
             }
-            None => there.remove(change.key()),
+            None => existing.remove(change.key()),
         });
         changed.cloned().collect()
     };
     let mut effect = effect;
-    made.iter().map(|(revision, changes)| (*revision, effect(changes))).collect()
+    commits.iter().map(|(revision, changes)| (*revision, effect(changes))).collect()
 }
 
-fn concerning(made: &BTreeMap<Revision, Vec<Change>>, prefix: &str, after: Revision) -> Made {
-    let told = made.iter().filter(|(revision, _)| **revision > after).map(|(revision, changes)| {
-        let concern = changes.iter().filter(|change| change.key().starts_with(prefix));
-        (*revision, by_key(concern))
-    });
-    told.filter(|(_, changes)| !changes.is_empty()).collect()
+fn matching(
+    commits: &BTreeMap<Revision, Vec<Change>>,
+    prefix: &str,
+    after: Revision,
+) -> ChangesByKey {
+    let later =
+        commits.iter().filter(|(revision, _)| **revision > after).map(|(revision, changes)| {
+            let matching = changes.iter().filter(|change| change.key().starts_with(prefix));
+            (*revision, by_key(matching))
+        });
+    later.filter(|(_, changes)| !changes.is_empty()).collect()
 }
 
-fn told_as_map(told: &[Commit]) -> Made {
-    assert!(told.is_sorted_by(|before, after| before.revision < after.revision), "out of order");
-    told.iter().map(|commit| (commit.revision, by_key(commit.changes.iter()))).collect()
+fn as_map(seen: &[Commit]) -> ChangesByKey {
+    assert!(seen.is_sorted_by(|before, after| before.revision < after.revision), "out of order");
+    seen.iter().map(|commit| (commit.revision, by_key(commit.changes.iter()))).collect()
 }
 
 fn by_key<'a>(changes: impl Iterator<Item = &'a Change>) -> BTreeMap<String, Option<Bytes>> {
     changes.map(|change| (change.key().to_owned(), change.value().cloned())).collect()
 }
 
-/// Not what was before, nor what has another prefix.
-pub async fn tell_only_what_comes_after_and_what_concerns_them(store: &Store) {
+pub async fn deliver_only_later_commits_under_the_prefix(store: &Store) {
     store.commit(Transaction::new().put("a/1", "before")).await.unwrap();
     let mut watch = store.watch("a/", None).await.unwrap();
     store.commit(Transaction::new().put("ab", "")).await.unwrap();
     store.commit(Transaction::new().delete("a/2")).await.unwrap();
     let both = Transaction::new().put("b", "").put("a/2", "x").delete("a/1").delete("a/3");
     let revision = store.commit(both).await.unwrap();
-    let mut told = watch.next().await.unwrap();
-    told.changes.sort_by(|one, other| one.key().cmp(other.key()));
+    let mut seen = watch.next().await.unwrap();
+    seen.changes.sort_by(|one, other| one.key().cmp(other.key()));
     let changes = vec![
         Change::Delete { key: "a/1".to_owned() },
         Change::Put { key: "a/2".to_owned(), value: "x".into() },
     ];
-    assert_eq!(told, Commit { revision, changes });
-    // From what a list says on, nothing is missing.
+    assert_eq!(seen, Commit { revision, changes });
+    // A watch from the revision of a list misses nothing.
     let page = store.list("a/").await.unwrap();
     let mut watch = store.watch("a/", Some(page.revision)).await.unwrap();
     let next = store.commit(Transaction::new().put("a/2", "y")).await.unwrap();
     assert_eq!(watch.next().await.unwrap().revision, next);
-    // Many at once each get all.
+    // All watches get all commits.
     let watches = join_all((0..50).map(|_| store.watch("a/", None))).await;
     let next = store.commit(Transaction::new().put("a/2", "z")).await.unwrap();
     for watch in watches {
@@ -196,8 +200,8 @@ pub async fn tell_only_what_comes_after_and_what_concerns_them(store: &Store) {
     }
 }
 
-/// A store that was put back to an earlier state knows nothing of what its reader knows.
-pub async fn of_a_future_have_a_gap(store: &Store) {
+/// The store may have been restored to an earlier state.
+pub async fn from_a_future_revision_report_a_gap(store: &Store) {
     let now = store.commit(Transaction::new().put("a", "")).await.unwrap();
     let mut future = match store.watch("", Some(Revision(now.0 + 1_000_000_000))).await {
         Err(error) => return assert_eq!(error, Error::Gap),
@@ -206,35 +210,35 @@ pub async fn of_a_future_have_a_gap(store: &Store) {
     assert_eq!(future.next().await, Err(Error::Gap));
 }
 
-/// They aren't kept for without bounds. A reader then begins anew, and goes on.
-pub async fn that_are_too_slow_have_a_gap(store: &Store) {
+/// The queue of a watch is bounded. A reader lists again and continues.
+pub async fn that_fall_behind_report_a_gap(store: &Store) {
     let mut slow = store.watch("", None).await.unwrap();
     let mut other = store.watch("b", None).await.unwrap();
-    let mut told = Vec::new();
+    let mut seen = Vec::new();
     let mut written = 0_u8;
     let ended = loop {
-        // Three for each that is taken.
+        // Three writes for each read.
         for _ in 0..3 {
             let large = vec![written; 900_000];
             store.commit(Transaction::new().put("a", large)).await.unwrap();
             written += 1;
         }
         match slow.next().await {
-            Ok(commit) => told.push(commit.changes[0].value().unwrap()[0]),
+            Ok(commit) => seen.push(commit.changes[0].value().unwrap()[0]),
             Err(error) => break error,
         }
-        assert!(written < 200, "a watcher is never too slow");
+        assert!(written < 200, "the watch never reported a gap");
     };
     assert_eq!(ended, Error::Gap);
     assert_eq!(slow.next().await, Err(Error::Gap));
-    // What it was told until then had no hole.
-    let wanted: Vec<_> = (0..u8::try_from(told.len()).unwrap()).collect();
-    assert_eq!(told, wanted);
+    // Nothing was missing until then.
+    let expected: Vec<_> = (0..u8::try_from(seen.len()).unwrap()).collect();
+    assert_eq!(seen, expected);
     let page = store.list("").await.unwrap();
     assert_eq!(page.entries[0].value[0], written - 1);
-    let mut anew = store.watch("", Some(page.revision)).await.unwrap();
+    let mut restarted = store.watch("", Some(page.revision)).await.unwrap();
     let next = store.commit(Transaction::new().put("b", "")).await.unwrap();
-    assert_eq!(anew.next().await.unwrap().revision, next);
-    // Nor did it hold up another one.
+    assert_eq!(restarted.next().await.unwrap().revision, next);
+    // Other watches are not delayed.
     assert_eq!(other.next().await.unwrap().revision, next);
 }

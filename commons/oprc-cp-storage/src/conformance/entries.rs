@@ -1,9 +1,8 @@
-//! Entries are stored as they are.
+//! Entries.
 
 use crate::{Entry, Store, Transaction};
 
-/// Whatever the bytes.
-pub async fn are_stored_as_they_are(store: &Store) {
+pub async fn keep_keys_and_values_unchanged(store: &Store) {
     assert_eq!(store.get("a").await.unwrap(), None);
     let large = vec![7; 100_000];
     let values: [(&str, &[u8]); 5] = [
@@ -29,8 +28,8 @@ pub async fn are_stored_as_they_are(store: &Store) {
     assert_eq!(store.list("").await.unwrap().entries.len(), values.len() - 2);
 }
 
-/// Also when they were deleted meanwhile, or put as they are.
-pub async fn have_a_new_version_with_every_change(store: &Store) {
+/// Also after a delete, and if the value is the same.
+pub async fn get_a_new_version_with_every_write(store: &Store) {
     let mut versions = Vec::new();
     for _ in 0..3 {
         for _ in 0..2 {
@@ -41,7 +40,7 @@ pub async fn have_a_new_version_with_every_change(store: &Store) {
         store.commit(Transaction::new().delete("key")).await.unwrap();
     }
     assert!(versions.is_sorted_by(|before, after| before < after), "{versions:?}");
-    // An entry's version is its own.
+    // Writes to other keys don't change the version.
     let put = store.commit(Transaction::new().put("key", "")).await.unwrap();
     store.commit(Transaction::new().put("other", "")).await.unwrap();
     assert_eq!(store.get("key").await.unwrap().unwrap().version, put);

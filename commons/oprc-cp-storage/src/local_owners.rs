@@ -1,13 +1,13 @@
-//! Who drives a store that only this process can open.
+//! Leases on stores that only this process can open.
 
 use std::{collections::HashMap, sync::Arc};
 
-use crate::{Error, Fence, Ownership, Result};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Who drives what.
+use crate::{Error, Fence, Lease, Result};
+
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Owners {
+pub(crate) struct LocalOwners {
     state: Arc<Mutex<State>>,
 }
 
@@ -23,37 +23,37 @@ struct Owner {
     term: u64,
 }
 
-impl Owners {
+impl LocalOwners {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
 
-    pub(crate) fn own(&self, name: &str, identity: &str) -> Result<Ownership> {
+    pub(crate) fn acquire(&self, name: &str, identity: &str) -> Result<Lease> {
         let mut state = self.state();
         if let Some(owner) = state.owners.get(name) {
-            return Err(Error::Owned { name: name.to_owned(), by: owner.identity.clone() });
+            return Err(Error::LeaseHeld { name: name.to_owned(), holder: owner.identity.clone() });
         }
         state.terms += 1;
         let term = state.terms;
         state.owners.insert(name.to_owned(), Owner { identity: identity.to_owned(), term });
         let fence = Fence { name: name.to_owned(), term };
-        Ok(Ownership::in_process(Held { owners: self.clone(), fence }))
+        Ok(Lease::in_process(Held { owners: self.clone(), fence }))
     }
 
-    /// Whether what a transaction relies on still holds.
+    /// Fails if the lease of a transaction was released.
     pub(crate) fn check(&self, fence: Option<&Fence>) -> Result<()> {
         let Some(fence) = fence else { return Ok(()) };
         match self.state().owners.get(&fence.name) {
             Some(owner) if owner.term == fence.term => Ok(()),
-            _ => Err(Error::NotOwner { name: fence.name.clone() }),
+            _ => Err(Error::LeaseLost { name: fence.name.clone() }),
         }
     }
 }
 
-/// What is let go of when it is dropped.
+/// Releases the lease when dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    owners: Owners,
+    owners: LocalOwners,
     fence: Fence,
 }
 

@@ -1,4 +1,4 @@
-//! Ranges are in order, in pages, and as of one revision.
+//! Ranges.
 
 use std::str::from_utf8;
 
@@ -9,7 +9,7 @@ async fn fill(store: &Store, prefix: &str, count: usize, value: &str) {
     for keys in keys.chunks(MAX_OPERATIONS) {
         let put = |transaction: Transaction, key: &String| transaction.put(key, value.to_owned());
         store.commit(keys.iter().fold(Transaction::new(), put)).await.unwrap();
-        // Memory never waits, and others want to run.
+        // The memory back end never yields.
         tokio::task::yield_now().await;
     }
 }
@@ -18,8 +18,7 @@ fn keys(entries: &[Entry]) -> Vec<&str> {
     entries.iter().map(|entry| entry.key.as_str()).collect()
 }
 
-/// Pages of any size make the whole.
-pub async fn come_in_pages_in_order(store: &Store) {
+pub async fn return_ordered_pages(store: &Store) {
     const COUNT: usize = 300;
     fill(store, "n/", COUNT, "").await;
     let whole = store.list("n/").await.unwrap();
@@ -43,30 +42,31 @@ pub async fn come_in_pages_in_order(store: &Store) {
     let past = store.range("n/", Some("n/9"), 10).await.unwrap();
     assert_eq!((past.entries.len(), past.more), (0, false));
     assert!(past.revision >= whole.revision);
-    // After a key that isn't there, and after the prefix itself.
+    // After a missing key, and after the prefix itself.
     let page = store.range("n/", Some("n/0100x"), 1).await.unwrap();
     assert_eq!(keys(&page.entries), ["n/0101"]);
     let page = store.range("n/", Some("n/"), 1).await.unwrap();
     assert_eq!(keys(&page.entries), ["n/0000"]);
 }
 
-/// A prefix is how keys begin, no more.
-pub async fn end_where_the_prefix_does(store: &Store) {
+/// A prefix need not end at a `/`.
+pub async fn match_only_the_prefix(store: &Store) {
     let all = ["a", "a!", "a/b", "a/b/c", "a0", "ab", "b", "é", "éa", "ê"];
     let put = |transaction: Transaction, key: &&str| transaction.put(*key, "");
     store.commit(all.iter().fold(Transaction::new(), put)).await.unwrap();
     let mut sorted = all;
     sorted.sort_unstable();
     for prefix in ["", "a", "a/", "a/b", "a/b/", "ab", "b", "c", "é", "~", "zz"] {
-        let wanted: Vec<_> = sorted.iter().filter(|key| key.starts_with(prefix)).copied().collect();
+        let expected: Vec<_> =
+            sorted.iter().filter(|key| key.starts_with(prefix)).copied().collect();
         let page = store.list(prefix).await.unwrap();
-        assert_eq!(keys(&page.entries), wanted, "{prefix:?}");
+        assert_eq!(keys(&page.entries), expected, "{prefix:?}");
     }
 }
 
-/// While others write, and though it takes more than one question to a back end.
-pub async fn are_as_of_one_revision(store: &Store) {
-    // Three transactions make a generation, one after the other.
+/// Even if others write, and if the back end needs several requests.
+pub async fn are_consistent_at_one_revision(store: &Store) {
+    // A generation is written by three transactions.
     const COUNT: usize = 3 * MAX_OPERATIONS;
     const GENERATIONS: u32 = 20;
     fill(store, "n/", COUNT, "0").await;
@@ -87,7 +87,7 @@ pub async fn are_as_of_one_revision(store: &Store) {
             let last_version = page.entries.iter().map(|entry| entry.version).max();
             assert!(last_version <= Some(page.revision));
             assert_eq!(generations.len(), COUNT);
-            // The first third is at most one generation ahead, each third is of one.
+            // Each third is one generation; the first is at most one ahead of the last.
             assert!(generations.is_sorted_by(|before, after| before >= after), "{generations:?}");
             assert!(generations[0] - generations[COUNT - 1] <= 1, "{generations:?}");
             for third in generations.chunks(MAX_OPERATIONS) {

@@ -87,7 +87,7 @@ impl Etcd {
         EtcdOptions {
             root: root.to_owned(),
             deadline: DEADLINE,
-            lease: LEASE,
+            lease_ttl: LEASE,
             ..EtcdOptions::new([self.endpoint()])
         }
     }

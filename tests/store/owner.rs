@@ -15,7 +15,7 @@ const OVER: Duration = LEASE.saturating_add(Duration::from_secs(5));
 async fn open(etcd: &Etcd) -> Store {
     etcd.up().await;
     let options =
-        EtcdOptions { lease: LEASE, deadline: Duration::from_secs(10), ..etcd.options("test") };
+        EtcdOptions { lease_ttl: LEASE, deadline: Duration::from_secs(10), ..etcd.options("test") };
     Store::etcd(options).await.unwrap()
 }
 
@@ -75,7 +75,7 @@ fn dies_with_its_process() {
     second.block_on(async {
         let store = open(&etcd).await;
         let refused = store.acquire_lease("driver", "two").await.unwrap_err();
-        let by = "one".to_owned();
+        let holder = "one".to_owned();
         assert_eq!(refused, Error::LeaseHeld { name: "driver".to_owned(), holder });
         let owned = timeout(4 * LEASE, acquire(&store, "two")).await.unwrap();
         owned.release().await;

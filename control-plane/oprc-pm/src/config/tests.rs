@@ -36,7 +36,7 @@ fn nobody_is_asked_only_where_that_is_said_and_on_loopback() {
     assert!(error.contains("remove one of them"), "{error}");
     let open = [("OPRC_PM_SERVER_HOST", "0.0.0.0"), ("OPRC_PM_SECURITY_TOKEN_FILE", "/t")];
     // What a token may do is never left to be guessed.
-    assert!(resolve(&open).unwrap().server.roles);
+    assert!(resolve(&open).unwrap().server.require_roles);
 }
 
 #[test]

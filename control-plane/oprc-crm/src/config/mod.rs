@@ -142,7 +142,9 @@ impl Config {
         ] {
             if let Some(name) = namespace.as_ref().filter(|it| !oprc_unit::names::is_namespace(it))
             {
-                return Err(Error::Inconsistent(format!("{path}: {name:?} is not a valid namespace name")));
+                return Err(Error::Inconsistent(format!(
+                    "{path}: {name:?} is not a valid namespace name"
+                )));
             }
         }
         if oprc_unit::names::label(&self.lease) != self.lease {

@@ -9,7 +9,7 @@ use std::{
 use axum::http::{Method, Request, Response};
 use futures::future::BoxFuture;
 use kube::client::ClientBuilder;
-use oprc_crm::cluster::Contact;
+use oprc_crm::cache::ApiHealth;
 use oprc_tests::{
     Place,
     crm::{Crm, Options, kube_config},
@@ -46,7 +46,7 @@ impl Cut {
     pub(crate) async fn start(&self, place: &Place, options: &Options) -> Crm {
         let config = kube_config(place, options).await;
         let client = ClientBuilder::try_from(config).unwrap().with_layer(self).build();
-        Crm::with_client(place, options, client, Contact::default()).await
+        Crm::with_client(place, options, client, ApiHealth::default()).await
     }
 
     /// Writes so far.

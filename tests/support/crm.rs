@@ -17,7 +17,7 @@ use kube::{
     runtime::{conditions::is_crd_established, wait::await_condition},
 };
 use oprc_crm::{
-    cluster::{Contact, client},
+    cache::{ApiHealth, client},
     config::{Config, SCHEMA},
     run::{Crm as Process, wall_clock},
 };
@@ -197,21 +197,21 @@ impl Begun {
     /// Starts one.
     pub async fn start(place: &Place, options: &Options) -> Self {
         let config = kube_config(place, options).await;
-        let contact = Contact::default();
-        Self::with_client(place, options, client(config, &contact).unwrap(), contact).await
+        let api_health = ApiHealth::default();
+        Self::with_client(place, options, client(config, &api_health).unwrap(), api_health).await
     }
 
     async fn with_client(
         place: &Place,
         options: &Options,
         client: kube::Client,
-        contact: Contact,
+        api_health: ApiHealth,
     ) -> Self {
         allow(place, options).await;
         let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
         let settings = SCHEMA.resolve(&matches, &options.environment(&place.namespace)).unwrap();
         let config = Config::of(&settings).unwrap();
-        let process = Process::bind(config, client, contact, wall_clock(), None).await.unwrap();
+        let process = Process::bind(config, client, api_health, wall_clock(), None).await.unwrap();
         let address = process.address();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
@@ -258,9 +258,9 @@ impl Crm {
         place: &Place,
         options: &Options,
         client: kube::Client,
-        contact: Contact,
+        api_health: ApiHealth,
     ) -> Self {
-        Self::ready(Begun::with_client(place, options, client, contact).await).await
+        Self::ready(Begun::with_client(place, options, client, api_health).await).await
     }
 
     async fn ready(begun: Begun) -> Self {

@@ -1,14 +1,14 @@
-//! Requests that end in time.
+//! Deadlines that hold even if the process was suspended.
 
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use tokio::time::{Instant, sleep_until};
 
-/// How long one request to the API server may take.
-pub const REQUEST: Duration = Duration::from_secs(10);
+/// Bound on one request to the API server.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Waits for something until a moment, and not a step further: a process that was frozen in between
-/// doesn't go on with it when it wakes.
+/// Polls `work` until `end`, and never after it: a process that was suspended in between doesn't
+/// continue an overdue request when it resumes.
 pub async fn until<T>(end: std::time::Instant, work: impl Future<Output = T>) -> Option<T> {
     let end = Instant::from_std(end);
     let (mut work, mut over) = (pin!(work), pin!(sleep_until(end)));
@@ -29,9 +29,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_late_takes_no_further_step() {
+    async fn overdue_work_is_not_polled() {
         let begun = std::time::Instant::now();
-        assert_eq!(until(begun + REQUEST, async { 1 }).await, Some(1));
+        assert_eq!(until(begun + REQUEST_TIMEOUT, async { 1 }).await, Some(1));
         let mut steps = 0;
         assert_eq!(until(begun, async { steps += 1 }).await, None);
         assert_eq!(steps, 0);

@@ -1,19 +1,15 @@
-//! Kinds of objects, as values: what is watched, compared and deleted can be of any kind.
+//! The kinds of objects that CRM works with, as `const` values, which `ApiResource` can't be.
 
 use std::{borrow::Cow, fmt};
 
 use kube::core::ApiResource;
 
-/// A kind of object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Kind {
-    /// Its group; empty for the core group.
+    /// Empty for the core group.
     pub group: Cow<'static, str>,
-    /// Its version.
     pub version: Cow<'static, str>,
-    /// Its name.
     pub kind: Cow<'static, str>,
-    /// Its name in addresses.
     pub plural: Cow<'static, str>,
 }
 
@@ -32,7 +28,6 @@ impl Kind {
         }
     }
 
-    /// Group and version, as in an object's `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -41,7 +36,6 @@ impl Kind {
         }
     }
 
-    /// The same for the client.
     pub fn resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.to_string(),
@@ -59,26 +53,17 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A workload of pods that are all alike.
 pub const DEPLOYMENT: Kind = Kind::new("apps", "v1", "Deployment", "deployments");
-/// A workload of pods with names and disks of their own.
 pub const STATEFUL_SET: Kind = Kind::new("apps", "v1", "StatefulSet", "statefulsets");
-/// An address.
 pub const SERVICE: Kind = Kind::new("", "v1", "Service", "services");
-/// Scales a workload.
 pub const AUTOSCALER: Kind =
     Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
-/// Keeps pods from being ended all at once.
 pub const DISRUPTION_BUDGET: Kind =
     Kind::new("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
-/// A run to completion.
 pub const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
-/// A workload that Knative scales, down to nothing.
 pub const KNATIVE_SERVICE: Kind = Kind::new("serving.knative.dev", "v1", "Service", "services");
-
-/// A disk that outlives the pod that uses it.
 pub const CLAIM: Kind = Kind::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 
-/// What every cluster has.
+/// Kinds that every cluster serves.
 pub const BUILT_IN: [Kind; 6] =
     [DEPLOYMENT, STATEFUL_SET, SERVICE, AUTOSCALER, DISRUPTION_BUDGET, JOB];

@@ -1,25 +1,24 @@
-//! The Class Runtime Manager: the controller of one cluster.
+//! The Class Runtime Manager: the controller of the ClassRuntimes of one cluster.
 //!
-//! Decisions are functions of values ([`class`], [`reconcile`], [`states`]); what is known comes
-//! from watches ([`cluster`]); only [`controller`] writes children and status, and only while
-//! [`leader`] says so. Clients are served by [`service`], whatever they speak ([`api`]).
+//! Decisions are pure functions ([`reconcile`], [`phase_mapping`]) of what the watches
+//! report ([`cache`]). Only [`controller`] writes children and status, and only while this process is
+//! the leader ([`leader`]). [`service`] serves clients, over the protocols of [`api`].
 
 pub mod api;
-pub mod cluster;
+pub mod cache;
 pub mod config;
 pub mod controller;
 pub mod crd;
 pub mod deadline;
+pub mod decode;
 pub mod kinds;
 pub mod leader;
 pub mod metrics;
-pub mod observed;
+pub mod phase_mapping;
 pub mod reconcile;
 pub mod run;
 pub mod service;
-pub mod states;
 
-/// Where the workspace is.
 #[cfg(test)]
 fn workspace() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

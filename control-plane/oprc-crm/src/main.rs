@@ -2,8 +2,8 @@
 
 use anyhow::Context as _;
 use oprc_crm::{
-    cluster::{Contact, client},
-    config::{Config, SCHEMA},
+    cache::{ApiHealth, client},
+    config::{Config, SCHEMA, port_warning},
     run::{Crm, wall_clock},
 };
 use oprc_server::shutdown_signal;
@@ -14,27 +14,30 @@ fn main() -> anyhow::Result<()> {
         print!("{}", SCHEMA.markdown());
         return Ok(());
     }
-    let settings = SCHEMA.resolve(&matches, &oprc_config::environment())?;
+    let environment = oprc_config::environment();
+    let settings = SCHEMA.resolve(&matches, &environment)?;
     let config = Config::of(&settings)?;
+    let port = port_warning(&environment, config.server.address.port());
+    let warnings: Vec<_> = settings.warnings().iter().cloned().chain(port).collect();
     if matches.subcommand_matches("config").is_some() {
-        for warning in settings.warnings() {
+        for warning in &warnings {
             eprintln!("warning: {warning}");
         }
         print!("{}", settings.describe());
         return Ok(());
     }
     let level = oprc_observability::init(config.log_format, &config.log_filter)?;
-    for warning in settings.warnings() {
+    for warning in &warnings {
         tracing::warn!("{warning}");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let contact = Contact::default();
+        let api_health = ApiHealth::default();
         let kube = kube::Config::infer()
             .await
             .context("cannot find a kubeconfig or an in-cluster configuration")?;
-        let client = client(kube, &contact)?;
-        let crm = Crm::bind(config, client, contact, wall_clock(), Some(level)).await?;
+        let client = client(kube, &api_health)?;
+        let crm = Crm::bind(config, client, api_health, wall_clock(), Some(level)).await?;
         tracing::info!(address = %crm.address(), version = env!("CARGO_PKG_VERSION"), "listening");
         crm.run(shutdown_signal()?).await
     })

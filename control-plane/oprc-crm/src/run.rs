@@ -1,241 +1,274 @@
-//! The process: everything wired together, startable many times in one process for tests.
+//! The process: wires everything together. Tests start it many times in one process.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
+use axum::Router;
 use k8s_openapi::jiff::Timestamp;
-use kube::{Client, runtime::events::Reporter};
+use kube::Client;
 use oprc_observability::LevelHandle;
 use oprc_server::{Access, Server, identity, stopped};
 use tokio::sync::watch;
-use tonic_health::ServingStatus;
+use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
     api,
-    cluster::{Cache, Contact, Nodes, Watches, probe},
+    cache::{ApiHealth, Cache, Nodes, Watches, probe},
     config::Config,
-    controller::{Clock, Controller, Hands, PlatformNow},
+    controller::{Applier, Clock, Controller, PlatformNow},
     leader::{Candidate, Leadership},
     metrics::Metrics,
-    service::{Flights, Service},
+    service::{Service, SingleFlight},
 };
 
-/// What gRPC's health protocol knows us by.
-const NAMES: [&str; 2] = ["", "deployment.DeploymentService"];
-/// The namespace that CRM is installed in: one that somebody starts beside it by hand, with a
-/// kubeconfig, is to wait for the same lease.
-const INSTALLED: &str = "oaas-system";
-/// How often it is looked whether something has been broken for too long.
-const LOOK: Duration = Duration::from_secs(5);
-/// How long those who follow our health have to take the last word.
-const FAREWELL: Duration = Duration::from_millis(100);
+/// The services that gRPC health checks ask for.
+const HEALTH_SERVICES: [&str; 2] = ["", "deployment.DeploymentService"];
+/// The namespace that CRM is installed in. A CRM that is started by hand with a kubeconfig has to
+/// wait for the Lease there.
+const INSTALLED_NAMESPACE: &str = "oaas-system";
+/// How often health checks whether a watch has been failing for too long.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(5);
+/// How long health watchers have to receive the last status before their streams are closed.
+const HEALTH_DRAIN: Duration = Duration::from_millis(100);
 
-/// A CRM that listens and hasn't begun to serve.
+/// A CRM that is bound to its port and doesn't serve yet.
 pub struct Crm {
     config: Config,
     client: Client,
-    contact: Contact,
+    api_health: ApiHealth,
     clock: Clock,
     level: Option<LevelHandle>,
     server: Server,
     access: Access,
 }
 
-/// The time of day.
 pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
 impl Crm {
-    /// Takes its port and reads its certificates and tokens: what is wrong with them is known now.
+    /// Binds the port and loads certificates and tokens, so that errors in them are reported at
+    /// start.
     pub async fn bind(
         config: Config,
         client: Client,
-        contact: Contact,
+        api_health: ApiHealth,
         clock: Clock,
         level: Option<LevelHandle>,
     ) -> anyhow::Result<Self> {
         let (server, access) = config.server.bind().await?;
-        Ok(Self { config, client, contact, clock, level, server, access })
+        Ok(Self { config, client, api_health, clock, level, server, access })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.server.local_addr()
     }
 
-    /// Serves until it is told to stop: it gives its lease back at once, and lets open calls end.
+    /// Serves until `shutdown` completes; then stops reconciling, releases the Lease, and lets open
+    /// calls finish.
     pub async fn run(
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
-        let config = &self.config;
-        let namespace =
-            config.namespace.clone().unwrap_or_else(|| self.client.default_namespace().to_owned());
-        let only_namespace = config.namespaced.then(|| namespace.clone());
-        let cache = Arc::new(Cache::default());
-        let nodes = Arc::new(Nodes::default());
-        let metrics = Arc::new(Metrics::new(&self.contact));
-        let watches = Watches::begin(
-            self.client.clone(),
-            only_namespace.clone(),
-            Arc::clone(&cache),
-            self.contact.clone(),
-            Arc::clone(&nodes),
-        );
-        let environment = platform_now(config, &watches);
         let (stop, stopping) = watch::channel(false);
-        let identity = identity("oprc-crm");
-        let (candidate, leadership) = if config.leader_election {
-            let said = config.lease_namespace.as_deref();
-            let place = said.unwrap_or_else(|| self.client.default_namespace());
-            let (candidate, leadership) =
-                Candidate::new(self.client.clone(), place, &config.lease, &identity);
-            (Some(candidate), leadership)
-        } else {
-            (None, Leadership::always())
-        };
-        let service = Arc::new(Service {
-            client: self.client.clone(),
-            cache: Arc::clone(&cache),
-            contact: self.contact.clone(),
-            nodes,
-            watches: Arc::clone(&watches),
-            environment: Arc::clone(&environment),
-            leadership: leadership.clone(),
-            default_namespace: namespace,
-            only_namespace,
-            flights: Flights::default(),
-            stopping: stopping.clone(),
-        });
-        let (router, reporter) = api::router(api::Parts {
-            service: Arc::clone(&service),
-            metrics: Arc::clone(&metrics),
-            access: self.access,
-            calls: config.calls,
-            level: self.level,
-        })
-        .context("the routes")?;
-        let controller = Arc::new(Controller {
-            hands: Arc::new(Hands {
-                client: self.client.clone(),
-                cache: Arc::clone(&cache),
-                leadership,
-                reporter: Reporter { controller: "oprc-crm".to_owned(), instance: Some(identity) },
-            }),
-            cache: Arc::clone(&cache),
-            contact: self.contact.clone(),
-            environment,
-            clock: self.clock,
-            metrics,
-            concurrency: config.concurrency,
-        });
-        let tell_health = health(Arc::clone(&service), reporter);
-        let again = look_again(Arc::clone(&watches), Arc::clone(&cache));
-        let signs_of_life = probe(self.client.clone(), self.contact.clone());
+        let parts = self.assemble(stopping.clone())?;
+        let Parts { server, router, reporter, service, controller, election } = parts;
+        let health = report_health(Arc::clone(&service), reporter);
+        let requeue = requeue_on_detection(Arc::clone(&service));
+        let probe = probe(service.client.clone(), service.api_health.clone());
         let (idle, all_written) = watch::channel(false);
-        // Nobody leads who doesn't know everything yet, nor gives the lease back who still writes.
-        let lead = {
-            let (service, stopping) = (Arc::clone(&service), stopping.clone());
-            let elsewhere = config.lease_namespace.is_none()
-                && !config.namespaced
-                && self.client.default_namespace() != INSTALLED;
-            async move {
-                tokio::select! {
-                    () = filled(&service) => {}
-                    () = stopped(stopping) => return,
-                }
-                match candidate {
-                    None => stopped(all_written).await,
-                    Some(mut candidate) => {
-                        if elsewhere {
-                            candidate.join(INSTALLED).await;
-                        }
-                        candidate.run(stopped(all_written)).await;
-                    }
-                }
-            }
-        };
-        let control = {
-            let (service, stopping) = (Arc::clone(&service), stopping.clone());
-            async move {
-                tokio::select! {
-                    () = filled(&service) => controller.run(stopped(stopping)).await,
-                    () = stopped(stopping.clone()) => {}
-                }
-                idle.send_replace(true);
-            }
-        };
-        let serve = self.server.serve(router, stopped(stopping));
-        let stop_when_told = async {
+        let control = control(Arc::clone(&service), controller, stopping.clone(), idle);
+        let lead = election.run(service, stopping.clone(), all_written);
+        let serve = server.serve(router, stopped(stopping));
+        let signal = async {
             shutdown.await;
             stop.send_replace(true);
         };
         tokio::select! {
-            _ = async { tokio::join!(stop_when_told, control, lead, serve) } => {}
-            () = tell_health => {}
-            () = again => {}
-            () = signs_of_life => {}
+            _ = async { tokio::join!(signal, control, lead, serve) } => {}
+            () = health => {}
+            () = requeue => {}
+            () = probe => {}
         }
         Ok(())
     }
+
+    fn assemble(self, stopping: watch::Receiver<bool>) -> anyhow::Result<Parts> {
+        let Self { config, client, api_health, clock, level, server, access } = self;
+        let namespace =
+            config.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
+        let only_namespace = config.namespaced.then(|| namespace.clone());
+        let cache = Arc::new(Cache::default());
+        let nodes = Arc::new(Nodes::default());
+        let watches = Watches::start(
+            client.clone(),
+            only_namespace.clone(),
+            Arc::clone(&cache),
+            api_health.clone(),
+            Arc::clone(&nodes),
+        );
+        let environment = platform_now(&config, &watches);
+        let identity = identity("oprc-crm");
+        let (election, leadership) = Election::new(&config, &client, &identity);
+        let metrics = Arc::new(Metrics::new(&api_health, Arc::clone(&cache), leadership.clone()));
+        let service = Arc::new(Service {
+            client: client.clone(),
+            cache: Arc::clone(&cache),
+            api_health: api_health.clone(),
+            nodes,
+            watches,
+            environment: Arc::clone(&environment),
+            leadership: leadership.clone(),
+            default_namespace: namespace,
+            only_namespace,
+            single_flight: SingleFlight::default(),
+            stopping,
+        });
+        let (router, reporter) = api::router(api::Parts {
+            service: Arc::clone(&service),
+            metrics: Arc::clone(&metrics),
+            access,
+            calls: config.calls,
+            level,
+        })
+        .context("failed to build the routes")?;
+        let applier = Arc::new(Applier { client, cache: Arc::clone(&cache), leadership, identity });
+        let controller = Arc::new(Controller {
+            applier,
+            cache,
+            api_health,
+            environment,
+            clock,
+            metrics,
+            concurrency: config.concurrency,
+        });
+        Ok(Parts { server, router, reporter, service, controller, election })
+    }
 }
 
-async fn filled(service: &Service) {
-    let mut filling = service.cache.filling();
+struct Parts {
+    server: Server,
+    router: Router,
+    reporter: HealthReporter,
+    service: Arc<Service>,
+    controller: Arc<Controller>,
+    election: Election,
+}
+
+/// How this process becomes the leader.
+struct Election {
+    /// None without leader election.
+    candidate: Option<Candidate>,
+    /// Whether to look for the Lease of an installed CRM first.
+    runs_outside: bool,
+}
+
+impl Election {
+    fn new(config: &Config, client: &Client, identity: &str) -> (Self, Leadership) {
+        if !config.leader_election {
+            return (Self { candidate: None, runs_outside: false }, Leadership::always());
+        }
+        let own = client.default_namespace();
+        let namespace = config.lease_namespace.as_deref().unwrap_or(own);
+        let (candidate, leadership) =
+            Candidate::new(client.clone(), namespace, &config.lease, identity);
+        let runs_outside =
+            config.lease_namespace.is_none() && !config.namespaced && own != INSTALLED_NAMESPACE;
+        (Self { candidate: Some(candidate), runs_outside }, leadership)
+    }
+
+    /// Runs for leader once the caches are synced, and releases the Lease only when no write is in
+    /// progress any more.
+    async fn run(
+        self,
+        service: Arc<Service>,
+        stopping: watch::Receiver<bool>,
+        all_written: watch::Receiver<bool>,
+    ) {
+        tokio::select! {
+            () = synced(&service) => {}
+            () = stopped(stopping) => return,
+        }
+        match self.candidate {
+            None => stopped(all_written).await,
+            Some(mut candidate) => {
+                if self.runs_outside {
+                    candidate.join(INSTALLED_NAMESPACE).await;
+                }
+                candidate.run(stopped(all_written)).await;
+            }
+        }
+    }
+}
+
+/// Reconciles once the caches are synced, and sets `idle` when no write is in progress any more.
+async fn control(
+    service: Arc<Service>,
+    controller: Arc<Controller>,
+    stopping: watch::Receiver<bool>,
+    idle: watch::Sender<bool>,
+) {
+    tokio::select! {
+        () = synced(&service) => controller.run(stopped(stopping)).await,
+        () = stopped(stopping.clone()) => {}
+    }
+    idle.send_replace(true);
+}
+
+async fn synced(service: &Service) {
+    let mut changes = service.cache.sync_changes();
     while !service.missing().is_empty() {
-        if filling.changed().await.is_err() {
+        if changes.changed().await.is_err() {
             return;
         }
     }
 }
 
 fn platform_now(config: &Config, watches: &Arc<Watches>) -> PlatformNow {
-    let (environment, knative) = (config.environment.clone(), watches.knative());
+    let (environment, detected) = (config.environment.clone(), watches.detected());
     Arc::new(move || {
         let mut environment = environment.clone();
-        environment.knative = *knative.borrow();
+        environment.knative = detected.borrow().knative;
         environment
     })
 }
 
-/// When the cluster's abilities change, every class is looked at again.
-async fn look_again(watches: Arc<Watches>, cache: Arc<Cache>) {
-    let mut knative = watches.knative();
-    while knative.changed().await.is_ok() {
-        cache.mark_all();
+/// Reconciles every class when an optional API appears or disappears.
+async fn requeue_on_detection(service: Arc<Service>) {
+    let mut detected = service.watches.detected();
+    while detected.changed().await.is_ok() {
+        service.cache.enqueue_all();
     }
     std::future::pending::<()>().await;
 }
 
-/// Tells gRPC's health protocol the truth: serving means that what is known is complete, and that
-/// it is kept so.
-async fn health(service: Arc<Service>, mut reporter: tonic_health::server::HealthReporter) {
-    let (mut filling, mut contact) = (service.cache.filling(), service.contact.changes());
+/// Reports SERVING to gRPC health checks while the caches are complete and current.
+async fn report_health(service: Arc<Service>, mut reporter: HealthReporter) {
+    let (mut syncs, mut api_health) = (service.cache.sync_changes(), service.api_health.changes());
     let mut stopping = service.stopping.clone();
     while !service.is_stopping() {
-        let well = service.missing().is_empty()
-            && service.broken().is_empty()
-            && !service.contact.is_lost();
-        let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for name in NAMES {
+        let healthy = service.missing().is_empty()
+            && service.failing_watches().is_empty()
+            && !service.api_health.is_stale();
+        let status = if healthy { ServingStatus::Serving } else { ServingStatus::NotServing };
+        for name in HEALTH_SERVICES {
             reporter.set_service_status(name, status).await;
         }
         tokio::select! {
-            _ = filling.changed() => {}
-            _ = contact.changed() => {}
+            _ = syncs.changed() => {}
+            _ = api_health.changed() => {}
             _ = stopping.changed() => {}
-            // How long something has been broken is told by nobody.
-            () = tokio::time::sleep(LOOK) => {}
+            // Nothing notifies when a watch has been failing for too long.
+            () = tokio::time::sleep(HEALTH_INTERVAL) => {}
         }
     }
-    for name in NAMES {
+    for name in HEALTH_SERVICES {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
     }
-    // Whoever follows is told that, and then that there is no more to be told: a stream that stays
-    // open would keep the process from ending.
-    tokio::time::sleep(FAREWELL).await;
-    for name in NAMES {
+    // Health watchers get that status, and then the end of their streams: an open stream would keep
+    // the process from exiting.
+    tokio::time::sleep(HEALTH_DRAIN).await;
+    for name in HEALTH_SERVICES {
         reporter.clear_service_status(name).await;
     }
     std::future::pending::<()>().await;

@@ -1,20 +1,20 @@
-//! From what we know to what travels.
+//! Conversions to and from the wire types.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use oprc_grpc::deployment as wire;
 
 use crate::{
     crd::{ClassRuntimeStatus, FunctionStatus, Recommendation},
+    decode::deployment_id,
+    phase_mapping,
     reconcile::ObservedClass,
-    service::{ClusterInfo, Error, deployment_id},
-    states,
+    service::{ClusterInfo, Error},
 };
 
 fn time(time: Option<&Time>) -> String {
     time.map(|time| time.0.to_string()).unwrap_or_default()
 }
 
-/// A class.
 pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
     let spec = class.spec.as_ref().ok();
     let unit = spec.and_then(|spec| spec.deployment_unit.as_ref());
@@ -38,16 +38,15 @@ pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
     }
 }
 
-/// What a class is to be. None where it says what the wire has no words for: a class that somebody
-/// wrote by hand.
+/// The specification; none if it has fields that the wire type lacks, as one written by hand may.
 pub(super) fn spec(class: &ObservedClass) -> Option<wire::unit::ClassSpec> {
     let spec = serde_json::to_value(class.spec.as_ref().ok()?).ok()?;
     serde_json::from_value(without_nulls(spec)).ok()
 }
 
-/// What a class is asked to be. JSON has no words for numbers that aren't finite: they would be left
-/// out without a word.
-pub(super) fn asked(spec: &wire::unit::ClassSpec) -> Result<serde_json::Value, Error> {
+/// The requested specification. Numbers that aren't finite are rejected, because JSON would silently
+/// drop them.
+pub(super) fn requested_spec(spec: &wire::unit::ClassSpec) -> Result<serde_json::Value, Error> {
     let of_functions = spec.functions.iter().enumerate().filter_map(|(at, function)| {
         Some((format!("spec.functions[{at}].requirements"), function.requirements.as_ref()?))
     });
@@ -58,17 +57,18 @@ pub(super) fn asked(spec: &wire::unit::ClassSpec) -> Result<serde_json::Value, E
             ("availability_pct", requirements.availability_pct),
         ] {
             if let Some(number) = number.filter(|number| !number.is_finite()) {
-                let message = format!("{number} isn't a finite number");
+                let message = format!("{number} is not a finite number");
                 return Err(Error::invalid(format!("{field}.{name}"), message));
             }
         }
     }
-    let spec = serde_json::to_value(spec)
-        .map_err(|error| Error::Internal(format!("the specification can't be read: {error}")))?;
+    let spec = serde_json::to_value(spec).map_err(|error| {
+        Error::Internal(format!("failed to convert the specification: {error}"))
+    })?;
     Ok(without_nulls(spec))
 }
 
-/// What is left out on the wire is left out of the specification.
+/// Fields that are unset on the wire are left out of the specification.
 fn without_nulls(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {
@@ -84,7 +84,7 @@ fn without_nulls(value: serde_json::Value) -> serde_json::Value {
 fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
     wire::Status {
         phase: status.phase.as_str().to_owned(),
-        state: states::deployment(status.phase, deleting).into(),
+        state: phase_mapping::deployment_state(status.phase, deleting).into(),
         reason: status.reason.clone().unwrap_or_default(),
         message: status.message.clone().unwrap_or_default(),
         ready: status.ready.clone().unwrap_or_default(),
@@ -168,7 +168,7 @@ fn function(
 ) -> wire::FunctionStatus {
     wire::FunctionStatus {
         key: function.key.clone(),
-        condition: states::function(function, status.phase, deleting).into(),
+        condition: phase_mapping::function_state(function, status.phase, deleting).into(),
         runs_as: function.runs_as.clone().unwrap_or_default(),
         ready: function.ready,
         invocation_url: function.url.clone().unwrap_or_default(),
@@ -188,7 +188,6 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
     }
 }
 
-/// What the cluster has and can do.
 pub(super) fn cluster_info(
     info: ClusterInfo,
     correlation_id: String,
@@ -216,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_isnt_finite_is_refused_by_its_field() {
+    fn number_that_is_not_finite_is_rejected_by_its_field() {
         let requirements = |number: f64| wire::unit::Requirements {
             availability: Some(number),
             ..wire::unit::Requirements::default()
@@ -241,7 +240,9 @@ mod tests {
                 (of_class, "spec.nfr_requirements.availability"),
                 (of_function, "spec.functions[0].requirements.availability_pct"),
             ] {
-                let Err(Error::Invalid(violations)) = asked(&spec) else { panic!("{number}") };
+                let Err(Error::Invalid(violations)) = requested_spec(&spec) else {
+                    panic!("{number}")
+                };
                 assert_eq!(violations[0].field, field);
             }
         }
@@ -249,6 +250,6 @@ mod tests {
             nfr_requirements: Some(requirements(0.9)),
             ..wire::unit::ClassSpec::default()
         };
-        assert_eq!(asked(&fine).unwrap()["nfr_requirements"]["availability"], 0.9);
+        assert_eq!(requested_spec(&fine).unwrap()["nfr_requirements"]["availability"], 0.9);
     }
 }

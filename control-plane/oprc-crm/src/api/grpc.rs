@@ -1,4 +1,4 @@
-//! The gRPC interface: reads requests, asks the service layer, writes answers.
+//! The gRPC API: a thin layer over [`crate::service`].
 
 use std::{
     sync::Arc,
@@ -29,12 +29,10 @@ use crate::{
     service::{Filter, Service},
 };
 
-/// How long a call may take whose client doesn't say, or says more.
-const LONGEST: Duration = Duration::from_secs(30);
-/// How many clients may watch at once.
-const WATCHERS: usize = 256;
+/// The longest deadline of a call, and that of calls that set none.
+const MAX_DEADLINE: Duration = Duration::from_secs(30);
+const MAX_WATCHERS: usize = 256;
 
-/// The gRPC interface.
 pub struct DeploymentApi {
     service: Arc<Service>,
     metrics: Arc<Metrics>,
@@ -43,17 +41,16 @@ pub struct DeploymentApi {
 }
 
 impl DeploymentApi {
-    /// Serves what the service layer does.
     pub fn new(service: Arc<Service>, metrics: Arc<Metrics>) -> Self {
         Self {
             service,
             metrics,
-            watchers: Arc::new(Semaphore::new(WATCHERS)),
+            watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
             epoch: correlation::new_id().into(),
         }
     }
 
-    /// One call: counted, within its deadline, and with the id of what asked for it.
+    /// Runs one call within its deadline, counts it, and returns its correlation id.
     async fn call<T, F: Future<Output = Result<T, Status>>>(
         &self,
         method: &'static str,
@@ -64,13 +61,13 @@ impl DeploymentApi {
         let given = metadata.get(oprc_grpc::CORRELATION).and_then(|it| it.to_str().ok());
         let id = given.and_then(correlation::accept).unwrap_or_else(correlation::new_id);
         let caller = extensions.get::<Identity>().and_then(|it| it.name.as_deref()).unwrap_or("");
-        // It isn't checked yet, and may be long.
+        // Not validated yet, so it may be long.
         let deployment_id: String = deployment_id.chars().take(253).collect();
         let span = tracing::info_span!("call", method, deployment_id, caller, correlation_id = id);
         let outcome = async {
-            // By the clock: on a busy machine a timer may be heard of after the work is done.
+            // Checked by the clock, because timers fire late on a busy machine.
             let outcome = until(end(metadata)?, work(id.clone())).await;
-            outcome.unwrap_or_else(|| Err(Status::deadline_exceeded("the deadline is over")))
+            outcome.unwrap_or_else(|| Err(Status::deadline_exceeded("deadline exceeded")))
         }
         .instrument(span.clone())
         .await;
@@ -80,15 +77,15 @@ impl DeploymentApi {
             .get_or_create(&Call { method: method.to_owned(), code: format!("{code:?}") })
             .inc();
         span.in_scope(|| match &outcome {
-            Ok(_) => tracing::debug!("answered"),
+            Ok(_) => tracing::debug!("call completed"),
             Err(status) => {
-                tracing::info!(code = ?status.code(), message = status.message(), "refused");
+                tracing::info!(code = ?status.code(), message = status.message(), "call failed");
             }
         });
         let echo = id.parse().ok();
         match outcome {
-            Ok(answer) => {
-                let mut response = Response::new(answer);
+            Ok(message) => {
+                let mut response = Response::new(message);
                 if let Some(echo) = echo {
                     response.metadata_mut().insert(oprc_grpc::CORRELATION, echo);
                 }
@@ -104,16 +101,16 @@ impl DeploymentApi {
     }
 }
 
-/// When the time of a call that has just come is over.
+/// The deadline of a call that has just arrived.
 fn end(metadata: &MetadataMap) -> Result<Instant, Status> {
-    Ok(Instant::now() + timeout(metadata)?.unwrap_or(LONGEST).min(LONGEST))
+    Ok(Instant::now() + timeout(metadata)?.unwrap_or(MAX_DEADLINE).min(MAX_DEADLINE))
 }
 
-/// What a client says about how long it will wait, as gRPC spells it: a number and a unit.
+/// Parses the `grpc-timeout` header: a number and a unit.
 fn timeout(metadata: &MetadataMap) -> Result<Option<Duration>, Status> {
     let Some(text) = metadata.get("grpc-timeout") else { return Ok(None) };
     let bad =
-        || Status::invalid_argument("grpc-timeout isn't a number of at most 8 digits and a unit");
+        || Status::invalid_argument("grpc-timeout must be a number of at most 8 digits and a unit");
     let text = text.to_str().map_err(|_| bad())?;
     let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(bad)?;
     if number.is_empty() || number.len() > 8 {
@@ -143,7 +140,7 @@ impl DeploymentService for DeploymentApi {
             let spec = request
                 .spec
                 .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
-            let spec = convert::asked(&spec).map_err(|error| status(&error))?;
+            let spec = convert::requested_spec(&spec).map_err(|error| status(&error))?;
             let class = self
                 .service
                 .deploy(&request.namespace, &request.deployment_id, spec, &correlation_id)
@@ -171,11 +168,15 @@ impl DeploymentService for DeploymentApi {
             |correlation_id| async move {
                 let found = self.service.get(&request.namespace, &request.deployment_id).await;
                 let (class, stale) = found.map_err(|error| status(&error))?;
-                let mut told = convert::class(&class);
+                let mut converted = convert::class(&class);
                 if request.include_spec {
-                    told.spec = convert::spec(&class);
+                    converted.spec = convert::spec(&class);
                 }
-                Ok(GetDeploymentStatusResponse { class_runtime: Some(told), stale, correlation_id })
+                Ok(GetDeploymentStatusResponse {
+                    class_runtime: Some(converted),
+                    stale,
+                    correlation_id,
+                })
             },
         )
         .await
@@ -231,9 +232,9 @@ impl DeploymentService for DeploymentApi {
             self.service.ready().map_err(|error| status(&error))?;
             let checked = self.service.check_namespace(&request.namespace);
             checked.map_err(|error| status(&error))?;
-            let permit = Arc::clone(&self.watchers).try_acquire_owned().map_err(|_| {
-                Status::resource_exhausted("too many clients watch; try again later")
-            })?;
+            let permit = Arc::clone(&self.watchers)
+                .try_acquire_owned()
+                .map_err(|_| Status::resource_exhausted("too many clients watch; retry later"))?;
             let after = Watcher::resume(&self.epoch, &request.resume_token);
             let watcher = Watcher {
                 service: Arc::clone(&self.service),
@@ -241,7 +242,7 @@ impl DeploymentService for DeploymentApi {
                 epoch: Arc::clone(&self.epoch),
                 permit,
             };
-            Ok(watcher.begin(after))
+            Ok(watcher.start(after))
         })
         .await
     }
@@ -267,8 +268,8 @@ impl DeploymentService for DeploymentApi {
         let end = end(&metadata);
         self.call("GetOdgmStatus", (&metadata, &extensions), &id, |correlation_id| async move {
             let (namespace, id) = (&request.namespace, &request.deployment_id);
-            let asked = self.service.odgm(namespace, id, &correlation_id, end?).await;
-            let (info, collections) = asked.map_err(|error| status(&error))?;
+            let found = self.service.odgm(namespace, id, &correlation_id, end?).await;
+            let (info, collections) = found.map_err(|error| status(&error))?;
             let nodes = info.nodes.into_iter().map(|node| OdgmNode {
                 node_id: node.node_id,
                 address: node.address,
@@ -304,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_are_read_as_grpc_spells_them() {
+    fn parses_grpc_timeouts() {
         let read = |text: &'static str| {
             let mut metadata = MetadataMap::new();
             metadata.insert("grpc-timeout", text.parse().unwrap());

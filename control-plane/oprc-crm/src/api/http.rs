@@ -1,4 +1,4 @@
-//! HTTP for probes, for Prometheus, and for the level of the logs.
+//! HTTP endpoints: probes, metrics, and the log level.
 
 use std::sync::Arc;
 
@@ -16,16 +16,13 @@ use serde_json::json;
 
 use crate::{metrics::Metrics, service::Service};
 
-/// What probes and Prometheus ask.
 #[derive(Clone)]
 pub struct Probes {
-    /// Knows whether it is ready.
     pub service: Arc<Service>,
-    /// Figures.
     pub metrics: Arc<Metrics>,
 }
 
-/// Routes for everybody: probes have no certificates.
+/// Routes without authentication, because probes have no certificates.
 pub(super) fn open(probes: Probes) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok" }))
@@ -37,27 +34,23 @@ pub(super) fn open(probes: Probes) -> Router {
 
 async fn ready(State(probes): State<Probes>) -> Response {
     let missing = probes.service.missing();
-    let broken = probes.service.broken();
+    let broken = probes.service.failing_watches();
     let stopping = probes.service.is_stopping();
     let ready = missing.is_empty() && broken.is_empty() && !stopping;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = json!({
         "ready": ready, "missing": missing, "broken": broken, "stopping": stopping,
-        "leading": probes.service.leadership.holds(), "stale": probes.service.contact.is_lost(),
+        "leading": probes.service.leadership.holds(), "stale": probes.service.api_health.is_stale(),
     });
     (status, Json(body)).into_response()
 }
 
 async fn metrics(State(probes): State<Probes>) -> Response {
-    let leading = probes.service.leadership.holds();
-    probes.metrics.leading.set(i64::from(leading));
-    let classes = if leading { probes.service.cache.classes_after(None) } else { Vec::new() };
-    probes.metrics.count(&classes);
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, kind)], probes.metrics.text()).into_response()
 }
 
-/// Routes for those who may.
+/// Routes that need authentication.
 pub(super) fn guarded(level: Option<LevelHandle>) -> Router {
     Router::new().route("/log-level", get(read_level).put(set_level)).with_state(level)
 }
@@ -71,7 +64,7 @@ async fn set_level(State(level): State<Option<LevelHandle>>, body: Bytes) -> Res
     let filter = String::from_utf8_lossy(&body);
     match level.set(filter.trim()) {
         Ok(()) => {
-            tracing::info!(filter = filter.trim(), "the level of the logs was changed");
+            tracing::info!(filter = filter.trim(), "log level changed");
             StatusCode::NO_CONTENT.into_response()
         }
         Err(error) => problem(StatusCode::BAD_REQUEST, error.to_string()).into_response(),
@@ -79,5 +72,5 @@ async fn set_level(State(level): State<Option<LevelHandle>>, body: Bytes) -> Res
 }
 
 fn no_level() -> Response {
-    problem(StatusCode::NOT_FOUND, "this process has no logs of its own").into_response()
+    problem(StatusCode::NOT_FOUND, "this process has no log level of its own").into_response()
 }

@@ -1,4 +1,4 @@
-//! The shared port: gRPC, gRPC-Web, and HTTP for probes and figures.
+//! One port for gRPC, gRPC-Web, and HTTP for probes and metrics.
 
 mod convert;
 mod grpc;
@@ -19,29 +19,24 @@ use self::limit::{Limit, limit};
 pub use self::{grpc::DeploymentApi, http::Probes};
 use crate::{metrics::Metrics, service::Service};
 
-/// What a message may have at most.
-const MESSAGE: usize = 4 << 20;
+/// Bound on a request message, in bytes.
+const MAX_MESSAGE: usize = 4 << 20;
 
-/// Everything that the port serves.
 pub struct Parts {
-    /// What is done for clients.
     pub service: Arc<Service>,
-    /// Figures.
     pub metrics: Arc<Metrics>,
-    /// Who may ask.
     pub access: Access,
-    /// How many calls are worked on at once.
+    /// How many calls are served at once.
     pub calls: usize,
-    /// The level of the logs, where it can be changed.
+    /// Changes the log level, if this process has logs of its own.
     pub level: Option<LevelHandle>,
 }
 
-/// Builds the routes, and what tells gRPC's health protocol how we are.
 pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::HealthReporter)> {
     let api = DeploymentApi::new(Arc::clone(&parts.service), Arc::clone(&parts.metrics));
     let deployment = DeploymentServiceServer::new(api)
-        .max_decoding_message_size(MESSAGE)
-        .max_encoding_message_size(16 * MESSAGE);
+        .max_decoding_message_size(MAX_MESSAGE)
+        .max_encoding_message_size(16 * MAX_MESSAGE);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(oprc_grpc::DESCRIPTORS)
@@ -52,11 +47,11 @@ pub fn router(parts: Parts) -> anyhow::Result<(Router, tonic_health::server::Hea
         .add_service(reflection().build_v1alpha()?)
         .into_axum_router();
     let (reporter, health) = tonic_health::server::health_reporter();
-    // Everybody may ask for it: it must cost nothing.
+    // Unauthenticated, so it must be cheap.
     let health = health.max_decoding_message_size(1024);
     let open = Routes::new(health).into_axum_router().reset_fallback();
     let limits = Limit::new(parts.calls, Arc::clone(&parts.metrics));
-    // Browsers' calls are put into gRPC's own form before anything else looks at them.
+    // Outermost: calls from browsers are translated to gRPC before anything else sees them.
     let grpc = guarded
         .reset_fallback()
         .layer(from_fn_with_state(limits, limit))

@@ -1,4 +1,4 @@
-//! From our errors to gRPC's: canonical codes, with details that programs can read.
+//! Maps errors to gRPC statuses: canonical codes with machine-readable details.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,18 +7,17 @@ use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt
 
 use crate::service::Error;
 
-/// Who says so.
+/// The domain of `ErrorInfo`.
 const DOMAIN: &str = "oaas.io";
-/// How much of what a client has sent may come back: an answer's headers aren't to grow with it.
-const MESSAGE: usize = 1024;
-const FIELD: usize = 256;
-const VIOLATIONS: usize = 8;
-/// When it may be worth another try.
-const RETRY: Duration = Duration::from_secs(1);
+/// Bounds on what a status echoes of a request, in bytes: it travels in headers.
+const MAX_MESSAGE: usize = 1024;
+const MAX_FIELD: usize = 256;
+const MAX_VIOLATIONS: usize = 8;
+/// The pause before a retry that clients are asked for.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// What a client is told.
 pub(super) fn status(error: &Error) -> Status {
-    let message = bounded(&error.to_string(), MESSAGE);
+    let message = truncate(&error.to_string(), MAX_MESSAGE);
     let info = |details: &mut ErrorDetails, reason: &str| {
         details.set_error_info(reason, DOMAIN, HashMap::new());
     };
@@ -26,19 +25,23 @@ pub(super) fn status(error: &Error) -> Status {
     let code = match error {
         Error::Invalid(violations) => {
             info(&mut details, "INVALID_SPEC");
-            let all = violations.iter().take(VIOLATIONS);
+            let all = violations.iter().take(MAX_VIOLATIONS);
             let all = all.map(|it| {
-                FieldViolation::new(bounded(&it.field, FIELD), bounded(&it.message, FIELD))
+                FieldViolation::new(
+                    truncate(&it.field, MAX_FIELD),
+                    truncate(&it.message, MAX_FIELD),
+                )
             });
             let all: Vec<_> = all.collect();
             details.set_bad_request(all);
             Code::InvalidArgument
         }
         Error::Precondition(rejection) => {
-            info(&mut details, &shouted(rejection.reason));
-            let all = rejection.violations.iter().take(VIOLATIONS);
+            info(&mut details, &screaming_snake_case(rejection.reason));
+            let all = rejection.violations.iter().take(MAX_VIOLATIONS);
             let all = all.map(|it| {
-                let (field, message) = (bounded(&it.field, FIELD), bounded(&it.message, FIELD));
+                let (field, message) =
+                    (truncate(&it.field, MAX_FIELD), truncate(&it.message, MAX_FIELD));
                 PreconditionViolation::new(rejection.reason, field, message)
             });
             let all: Vec<_> = all.collect();
@@ -55,8 +58,19 @@ pub(super) fn status(error: &Error) -> Status {
         }
         Error::Unavailable { reason, .. } => {
             info(&mut details, reason);
-            details.set_retry_info(Some(RETRY));
+            details.set_retry_info(Some(RETRY_DELAY));
             Code::Unavailable
+        }
+        Error::Throttled(pause) => {
+            info(&mut details, "API_SERVER_THROTTLED");
+            details.set_retry_info(Some(*pause));
+            Code::ResourceExhausted
+        }
+        // Not UNAUTHENTICATED, which would be about the caller's credentials, and not UNAVAILABLE,
+        // which clients retry without end.
+        Error::Unauthenticated(_) => {
+            info(&mut details, "API_SERVER_UNAUTHENTICATED");
+            Code::FailedPrecondition
         }
         Error::Internal(_) => {
             info(&mut details, "INTERNAL");
@@ -66,23 +80,23 @@ pub(super) fn status(error: &Error) -> Status {
     Status::with_error_details(code, message, details)
 }
 
-/// What a client is told whose message has more bytes than it may have. To send it again is of no
-/// use, unlike with others of its code.
+/// The status for a message over the size limit. Unlike with others of its code, a retry is of no
+/// use.
 pub(super) fn too_large() -> Status {
     let mut details = ErrorDetails::new();
     details.set_error_info("TOO_LARGE", DOMAIN, HashMap::new());
-    let message = format!("a message may have {} bytes at most", super::MESSAGE);
+    let message = format!("the message is larger than the limit of {} bytes", super::MAX_MESSAGE);
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
 
-/// The beginning of a text that is too long.
-fn bounded(text: &str, most: usize) -> String {
-    if text.len() <= most {
+/// Cuts a text to at max `max` bytes.
+fn truncate(text: &str, max: usize) -> String {
+    if text.len() <= max {
         return text.to_owned();
     }
-    let mut kept = String::with_capacity(most);
+    let mut kept = String::with_capacity(max);
     for letter in text.chars() {
-        if kept.len() + letter.len_utf8() + 4 > most {
+        if kept.len() + letter.len_utf8() + 4 > max {
             break;
         }
         kept.push(letter);
@@ -92,7 +106,7 @@ fn bounded(text: &str, most: usize) -> String {
 }
 
 /// `NoSuitableTemplate` as `NO_SUITABLE_TEMPLATE`.
-fn shouted(reason: &str) -> String {
+fn screaming_snake_case(reason: &str) -> String {
     let mut text = String::with_capacity(reason.len() + 4);
     for (at, letter) in reason.chars().enumerate() {
         if at > 0 && letter.is_ascii_uppercase() {
@@ -105,11 +119,12 @@ fn shouted(reason: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use oprc_unit::Rejection;
 
+    use super::*;
+
     #[test]
-    fn a_precondition_carries_its_reason_and_field() {
+    fn precondition_carries_reason_and_field() {
         let rejection = Rejection::precondition("NoSuitableTemplate", "constraints", "too slow");
         let status = status(&Error::Precondition(rejection));
         assert_eq!(status.code(), Code::FailedPrecondition);
@@ -119,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_input_names_each_field() {
+    fn invalid_argument_names_each_field() {
         let status =
             status(&Error::invalid("spec.functions[0].port", "0 isn't between 1 and 65535"));
         assert_eq!(status.code(), Code::InvalidArgument);
@@ -128,5 +143,21 @@ mod tests {
             details.bad_request().unwrap().field_violations[0].field,
             "spec.functions[0].port"
         );
+    }
+
+    #[test]
+    fn api_server_errors_have_reasons_of_their_own() {
+        let throttled = status(&Error::Throttled(Duration::from_secs(7)));
+        assert_eq!(throttled.code(), Code::ResourceExhausted);
+        let details = throttled.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "API_SERVER_THROTTLED");
+        let delay = details.retry_info().unwrap().retry_delay;
+        assert_eq!(delay, Some(Duration::from_secs(7)));
+
+        let rejected = status(&Error::Unauthenticated("Unauthorized".to_owned()));
+        assert_eq!(rejected.code(), Code::FailedPrecondition);
+        let details = rejected.get_error_details();
+        assert_eq!(details.error_info().unwrap().reason, "API_SERVER_UNAUTHENTICATED");
+        assert!(details.retry_info().is_none());
     }
 }

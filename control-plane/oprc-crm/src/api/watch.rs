@@ -1,136 +1,254 @@
-//! Tells how classes are, and then of each change.
+//! WatchClassRuntimes: the cluster info, a snapshot of the classes, and then every change of both.
 
 use std::{sync::Arc, time::Duration};
 
 use futures::Stream;
-use oprc_grpc::deployment::{WatchEvent, watch_event::Kind};
-use tokio::sync::{OwnedSemaphorePermit, broadcast::error::RecvError, mpsc};
+use oprc_grpc::deployment::{GetClusterInfoResponse, WatchEvent, watch_event::Kind};
+use tokio::sync::{OwnedSemaphorePermit, broadcast::error::RecvError, mpsc, watch};
 use tonic::Status;
 
 use super::convert;
 use crate::{
-    cluster::{Begin, Changed},
+    cache::{Changed, Detected, Start},
     reconcile::ObservedClass,
     service::Service,
 };
 
-/// How many events may wait for a client that reads slowly.
-const WAITING: usize = 64;
-/// How long a client may not read at all before it is left to begin anew.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How many events are buffered for a slow client.
+const BUFFERED_EVENTS: usize = 64;
+/// How long a client may not read at all before its stream is closed.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// One client that watches.
+/// One client's stream.
 pub(super) struct Watcher {
     pub(super) service: Arc<Service>,
-    /// All namespaces, where it is empty.
+    /// Empty for all namespaces.
     pub(super) namespace: String,
-    /// Tokens of another process mean nothing here.
+    /// Resume tokens of another process are invalid here.
     pub(super) epoch: Arc<str>,
     pub(super) permit: OwnedSemaphorePermit,
 }
 
-/// A stream of events.
 pub(super) type Events = std::pin::Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
 
 impl Watcher {
-    /// The number of the last change that a token stands for, where it is one of ours.
+    /// The number of the last change that the client has seen, if the token is one of this process.
     pub(super) fn resume(epoch: &str, token: &str) -> Option<u64> {
         let (of, number) = token.rsplit_once('.')?;
         (of == epoch).then(|| number.parse().ok()).flatten()
     }
 
-    /// Begins to tell.
-    pub(super) fn begin(self, after: Option<u64>) -> Events {
-        let (sender, receiver) = mpsc::channel(WAITING);
+    pub(super) fn start(self, after: Option<u64>) -> Events {
+        let (sender, receiver) = mpsc::channel(BUFFERED_EVENTS);
         tokio::spawn(async move {
-            self.tell(after, &sender).await;
+            self.run(after, &sender).await;
         });
         Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.recv().await.map(|event| (Ok(event), receiver))
         }))
     }
 
-    fn event(&self, kind: Kind, class: Option<&ObservedClass>, number: u64) -> WatchEvent {
-        // Who has only part of a snapshot has to begin anew.
-        let whole = !matches!(kind, Kind::SnapshotBegin | Kind::Snapshot);
+    /// `number` is the last change that the client has seen with this event; none while it lacks a
+    /// complete snapshot, because it can't resume then.
+    fn event(&self, kind: Kind, number: Option<u64>) -> WatchEvent {
         WatchEvent {
             kind: kind.into(),
-            class_runtime: class.map(convert::class),
-            resume_token: if whole { format!("{}.{number}", self.epoch) } else { String::new() },
-            stale: self.service.contact.is_lost(),
+            class_runtime: None,
+            resume_token: number
+                .map_or_else(String::new, |number| format!("{}.{number}", self.epoch)),
+            stale: self.service.api_health.is_stale(),
             cluster_info: None,
         }
     }
 
-    fn wants(&self, class: &ObservedClass) -> bool {
+    fn class_event(&self, kind: Kind, class: &ObservedClass, number: Option<u64>) -> WatchEvent {
+        WatchEvent { class_runtime: Some(convert::class(class)), ..self.event(kind, number) }
+    }
+
+    fn is_in_scope(&self, class: &ObservedClass) -> bool {
         self.namespace.is_empty() || self.namespace == class.namespace
     }
 
-    /// Nothing where the client is gone or doesn't read, or we are to stop.
+    /// None if the client is gone or doesn't read, or CRM shuts down.
     async fn send(&self, client: &mpsc::Sender<WatchEvent>, event: WatchEvent) -> Option<()> {
         tokio::select! {
-            sent = client.send_timeout(event, PATIENCE) => sent.ok(),
+            sent = client.send_timeout(event, SEND_TIMEOUT) => sent.ok(),
             () = self.service.stopped() => None,
         }
     }
 
-    /// Tells until there is nobody left to be told.
-    async fn tell(self, mut after: Option<u64>, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
+    /// Sends events until the stream ends.
+    async fn run(self, mut after: Option<u64>, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
         let _permit = &self.permit;
-        let mut contact = self.service.contact.changes();
+        let mut api_health = self.service.api_health.changes();
+        let mut cluster_info = ClusterInfoFeed::new(&self.service);
+        self.send_cluster_info(&mut cluster_info, after, client).await?;
         loop {
-            let (begin, mut changes) = self.service.follow(after);
-            let mut told = match begin {
-                Begin::Snapshot(classes, number) => {
-                    self.send(client, self.event(Kind::SnapshotBegin, None, number)).await?;
-                    for class in classes.iter().filter(|class| self.wants(class)) {
-                        self.send(client, self.event(Kind::Snapshot, Some(class), number)).await?;
-                    }
-                    self.send(client, self.event(Kind::SnapshotEnd, None, number)).await?;
-                    number
-                }
-                Begin::Deltas(missed) => {
-                    let mut told = after.unwrap_or_default();
-                    for change in &missed {
-                        self.change(change, client).await?;
-                        told = change.number;
-                    }
-                    // So that it is known that this was all.
-                    self.send(client, self.event(Kind::Contact, None, told)).await?;
-                    told
-                }
-            };
+            let (start, mut changes) = self.service.watch(after);
+            let mut sent = self.send_start(start, after, client).await?;
             loop {
                 let change = tokio::select! {
                     change = changes.recv() => change,
-                    Ok(()) = contact.changed() => {
-                        self.send(client, self.event(Kind::Contact, None, told)).await?;
+                    Ok(()) = api_health.changed() => {
+                        self.send(client, self.event(Kind::Contact, Some(sent))).await?;
+                        continue;
+                    }
+                    () = cluster_info.changed() => {
+                        self.send_cluster_info(&mut cluster_info, Some(sent), client).await?;
                         continue;
                     }
                     () = client.closed() => return None,
-                    // Who stops can't tell any more; whoever watches finds another.
+                    // The client finds another replica.
                     () = self.service.stopped() => return None,
                 };
                 match change {
-                    Ok(change) if change.number <= told => {}
+                    Ok(change) if change.number <= sent => {}
                     Ok(change) => {
-                        self.change(&change, client).await?;
-                        told = change.number;
+                        self.send_change(&change, client).await?;
+                        sent = change.number;
                     }
-                    // Too slow: what was missed may still be known, and is a snapshot otherwise.
+                    // The client lags: resume from the kept changes, or else with a snapshot.
                     Err(RecvError::Lagged(_)) => break,
                     Err(RecvError::Closed) => return None,
                 }
             }
-            after = Some(told);
+            after = Some(sent);
         }
     }
 
-    async fn change(&self, change: &Changed, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
-        if !self.wants(&change.class) {
+    /// Sends a snapshot or the missed changes, and returns the number of the last change sent.
+    async fn send_start(
+        &self,
+        start: Start,
+        after: Option<u64>,
+        client: &mpsc::Sender<WatchEvent>,
+    ) -> Option<u64> {
+        match start {
+            Start::Snapshot(classes, number) => {
+                self.send(client, self.event(Kind::SnapshotBegin, None)).await?;
+                for class in classes.iter().filter(|class| self.is_in_scope(class)) {
+                    self.send(client, self.class_event(Kind::Snapshot, class, None)).await?;
+                }
+                self.send(client, self.event(Kind::SnapshotEnd, Some(number))).await?;
+                Some(number)
+            }
+            Start::Deltas(missed) => {
+                let mut sent = after.unwrap_or_default();
+                for change in &missed {
+                    self.send_change(change, client).await?;
+                    sent = change.number;
+                }
+                // Marks the end of the missed changes.
+                self.send(client, self.event(Kind::Contact, Some(sent))).await?;
+                Some(sent)
+            }
+        }
+    }
+
+    async fn send_change(&self, change: &Changed, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
+        if !self.is_in_scope(&change.class) {
             return Some(());
         }
-        let kind = if change.gone { Kind::Deleted } else { Kind::Changed };
-        self.send(client, self.event(kind, Some(&change.class), change.number)).await
+        let kind = if change.deleted { Kind::Deleted } else { Kind::Changed };
+        self.send(client, self.class_event(kind, &change.class, Some(change.number))).await
+    }
+
+    async fn send_cluster_info(
+        &self,
+        feed: &mut ClusterInfoFeed,
+        number: Option<u64>,
+        client: &mpsc::Sender<WatchEvent>,
+    ) -> Option<()> {
+        // It is unknown while the caches sync; the feed notifies when they have.
+        let Ok(info) = self.service.cluster_info() else { return Some(()) };
+        match feed.if_changed(convert::cluster_info(info, String::new())) {
+            None => Some(()),
+            cluster_info => {
+                let event = self.event(Kind::ClusterInfo, number);
+                self.send(client, WatchEvent { cluster_info, ..event }).await
+            }
+        }
+    }
+}
+
+/// Notifies of what may have changed the cluster info, and drops what hasn't.
+struct ClusterInfoFeed {
+    nodes: watch::Receiver<()>,
+    detected: watch::Receiver<Detected>,
+    syncs: watch::Receiver<usize>,
+    sent: Option<GetClusterInfoResponse>,
+}
+
+impl ClusterInfoFeed {
+    fn new(service: &Service) -> Self {
+        Self {
+            nodes: service.nodes.changes(),
+            detected: service.watches.detected(),
+            syncs: service.cache.sync_changes(),
+            sent: None,
+        }
+    }
+
+    async fn changed(&mut self) {
+        let changed = tokio::select! {
+            changed = self.nodes.changed() => changed,
+            changed = self.detected.changed() => changed,
+            changed = self.syncs.changed() => changed,
+        };
+        if changed.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The info to send, if it differs from the last one. Leadership and staleness belong to this
+    /// process and not to the cluster, so a change of them alone is not sent.
+    fn if_changed(&mut self, info: GetClusterInfoResponse) -> Option<GetClusterInfoResponse> {
+        let comparable = GetClusterInfoResponse { leading: false, stale: false, ..info.clone() };
+        if self.sent.as_ref() == Some(&comparable) {
+            return None;
+        }
+        self.sent = Some(comparable);
+        Some(info)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn cluster_info_is_sent_first_and_when_it_differs() {
+        let (nodes, receiver) = watch::channel(());
+        let (detected, syncs) = (watch::channel(Detected::default()), watch::channel(0));
+        let mut feed =
+            ClusterInfoFeed { nodes: receiver, detected: detected.1, syncs: syncs.1, sent: None };
+        let info = |ready_nodes: i32, knative: bool| GetClusterInfoResponse {
+            ready_nodes,
+            capabilities: BTreeMap::from([("knative".to_owned(), knative)]),
+            ..GetClusterInfoResponse::default()
+        };
+        assert_eq!(feed.if_changed(info(1, false)), Some(info(1, false)), "the first is sent");
+        let pause = Duration::from_millis(10);
+        assert!(tokio::time::timeout(pause, feed.changed()).await.is_err(), "nothing changed");
+        nodes.send_replace(());
+        feed.changed().await;
+        assert_eq!(feed.if_changed(info(1, false)), None, "the value is the same");
+        nodes.send_replace(());
+        feed.changed().await;
+        assert_eq!(feed.if_changed(info(2, false)), Some(info(2, false)));
+        detected.0.send_replace(Detected { knative: true, metrics: false });
+        feed.changed().await;
+        assert_eq!(feed.if_changed(info(2, true)), Some(info(2, true)));
+        let leading = GetClusterInfoResponse { leading: true, stale: true, ..info(2, true) };
+        assert_eq!(feed.if_changed(leading), None);
+    }
+
+    #[test]
+    fn resume_tokens_of_another_process_are_ignored() {
+        assert_eq!(Watcher::resume("a.b", "a.b.7"), Some(7));
+        assert_eq!(Watcher::resume("a.b", "c.7"), None);
+        assert_eq!(Watcher::resume("a.b", ""), None);
     }
 }

@@ -1,6 +1,8 @@
-//! What CRM can be told: flag, environment, file, profile default, in that order.
+//! The configuration of CRM, by precedence: flag, environment variable, file, profile default.
 
 mod settings;
+
+use std::collections::BTreeMap;
 
 use oprc_config::{Error, Resolved};
 use oprc_observability::Format;
@@ -8,35 +10,27 @@ use oprc_unit::{Floors, OdgmImages, Platform, Profile, Template};
 
 pub use self::settings::SCHEMA;
 
-/// Everything that CRM was told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens and whom it lets in.
     pub server: oprc_server::Settings,
-    /// Where classes go that don't say; the pod's own namespace where left out.
+    /// The namespace of classes that name none; by default that of the pod.
     pub namespace: Option<String>,
-    /// Whether it sees that namespace only.
+    /// Whether CRM is restricted to that namespace.
     pub namespaced: bool,
-    /// What classes meet.
     pub environment: Platform,
-    /// Whether several processes choose one that writes.
     pub leader_election: bool,
-    /// The name of the lease.
     pub lease: String,
-    /// Its namespace, where that was said.
+    /// By default the namespace of the pod.
     pub lease_namespace: Option<String>,
-    /// How many classes are looked at at once.
+    /// How many classes are reconciled at once.
     pub concurrency: usize,
-    /// How many calls are worked on at once.
+    /// How many gRPC calls are served at once.
     pub calls: usize,
-    /// How logs are written.
     pub log_format: Format,
-    /// What is logged.
     pub log_filter: String,
 }
 
 impl Config {
-    /// Makes a configuration of settings.
     pub fn of(settings: &Resolved) -> Result<Self, Error> {
         let profile = Profile::parse(settings.profile()).unwrap_or_default();
         let mut environment = Platform::of(profile);
@@ -85,13 +79,13 @@ impl Config {
                 &mut environment.odgm_sizes.limits.memory,
             ),
         ] {
-            let amount: String = settings.get(path)?;
-            if !oprc_unit::is_quantity(&amount) {
+            let quantity: String = settings.get(path)?;
+            if !oprc_unit::is_quantity(&quantity) {
                 return Err(Error::Inconsistent(format!(
-                    "{path}: {amount:?} is not a quantity such as 250m or 256Mi"
+                    "{path}: {quantity:?} is not a quantity such as 250m or 256Mi"
                 )));
             }
-            *place = Some(amount);
+            *place = Some(quantity);
         }
         let config = Self {
             server: oprc_server::Settings::from_resolved(settings)?,
@@ -154,5 +148,39 @@ impl Config {
             )));
         }
         Ok(())
+    }
+}
+
+/// A warning if `GRPC_PORT` is set and CRM listens on another port: HTTP and gRPC share one.
+pub fn port_warning(environment: &BTreeMap<String, String>, port: u16) -> Option<String> {
+    let grpc = environment.get("GRPC_PORT").map(|it| it.trim()).filter(|it| !it.is_empty())?;
+    if grpc.parse() == Ok(port) {
+        return None;
+    }
+    let http = environment.get("HTTP_PORT").map_or("unset", |it| it.trim());
+    Some(format!(
+        "GRPC_PORT ({grpc}) is ignored: HTTP and gRPC share one port, which is {port} \
+         (HTTP_PORT: {http}); unset GRPC_PORT or set both to the same value"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warns_about_a_grpc_port_that_is_not_used() {
+        let warning = |variables: &[(&str, &str)], port| {
+            let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+            port_warning(&variables.iter().map(own).collect(), port)
+        };
+        let both = [("HTTP_PORT", "8088"), ("GRPC_PORT", "9090")];
+        let text = warning(&both, 8088).unwrap();
+        assert!(text.contains("GRPC_PORT (9090)") && text.contains("which is 8088"), "{text}");
+        assert_eq!(warning(&[("HTTP_PORT", "8088"), ("GRPC_PORT", "8088")], 8088), None);
+        assert_eq!(warning(&[("GRPC_PORT", "9090")], 9090), None);
+        assert_eq!(warning(&[("HTTP_PORT", "8088")], 8088), None);
+        let flag_wins = warning(&[("GRPC_PORT", "9090")], 7000).unwrap();
+        assert!(flag_wins.contains("which is 7000"), "{flag_wins}");
     }
 }

@@ -82,6 +82,11 @@ pub struct ClassRuntimeStatus {
     /// When this status was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
+    // Fields of the data-loss guard that couldn't be decoded, as they were found. They are written back
+    // under their own names (`decode::encode_status`).
+    #[serde(skip_deserializing, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(skip)]
+    pub unreadable: BTreeMap<String, serde_json::Value>,
 }
 
 /// Where a class is in its life.

@@ -1,8 +1,8 @@
-//! Leader election on a Lease: one writes, the others wait and watch.
+//! Leader election on a Lease: the leader writes, the others only keep their caches.
 //!
-//! A lease can't keep a late write from arriving, so leadership is asked for before each write and
-//! ends by this process's own clock before it ends by anybody else's. Clocks of different machines
-//! are never compared: a candidate measures by its own how long a lease hasn't changed.
+//! A Lease can't stop a write that is late, so leadership is checked before each write, and a leader
+//! considers itself deposed before any other process may take over. Clocks of different machines are
+//! never compared: a candidate measures with its own how long the Lease hasn't changed.
 
 mod election;
 
@@ -29,66 +29,68 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use self::election::{Election, Record, Step};
-use crate::cluster::{ANEW, is_expired};
+use crate::cache::{RELIST_DELAY, is_expired};
 
-/// How long a lease holds that isn't renewed.
-pub const LEASE: Duration = Duration::from_secs(15);
-/// How often it is renewed.
-const RENEW: Duration = Duration::from_secs(5);
-/// How long after its last renewal a leader still believes in itself: less than others wait.
-const BELIEF: Duration = Duration::from_secs(10);
-/// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(4);
+/// How long others wait for a Lease that isn't renewed before they take it.
+pub const LEASE_DURATION: Duration = Duration::from_secs(15);
+/// Pause between renewals.
+const RETRY_PERIOD: Duration = Duration::from_secs(5);
+/// How long after its last renewal a leader still writes: less than others wait.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Whether this process leads.
+/// Whether this process is the leader.
 #[derive(Clone)]
 pub struct Leadership {
     until: Arc<RwLock<Option<Instant>>>,
-    leading: watch::Receiver<bool>,
-    /// Of one that leads always: keeps those who listen from believing that it is over.
+    is_leader: watch::Receiver<bool>,
+    /// Keeps the channel of a permanent leader open.
     _always: Option<Arc<watch::Sender<bool>>>,
 }
 
 impl Leadership {
-    /// Whether it leads at this moment.
     pub fn holds(&self) -> bool {
         self.until().is_some()
     }
 
-    /// Until when it leads at least, where it does: nothing that it writes may take longer.
+    /// Until when this process is certainly the leader, if it is: no write may take longer.
     pub fn until(&self) -> Option<Instant> {
         let until = *self.until.read();
         until.filter(|until| Instant::now() < *until)
     }
 
-    /// Tells whenever it begins or ends to lead.
+    /// Notifies whenever leadership is acquired or lost.
     pub fn changes(&self) -> watch::Receiver<bool> {
-        self.leading.clone()
+        self.is_leader.clone()
     }
 
-    /// One that leads always: for a process that is known to be the only one.
+    /// For a process that is known to be the only one.
     pub fn always() -> Self {
-        let (always, leading) = watch::channel(true);
+        let (always, is_leader) = watch::channel(true);
         let for_ever = Instant::now() + Duration::from_hours(24 * 365 * 10);
         let until = Arc::new(RwLock::new(Some(for_ever)));
-        Self { until, leading, _always: Some(Arc::new(always)) }
+        Self { until, is_leader, _always: Some(Arc::new(always)) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        let (never, is_leader) = watch::channel(false);
+        Self { until: Arc::default(), is_leader, _always: Some(Arc::new(never)) }
     }
 }
 
-/// A candidate for a lease.
 pub struct Candidate {
     client: Client,
     api: Api<Lease>,
     name: String,
     identity: String,
     until: Arc<RwLock<Option<Instant>>>,
-    leading: watch::Sender<bool>,
+    is_leader: watch::Sender<bool>,
 }
 
 impl Candidate {
-    /// A candidate, and the way to ask whether it leads.
     pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> (Self, Leadership) {
-        let (leading, seen) = watch::channel(false);
+        let (is_leader, changes) = watch::channel(false);
         let until = Arc::default();
         let candidate = Self {
             api: Api::namespaced(client.clone(), namespace),
@@ -96,39 +98,44 @@ impl Candidate {
             name: name.to_owned(),
             identity: identity.to_owned(),
             until: Arc::clone(&until),
-            leading,
+            is_leader,
         };
-        (candidate, Leadership { until, leading: seen, _always: None })
+        (candidate, Leadership { until, is_leader: changes, _always: None })
     }
 
-    /// Takes part in another namespace, where there is such a lease. Who may not look there takes no
-    /// part there.
+    /// Uses the Lease in another namespace if it exists there and CRM may read it.
     pub async fn join(&mut self, namespace: &str) {
         let api: Api<Lease> = Api::namespaced(self.client.clone(), namespace);
         loop {
-            match tokio::time::timeout(REQUEST, api.get_metadata_opt(&self.name)).await {
+            match tokio::time::timeout(REQUEST_TIMEOUT, api.get_metadata_opt(&self.name)).await {
                 Ok(Ok(Some(_))) => {
-                    tracing::info!(namespace, name = self.name, "takes part in the lease there");
+                    tracing::info!(
+                        namespace,
+                        name = self.name,
+                        "using the lease of the installed CRM"
+                    );
                     self.api = api;
                     return;
                 }
                 Ok(Ok(None)) => return,
                 Ok(Err(kube::Error::Api(status))) if matches!(status.code, 401 | 403) => return,
-                other => tracing::debug!(?other, namespace, "whether there is a lease isn't known"),
+                other => {
+                    tracing::debug!(?other, namespace, "failed to look up the lease, retrying");
+                }
             }
-            tokio::time::sleep(RENEW).await;
+            tokio::time::sleep(RETRY_PERIOD).await;
         }
     }
 
-    /// Takes part until it is told to stop, and gives the lease back then.
+    /// Runs for leader until `shutdown` completes, and releases the Lease then.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let open = || {
             let events = watcher::watcher(self.api.clone(), config.clone());
-            events.backoff(crate::cluster::backoff()).boxed()
+            events.backoff(crate::cache::backoff()).boxed()
         };
         let mut events = open();
-        let mut election = Election::new(self.identity.clone(), LEASE, RENEW);
+        let mut election = Election::new(self.identity.clone(), LEASE_DURATION, RETRY_PERIOD);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             let step = election.next(Instant::now());
@@ -139,55 +146,55 @@ impl Candidate {
                     continue;
                 }
             };
-            let wait = wait.unwrap_or_else(|| Instant::now() + LEASE);
-            // Belief ends by itself, whether or not anybody answers.
+            let wait = wait.unwrap_or_else(|| Instant::now() + LEASE_DURATION);
+            // Leadership ends at its deadline, whether or not the API server responds.
             let end = *self.until.read();
             tokio::select! {
                 () = &mut shutdown => break,
                 () = tokio::time::sleep_until(wait.into()) => {}
                 () = sleep_to(end) => self.resign(),
                 event = events.next() => match event {
-                    Some(Ok(Event::Init)) => election.begin(),
+                    Some(Ok(Event::Init)) => election.relist(),
                     Some(Ok(Event::InitApply(lease) | Event::Apply(lease))) => {
-                        election.see(record(&lease), Instant::now());
+                        election.on_event(record(&lease), Instant::now());
                     }
-                    Some(Ok(Event::Delete(_))) => election.gone(Instant::now()),
+                    Some(Ok(Event::Delete(_))) => election.deleted(Instant::now()),
                     Some(Ok(Event::InitDone)) => election.listed(Instant::now()),
                     Some(Err(error)) => {
-                        tracing::debug!(%error, "the watch on the lease broke");
+                        tracing::debug!(%error, "watch on the lease failed, retrying");
                         if is_expired(&error) {
-                            tokio::time::sleep(ANEW).await;
+                            tokio::time::sleep(RELIST_DELAY).await;
                             events = open();
                         }
                     }
                     None => break,
                 },
             }
-            if !election.leads() {
+            if !election.is_leader() {
                 self.resign();
             }
         }
         self.resign();
         if let Some(last) = election.release() {
-            let released = tokio::time::timeout(REQUEST, self.write(&last, "")).await;
+            let released = tokio::time::timeout(REQUEST_TIMEOUT, self.write(&last, "")).await;
             if !matches!(released, Ok(Ok(_))) {
-                tracing::warn!("the lease couldn't be given back; it runs out by itself");
+                tracing::warn!("failed to release the lease, it expires by itself");
             }
         }
     }
 
     async fn take(&self, election: &mut Election, record: Record) {
         let sent = Instant::now();
-        match tokio::time::timeout(REQUEST, self.write(&record, &self.identity)).await {
+        match tokio::time::timeout(REQUEST_TIMEOUT, self.write(&record, &self.identity)).await {
             Ok(Ok(written)) => {
-                election.know(written, Instant::now());
-                election.taken(sent);
-                let before = self.until.write().replace(sent + BELIEF);
-                // What was refused while belief had run out has to be looked at again.
+                election.on_response(written, Instant::now());
+                election.renewed(sent);
+                let before = self.until.write().replace(sent + RENEW_DEADLINE);
+                // Writes were rejected while leadership had lapsed, so every class is reconciled again.
                 let lapsed = before.is_none_or(|before| before <= Instant::now());
-                self.leading.send_if_modified(|leading| {
-                    if !std::mem::replace(leading, true) {
-                        tracing::info!(identity = self.identity, "leads");
+                self.is_leader.send_if_modified(|is_leader| {
+                    if !std::mem::replace(is_leader, true) {
+                        tracing::info!(identity = self.identity, "acquired leadership");
                         return true;
                     }
                     lapsed
@@ -195,24 +202,24 @@ impl Candidate {
             }
             Ok(Err(kube::Error::Api(status))) if status.code == 409 => {
                 election.failed(Instant::now());
-                // Somebody has written it, and the watch hasn't told: it may never do so.
-                let read = tokio::time::timeout(REQUEST, self.api.get(&self.name)).await;
+                // Another candidate has written it, and the watch may never report that.
+                let read = tokio::time::timeout(REQUEST_TIMEOUT, self.api.get(&self.name)).await;
                 if let Ok(Ok(lease)) = read {
-                    election.know(self::record(&lease), Instant::now());
+                    election.on_response(self::record(&lease), Instant::now());
                 }
             }
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the lease couldn't be taken or renewed");
+                tracing::debug!(%error, "failed to acquire or renew the lease, retrying");
                 election.failed(Instant::now());
             }
             Err(_) => election.failed(Instant::now()),
         }
     }
 
-    /// Writes the lease; one that somebody else has written since is left alone.
+    /// Writes the Lease unless it has changed since `record` was read.
     async fn write(&self, record: &Record, holder: &str) -> Result<Record, kube::Error> {
         let now = MicroTime(Timestamp::now());
-        let changes_hands = record.holder != holder;
+        let new_holder = record.holder != holder;
         let lease = Lease {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
@@ -221,14 +228,10 @@ impl Candidate {
             },
             spec: Some(LeaseSpec {
                 holder_identity: Some(holder.to_owned()),
-                lease_duration_seconds: i32::try_from(LEASE.as_secs()).ok(),
-                acquire_time: if changes_hands {
-                    Some(now.clone())
-                } else {
-                    record.acquired.clone()
-                },
+                lease_duration_seconds: i32::try_from(LEASE_DURATION.as_secs()).ok(),
+                acquire_time: if new_holder { Some(now.clone()) } else { record.acquired.clone() },
                 renew_time: Some(now),
-                lease_transitions: Some(record.transitions + i32::from(changes_hands)),
+                lease_transitions: Some(record.transitions + i32::from(new_holder)),
                 ..LeaseSpec::default()
             }),
         };
@@ -243,8 +246,8 @@ impl Candidate {
 
     fn resign(&self) {
         *self.until.write() = None;
-        if self.leading.send_if_modified(|leading| std::mem::replace(leading, false)) {
-            tracing::info!(identity = self.identity, "leads no more");
+        if self.is_leader.send_if_modified(|is_leader| std::mem::replace(is_leader, false)) {
+            tracing::info!(identity = self.identity, "lost leadership, stopping workers");
         }
     }
 }

@@ -37,7 +37,7 @@ pub fn kept_nodes(
     plan.map(|plan| plan.replicas).or(before).filter(|_| !kept.is_empty())
 }
 
-fn may_lose_data(spec: &UnitSpec) -> bool {
+pub fn may_lose_data(spec: &UnitSpec) -> bool {
     spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss)
 }
 
@@ -63,6 +63,11 @@ pub fn guard_data(
         let message = format!("{what}; that needs data_retention.allow_data_loss");
         Err(Rejection::precondition("DataAtRisk", field, message))
     };
+    if let Some(field) = status.unreadable.keys().next() {
+        let message =
+            format!("status.{field} is unreadable, so a change could lose persistent data");
+        return at_risk("odgm_config", message);
+    }
     let nodes = status.kept_nodes.unwrap_or(0);
     if plan.replicas < nodes {
         return at_risk(
@@ -258,6 +263,18 @@ mod tests {
         let message = guarded(&collection(&json!({})), &status).unwrap_err();
         assert!(message.contains("forgotten"), "{message}");
         let allowed = with(&collection(&json!({})), "/data_retention/allow_data_loss", json!(true));
+        guarded(&allowed, &status).unwrap();
+    }
+
+    #[test]
+    fn unreadable_data_guard_rejects_changes_unless_data_may_be_lost() {
+        let spec = collection(&json!({}));
+        let mut status = status_of(&spec);
+        guarded(&spec, &status).unwrap();
+        status.unreadable.insert("kept_collections".to_owned(), json!("damaged"));
+        let message = guarded(&spec, &status).unwrap_err();
+        assert!(message.contains("status.kept_collections is unreadable"), "{message}");
+        let allowed = with(&spec, "/data_retention/allow_data_loss", json!(true));
         guarded(&allowed, &status).unwrap();
     }
 }

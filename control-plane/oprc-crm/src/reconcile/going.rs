@@ -53,6 +53,6 @@ pub(super) fn decide(input: &Input<'_>) -> Decision {
     if status.worth_writing_over(class.status.as_ref()) {
         tell(&mut actions, input, status, None);
     }
-    let again_after = (!patience.is_zero()).then_some(patience);
-    Decision { actions, again_after, phase: Phase::Deleting, template: None }
+    let requeue_after = (!patience.is_zero()).then_some(patience);
+    Decision { actions, requeue_after, phase: Phase::Deleting, template: None }
 }

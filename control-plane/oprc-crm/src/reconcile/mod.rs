@@ -144,7 +144,7 @@ pub struct Decision {
     /// What is to be done, in order.
     pub actions: Vec<Action>,
     /// When to look again although nothing has changed.
-    pub again_after: Option<Duration>,
+    pub requeue_after: Option<Duration>,
     /// The phase that the class is in.
     pub phase: Phase,
     /// The template that it has.
@@ -260,7 +260,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     }
     status.resource_refs = references(&desired, input.sight, identity);
     let until_told = report::until_told(old, &status, &seen.functions, input.now);
-    let again_after = again(&status, &changes, spec, input, deadline)
+    let requeue_after = again(&status, &changes, spec, input, deadline)
         .into_iter()
         .chain(until_told.filter(|left| !left.is_zero()))
         .min();
@@ -271,7 +271,7 @@ pub fn decide(input: &Input<'_>) -> Decision {
     if until_told.is_some_and(|left| left.is_zero()) || status.worth_writing_over(old) {
         tell(&mut actions, input, status, Some(&selection));
     }
-    Decision { actions, again_after, phase, template: Some(selection.template) }
+    Decision { actions, requeue_after, phase, template: Some(selection.template) }
 }
 
 /// A specification that can be brought about.

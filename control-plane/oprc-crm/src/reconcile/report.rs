@@ -110,6 +110,9 @@ pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Class
     status.functions = function_statuses(old, seen);
     status.odgm = odgm_status(seen);
     let before = std::mem::take(&mut status.kept_collections);
+    if data_protection::may_lose_data(seen.spec) {
+        status.unreadable.clear();
+    }
     let plan = seen.class.odgm.as_ref();
     status.kept_collections = data_protection::kept_collections(plan, &before, seen.spec);
     status.kept_nodes =

@@ -1,35 +1,31 @@
-//! What the cluster has and can do.
-
-use oprc_unit::Template;
 use std::collections::BTreeMap;
 
-use super::{Error, Service};
+use oprc_unit::{Platform, Template};
 
-/// What the cluster has and can do.
+use super::{Error, Service};
+use crate::{cache::Detected, kinds::AUTOSCALER};
+
+/// What the cluster has and supports.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterInfo {
-    /// Whether nodes can be seen at all.
+    /// False if CRM may not read nodes.
     pub nodes_known: bool,
-    /// How many there are.
     pub nodes: usize,
-    /// How many are ready and take pods.
+    /// Ready and schedulable.
     pub ready_nodes: usize,
-    /// What is there.
     pub capabilities: BTreeMap<String, bool>,
-    /// What pods can have of the nodes that are ready.
+    /// Allocatable resources of the ready nodes.
     pub capacity: BTreeMap<String, String>,
-    /// Templates that can be chosen.
+    /// Templates that can be selected.
     pub templates: Vec<String>,
-    /// The profile.
     pub profile: String,
-    /// Whether this process leads.
+    /// Whether this process is the leader.
     pub leading: bool,
-    /// Whether it may be out of date.
+    /// Whether the cache may be out of date.
     pub stale: bool,
 }
 
 impl Service {
-    /// What the cluster has and can do.
     pub fn cluster_info(&self) -> Result<ClusterInfo, Error> {
         self.ready()?;
         let environment = (self.environment)();
@@ -43,18 +39,16 @@ impl Service {
             capacity.insert("cpu".to_owned(), format!("{cpu}m"));
             capacity.insert("memory".to_owned(), memory.to_string());
         }
+        let detected = *self.watches.detected().borrow();
+        // CRM watches autoscalers anyway: the watch syncs only if autoscaling/v2 is served.
+        let autoscaling = self.cache.is_synced(&AUTOSCALER.plural);
         let knative = environment.can_knative();
-        let capabilities = [
-            ("knative", knative),
-            ("odgm", environment.features.odgm),
-            ("hpa", environment.features.hpa),
-        ];
         let usable = |template: &Template| knative || *template != Template::Knative;
         Ok(ClusterInfo {
             nodes_known,
             nodes: nodes.len(),
             ready_nodes: ready.len(),
-            capabilities: capabilities.map(|(name, has)| (name.to_owned(), has)).into(),
+            capabilities: capabilities(&environment, detected, autoscaling),
             capacity,
             templates: Template::ALL
                 .iter()
@@ -63,7 +57,42 @@ impl Service {
                 .collect(),
             profile: environment.profile.as_str().to_owned(),
             leading: self.leadership.holds(),
-            stale: self.contact.is_lost(),
+            stale: self.api_health.is_stale(),
         })
+    }
+}
+
+fn capabilities(
+    environment: &Platform,
+    detected: Detected,
+    autoscaling: bool,
+) -> BTreeMap<String, bool> {
+    let hpa = environment.features.hpa && autoscaling && detected.metrics;
+    let all =
+        [("knative", environment.can_knative()), ("odgm", environment.features.odgm), ("hpa", hpa)];
+    all.map(|(name, has)| (name.to_owned(), has)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use oprc_unit::Profile;
+
+    use super::*;
+
+    #[test]
+    fn hpa_needs_the_flag_the_api_and_a_metrics_source() {
+        for (flag, autoscaling, metrics) in [
+            (true, true, true),
+            (false, true, true),
+            (true, false, true),
+            (true, true, false),
+            (false, false, false),
+        ] {
+            let mut environment = Platform::of(Profile::Full);
+            environment.features.hpa = flag;
+            let detected = Detected { metrics, ..Detected::default() };
+            let capabilities = capabilities(&environment, detected, autoscaling);
+            assert_eq!(capabilities["hpa"], flag && autoscaling && metrics);
+        }
     }
 }

@@ -1,31 +1,35 @@
-//! What can go wrong for a client.
+//! Errors of client requests.
+
+use std::time::Duration;
 
 use oprc_unit::{Rejection, Violation};
 
-/// Why something wasn't done. Nothing was changed then.
+/// The pause for clients when the API server names none.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Nothing was changed when a request fails with one of these.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The request is wrong, field by field.
     #[error("{}", join(.0))]
     Invalid(Vec<Violation>),
-    /// The request is right, and can't be met here or now.
+    /// The request is valid, but can't be served in the current state of the class or the cluster.
     #[error("{}", .0.message)]
     Precondition(Rejection),
-    /// There is no such class.
-    #[error("there is no class {0:?}")]
+    #[error("class {0:?} not found")]
     NotFound(String),
-    /// The name is taken by another class.
+    /// Another class has the name.
     #[error("{0}")]
     AlreadyExists(String),
-    /// It may work another time.
+    /// Worth a retry.
     #[error("{message}")]
-    Unavailable {
-        /// In one word.
-        reason: &'static str,
-        /// In one sentence.
-        message: String,
-    },
-    /// Something that can't be, was.
+    Unavailable { reason: &'static str, message: String },
+    /// The API server throttles CRM.
+    #[error("the Kubernetes API server throttles CRM's requests; retry after {} s", .0.as_secs().max(1))]
+    Throttled(Duration),
+    /// The API server rejects CRM's own credentials, not those of the caller.
+    #[error("the Kubernetes API server rejects CRM's credentials: {0}; check its service account")]
+    Unauthenticated(String),
+    /// Invariant violated; a bug.
     #[error("{0}")]
     Internal(String),
 }
@@ -36,59 +40,82 @@ fn join(violations: &[Violation]) -> String {
 }
 
 impl Error {
-    /// One field is wrong.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Invalid(vec![Violation { field: field.into(), message: message.into() }])
     }
 
-    /// The class is going.
     pub(super) fn deleting(id: &str) -> Self {
-        let message = format!("{id} is being deleted; try again when it is gone");
+        let message = format!("{id} is being deleted; retry after it is deleted");
         Self::Unavailable { reason: "DELETING", message }
     }
 
-    fn undefined() -> Self {
+    fn crd_missing() -> Self {
         Self::Unavailable {
             reason: "CRD_MISSING",
-            message: "the ClassRuntime definition isn't installed".to_owned(),
+            message: "the ClassRuntime CRD is not installed; apply k8s/crds".to_owned(),
         }
     }
 
-    fn away() -> Self {
+    fn api_server_unavailable() -> Self {
         Self::Unavailable {
             reason: "API_SERVER_UNAVAILABLE",
-            message: "the Kubernetes API server doesn't answer".to_owned(),
+            message: "the Kubernetes API server is unavailable".to_owned(),
         }
     }
 
-    /// What a read that failed means.
-    pub(super) fn of_read(error: Option<kube::Error>) -> Self {
+    /// The error for a failed read; `None` is a timeout. `retry_after` is what the API server asked
+    /// for last.
+    pub(super) fn of_read(error: Option<kube::Error>, retry_after: Option<Duration>) -> Self {
+        if let Some(error) = Self::of_any(error.as_ref(), retry_after) {
+            return error;
+        }
         match error {
-            Some(kube::Error::Api(status)) if status.code == 404 => Self::undefined(),
+            Some(kube::Error::Api(status)) if status.code == 404 => Self::crd_missing(),
             Some(kube::Error::Api(status)) if status.code == 403 => {
-                Self::Internal(format!("CRM may not do this: {}", status.message))
+                Self::Internal(format!("CRM lacks a permission in the cluster: {}", status.message))
             }
             Some(error) => {
-                tracing::debug!(%error, "a read failed");
-                Self::away()
+                tracing::debug!(%error, "read failed");
+                Self::api_server_unavailable()
             }
-            None => Self::away(),
+            None => Self::api_server_unavailable(),
         }
     }
 
-    /// What a write that failed means.
-    pub(super) fn of_write(error: Option<kube::Error>, id: &str) -> Self {
+    /// Errors that mean the same for reads and writes.
+    fn of_any(error: Option<&kube::Error>, retry_after: Option<Duration>) -> Option<Self> {
+        let Some(kube::Error::Api(status)) = error else { return None };
+        match status.code {
+            401 => Some(Self::Unauthenticated(status.message.clone())),
+            429 => {
+                let seconds = status.details.as_ref().map_or(0, |it| it.retry_after_seconds);
+                let in_body = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+                Some(Self::Throttled(in_body.or(retry_after).unwrap_or(DEFAULT_RETRY_AFTER)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The error for a failed write, with the same arguments as [`Self::of_read`].
+    pub(super) fn of_write(
+        error: Option<kube::Error>,
+        id: &str,
+        retry_after: Option<Duration>,
+    ) -> Self {
+        if let Some(error) = Self::of_any(error.as_ref(), retry_after) {
+            return error;
+        }
         let Some(kube::Error::Api(status)) = error else {
             if let Some(error) = error {
-                tracing::debug!(%error, "a write failed");
+                tracing::debug!(%error, "write failed");
             }
-            return Self::away();
+            return Self::api_server_unavailable();
         };
         match status.code {
             400 | 422 => {
                 if status.message.contains(TAKEN) {
                     return Self::AlreadyExists(format!(
-                        "the name that {id:?} would get belongs to another class"
+                        "the name for {id:?} belongs to another class"
                     ));
                 }
                 let causes =
@@ -106,32 +133,32 @@ impl Error {
                     Self::Invalid(violations)
                 }
             }
-            // The API server's own words for somebody who may not.
+            // The text of the API server's RBAC authorizer.
             403 if status.message.contains("is forbidden: User \"") => {
-                Self::Internal(format!("CRM may not do this: {}", status.message))
+                Self::Internal(format!("CRM lacks a permission in the cluster: {}", status.message))
             }
             403 => Self::Precondition(Rejection::precondition(
                 "ClusterRefuses",
                 "namespace",
                 status.message.clone(),
             )),
-            413 => Self::invalid("spec", "is larger than the API server takes"),
+            413 => Self::invalid("spec", "is larger than the API server accepts"),
             404 if status.message.contains("namespaces") => Self::Precondition(
                 Rejection::precondition("NamespaceMissing", "namespace", status.message.clone()),
             ),
             404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
-            404 => Self::undefined(),
-            // Somebody who is to be asked before a class is taken doesn't answer: the server does.
+            404 => Self::crd_missing(),
+            // A webhook is unavailable, and the API server isn't.
             500 if status.message.contains("failed calling webhook") => {
                 Self::Unavailable { reason: "WEBHOOK_UNAVAILABLE", message: status.message.clone() }
             }
             409 => Self::Unavailable { reason: "CONFLICT", message: status.message.clone() },
-            _ => Self::away(),
+            _ => Self::api_server_unavailable(),
         }
     }
 }
 
-/// What the definition says to a change of a class's id.
+/// The CRD's validation message for a change of a class's id.
 pub(super) const TAKEN: &str = "the unit's id can't be changed";
 
 #[cfg(test)]
@@ -142,17 +169,44 @@ mod tests {
 
     fn reason(message: &str) -> &'static str {
         let status = Status::failure(message, "InternalError").with_code(500).boxed();
-        match Error::of_write(Some(kube::Error::Api(status)), "shop") {
+        match Error::of_write(Some(kube::Error::Api(status)), "shop", None) {
             Error::Unavailable { reason, .. } => reason,
             other => panic!("{other}"),
         }
     }
 
-    /// A cluster isn't away because somebody in it is.
     #[test]
-    fn a_webhook_that_fails_is_told_from_a_server_that_does() {
+    fn unavailable_webhook_is_not_an_unavailable_api_server() {
         let webhook = "Internal error occurred: failed calling webhook \"a.b.c\": no endpoints";
         assert_eq!(reason(webhook), "WEBHOOK_UNAVAILABLE");
         assert_eq!(reason("etcdserver: no leader"), "API_SERVER_UNAVAILABLE");
+    }
+
+    fn api_error(code: u16) -> kube::Error {
+        kube::Error::Api(Status::failure("no", "").with_code(code).boxed())
+    }
+
+    #[test]
+    fn rejected_credentials_and_throttling_are_not_an_unavailable_api_server() {
+        let asked = Some(Duration::from_secs(7));
+        for error in [
+            Error::of_read(Some(api_error(401)), None),
+            Error::of_write(Some(api_error(401)), "", None),
+        ] {
+            assert!(matches!(error, Error::Unauthenticated(_)), "{error}");
+        }
+        for (error, pause) in [
+            (Error::of_read(Some(api_error(429)), asked), 7),
+            (Error::of_write(Some(api_error(429)), "shop", asked), 7),
+            (Error::of_read(Some(api_error(429)), None), 1),
+        ] {
+            assert!(matches!(error, Error::Throttled(it) if it.as_secs() == pause), "{error}");
+        }
+        for error in [Error::of_read(Some(api_error(503)), asked), Error::of_read(None, asked)] {
+            assert!(
+                matches!(error, Error::Unavailable { reason: "API_SERVER_UNAVAILABLE", .. }),
+                "{error}"
+            );
+        }
     }
 }

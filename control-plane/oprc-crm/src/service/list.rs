@@ -1,46 +1,43 @@
-//! Lists classes, page by page. A page's token is the last key of the page before, so that what
-//! comes or goes in between neither repeats nor hides others.
+//! Paginated listing. A page token is the last key of the previous page, so that classes created or
+//! deleted in between neither repeat nor hide others.
 
 use std::sync::Arc;
 
 use super::{Error, Service, parse_selector};
-use crate::{cluster::Key, crd::Phase, reconcile::ObservedClass};
+use crate::{cache::Key, crd::Phase, reconcile::ObservedClass};
 
-const PAGE: usize = 100;
-const MOST: usize = 1000;
+const DEFAULT_PAGE_SIZE: usize = 100;
+const MAX_PAGE_SIZE: usize = 1000;
 
-/// Which classes are asked for.
+/// An empty field doesn't filter.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Of this namespace.
     pub namespace: String,
-    /// Of this environment.
     pub environment: String,
-    /// Of this package.
     pub package: String,
-    /// In this phase.
     pub phase: String,
-    /// With these labels.
     pub label_selector: String,
 }
 
-/// A page of classes.
 pub struct Page {
-    /// The classes.
     pub classes: Vec<Arc<ObservedClass>>,
-    /// What the next page is asked for with; none on the last.
+    /// The token of the next page; none on the last.
     pub next: Option<String>,
-    /// Whether it may be out of date.
+    /// Whether the cache may be out of date.
     pub stale: bool,
 }
 
 impl Service {
-    /// One page of classes.
     pub fn list(&self, filter: &Filter, size: i32, token: &str) -> Result<Page, Error> {
         let size = match usize::try_from(size) {
-            Ok(0) => PAGE,
-            Ok(size) if size <= MOST => size,
-            _ => return Err(Error::invalid("page_size", format!("{size} isn't from 0 to {MOST}"))),
+            Ok(0) => DEFAULT_PAGE_SIZE,
+            Ok(size) if size <= MAX_PAGE_SIZE => size,
+            _ => {
+                return Err(Error::invalid(
+                    "page_size",
+                    format!("{size} is not between 0 and {MAX_PAGE_SIZE}"),
+                ));
+            }
         };
         self.ready()?;
         self.check_namespace(&filter.namespace)?;
@@ -50,7 +47,7 @@ impl Service {
             let named = Phase::ALL.into_iter().find(|it| it.as_str() == filter.phase);
             let names: Vec<_> = Phase::ALL.iter().map(|it| it.as_str()).collect();
             Some(named.ok_or_else(|| {
-                let message = format!("{:?} is none of {}", filter.phase, names.join(", "));
+                let message = format!("{:?} is not one of {}", filter.phase, names.join(", "));
                 Error::invalid("phase", message)
             })?)
         };
@@ -74,7 +71,7 @@ impl Service {
         classes.truncate(size);
         let next =
             classes.last().filter(|_| more).map(|it| format!("{}/{}", it.namespace, it.name));
-        Ok(Page { classes, next, stale: self.contact.is_lost() })
+        Ok(Page { classes, next, stale: self.api_health.is_stale() })
     }
 }
 
@@ -84,6 +81,6 @@ fn parse_token(token: &str) -> Result<Option<Key>, Error> {
     }
     let (namespace, name) = token
         .split_once('/')
-        .ok_or_else(|| Error::invalid("page_token", "isn't one that a page has given"))?;
+        .ok_or_else(|| Error::invalid("page_token", "is not a token of a previous page"))?;
     Ok(Some((namespace.to_owned(), name.to_owned())))
 }

@@ -1,10 +1,10 @@
-//! What CRM does for its clients, whatever they speak: the same checks, errors and cursors.
+//! What CRM does for its clients, independent of the protocol.
 
 mod cluster_info;
 mod error;
-mod flights;
 mod list;
 mod odgm;
+mod single_flight;
 
 use std::{
     collections::BTreeMap,
@@ -23,65 +23,55 @@ use serde_json::{Value, json};
 pub use self::{
     cluster_info::ClusterInfo,
     error::Error,
-    flights::Flights,
     list::{Filter, Page},
+    single_flight::SingleFlight,
 };
 use crate::{
-    cluster::{Begin, Cache, Changed, Contact, Key, Nodes, Watches},
+    cache::{ApiHealth, Cache, Changed, Key, Nodes, Start, Watches},
     controller::PlatformNow,
     crd::ClassRuntime,
-    deadline::{REQUEST, until},
+    deadline::{REQUEST_TIMEOUT, until},
+    decode::{RawClass, decode, decode_spec, deployment_id},
     leader::Leadership,
-    observed::{RawClass, parse, read_spec},
-    reconcile::data_protection::guard_data,
-    reconcile::{CORRELATION, FINALIZER, ObservedClass, render::DEPLOYMENT_ID},
+    reconcile::{
+        CORRELATION, FINALIZER, ObservedClass, data_protection::guard_data, render::DEPLOYMENT_ID,
+    },
 };
 
 /// The field manager under which specifications are written, by whichever process is asked.
 const MANAGER: &str = "oprc-crm-api";
-/// How long a watch may be broken before this process says that it isn't well.
-const BROKEN: Duration = Duration::from_secs(20);
+/// How long a watch may fail before this process reports that it isn't ready.
+const MAX_WATCH_FAILURE: Duration = Duration::from_secs(20);
 
-/// What CRM does for its clients.
 pub struct Service {
-    /// The way to the API server.
     pub client: Client,
-    /// What is known.
     pub cache: Arc<Cache>,
-    /// Whether it can be believed.
-    pub contact: Contact,
-    /// The nodes.
+    pub api_health: ApiHealth,
     pub nodes: Arc<Nodes>,
-    /// The watches.
     pub watches: Arc<Watches>,
-    /// What classes meet.
     pub environment: PlatformNow,
-    /// Whether this process leads.
     pub leadership: Leadership,
-    /// Where classes go that don't say.
+    /// The namespace of requests that name none.
     pub default_namespace: String,
-    /// The only namespace there is, where there is one.
+    /// The only namespace that CRM manages; none means all of them.
     pub only_namespace: Option<String>,
-    /// Writes that are under way.
-    pub flights: Flights,
-    /// Whether this process is to stop.
+    pub single_flight: SingleFlight,
     pub stopping: tokio::sync::watch::Receiver<bool>,
 }
 
 impl Service {
-    /// The namespace that a request is about.
     fn namespace(&self, asked: &str) -> Result<String, Error> {
         let namespace = if asked.is_empty() { &self.default_namespace } else { asked };
         if let Some(only) = &self.only_namespace
             && only != namespace
         {
-            let message = format!("this CRM serves the namespace {only} only");
+            let message = format!("this CRM manages only the namespace {only}");
             return Err(Error::invalid("namespace", message));
         }
         if !names::is_namespace(namespace) {
             return Err(Error::invalid(
                 "namespace",
-                format!("{namespace:?} is no name of a namespace"),
+                format!("{namespace:?} is not a valid namespace name"),
             ));
         }
         Ok(namespace.to_owned())
@@ -98,7 +88,7 @@ impl Service {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// Makes a class, or brings it to another specification.
+    /// Creates a class or changes its specification.
     pub async fn deploy(
         &self,
         namespace: &str,
@@ -129,7 +119,7 @@ impl Service {
         });
         let what = object.get("spec").cloned().unwrap_or_default();
         let key = (namespace, name);
-        self.flights.share(&key, &what, || self.write(&key, id, &object)).await
+        self.single_flight.share(&key, &what, || self.write(&key, id, &object)).await
     }
 
     async fn write(
@@ -142,8 +132,8 @@ impl Service {
         let api = self.api(&key.0);
         let written = bounded(api.patch(&key.1, &params, &Patch::Apply(object)))
             .await
-            .map_err(|error| Error::of_write(error, id))?;
-        let class = parse(&written);
+            .map_err(|error| self.write_error(error, id))?;
+        let class = decode(&written);
         self.cache.put_class(class.clone());
         if class.deleting.is_some() {
             return Err(Error::deleting(id));
@@ -160,7 +150,7 @@ impl Service {
         spec: Value,
         known: Option<&ObservedClass>,
     ) -> Result<UnitSpec, Error> {
-        let mut spec = read_spec(spec).map_err(|violation| Error::Invalid(vec![violation]))?;
+        let mut spec = decode_spec(spec).map_err(|violation| Error::Invalid(vec![violation]))?;
         let unit = spec.deployment_unit.get_or_insert_with(DeploymentUnit::default);
         if unit.id.is_empty() {
             id.clone_into(&mut unit.id);
@@ -189,7 +179,7 @@ impl Service {
         Ok(spec)
     }
 
-    /// A class by the id that it was deployed under, and whether what is told may be out of date.
+    /// A class by its deployment id, and whether it may be out of date.
     pub async fn get(
         &self,
         namespace: &str,
@@ -197,23 +187,23 @@ impl Service {
     ) -> Result<(Arc<ObservedClass>, bool), Error> {
         let id = Self::deployment_id(id)?;
         let namespace = self.namespace(namespace)?;
-        let stale = self.contact.is_lost();
+        let stale = self.api_health.is_stale();
         let key = (namespace, names::class_runtime(id));
         if let Some(class) = self.find(&key, id) {
             return Ok((class, stale));
         }
         self.ready()?;
-        // Another process may have written it a moment ago.
+        // Another replica may have written it a moment ago.
         match bounded(self.api(&key.0).get_opt(&key.1)).await {
-            Ok(Some(object)) => self.cache.put_class(parse(&object)),
+            Ok(Some(object)) => self.cache.put_class(decode(&object)),
             Ok(None) => {}
-            Err(error) => return Err(Error::of_read(error)),
+            Err(error) => return Err(self.read_error(error)),
         }
         let class = self.find(&key, id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
         Ok((class, false))
     }
 
-    /// One that was made by hand is known by its own name.
+    /// A class that was created by hand is found by its own name.
     fn find(&self, key: &Key, id: &str) -> Option<Arc<ObservedClass>> {
         let by_name = || self.cache.class(&(key.0.clone(), id.to_owned()));
         let class = self.cache.class(key).filter(|class| has_id(class, id));
@@ -233,90 +223,93 @@ impl Service {
             }),
             ..DeleteParams::default()
         };
-        let answer = bounded(self.api(&class.namespace).delete(&class.name, &params)).await;
-        match answer {
-            Ok(answer) => {
-                if let Some(object) = answer.left() {
-                    self.cache.put_class(parse(&object));
+        let deleted = bounded(self.api(&class.namespace).delete(&class.name, &params)).await;
+        match deleted {
+            Ok(response) => {
+                if let Some(object) = response.left() {
+                    self.cache.put_class(decode(&object));
                 }
                 Ok(())
             }
-            Err(error) => match Error::of_write(error, id) {
+            Err(error) => match self.write_error(error, id) {
                 Error::NotFound(_) => Ok(()),
                 error => Err(error),
             },
         }
     }
 
-    /// What becomes of classes.
-    pub fn follow(&self, after: Option<u64>) -> (Begin, tokio::sync::broadcast::Receiver<Changed>) {
-        self.cache.follow(after)
+    pub fn watch(&self, after: Option<u64>) -> (Start, tokio::sync::broadcast::Receiver<Changed>) {
+        self.cache.watch(after)
     }
 
-    /// Refuses to list what isn't known in full: what is left out would look as if it were gone.
+    /// Rejects requests while the caches are incomplete: a missing class would look deleted.
     pub fn ready(&self) -> Result<(), Error> {
         let missing = self.missing();
         if missing.is_empty() {
             return Ok(());
         }
-        let message = format!("not everything is known yet: {}", missing.join(", "));
+        let message =
+            format!("CRM is starting, its caches are not synced yet: {}", missing.join(", "));
         Err(Error::Unavailable { reason: "NOT_READY", message })
     }
 
-    /// Checks a namespace that a request is limited to, where it is.
+    /// An empty namespace means all of them.
     pub fn check_namespace(&self, asked: &str) -> Result<(), Error> {
         if asked.is_empty() { Ok(()) } else { self.namespace(asked).map(|_| ()) }
     }
 
-    /// Waits until this process is to stop.
+    /// Waits for shutdown.
     pub async fn stopped(&self) {
-        // One that can't be told any more is stopped.
+        // A closed channel means shutdown, too.
         let _ = self.stopping.clone().wait_for(|stop| *stop).await;
     }
 
-    /// Why this process isn't ready to serve, if it isn't.
+    /// Watches that haven't completed their initial list.
     pub fn missing(&self) -> Vec<String> {
         self.watches.missing()
     }
 
-    /// What couldn't be watched for some time.
-    pub fn broken(&self) -> Vec<String> {
-        self.contact.broken(BROKEN)
+    /// Watches that have been failing for some time.
+    pub fn failing_watches(&self) -> Vec<String> {
+        self.api_health.failing_watches(MAX_WATCH_FAILURE)
     }
 
-    /// Whether this process is to stop.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
+    fn read_error(&self, error: Option<kube::Error>) -> Error {
+        Error::of_read(error, self.api_health.retry_after())
+    }
+
+    fn write_error(&self, error: Option<kube::Error>, id: &str) -> Error {
+        Error::of_write(error, id, self.api_health.retry_after())
+    }
+
     async fn service_address(&self, namespace: &str, name: &str) -> Result<String, Error> {
         let api: Api<KubeService> = Api::namespaced(self.client.clone(), namespace);
-        let service = bounded(api.get_opt(name)).await.map_err(Error::of_read)?;
+        let service = bounded(api.get_opt(name)).await.map_err(|error| self.read_error(error))?;
         let address = service.and_then(|it| it.spec?.cluster_ip).filter(|it| it != "None");
         address.ok_or_else(|| Error::Unavailable {
             reason: "NO_ADDRESS",
-            message: format!("the Service {name} has no address yet"),
+            message: format!("Service {name} has no cluster IP yet"),
         })
     }
 }
 
-/// Whether a class goes by an id.
 fn has_id(class: &ObservedClass, id: &str) -> bool {
     deployment_id(class) == id
 }
 
-/// The id that a class was deployed under, or its name.
-pub fn deployment_id(class: &ObservedClass) -> &str {
-    let unit = class.spec.as_ref().ok().and_then(|spec| spec.deployment_unit.as_ref());
-    unit.map(|unit| unit.id.as_str()).or(class.deployment_id.as_deref()).unwrap_or(&class.name)
-}
-
-/// Labels that a selector such as `a=b,c=d` asks for.
+/// Parses a selector such as `a=b,c=d`.
 pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>, Error> {
     let mut all = BTreeMap::new();
     for part in selector.split(',').filter(|part| !part.trim().is_empty()) {
         let Some((key, value)) = part.split_once('=').filter(|(key, _)| !key.ends_with('!')) else {
-            return Err(Error::invalid("label_selector", format!("{part:?} isn't key=value")));
+            return Err(Error::invalid(
+                "label_selector",
+                format!("{part:?} is not of the form key=value"),
+            ));
         };
         let value = value.strip_prefix('=').unwrap_or(value);
         all.insert(key.trim().to_owned(), value.trim().to_owned());
@@ -327,7 +320,7 @@ pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>,
 async fn bounded<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Option<kube::Error>> {
-    until(Instant::now() + REQUEST, request).await.ok_or(None)?.map_err(Some)
+    until(Instant::now() + REQUEST_TIMEOUT, request).await.ok_or(None)?.map_err(Some)
 }
 
 impl From<Rejection> for Error {

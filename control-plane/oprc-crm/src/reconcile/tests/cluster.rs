@@ -25,8 +25,8 @@ use super::{
 };
 use crate::{
     crd::{ClassRuntimeStatus, GROUP, Phase},
+    decode::decode,
     kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, Kind},
-    observed::parse,
 };
 
 pub(super) const NAMESPACE: &str = "ns";
@@ -288,7 +288,7 @@ impl Cluster {
         let class = self
             .class
             .as_ref()
-            .map(|class| parse(&serde_json::from_str(&class.to_string()).unwrap()));
+            .map(|class| decode(&serde_json::from_str(&class.to_string()).unwrap()));
         let children =
             self.objects.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.child)));
         View { class, children: children.collect(), unmade: self.unmade.clone() }
@@ -456,7 +456,7 @@ impl Cluster {
             if moved || !decision.actions.is_empty() {
                 continue;
             }
-            match decision.again_after {
+            match decision.requeue_after {
                 Some(after) => self.wait(after),
                 None => return,
             }

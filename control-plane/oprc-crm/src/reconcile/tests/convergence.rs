@@ -84,7 +84,7 @@ fn assert_at_rest(cluster: &mut Cluster) {
     for _ in 0..2 {
         let decision = cluster.decide(&cluster.look(), &[]);
         assert_eq!(decision.actions, [], "at rest");
-        assert_eq!(decision.again_after, None);
+        assert_eq!(decision.requeue_after, None);
         cluster.wait(std::time::Duration::from_hours(1));
     }
 }

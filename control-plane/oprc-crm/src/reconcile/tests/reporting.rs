@@ -232,7 +232,7 @@ fn a_function_that_is_ready_is_told_of_though_another_isnt() {
 
     let decision = cluster.pass();
     assert_eq!(decision.actions, [], "the others may follow at once");
-    assert_eq!(decision.again_after, Some(Duration::from_secs(9)));
+    assert_eq!(decision.requeue_after, Some(Duration::from_secs(9)));
     cluster.wait(Duration::from_secs(9));
     let decision = cluster.pass();
     assert!(matches!(decision.actions.as_slice(), [Action::Status(_)]), "{decision:?}");

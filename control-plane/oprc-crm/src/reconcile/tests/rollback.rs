@@ -117,7 +117,7 @@ fn what_was_added_goes_and_what_was_changed_comes_back() {
             // It has only just been written.
             assert_ne!(condition(&cluster, "Available").0, "True");
         }
-        cluster.wait(decision.again_after.unwrap_or_default());
+        cluster.wait(decision.requeue_after.unwrap_or_default());
     }
     assert!(back);
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
@@ -155,7 +155,7 @@ fn an_end_at_any_point_of_it_changes_nothing() {
         for _ in 0..12 {
             cluster.settle();
             let decision = cluster.pass_on(&cluster.look(), cut);
-            cluster.wait(decision.again_after.unwrap_or_default());
+            cluster.wait(decision.requeue_after.unwrap_or_default());
         }
         cluster.rest();
         assert_eq!(cluster.outcome(), calm.outcome(), "cut after {cut}");
@@ -194,7 +194,7 @@ fn a_finished_run_stays_finished() {
             Action::Apply(write) => Some(write.wanted.name.clone()),
             _ => None,
         }));
-        cluster.wait(decision.again_after.unwrap_or_default());
+        cluster.wait(decision.requeue_after.unwrap_or_default());
     }
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     assert_eq!(runs, ["shop--alpha-g2"]);

@@ -66,7 +66,7 @@ fn the_old_one_serves_until_the_new_one_is_ready_and_known() {
     let decision = cluster.pass();
     assert_eq!(address(&cluster).as_deref(), Some(NEW));
     assert_eq!(cluster.phase().0, Phase::Available);
-    assert_eq!(decision.again_after, Some(Duration::from_secs(10)));
+    assert_eq!(decision.requeue_after, Some(Duration::from_secs(10)));
     cluster.wait(Duration::from_secs(8));
     cluster.pass();
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"), "clients may not know yet");
@@ -126,7 +126,7 @@ fn the_next_change_doesnt_cut_short_what_still_serves() {
     cluster.settle();
     let decision = cluster.pass();
     assert_eq!(cluster.phase().0, Phase::Available);
-    assert_eq!(decision.again_after, Some(Duration::from_secs(10)), "it drains from here");
+    assert_eq!(decision.requeue_after, Some(Duration::from_secs(10)), "it drains from here");
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--beta"));
     cluster.rest();
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn", "KnativeService shop--beta-kn"]);

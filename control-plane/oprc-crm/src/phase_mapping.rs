@@ -1,12 +1,10 @@
-//! The one table of states: what a phase means to those who know other words. It stands in
-//! `docs/states.md` too.
+//! Maps ClassRuntime phases to the gRPC deployment and function states (docs/states.md).
 
 use oprc_grpc::deployment::{DeploymentState, FunctionState};
 
 use crate::crd::{FunctionStatus, Phase};
 
-/// What a deployment is.
-pub fn deployment(phase: Phase, deleting: bool) -> DeploymentState {
+pub fn deployment_state(phase: Phase, deleting: bool) -> DeploymentState {
     match phase {
         _ if deleting => DeploymentState::Deleted,
         Phase::Pending | Phase::Applying | Phase::Progressing => DeploymentState::Pending,
@@ -16,13 +14,12 @@ pub fn deployment(phase: Phase, deleting: bool) -> DeploymentState {
     }
 }
 
-/// What a function is.
-pub fn function(function: &FunctionStatus, phase: Phase, deleting: bool) -> FunctionState {
+pub fn function_state(function: &FunctionStatus, phase: Phase, deleting: bool) -> FunctionState {
     match phase {
         _ if deleting => FunctionState::FunctionDeleted,
         Phase::Deleting => FunctionState::FunctionDeleted,
         _ if function.ready => FunctionState::FunctionRunning,
-        // It has no container, and is there when its class is.
+        // A function without a container runs when its class is Available.
         Phase::Available if function.reason.as_deref() == Some("NoContainer") => {
             FunctionState::FunctionRunning
         }

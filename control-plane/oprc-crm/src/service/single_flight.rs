@@ -1,7 +1,7 @@
-//! Calls that ask for the same at the same time share one write.
+//! Identical concurrent calls share one write.
 //!
-//! A call may take the result of another's write only where that began after the call came in: then
-//! nothing that anybody was told in between can be undone by it.
+//! A call may take the result of another's write only if that write started after the call arrived,
+//! so that no response in between is invalidated.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Error;
-use crate::{cluster::Key, reconcile::ObservedClass};
+use crate::{cache::Key, reconcile::ObservedClass};
 
-/// The last write of a key: when it began, what it wrote, and what came of it.
+/// The last write of a key: when it started, what it wrote, and its result.
 type Last = Option<(Instant, Value, Arc<ObservedClass>)>;
 
-/// Writes that are under way, one at a time for each key.
+/// One write at a time for each key.
 #[derive(Default)]
-pub struct Flights(Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Last>>>>);
+pub struct SingleFlight(Mutex<HashMap<Key, Arc<tokio::sync::Mutex<Last>>>>);
 
-impl Flights {
-    /// Writes, or takes what somebody else has just written.
+impl SingleFlight {
+    /// Writes, or takes the result of an identical write.
     pub(super) async fn share<F>(
         &self,
         key: &Key,
@@ -29,37 +29,38 @@ impl Flights {
     where
         F: Future<Output = Result<Arc<ObservedClass>, Error>>,
     {
-        let came = Instant::now();
+        let arrived = Instant::now();
         let flight = {
             let mut all = self.0.lock();
             Arc::clone(all.entry(key.clone()).or_default())
         };
-        let leave = Leave { flights: self, key, flight };
+        let leave = Leave { single_flight: self, key, flight };
         let mut last = leave.flight.lock().await;
-        if let Some((began, wrote, class)) = &*last
-            && *began >= came
+        if let Some((started, wrote, class)) = &*last
+            && *started >= arrived
             && wrote == what
         {
             return Ok(Arc::clone(class));
         }
-        let began = Instant::now();
+        let started = Instant::now();
         let class = write().await?;
-        *last = Some((began, what.clone(), Arc::clone(&class)));
+        *last = Some((started, what.clone(), Arc::clone(&class)));
         Ok(class)
     }
 }
 
-/// Forgets a key when the last call leaves, whether it ended or was given up.
+/// Removes a key when its last call completes or is cancelled.
 struct Leave<'a> {
-    flights: &'a Flights,
+    single_flight: &'a SingleFlight,
     key: &'a Key,
     flight: Arc<tokio::sync::Mutex<Last>>,
 }
 
 impl Drop for Leave<'_> {
     fn drop(&mut self) {
-        let mut all = self.flights.0.lock();
-        // Given up while nobody else counts: of those who leave together one is the last.
+        let mut all = self.single_flight.0.lock();
+        // Released under the lock, so that exactly one of several calls that end together is the
+        // last.
         self.flight = Arc::default();
         if all.get(self.key).is_some_and(|flight| Arc::strong_count(flight) == 1) {
             all.remove(self.key);

@@ -1,11 +1,10 @@
-//! Classes, what belongs to them, and what leads from one to the other.
+//! ClassRuntimes, their children, and the indexes from one to the other.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
-use super::cache::{Changed, Key};
 use crate::{
     kinds::{AUTOSCALER, DEPLOYMENT, Kind},
     reconcile::{
@@ -14,41 +13,54 @@ use crate::{
     },
 };
 
-/// How many ends are remembered: an answer is late by seconds, not by more than that many ends.
-const BURIED: usize = 256;
+/// Namespace and name.
+pub type Key = (String, String);
+/// Uids by namespace and name.
+pub type Known = HashMap<Key, String>;
 
-/// What is known, and the ways to find it.
+/// A change of a class.
+#[derive(Clone, Debug)]
+pub struct Changed {
+    /// One more than that of the previous change.
+    pub number: u64,
+    pub deleted: bool,
+    /// Without the fields that watchers aren't sent.
+    pub class: Arc<ObservedClass>,
+}
+
+/// Bound on the tombstones: an API response is late by seconds, not by this many deletions.
+const MAX_TOMBSTONES: usize = 256;
+
 #[derive(Default)]
-pub(super) struct Book {
+pub(super) struct Index {
     pub(super) classes: BTreeMap<Key, Arc<ObservedClass>>,
     pub(super) by_base: HashMap<Key, String>,
     pub(super) children: HashMap<Kind, HashMap<Key, Arc<Child>>>,
     pub(super) by_owner: HashMap<String, BTreeSet<(Kind, String)>>,
-    /// Autoscalers by the Deployment that they scale.
+    /// Names of autoscalers by the Deployment that they scale.
     pub(super) scalers: HashMap<Key, BTreeSet<String>>,
     pub(super) claims: HashMap<Key, BTreeMap<String, Arc<Child>>>,
     pub(super) troubles: HashMap<Key, BTreeMap<String, PodTrouble>>,
     pub(super) pods: HashMap<Key, String>,
-    /// Why pods can't be made, by the identity of their workload.
+    /// Why pods can't be created, by the uid of their workload.
     pub(super) unmade: HashMap<String, String>,
-    pub(super) filled: HashSet<String>,
-    /// What went lately, by identity: an answer that comes after the news of an object's end must
-    /// not bring it back.
-    pub(super) gone: VecDeque<String>,
-    /// The latest changes, for those who come back after a break.
+    pub(super) synced: HashSet<String>,
+    /// Uids of objects deleted lately: a late API response must not resurrect a deleted object.
+    pub(super) tombstones: VecDeque<String>,
+    /// The latest changes, for watchers that resume.
     pub(super) recent: VecDeque<Changed>,
     pub(super) number: u64,
 }
 
-impl Book {
-    pub(super) fn bury(&mut self, uid: &str) {
-        if self.gone.iter().any(|gone| gone == uid) {
+impl Index {
+    pub(super) fn tombstone(&mut self, uid: &str) {
+        if self.tombstones.iter().any(|it| it == uid) {
             return;
         }
-        if self.gone.len() >= BURIED {
-            self.gone.pop_front();
+        if self.tombstones.len() >= MAX_TOMBSTONES {
+            self.tombstones.pop_front();
         }
-        self.gone.push_back(uid.to_owned());
+        self.tombstones.push_back(uid.to_owned());
     }
 
     pub(super) fn class_of(&self, namespace: &str, base: &str) -> Option<Key> {
@@ -56,7 +68,7 @@ impl Book {
         Some((namespace.to_owned(), name.clone()))
     }
 
-    pub(super) fn remember(&mut self, child: &Arc<Child>) {
+    pub(super) fn insert(&mut self, child: &Arc<Child>) {
         let key = (child.namespace.clone(), child.name.clone());
         if let Some(owner) = &child.owner {
             let place = self.by_owner.entry(owner.clone()).or_default();
@@ -81,7 +93,7 @@ impl Book {
         self.children.entry(child.kind.clone()).or_default().insert(key, Arc::clone(child));
     }
 
-    pub(super) fn forget(&mut self, child: &Child) {
+    pub(super) fn remove(&mut self, child: &Child) {
         let key = (child.namespace.clone(), child.name.clone());
         if let Some(all) = self.children.get_mut(&child.kind) {
             all.remove(&key);
@@ -114,8 +126,8 @@ impl Book {
         }
     }
 
-    /// The classes to which a change of an object matters.
-    pub(super) fn touched(&self, child: &Child) -> Vec<Key> {
+    /// The classes that have to be reconciled when this object changes.
+    pub(super) fn affected(&self, child: &Child) -> Vec<Key> {
         let namespace = &child.namespace;
         let mut all = Vec::new();
         if let Some(owner) = &child.owner_name {
@@ -136,7 +148,7 @@ impl Book {
             all.push((namespace.clone(), owner.clone()));
         }
         if child.owner.is_none() {
-            // It may be what keeps a class from its name.
+            // An object without an owner may be what a class's name conflicts with.
             let first = (namespace.clone(), String::new());
             let blocked = self.classes.range(first..).take_while(|(key, _)| key.0 == *namespace);
             all.extend(blocked.filter(|(_, class)| is_blocked(class)).map(|(key, _)| key.clone()));

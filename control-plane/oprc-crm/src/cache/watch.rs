@@ -1,4 +1,4 @@
-//! Watches: one for each kind, begun at the start or whenever a kind appears.
+//! The watches that fill the cache: one for each kind, and one for each optional API.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,11 +13,12 @@ use k8s_openapi::{
     api::core::v1::{Event as CoreEvent, Node, Pod},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     jiff::Timestamp,
+    kube_aggregator::pkg::apis::apiregistration::v1::APIService,
 };
 use kube::{
     Api, Client, Resource,
     api::{WatchEvent, WatchParams},
-    core::{DynamicObject, NamespaceResourceScope},
+    core::{ClusterResourceScope, DynamicObject, NamespaceResourceScope},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, ExponentialBackoff},
@@ -27,22 +28,25 @@ use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
-use super::{Cache, Contact, Key, Known, Nodes};
+use super::{
+    ApiHealth, Cache, Detected, Key, Known, Nodes,
+    optional_apis::{Evidence, OPTIONAL_APIS, OptionalApi, api_of, watch_name},
+};
 use crate::{
-    kinds::{BUILT_IN, CLAIM, KNATIVE_SERVICE, Kind},
-    observed::{RawClass, parse},
+    decode::{RawClass, decode},
+    kinds::{BUILT_IN, CLAIM, Kind},
     reconcile::{
         observe::{Child, EVENTS, pod_trouble, unmade},
         render::OWNER,
     },
 };
 
-/// How long is waited before a watch that broke is opened again.
+/// Pauses before a failed watch is reopened.
 pub fn backoff() -> ExponentialBackoff {
-    patience().into()
+    retry_policy().into()
 }
 
-fn patience() -> backon::ExponentialBuilder {
+fn retry_policy() -> backon::ExponentialBuilder {
     backon::ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(200))
         .with_max_delay(Duration::from_secs(5))
@@ -50,21 +54,20 @@ fn patience() -> backon::ExponentialBuilder {
         .without_max_times()
 }
 
-/// How long is waited before everything is listed anew.
-pub(crate) const ANEW: Duration = Duration::from_secs(1);
-/// What the watch on Knative Services is called: Services are something else.
-const KNATIVE: &str = "knative services";
+/// Pause before everything is listed again.
+pub(crate) const RELIST_DELAY: Duration = Duration::from_secs(1);
+/// Bound on one discovery request.
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// All watches of a process; they end when this is dropped.
 pub struct Watches {
     client: Client,
-    /// The only namespace that we may see, where there is one.
+    /// The only namespace that CRM may read; none means all of them.
     namespace: Option<String>,
     cache: Arc<Cache>,
-    contact: Contact,
+    api_health: ApiHealth,
     nodes: Arc<Nodes>,
-    /// Whether Knative Serving is there.
-    knative: watch::Sender<bool>,
+    detected: watch::Sender<Detected>,
     running: Mutex<HashMap<String, JoinHandle<()>>>,
 }
 
@@ -77,17 +80,22 @@ impl Drop for Watches {
 }
 
 impl Watches {
-    /// Begins to watch everything that every cluster has.
-    pub fn begin(
+    pub fn start(
         client: Client,
         namespace: Option<String>,
         cache: Arc<Cache>,
-        contact: Contact,
+        api_health: ApiHealth,
         nodes: Arc<Nodes>,
     ) -> Arc<Self> {
-        let (knative, _) = watch::channel(false);
-        let running = Mutex::default();
-        let watches = Arc::new(Self { client, namespace, cache, contact, nodes, knative, running });
+        let watches = Arc::new(Self {
+            client,
+            namespace,
+            cache,
+            api_health,
+            nodes,
+            detected: watch::channel(Detected::default()).0,
+            running: Mutex::default(),
+        });
         watches.classes();
         for kind in BUILT_IN {
             watches.kind(&kind);
@@ -96,45 +104,52 @@ impl Watches {
         watches.pods();
         watches.events();
         if watches.namespace.is_none() {
-            watches.node_facts();
-            watches.definitions();
-        } else {
-            watches.groups();
+            watches.nodes();
+        }
+        for api in &OPTIONAL_APIS {
+            watches.detect(api);
         }
         watches
     }
 
-    /// Whether Knative Serving is there, now and whenever that changes.
-    pub fn knative(&self) -> watch::Receiver<bool> {
-        self.knative.subscribe()
+    /// Which optional APIs are served, now and whenever that changes.
+    pub fn detected(&self) -> watch::Receiver<Detected> {
+        self.detected.subscribe()
     }
 
-    fn found_knative(self: &Arc<Self>) {
-        self.kind(&KNATIVE_SERVICE);
-        self.knative.send_if_modified(|known| !std::mem::replace(known, true));
-    }
-
-    fn lost_knative(&self) {
-        if !self.knative.send_if_modified(|known| std::mem::replace(known, false)) {
-            return;
+    fn set_detected(self: &Arc<Self>, api: &OptionalApi, served: bool) {
+        if let Some(kind) = api.children.as_ref().filter(|_| served) {
+            self.kind(kind);
         }
-        let mut running = self.running.lock();
-        if let Some(task) = running.remove(KNATIVE) {
+        let changed = self.detected.send_if_modified(|detected| {
+            let known = (api.detected)(detected);
+            std::mem::replace(known, served) != served
+        });
+        if changed {
+            tracing::info!(api = api.group_version(), served, "detected an optional API");
+        }
+        if let Some(kind) = api.children.as_ref().filter(|_| changed && !served) {
+            self.stop_watching(kind);
+        }
+    }
+
+    fn stop_watching(&self, kind: &Kind) {
+        let what = watch_name(kind);
+        if let Some(task) = self.running.lock().remove(&what) {
             task.abort();
         }
-        drop(running);
-        self.cache.set_unfilled(KNATIVE);
-        self.contact.forget(KNATIVE);
-        for (key, uid) in self.cache.known_children(&KNATIVE_SERVICE) {
-            self.cache.remove_child(&KNATIVE_SERVICE, &key, &uid);
+        self.cache.set_unsynced(&what);
+        self.api_health.remove_watch(&what);
+        for (key, uid) in self.cache.known_children(kind) {
+            self.cache.remove_child(kind, &key, &uid);
         }
     }
 
-    /// What hasn't been told in full yet.
+    /// Watches that haven't completed their initial list.
     pub fn missing(&self) -> Vec<String> {
         let running = self.running.lock();
         let mut missing: Vec<String> =
-            running.keys().filter(|what| !self.cache.is_filled(what)).cloned().collect();
+            running.keys().filter(|what| !self.cache.is_synced(what)).cloned().collect();
         missing.sort();
         missing
     }
@@ -154,7 +169,7 @@ impl Watches {
         }
     }
 
-    /// All of a kind that we may see.
+    /// All objects of a kind that CRM may read.
     fn api<K>(&self) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -174,32 +189,32 @@ impl Watches {
             follow(api, watcher::Config::default(), &what.clone(), |event| match event {
                 Event::Init => unseen = cache.known_classes(),
                 Event::InitApply(object) => {
-                    see(&mut unseen, &object);
-                    cache.put_class(parse(&object));
+                    mark_seen(&mut unseen, &object);
+                    cache.put_class(decode(&object));
                 }
-                Event::Apply(object) => cache.put_class(parse(&object)),
+                Event::Apply(object) => cache.put_class(decode(&object)),
                 Event::Delete(object) => cache.remove_class(&key(&object), uid(&object)),
                 Event::InitDone => {
                     for (key, uid) in std::mem::take(&mut unseen) {
                         cache.remove_class(&key, &uid);
                     }
-                    cache.set_filled(&what);
+                    cache.set_synced(&what);
                 }
             })
             .await;
         });
     }
 
-    /// Begins to watch a kind, unless it is watched already.
-    pub fn kind(self: &Arc<Self>, kind: &Kind) {
+    /// Watches a kind unless it is watched already.
+    fn kind(self: &Arc<Self>, kind: &Kind) {
         let (api, cache, kind) = (self.dynamic(kind), Arc::clone(&self.cache), kind.clone());
-        let what =
-            if kind == KNATIVE_SERVICE { KNATIVE.to_owned() } else { kind.plural.to_string() };
-        // Who may not see definitions isn't told that Knative goes but by the watch itself.
-        let may_go = (kind == KNATIVE_SERVICE && self.namespace.is_some())
-            .then(|| (self.client.clone(), Arc::downgrade(self)));
-        // Claims are many and belong to everybody; the others matter whoever they belong to, as
-        // they may have a name that a class needs.
+        let what = watch_name(&kind);
+        // A CRM that may not read definitions learns only from the watch itself that they are gone.
+        let optional = api_of(&kind)
+            .filter(|_| self.namespace.is_some())
+            .map(|api| (api, self.client.clone(), Arc::downgrade(self)));
+        // Claims are many, and those of others don't matter. Objects of the other kinds matter
+        // whoever owns them, because one may have the name that a class needs.
         let config = if kind == CLAIM {
             watcher::Config::default().labels(OWNER)
         } else {
@@ -207,10 +222,10 @@ impl Watches {
         };
         self.spawn(&what.clone(), async move {
             let mut unseen = Known::new();
-            let heed = |event: Event<DynamicObject>| match event {
+            let mut handle = |event: Event<DynamicObject>| match event {
                 Event::Init => unseen = cache.known_children(&kind),
                 Event::InitApply(object) => {
-                    see(&mut unseen, &object);
+                    mark_seen(&mut unseen, &object);
                     cache.put_child(Child::of(&kind, &object));
                 }
                 Event::Apply(object) => cache.put_child(Child::of(&kind, &object)),
@@ -219,22 +234,21 @@ impl Watches {
                     for (key, uid) in std::mem::take(&mut unseen) {
                         cache.remove_child(&kind, &key, &uid);
                     }
-                    cache.set_filled(&what);
+                    cache.set_synced(&what);
                 }
             };
-            let Some((client, watches)) = may_go else {
-                return follow(api, config, &what, heed).await;
+            let Some((api_entry, client, watches)) = optional else {
+                return follow(api, config, &what, handle).await;
             };
-            let mut heed = heed;
             loop {
-                follow_until(&api, &config, &what, &mut heed, is_missing).await;
-                if !has_knative(&client).await {
+                follow_until(&api, &config, &what, &mut handle, is_missing).await;
+                if !discover(&client, api_entry).await {
                     break;
                 }
-                tokio::time::sleep(ANEW).await;
+                tokio::time::sleep(RELIST_DELAY).await;
             }
             if let Some(watches) = watches.upgrade() {
-                watches.lost_knative();
+                watches.set_detected(api_entry, false);
             }
         });
     }
@@ -261,35 +275,35 @@ impl Watches {
                 }
                 Event::InitDone => {
                     cache.retain_pods(&listed);
-                    cache.set_filled("pods");
+                    cache.set_synced("pods");
                 }
             })
             .await;
         });
     }
 
-    /// Why pods can't be made that no Deployment asks for. All that there is to be told is told
-    /// whenever the watch is opened: the API server soon forgets where one on Events was, and to
-    /// list them each time would be to ask while nothing happens.
+    /// Events that say why pods of a StatefulSet or Job can't be created. The watch starts at
+    /// version 0 each time: the API server soon drops the history of Events, and listing them on
+    /// each reopening would cost requests while nothing happens.
     fn events(&self) {
         let api: Api<CoreEvent> = self.api();
         let cache = Arc::clone(&self.cache);
         self.spawn("events", async move {
             let params = WatchParams::default().fields(EVENTS);
-            let mut pauses = patience().build();
+            let mut pauses = retry_policy().build();
             loop {
                 let pause = match api.watch(&params, "0").await {
                     Ok(events) => {
-                        cache.set_filled("events");
-                        // Those that went while nobody watched aren't told of.
-                        cache.forget_unmade();
-                        heed_events(&cache, events).await;
-                        pauses = patience().build();
-                        ANEW
+                        cache.set_synced("events");
+                        // Events deleted in between aren't reported.
+                        cache.prune_unmade();
+                        handle_events(&cache, events).await;
+                        pauses = retry_policy().build();
+                        RELIST_DELAY
                     }
                     Err(error) => {
-                        tracing::debug!(%error, "Events can't be watched yet");
-                        pauses.next().unwrap_or(ANEW)
+                        tracing::debug!(%error, "watch on Events failed, retrying");
+                        pauses.next().unwrap_or(RELIST_DELAY)
                     }
                 };
                 tokio::time::sleep(pause).await;
@@ -297,7 +311,7 @@ impl Watches {
         });
     }
 
-    fn node_facts(&self) {
+    fn nodes(&self) {
         let api: Api<Node> = Api::all(self.client.clone());
         let (cache, nodes) = (Arc::clone(&self.cache), Arc::clone(&self.nodes));
         self.spawn("nodes", async move {
@@ -312,40 +326,57 @@ impl Watches {
                 Event::Delete(node) => nodes.remove(&key(&node).1),
                 Event::InitDone => {
                     nodes.retain(&listed);
-                    cache.set_filled("nodes");
+                    cache.set_synced("nodes");
                 }
             })
             .await;
         });
     }
 
-    /// Knative may come, and go, while we run.
-    fn definitions(self: &Arc<Self>) {
-        let api: Api<CustomResourceDefinition> = Api::all(self.client.clone());
-        let name = format!("{}.{}", KNATIVE_SERVICE.plural, KNATIVE_SERVICE.group);
+    fn detect(self: &Arc<Self>, api: &'static OptionalApi) {
+        // An API without children only changes what is reported, so it doesn't delay readiness.
+        if api.children.is_none() {
+            self.cache.set_synced(&api.detection());
+        }
+        match api.evidence {
+            _ if self.namespace.is_some() => self.detect_once(api),
+            Evidence::CustomResourceDefinition => {
+                self.detect_by::<CustomResourceDefinition>(api, move |it| is_established(it, api));
+            }
+            Evidence::ApiService => self.detect_by(api, is_available),
+        }
+    }
+
+    /// Follows the object that says whether an API is served.
+    fn detect_by<K>(
+        self: &Arc<Self>,
+        api: &'static OptionalApi,
+        is_served: impl Fn(&K) -> bool + Send + Sync + 'static,
+    ) where
+        K: Resource<DynamicType = (), Scope = ClusterResourceScope>
+            + Clone
+            + DeserializeOwned
+            + Debug
+            + Send
+            + 'static,
+    {
+        let objects: Api<K> = Api::all(self.client.clone());
+        let name = api.evidence_name();
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let watches = Arc::downgrade(self);
-        let cache = Arc::clone(&self.cache);
-        self.spawn("definitions", async move {
-            let mut there = false;
-            follow(api, config, "definitions", |event| {
+        let (watches, cache) = (Arc::downgrade(self), Arc::clone(&self.cache));
+        let what = api.detection();
+        self.spawn(&what.clone(), async move {
+            let mut served = false;
+            follow(objects, config, &what.clone(), |event| {
                 let Some(watches) = watches.upgrade() else { return };
                 match event {
-                    Event::Init => there = false,
-                    Event::InitApply(definition) | Event::Apply(definition) => {
-                        there = is_served(&definition);
-                        if there {
-                            watches.found_knative();
-                        } else {
-                            watches.lost_knative();
-                        }
-                    }
-                    Event::Delete(_) => watches.lost_knative(),
+                    Event::Init => served = false,
+                    Event::InitApply(object) => served = is_served(&object),
+                    Event::Apply(object) => watches.set_detected(api, is_served(&object)),
+                    Event::Delete(_) => watches.set_detected(api, false),
                     Event::InitDone => {
-                        if !there {
-                            watches.lost_knative();
-                        }
-                        cache.set_filled("definitions");
+                        watches.set_detected(api, served);
+                        cache.set_synced(&what);
                     }
                 }
             })
@@ -353,23 +384,20 @@ impl Watches {
         });
     }
 
-    /// Who may not see definitions asks once whether there is Knative, until there is an answer.
-    fn groups(self: &Arc<Self>) {
+    /// A CRM that may not read cluster-scoped objects asks the API server once.
+    fn detect_once(self: &Arc<Self>, api: &'static OptionalApi) {
         let (watches, cache) = (Arc::downgrade(self), Arc::clone(&self.cache));
-        let client = self.client.clone();
-        self.spawn("groups", async move {
-            let there = has_knative(&client).await;
+        let (client, what) = (self.client.clone(), api.detection());
+        self.spawn(&what.clone(), async move {
+            let served = discover(&client, api).await;
             let Some(watches) = watches.upgrade() else { return };
-            if there {
-                watches.found_knative();
-            }
-            cache.set_filled("groups");
+            watches.set_detected(api, served);
+            cache.set_synced(&what);
         });
     }
 }
 
-/// Heeds Events for as long as they are told.
-async fn heed_events(
+async fn handle_events(
     cache: &Cache,
     events: impl futures::Stream<Item = kube::Result<WatchEvent<CoreEvent>>>,
 ) {
@@ -391,48 +419,56 @@ async fn heed_events(
     }
 }
 
-/// Whether objects of Knative's can be asked for: a definition is there before what it defines is.
-fn is_served(definition: &CustomResourceDefinition) -> bool {
+/// Whether the objects of a definition are served: the definition exists before they are.
+fn is_established(definition: &CustomResourceDefinition, api: &OptionalApi) -> bool {
     let conditions = definition.status.iter().flat_map(|it| it.conditions.iter().flatten());
     let established =
         conditions.into_iter().any(|it| it.type_ == "Established" && it.status == "True");
-    let version = &*KNATIVE_SERVICE.version;
-    established && definition.spec.versions.iter().any(|it| it.served && it.name == version)
+    established && definition.spec.versions.iter().any(|it| it.served && it.name == api.version)
 }
 
-/// Whether there is Knative, asked until there is an answer.
-async fn has_knative(client: &Client) -> bool {
+fn is_available(service: &APIService) -> bool {
+    let conditions = service.status.iter().flat_map(|it| it.conditions.iter().flatten());
+    conditions.into_iter().any(|it| it.type_ == "Available" && it.status == "True")
+}
+
+/// Whether an API is served, retried until the API server responds.
+async fn discover(client: &Client, api: &OptionalApi) -> bool {
     let ask = || async {
-        let version = KNATIVE_SERVICE.api_version();
-        let asked = client.list_api_group_resources(&version);
-        match tokio::time::timeout(Duration::from_secs(10), asked).await {
-            Ok(Ok(all)) => Ok(all.resources.iter().any(|it| it.name == *KNATIVE_SERVICE.plural)),
+        let version = api.group_version();
+        let resources = client.list_api_group_resources(&version);
+        match tokio::time::timeout(DISCOVERY_TIMEOUT, resources).await {
+            Ok(Ok(all)) => Ok(all.resources.iter().any(|it| it.name == api.resource)),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(false),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no answer".to_owned()),
+            Err(_) => Err("no response in time".to_owned()),
         }
     };
-    let there = ask.retry(patience()).notify(|error: &String, _| {
-        tracing::warn!(error, "whether there is Knative isn't known yet");
+    let served = ask.retry(retry_policy()).notify(|error: &String, _| {
+        tracing::warn!(api = api.group_version(), error, "API discovery failed, retrying");
     });
-    // Retried for ever: it can't fail.
-    there.await.unwrap_or_default()
+    // Retried without limit, so it can't fail.
+    served.await.unwrap_or_default()
 }
 
-/// Follows a watch for ever, over every break.
-async fn follow<K>(api: Api<K>, config: watcher::Config, what: &str, mut heed: impl FnMut(Event<K>))
-where
+/// Follows a watch for ever, over every failure.
+async fn follow<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    what: &str,
+    mut handle: impl FnMut(Event<K>),
+) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    follow_until(&api, &config, what, &mut heed, |_| false).await;
+    follow_until(&api, &config, what, &mut handle, |_| false).await;
 }
 
-/// The same, but for a break that is the end.
+/// Follows a watch until a failure for which `ends` holds.
 async fn follow_until<K>(
     api: &Api<K>,
     config: &watcher::Config,
     what: &str,
-    heed: &mut impl FnMut(Event<K>),
+    handle: &mut impl FnMut(Event<K>),
     ends: impl Fn(&watcher::Error) -> bool,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -441,29 +477,29 @@ async fn follow_until<K>(
         let mut events = watcher::watcher(api.clone(), config.clone()).backoff(backoff()).boxed();
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => heed(event),
+                Ok(event) => handle(event),
                 Err(error) => {
-                    tracing::debug!(what, %error, "a watch broke; it is opened again");
+                    tracing::debug!(what, %error, "watch failed, retrying");
                     if ends(&error) {
                         return;
                     }
-                    // The watcher would ask for the same version for ever.
+                    // The watcher would retry with the same expired version for ever.
                     if is_expired(&error) {
                         break;
                     }
                 }
             }
         }
-        tokio::time::sleep(ANEW).await;
+        tokio::time::sleep(RELIST_DELAY).await;
     }
 }
 
-/// Whether a server refuses to open a watch where it was, as it has forgotten what came since.
+/// Whether the API server no longer has the version that a watch would continue from.
 pub(crate) fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchStartFailed(kube::Error::Api(status)) if status.code == 410)
 }
 
-/// Whether there is no such kind.
+/// Whether the kind isn't served.
 fn is_missing(error: &watcher::Error) -> bool {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     matches!(
@@ -475,8 +511,8 @@ fn is_missing(error: &watcher::Error) -> bool {
     )
 }
 
-/// A list has told of an object.
-fn see(unseen: &mut Known, object: &impl Resource) {
+/// Removes a listed object from those that may have been deleted.
+fn mark_seen(unseen: &mut Known, object: &impl Resource) {
     let key = key(object);
     if unseen.get(&key).is_some_and(|known| known == uid(object)) {
         unseen.remove(&key);

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::{
+    decode::{RawClass, decode},
     kinds::{SERVICE, STATEFUL_SET},
-    observed::{RawClass, parse},
     reconcile::observe::unmade,
 };
 
@@ -25,7 +25,7 @@ fn service(uid: &str, version: &str) -> Child {
 }
 
 #[test]
-fn an_answer_that_comes_late_brings_nothing_back() {
+fn late_response_does_not_resurrect_deleted_object() {
     let cache = Cache::default();
     let key = ("n".to_owned(), "s".to_owned());
     cache.put_child(service("first", "1"));
@@ -38,26 +38,26 @@ fn an_answer_that_comes_late_brings_nothing_back() {
 }
 
 #[test]
-fn what_came_while_a_list_was_read_stays() {
+fn object_created_during_a_list_is_kept() {
     let cache = Cache::default();
     let key = ("n".to_owned(), "s".to_owned());
     cache.put_child(service("first", "1"));
     let unseen = cache.known_children(&SERVICE);
-    // While the list is read, the first one goes and another comes in its place.
+    // While the list is read, the first one is deleted and replaced.
     cache.remove_child(&SERVICE, &key, "first");
     cache.put_child(service("second", "2"));
     for (key, uid) in unseen {
         cache.remove_child(&SERVICE, &key, &uid);
     }
     assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().uid, "second");
-    // The news of it isn't lost either.
+    // Later events of the replacement are taken, too.
     cache.put_child(service("second", "3"));
     assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "3");
 }
 
-/// The news of a write and its answer come in any order, and other news after both.
+/// The watch event of a write and its response arrive in any order, and other events follow.
 #[test]
-fn what_a_write_was_answered_with_is_remembered() {
+fn applied_manifest_hash_is_kept_across_watch_events() {
     let wanted = json!({"spec": 1});
     let answers = |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().answers(&wanted);
     for news_first in [true, false] {
@@ -70,15 +70,15 @@ fn what_a_write_was_answered_with_is_remembered() {
         cache.put_child(service("one", "5"));
         assert!(answers(&cache));
         cache.put_child(service("one", "6"));
-        assert!(answers(&cache), "what is ours is the same");
+        assert!(answers(&cache), "the owned fields are the same");
         cache.put_child(service("two", "7"));
-        assert!(!answers(&cache), "it is another");
+        assert!(!answers(&cache), "it is another object");
     }
 }
 
-/// What a workload is told for goes when it has its pods, whichever is heard of first.
+/// A creation failure is dropped once the workload has its pods, whichever event arrives first.
 #[test]
-fn an_event_tells_of_a_workload_until_that_has_its_pods() {
+fn pod_creation_failure_is_dropped_once_pods_exist() {
     let set = |version: &str, pods: i32| {
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet",
@@ -102,26 +102,26 @@ fn an_event_tells_of_a_workload_until_that_has_its_pods() {
         "message": "create Pod s-0 in StatefulSet s failed: exceeded quota",
     }))
     .unwrap();
-    let told = unmade(&event).unwrap();
+    let failure = unmade(&event).unwrap();
     for event_first in [true, false] {
         let cache = Cache::default();
         if event_first {
-            cache.put_unmade("n", &told);
+            cache.put_unmade("n", &failure);
         }
         cache.put_child(set("1", 1));
         if !event_first {
-            cache.put_unmade("n", &told);
+            cache.put_unmade("n", &failure);
         }
-        assert_eq!(cache.unmade("set").as_ref(), Some(&told.why));
+        assert_eq!(cache.unmade("set").as_ref(), Some(&failure.why));
         cache.put_child(set("2", 2));
         assert_eq!(cache.unmade("set"), None);
-        cache.put_unmade("n", &told);
+        cache.put_unmade("n", &failure);
         assert_eq!(cache.unmade("set"), None, "it is over");
     }
 }
 
 #[test]
-fn changes_are_kept_without_what_nobody_is_told() {
+fn changes_are_kept_without_large_fields() {
     let object: RawClass = serde_json::from_value(json!({
         "metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": "1"},
         "spec": {
@@ -136,22 +136,22 @@ fn changes_are_kept_without_what_nobody_is_told() {
     }))
     .unwrap();
     let cache = Cache::default();
-    let class = parse(&object);
+    let class = decode(&object);
     cache.put_class(class.clone());
-    let (Begin::Deltas(told), _) = cache.follow(Some(0)) else { panic!("no changes") };
-    let told = &told[0].class;
-    let (spec, whole) = (told.spec.as_ref().unwrap(), class.spec.as_ref().unwrap());
+    let (Start::Deltas(changes), _) = cache.watch(Some(0)) else { panic!("no changes") };
+    let published = &changes[0].class;
+    let (spec, whole) = (published.spec.as_ref().unwrap(), class.spec.as_ref().unwrap());
     assert_eq!(spec.deployment_unit, whole.deployment_unit);
     assert_eq!(spec.target_environment.as_deref(), Some("prod"));
     assert!(spec.function.is_none());
-    let status = told.status.as_ref().unwrap();
+    let status = published.status.as_ref().unwrap();
     assert_eq!((status.ready.as_deref(), &status.last_available), (Some("1/1"), &None));
     let kept = cache.class(&("n".to_owned(), "c".to_owned())).unwrap();
-    assert_eq!(*kept, class, "what is known is whole");
+    assert_eq!(*kept, class, "the cached class is complete");
 }
 
 #[test]
-fn an_older_version_changes_nothing() {
+fn older_version_is_ignored() {
     let cache = Cache::default();
     cache.put_child(service("one", "5"));
     cache.put_child(service("one", "4"));

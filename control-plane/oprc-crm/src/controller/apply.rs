@@ -1,0 +1,398 @@
+//! Applies actions: the only place that writes children and status, and only while this process is
+//! the leader.
+
+use std::{sync::Arc, time::Instant};
+
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1::Event},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    core::DynamicObject,
+};
+use oprc_unit::names;
+use serde_json::{Value, json};
+
+use crate::{
+    cache::Cache,
+    crd::{ClassRuntime, ClassRuntimeStatus},
+    deadline::{REQUEST_TIMEOUT, until},
+    decode::{RawClass, decode, deployment_id, encode_status},
+    kinds::Kind,
+    leader::Leadership,
+    reconcile::{
+        Action, FINALIZER, Notice, ObservedClass,
+        diff::Write,
+        observe::{Child, MANAGER},
+        render::DEPLOYMENT_ID,
+        report::Failure,
+    },
+};
+
+/// The API server's limit on the note of an Event, in bytes.
+const MAX_NOTE: usize = 1024;
+/// `reportingController` of Events.
+const CONTROLLER: &str = "oprc-crm";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("this process is not the leader")]
+    NotLeader,
+    /// Needs a human; reported in status at once.
+    #[error("{}: {}", .0.reason, .0.message)]
+    Permanent(Failure),
+    /// Retried; reported in status only if it persists.
+    #[error("{}: {}", .0.reason, .0.message)]
+    Transient(Failure),
+}
+
+pub struct Applier {
+    pub client: Client,
+    /// Takes the responses of writes, so that the next reconcile sees them.
+    pub cache: Arc<Cache>,
+    pub leadership: Leadership,
+    /// Recorded in Events.
+    pub identity: String,
+}
+
+impl Applier {
+    /// `version` is the latest resourceVersion of the class, which some writes depend on.
+    pub async fn apply(
+        &self,
+        class: &ObservedClass,
+        version: &mut String,
+        action: &Action,
+    ) -> Result<(), Error> {
+        // No write may still be in progress when another process becomes the leader.
+        let Some(deadline) = self.leadership.until() else { return Err(Error::NotLeader) };
+        let end = deadline.min(Instant::now() + REQUEST_TIMEOUT);
+        match action {
+            Action::AddFinalizer => {
+                let all = class.finalizers.iter().map(String::as_str).chain([FINALIZER]);
+                self.set_finalizers(class, version, &all.collect::<Vec<_>>(), end).await
+            }
+            Action::RemoveFinalizer => {
+                let all = class.finalizers.iter().map(String::as_str);
+                let rest: Vec<&str> = all.filter(|it| *it != FINALIZER).collect();
+                self.set_finalizers(class, version, &rest, end).await
+            }
+            Action::Apply(write) => self.apply_object(class, write, end).await,
+            Action::Delete(child) => self.delete(child, end).await,
+            Action::Status(status) => self.write_status(class, version, status, end).await,
+            Action::Event(notice) => {
+                self.record_event(class, notice, end).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
+        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+    }
+
+    fn classes(&self, namespace: &str) -> Api<RawClass> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    async fn set_finalizers(
+        &self,
+        class: &ObservedClass,
+        version: &mut String,
+        finalizers: &[&str],
+        end: Instant,
+    ) -> Result<(), Error> {
+        let patch = json!({"metadata": {
+            "finalizers": finalizers, "uid": class.uid, "resourceVersion": version,
+        }});
+        let api = self.classes(&class.namespace);
+        let params =
+            PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match bounded(end, api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
+            Ok(written) => {
+                self.cache_response(version, &written);
+                Ok(())
+            }
+            // The class is deleted, so it needs no finalizer.
+            Err(RequestError::Api(404, _)) => Ok(()),
+            Err(error) => Err(error.transient("the finalizer")),
+        }
+    }
+
+    async fn apply_object(
+        &self,
+        class: &ObservedClass,
+        write: &Write,
+        end: Instant,
+    ) -> Result<(), Error> {
+        let wanted = &write.wanted;
+        let mut object = wanted.object.clone();
+        if let (Some(uid), Some(meta)) =
+            (&write.uid, object.get_mut("metadata").and_then(Value::as_object_mut))
+        {
+            // An update must never recreate a deleted object.
+            meta.insert("uid".to_owned(), uid.clone().into());
+        }
+        let api = self.api(&wanted.kind, &class.namespace);
+        let mut params = PatchParams::apply(MANAGER);
+        // Another controller may have created an object of this name that the cache doesn't have yet:
+        // without force the API server reports the conflict, and the next reconcile finds the name
+        // taken.
+        params.force = write.uid.is_some();
+        match bounded(end, api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
+            Ok(written) => {
+                let child = Child::of(&wanted.kind, &written).answering(&wanted.object);
+                self.cache.put_child(child);
+                Ok(())
+            }
+            Err(error) => Err(error.classify(&format!("{} {}", wanted.kind, wanted.name))),
+        }
+    }
+
+    async fn delete(&self, child: &Child, end: Instant) -> Result<(), Error> {
+        let api = self.api(&child.kind, &child.namespace);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions {
+                uid: Some(child.uid.clone()),
+                resource_version: None,
+            }),
+            // The object is deleted after its dependents.
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            ..DeleteParams::default()
+        };
+        let key = (child.namespace.clone(), child.name.clone());
+        match bounded(end, api.delete(&child.name, &params)).await {
+            Ok(response) => match response.left() {
+                Some(terminating) => self.cache.put_child(Child::of(&child.kind, &terminating)),
+                None => self.cache.remove_child(&child.kind, &key, &child.uid),
+            },
+            Err(RequestError::Api(404, _)) => {
+                self.cache.remove_child(&child.kind, &key, &child.uid);
+            }
+            Err(error) => {
+                return Err(error.classify(&format!("deleting {} {}", child.kind, child.name)));
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(
+        &self,
+        class: &ObservedClass,
+        version: &mut String,
+        status: &ClassRuntimeStatus,
+        end: Instant,
+    ) -> Result<(), Error> {
+        let mut status = status.clone();
+        // Owned by the field manager of the requirements analysis.
+        status.nfr_recommendations.clear();
+        status.last_applied_recommendations.clear();
+        status.last_applied_at = None;
+        let object = json!({
+            "apiVersion": ClassRuntime::api_version(&()),
+            "kind": ClassRuntime::kind(&()),
+            "metadata": {
+                "name": class.name, "namespace": class.namespace,
+                "uid": class.uid, "resourceVersion": version,
+            },
+            "status": encode_status(&status),
+        });
+        let api = self.classes(&class.namespace);
+        let params = PatchParams::apply(MANAGER).force();
+        match bounded(end, api.patch_status(&class.name, &params, &Patch::Apply(&object))).await {
+            Ok(written) => {
+                self.cache_response(version, &written);
+                Ok(())
+            }
+            Err(error) => Err(error.transient("the status")),
+        }
+    }
+
+    fn cache_response(&self, version: &mut String, written: &RawClass) {
+        if let Some(latest) = &written.metadata.resource_version {
+            version.clone_from(latest);
+        }
+        let deleted = written.metadata.deletion_timestamp.is_some()
+            && written.metadata.finalizers.as_ref().is_none_or(Vec::is_empty);
+        // The watch reports the deletion.
+        if !deleted {
+            self.cache.put_class(decode(written));
+        }
+    }
+
+    /// A failure to record an Event doesn't fail the reconcile.
+    async fn record_event(&self, class: &ObservedClass, notice: &Notice, end: Instant) {
+        tracing::info!(reason = notice.reason, note = notice.note, "recording an Event");
+        let event = event(class, notice, &self.identity, Timestamp::now());
+        let api: Api<Event> = Api::namespaced(self.client.clone(), &class.namespace);
+        match until(end, api.create(&PostParams::default(), &event)).await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => tracing::debug!(%error, "failed to record an Event"),
+            None => tracing::debug!("failed to record an Event in time"),
+        }
+    }
+}
+
+/// Built here and not by kube's recorder, which sets no annotations and repeats the note of an
+/// earlier Event with the same reason.
+fn event(class: &ObservedClass, notice: &Notice, identity: &str, now: Timestamp) -> Event {
+    let correlation =
+        class.correlation_id.as_ref().map_or_else(String::new, |id| format!(" [{id}]"));
+    let mut note = notice.note.clone();
+    while note.len() + correlation.len() > MAX_NOTE && note.pop().is_some() {}
+    note.push_str(&correlation);
+    let deployment_id = deployment_id(class);
+    let label = (DEPLOYMENT_ID.to_owned(), names::label(deployment_id));
+    let annotation = (DEPLOYMENT_ID.to_owned(), deployment_id.to_owned());
+    Event {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{:x}", class.name, now.as_nanosecond())),
+            namespace: Some(class.namespace.clone()),
+            labels: Some([label].into()),
+            annotations: Some([annotation].into()),
+            ..ObjectMeta::default()
+        },
+        regarding: Some(ObjectReference {
+            api_version: Some(ClassRuntime::api_version(&()).into_owned()),
+            kind: Some(ClassRuntime::kind(&()).into_owned()),
+            name: Some(class.name.clone()),
+            namespace: Some(class.namespace.clone()),
+            uid: Some(class.uid.clone()),
+            ..ObjectReference::default()
+        }),
+        type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(notice.reason.clone()),
+        note: Some(note),
+        action: Some("Reconcile".to_owned()),
+        event_time: Some(MicroTime(now)),
+        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_instance: Some(identity.to_owned()),
+        ..Event::default()
+    }
+}
+
+enum RequestError {
+    Api(u16, String),
+    Other(String),
+}
+
+async fn bounded<T>(
+    end: Instant,
+    request: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, RequestError> {
+    match until(end, request).await {
+        Some(Ok(response)) => Ok(response),
+        Some(Err(kube::Error::Api(status))) => {
+            Err(RequestError::Api(status.code, status.message.clone()))
+        }
+        Some(Err(error)) => Err(RequestError::Other(error.to_string())),
+        None => Err(RequestError::Other("no response in time".to_owned())),
+    }
+}
+
+impl RequestError {
+    fn transient(self, what: &str) -> Error {
+        let (reason, message) = match self {
+            Self::Api(409, message) => ("Conflict", message),
+            Self::Api(code, message) => ("ApiServerFails", format!("{code}: {message}")),
+            Self::Other(message) => ("ApiServerFails", message),
+        };
+        Error::Transient(Failure { reason, message: format!("{what}: {message}") })
+    }
+
+    /// Errors that only a human can resolve are permanent.
+    fn classify(self, what: &str) -> Error {
+        let (code, message) = match self {
+            Self::Api(code @ (400 | 403 | 404 | 405 | 413 | 422), message) => (code, message),
+            other => return other.transient(what),
+        };
+        let reason = match code {
+            403 if message.contains("exceeded quota") => "QuotaExceeded",
+            403 => "Forbidden",
+            404 => "KindMissing",
+            _ => "Rejected",
+        };
+        Error::Permanent(Failure { reason, message: format!("{what}: {message}") })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::CORRELATION;
+
+    /// Whether an error is permanent, its reason, and its message.
+    fn outcome(error: Error) -> (bool, &'static str, String) {
+        match error {
+            Error::Permanent(failure) => (true, failure.reason, failure.message),
+            Error::Transient(failure) => (false, failure.reason, failure.message),
+            Error::NotLeader => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn errors_that_need_a_human_are_permanent() {
+        let api = |code, message: &str| RequestError::Api(code, message.to_owned());
+        let quota = "pods \"p\" is forbidden: exceeded quota: few";
+        let message = |said: &str| format!("Service shop: {said}");
+        for (error, permanent, reason, said) in [
+            (api(400, "no JSON"), true, "Rejected", "no JSON"),
+            (api(401, "who?"), false, "ApiServerFails", "401: who?"),
+            (api(403, "may not"), true, "Forbidden", "may not"),
+            (api(403, quota), true, "QuotaExceeded", quota),
+            (api(404, "not found"), true, "KindMissing", "not found"),
+            (api(405, "not so"), true, "Rejected", "not so"),
+            (api(409, "changed"), false, "Conflict", "changed"),
+            (api(413, "too large"), true, "Rejected", "too large"),
+            (api(422, "immutable"), true, "Rejected", "immutable"),
+            (api(429, "later"), false, "ApiServerFails", "429: later"),
+            (api(500, "webhook"), false, "ApiServerFails", "500: webhook"),
+            (api(503, "away"), false, "ApiServerFails", "503: away"),
+            (RequestError::Other("cut".to_owned()), false, "ApiServerFails", "cut"),
+        ] {
+            assert_eq!(outcome(error.classify("Service shop")), (permanent, reason, message(said)));
+        }
+    }
+
+    /// Status and finalizer are CRM's own, so no human can correct them.
+    #[test]
+    fn errors_of_status_and_finalizer_are_transient() {
+        for (code, reason, said) in [
+            (403, "ApiServerFails", "the status: 403: no"),
+            (404, "ApiServerFails", "the status: 404: no"),
+            (409, "Conflict", "the status: no"),
+            (422, "ApiServerFails", "the status: 422: no"),
+            (500, "ApiServerFails", "the status: 500: no"),
+        ] {
+            let error = RequestError::Api(code, "no".to_owned());
+            assert_eq!(outcome(error.transient("the status")), (false, reason, said.to_owned()));
+        }
+    }
+
+    #[test]
+    fn events_carry_the_deployment_id() {
+        let raw = serde_json::json!({
+            "metadata": {
+                "name": "shop", "namespace": "n", "uid": "u",
+                "annotations": {CORRELATION: "call-1"},
+            },
+            "spec": {"deployment_unit": {"id": "Shop/cart"}},
+        });
+        let class = decode(&serde_json::from_value(raw).unwrap());
+        let notice =
+            Notice { warning: true, reason: "CrashLoop".to_owned(), note: "é".repeat(MAX_NOTE) };
+        let event = event(&class, &notice, "crm-0", Timestamp::UNIX_EPOCH);
+        let of = |all: Option<std::collections::BTreeMap<String, String>>| {
+            all.unwrap().remove("oaas.io/deployment-id").unwrap()
+        };
+        assert_eq!(of(event.metadata.annotations), "Shop/cart");
+        assert_eq!(of(event.metadata.labels), names::label("Shop/cart"));
+        assert_eq!(event.regarding.unwrap().uid.as_deref(), Some("u"));
+        assert_eq!(event.reporting_instance.as_deref(), Some("crm-0"));
+        assert_eq!(event.type_.as_deref(), Some("Warning"));
+        let note = event.note.unwrap();
+        assert!(note.len() <= MAX_NOTE && note.ends_with("é [call-1]"), "{note}");
+    }
+}

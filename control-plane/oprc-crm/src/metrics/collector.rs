@@ -1,0 +1,65 @@
+//! Gauges computed from the cache for each scrape, so that concurrent scrapes don't affect each
+//! other.
+
+use std::{fmt, sync::Arc};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{MetricType, family::Family, gauge::Gauge},
+};
+
+use super::{ByEnvironment, ByTemplate, by_template, environment};
+use crate::{cache::Cache, crd::Phase, leader::Leadership, reconcile::ObservedClass};
+
+pub(super) struct ClassCollector {
+    pub(super) cache: Arc<Cache>,
+    pub(super) leadership: Leadership,
+}
+
+impl fmt::Debug for ClassCollector {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("ClassCollector")
+    }
+}
+
+impl Collector for ClassCollector {
+    /// Only the leader counts classes, so that the sum over all replicas is right.
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let is_leader = self.leadership.holds();
+        let leading: Gauge = Gauge::default();
+        leading.set(i64::from(is_leader));
+        let classes = if is_leader { self.cache.classes_after(None) } else { Vec::new() };
+        let (active, templates) = count(&classes);
+        encode_gauge(&mut encoder, "crm_leading", "Whether this process is the leader.", &leading)?;
+        let help = "ClassRuntimes that are Available.";
+        encode_gauge(&mut encoder, "crm_active_deployments", help, &active)?;
+        let help = "ClassRuntimes by selected template.";
+        encode_gauge(&mut encoder, "crm_template_usage", help, &templates)
+    }
+}
+
+fn encode_gauge(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    metric: &impl EncodeMetric,
+) -> fmt::Result {
+    metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+fn count(
+    classes: &[Arc<ObservedClass>],
+) -> (Family<ByEnvironment, Gauge>, Family<ByTemplate, Gauge>) {
+    let active = Family::<ByEnvironment, Gauge>::default();
+    let templates = Family::<ByTemplate, Gauge>::default();
+    for class in classes.iter().filter(|class| class.deleting.is_none()) {
+        let status = class.status.as_ref();
+        if status.is_some_and(|status| status.phase == Phase::Available) {
+            let labels = ByEnvironment { environment: environment(class) };
+            active.get_or_create(&labels).inc();
+        }
+        templates.get_or_create(&by_template(class, status)).inc();
+    }
+    (active, templates)
+}

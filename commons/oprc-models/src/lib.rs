@@ -7,6 +7,7 @@
 
 mod check;
 mod diagnostics;
+mod document;
 mod macros;
 mod model;
 mod names;
@@ -17,16 +18,16 @@ mod resolve;
 mod schema;
 mod yaml;
 
-pub use check::{StepRef, check, check_against, check_deployment, check_update};
+pub use check::{StepRef, check, check_deployment, check_update};
 pub use diagnostics::{Diagnostic, Diagnostics, SourceLocation};
+pub use document::{Body, Document, parse, to_yaml};
 pub use model::*;
 pub use reserved_env::RESERVED_ENV;
 pub use resolve::{
-    Lookup, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, ResolvedPackage, resolve,
+    Lookup, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, ResolvedPackage,
+    check_against, resolve,
 };
-pub use yaml::{
-    Body, Document, MAX_DEPTH, MAX_DOCUMENTS, MAX_EXPANDED_SIZE, MAX_FILE_SIZE, parse, to_yaml,
-};
+pub use yaml::{MAX_DEPTH, MAX_DOCUMENTS, MAX_EXPANDED_SIZE, MAX_FILE_SIZE};
 
 #[cfg(test)]
 mod tests;

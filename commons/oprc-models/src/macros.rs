@@ -97,8 +97,8 @@ macro_rules! string_enum {
 
             /// Ignores case, hyphens, underscores and spaces.
             pub fn parse(text: &str) -> Option<Self> {
-                let normalized = $crate::macros::normalize(text);
-                Self::ALL.iter().copied().find(|it| $crate::macros::normalize(it.as_str()) == normalized)
+                let normalized = $crate::names::normalize(text);
+                Self::ALL.iter().copied().find(|it| $crate::names::normalize(it.as_str()) == normalized)
             }
         }
 
@@ -118,7 +118,7 @@ macro_rules! string_enum {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 let text = <std::borrow::Cow<'_, str>>::deserialize(from)?;
                 Self::parse(&text).ok_or_else(|| {
-                    serde::de::Error::custom($crate::macros::unknown_value(
+                    serde::de::Error::custom($crate::names::unknown_value(
                         &text,
                         Self::ALL.iter().map(|it| it.as_str()),
                     ))
@@ -145,7 +145,7 @@ macro_rules! string_enum {
         #[cfg(feature = "openapi")]
         impl utoipa::PartialSchema for $name {
             fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
-                $crate::schema::string_enum(&[$($text),*])
+                $crate::macros::string_enum_schema(&[$($text),*])
             }
         }
 
@@ -161,19 +161,13 @@ macro_rules! string_enum {
     };
 }
 
-/// Removes the differences in spelling that [`string_enum`] ignores.
-pub(crate) fn normalize(text: &str) -> String {
-    let kept = text.chars().filter(|letter| !matches!(letter, '_' | '-' | ' '));
-    kept.map(|letter| letter.to_ascii_uppercase()).collect()
-}
-
-pub(crate) fn unknown_value<'a>(text: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
-    let allowed: Vec<_> = allowed.into_iter().collect();
-    format!(
-        "{} is not supported; allowed values: {}",
-        crate::names::quote(text),
-        allowed.join(", ")
-    )
+#[cfg(feature = "openapi")]
+pub(crate) fn string_enum_schema(
+    values: &'static [&'static str],
+) -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+    use utoipa::openapi::schema::{ObjectBuilder, Type};
+    let values = values.iter().copied();
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
 }
 
 pub(crate) use {first, model, string_enum};

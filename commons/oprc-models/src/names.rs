@@ -154,6 +154,17 @@ pub(crate) fn format_path<S: AsRef<str>>(nodes: &[S]) -> String {
     some.join(" → ")
 }
 
+/// Removes the differences in spelling that `string_enum` ignores.
+pub(crate) fn normalize(text: &str) -> String {
+    let kept = text.chars().filter(|letter| !matches!(letter, '_' | '-' | ' '));
+    kept.map(|letter| letter.to_ascii_uppercase()).collect()
+}
+
+pub(crate) fn unknown_value<'a>(text: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+    let allowed: Vec<_> = allowed.into_iter().collect();
+    format!("{} is not supported; allowed values: {}", quote(text), allowed.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

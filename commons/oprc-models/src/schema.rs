@@ -2,20 +2,12 @@
 
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{
-        OneOfBuilder, Ref, RefOr, Schema,
-        schema::{ObjectBuilder, Type},
-    },
+    openapi::{OneOfBuilder, Ref, RefOr, Schema},
 };
 
 use crate::model::{
     Collection, CollectionSpec, EnvSource, EnvValue, Quantity, Text, Version, VersionRange,
 };
-
-pub(crate) fn string_enum(values: &'static [&'static str]) -> RefOr<Schema> {
-    let values = values.iter().copied();
-    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
-}
 
 macro_rules! string_schema {
     ($($name:ident)*) => {$(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{check_count, check_name, check_unique, package::Declarations, requirements};
+use super::{check_count, check_name, check_unique, declarations::Declarations, requirements};
 use crate::{
     diagnostics::{Diagnostics, Path},
     model::{Access, FunctionBinding, OClass, OPackage, Provider, StateSpec},

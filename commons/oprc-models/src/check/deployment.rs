@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    check_count, check_length, check_name, check_range, check_unique, duplicate, grid, placement,
+    check_count, check_length, check_name, check_range, check_unique, check_url, duplicate, grid,
+    placement,
 };
 use crate::{
     diagnostics::{Diagnostics, Path},
@@ -48,7 +49,7 @@ pub(super) fn check_in_package(
     }
 }
 
-pub(super) fn add_unknown_class<'a>(
+pub(crate) fn add_unknown_class<'a>(
     diagnostics: &mut Diagnostics,
     path: &Path,
     class: &str,
@@ -58,12 +59,12 @@ pub(super) fn add_unknown_class<'a>(
     diagnostics.add_with_suggestion(path, message, closest_match(class, known));
 }
 
-pub(super) fn add_disabled_class(diagnostics: &mut Diagnostics, path: &Path, class: &str) {
+pub(crate) fn add_disabled_class(diagnostics: &mut Diagnostics, path: &Path, class: &str) {
     diagnostics.add(path, format!("the class {} is disabled", quote(class)));
 }
 
 /// The classes of a deployment, from `class` and `classes`, with their paths.
-pub(super) fn class_fields<'a>(
+pub(crate) fn class_fields<'a>(
     path: &Path,
     deployment: &'a OClassDeployment,
 ) -> impl Iterator<Item = (Path, &'a str)> {
@@ -144,24 +145,5 @@ fn check_options(diagnostics: &mut Diagnostics, path: &Path, options: &Options) 
     if let Some(endpoint) = &options.otlp_endpoint {
         let schemes = ["http://", "https://"];
         check_url(diagnostics, &path.field("otlpEndpoint"), endpoint, &schemes, 1024);
-    }
-}
-
-pub(super) fn check_url(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    url: &str,
-    schemes: &[&str],
-    max: usize,
-) {
-    let has_space = url.chars().any(|it| it.is_whitespace() || it.is_control());
-    if url.len() > max || has_space || !schemes.iter().any(|scheme| url.starts_with(scheme)) {
-        let message = format!(
-            "{} is not a valid URL; it must start with {} and have at most {max} characters, \
-             without white space",
-            quote(url),
-            schemes.join(" or ")
-        );
-        diagnostics.add(path, message);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{check_count, check_length, check_name, duplicate, package::Declarations};
+use super::{check_count, check_length, check_name, declarations::Declarations, duplicate};
 use crate::{
     diagnostics::{Diagnostics, Path},
     model::{Macro, OFunction, Step},

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    DAY_MS, check_count, check_length, check_name, check_range, check_unique, flow, grid,
-    package::Declarations, provision, requirements,
+    DAY_MS, check_count, check_length, check_name, check_range, check_unique,
+    declarations::Declarations, flow, grid, provision, requirements,
 };
 use crate::{
     diagnostics::{Diagnostics, Path},

@@ -2,7 +2,7 @@
 
 use super::{
     DAY_MS, check_count, check_length, check_object_name, check_quantity, check_range,
-    check_resources, check_unique, deployment::check_url, placement, provision,
+    check_resources, check_unique, check_url, placement, provision,
 };
 use crate::{
     diagnostics::{Diagnostics, Path},

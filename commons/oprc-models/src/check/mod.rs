@@ -2,7 +2,7 @@
 //! [`resolve`](crate::resolve).
 
 mod class;
-mod compatibility;
+mod declarations;
 mod deployment;
 mod flow;
 mod function;
@@ -15,11 +15,11 @@ mod update;
 
 use std::collections::BTreeSet;
 
-pub use self::{
-    compatibility::check_against, deployment::check_deployment, flow::StepRef, package::check,
-    update::check_update,
+pub use self::{deployment::check_deployment, flow::StepRef, package::check, update::check_update};
+pub(crate) use self::{
+    deployment::{add_disabled_class, add_unknown_class, class_fields},
+    package::MAX_CLASSES,
 };
-pub(crate) use self::{compatibility::check_against_at, package::MAX_CLASSES};
 use crate::{
     diagnostics::{Diagnostics, Path},
     model::Quantity,
@@ -169,5 +169,18 @@ fn check_reference(
             let message = format!("the package {} is not a dependency", quote(package));
             diagnostics.add_with_hint(path, message, "add it to dependencies");
         }
+    }
+}
+
+fn check_url(diagnostics: &mut Diagnostics, path: &Path, url: &str, schemes: &[&str], max: usize) {
+    let has_space = url.chars().any(|it| it.is_whitespace() || it.is_control());
+    if url.len() > max || has_space || !schemes.iter().any(|scheme| url.starts_with(scheme)) {
+        let message = format!(
+            "{} is not a valid URL; it must start with {} and have at most {max} characters, \
+             without white space",
+            quote(url),
+            schemes.join(" or ")
+        );
+        diagnostics.add(path, message);
     }
 }

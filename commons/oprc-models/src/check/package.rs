@@ -1,10 +1,10 @@
 //! Packages as a whole.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{
-    check_count, check_length, check_max_length, check_name, check_reference, check_unique, class,
-    deployment, flow, function,
+    check_count, check_length, check_max_length, check_name, check_unique, class,
+    declarations::Declarations, deployment, flow, function,
 };
 use crate::{
     diagnostics::{Diagnostics, Path},
@@ -14,30 +14,6 @@ use crate::{
 
 /// Maximum number of classes in a package.
 pub(crate) const MAX_CLASSES: usize = 256;
-
-/// The names that references within a package may use.
-pub(super) struct Declarations<'a> {
-    classes: BTreeSet<&'a str>,
-    functions: BTreeSet<&'a str>,
-    dependencies: BTreeSet<&'a str>,
-}
-
-impl Declarations<'_> {
-    pub(super) fn check_class(&self, diagnostics: &mut Diagnostics, path: &Path, reference: &str) {
-        let what = ("class", NameKind::Identifier);
-        check_reference(diagnostics, path, what, reference, &self.classes, &self.dependencies);
-    }
-
-    pub(super) fn check_function(
-        &self,
-        diagnostics: &mut Diagnostics,
-        path: &Path,
-        reference: &str,
-    ) {
-        let what = ("function", NameKind::Function);
-        check_reference(diagnostics, path, what, reference, &self.functions, &self.dependencies);
-    }
-}
 
 /// Validates a package without its dependencies.
 pub fn check(package: &OPackage) -> Result<(), Diagnostics> {

@@ -1,8 +1,8 @@
 //! Resolves the classes of a package.
 
 use super::{
-    Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, Scope, functions, lineage::Lineages,
-    merge,
+    ClassProblems, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, Scope, functions,
+    lineage::Lineages, merge,
 };
 use crate::{
     diagnostics::{Diagnostics, Path},
@@ -14,9 +14,6 @@ use crate::{
 const MAX_FUNCTIONS: usize = 64;
 /// Maximum number of bindings of each of them.
 const MAX_BINDINGS: usize = 64;
-
-/// Problems of a class: the binding that each concerns, if any, and the message.
-pub(super) type ClassProblems = Vec<(Option<String>, String)>;
 
 /// Problems are reported; a class without a valid lineage is omitted.
 pub(super) fn resolve_classes(

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Origin, ResolvedBinding, ResolvedFunction, Scope, class::ClassProblems};
+use super::{ClassProblems, Origin, ResolvedBinding, ResolvedFunction, Scope};
 use crate::{
     check::StepRef,
     model::{Access, OFunction, Reference, StateSpec},

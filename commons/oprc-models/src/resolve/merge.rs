@@ -1,6 +1,6 @@
 //! Merges a class with its ancestors, which are given nearest first.
 
-use super::{Origin, ResolvedBinding, Scope, class::ClassProblems};
+use super::{ClassProblems, Origin, ResolvedBinding, Scope};
 use crate::{
     model::{Constraints, FunctionBinding, KeySpec, OClass, Reference, Requirements, StateSpec},
     names::quote,

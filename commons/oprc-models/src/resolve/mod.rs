@@ -5,6 +5,7 @@
 //! define the same name, the nearest one wins.
 
 mod class;
+mod compatibility;
 mod functions;
 mod lineage;
 mod merge;
@@ -12,6 +13,8 @@ mod merge;
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+
+pub use self::compatibility::check_against;
 
 use crate::{
     check,
@@ -26,6 +29,9 @@ use crate::{
 /// Why a state change cannot trigger a function.
 pub(crate) const TRIGGER_NEEDS_CONTAINER: &str =
     "state changes can trigger only functions that run in a container";
+
+/// Problems of a class: the binding that each concerns, if any, and the message.
+type ClassProblems = Vec<(Option<String>, String)>;
 
 /// Access to dependencies, with one version of each package.
 pub trait Lookup {
@@ -192,7 +198,7 @@ pub fn resolve(package: &OPackage, others: &dyn Lookup) -> Result<ResolvedPackag
     if diagnostics.is_empty() {
         for (at, deployment) in package.deployments.iter().enumerate() {
             let path = root.field("deployments").index(at);
-            check::check_against_at(&mut diagnostics, &path, deployment, &resolved);
+            compatibility::check_against_at(&mut diagnostics, &path, deployment, &resolved);
         }
     }
     diagnostics.or(resolved)

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::deployment::{add_disabled_class, add_unknown_class, class_fields};
+use super::{ResolvedClass, ResolvedPackage, TRIGGER_NEEDS_CONTAINER};
 use crate::{
+    check::{add_disabled_class, add_unknown_class, class_fields},
     diagnostics::{Diagnostics, Path},
     model::{OClassDeployment, StateType},
     names::{closest_match, quote},
-    resolve::{ResolvedClass, ResolvedPackage},
 };
 
 /// Checks that the classes of a deployment exist and may be deployed, that the functions it names
@@ -22,7 +22,7 @@ pub fn check_against(
 }
 
 /// [`check_against`] for a deployment at a path within its package.
-pub(crate) fn check_against_at(
+pub(super) fn check_against_at(
     diagnostics: &mut Diagnostics,
     path: &Path,
     deployment: &OClassDeployment,
@@ -92,7 +92,7 @@ fn check_functions(
             .filter_map(|class| Some((class.has_grid(), class.function(&trigger.function)?)))
             .collect();
         if found.iter().any(|(_, it)| !it.function.runs_in_container()) {
-            diagnostics.add(&path, crate::resolve::TRIGGER_NEEDS_CONTAINER);
+            diagnostics.add(&path, TRIGGER_NEEDS_CONTAINER);
         } else if !found.is_empty() && found.iter().all(|(stateful, _)| !stateful) {
             diagnostics.add(&path, "has no effect: no class with state has this function");
         }

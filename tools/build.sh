@@ -13,11 +13,14 @@ log=$(mktemp)
 started=$(date +%s)
 cargo build "$@" >"$log" 2>&1 &
 build=$!
-report() { # prints elapsed time until it is killed
-    # What outlives its parent for a moment must not hold the caller's pipes open.
-    sleep 2 >/dev/null 2>&1
+report() { # prints elapsed time until it is terminated
+    trap 'kill $pause; exit' TERM
+    sleep 2 & pause=$!
+    wait $pause
     echo "… $title" >&2
-    while sleep 30 >/dev/null 2>&1; do
+    while :; do
+        sleep 30 & pause=$!
+        wait $pause
         compiled=$(grep -c '^ *Compiling ' "$log" || true)
         echo "… $title: $compiled crates compiled ($(($(date +%s) - started)) s)" >&2
     done

@@ -1,5 +1,5 @@
-//! A cluster leaves the machine as it was, however it ends. These tests look at the whole machine,
-//! so they run one after the other and before any cluster is shared.
+//! A cluster leaves nothing behind on the machine, however it ends. These tests compare the whole
+//! machine before and after, so they run one after the other, before the shared cluster exists.
 
 #![allow(
     clippy::expect_used,
@@ -89,7 +89,7 @@ fn make(target: &str, contexts: &Path) -> String {
 }
 
 #[tokio::test]
-async fn make_up_ends_with_an_answer_and_make_down_leaves_the_machine_as_it_was() {
+async fn make_up_calls_the_sample_and_make_down_leaves_nothing_behind() {
     on_a_machine(async |before| {
         let folder = tempfile::tempdir().unwrap();
         let contexts = folder.path().join("config.yaml");
@@ -126,7 +126,7 @@ fn oprc(arguments: &[&str], contexts: &Path) -> String {
 }
 
 #[tokio::test]
-async fn all_clusters_that_up_has_made_end_with_down() {
+async fn down_deletes_all_clusters_of_up() {
     on_a_machine(async |before| {
         let folder = tempfile::tempdir().unwrap();
         let contexts = folder.path().join("config.yaml");
@@ -155,7 +155,7 @@ async fn all_clusters_that_up_has_made_end_with_down() {
 
 /// One cluster for both, since it takes most of the time to make one.
 #[tokio::test]
-async fn a_killed_cluster_is_started_again_with_all_that_was_in_it_and_cleaned_up_by_down() {
+async fn restarts_a_killed_cluster_with_its_data_and_down_cleans_up() {
     on_a_machine(async |before| {
         let cluster = Cluster::up(NAME, &options()).await.unwrap();
         cluster.load_image(&hello_archive()).await.unwrap();

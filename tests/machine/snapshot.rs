@@ -1,4 +1,4 @@
-//! What can be seen of a machine.
+//! A snapshot of processes, links, routes, mounts, cgroups and files of the machine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

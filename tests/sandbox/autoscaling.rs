@@ -1,4 +1,4 @@
-//! Autoscalers scale for real.
+//! Autoscaling on real nodes.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use oprc_tests::{Place, http::get_ok, in_namespace, objects::deploy_hello};
 use serde_json::json;
 
 #[tokio::test]
-async fn load_brings_more_replicas() {
+async fn scales_up_under_load() {
     in_namespace(async |place: &Place| {
         let url = format!("{}/?burn_ms=100", deploy_hello(place, "busy").await);
         let autoscaler = serde_json::from_value(json!({

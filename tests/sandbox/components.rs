@@ -1,5 +1,4 @@
-//! Components that die come back; components that are stopped or frozen stay so until they are
-//! let go on.
+//! Restart, stop and freeze of components.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +29,7 @@ use oprc_tests::{
 use serde_json::json;
 
 #[tokio::test]
-async fn every_component_comes_back_by_itself() {
+async fn restarts_every_killed_component() {
     let options = Options { node: NodeChoice::Real, prometheus: true, ..Options::default() };
     with_cluster("test-recover", &options, async |cluster| {
         cluster.load_image(&hello_archive()).await.unwrap();
@@ -69,7 +68,7 @@ async fn note(place: &Place, name: &str) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn a_frozen_component_of_a_node_can_be_killed() {
+async fn kills_a_frozen_component_of_a_node() {
     let cluster = shared().await;
     let supervisor = cluster.supervisor();
     supervisor.act("kube-proxy", Action::Freeze).await.unwrap();
@@ -78,7 +77,7 @@ async fn a_frozen_component_of_a_node_can_be_killed() {
 }
 
 #[tokio::test]
-async fn two_commands_at_once_make_one_cluster_and_a_hung_one_can_be_ended() {
+async fn concurrent_ups_create_one_cluster_and_down_stops_a_hung_supervisor() {
     with_simulated("test-twice", 1, async |cluster: Cluster| {
         let options = Options { no_fsync: true, ..Options::default() };
         let (first, second) = futures::join!(
@@ -96,7 +95,7 @@ async fn two_commands_at_once_make_one_cluster_and_a_hung_one_can_be_ended() {
 }
 
 #[tokio::test]
-async fn a_component_can_be_frozen_stopped_and_started() {
+async fn freezes_stops_and_starts_components() {
     with_simulated("test-freeze", 1, async |cluster: Cluster| {
         in_namespace_of(cluster.clone(), async |place: &Place| {
             let supervisor = cluster.supervisor();

@@ -1,4 +1,4 @@
-//! Two clusters with real nodes side by side, one of them with two nodes.
+//! Two clusters with real nodes at the same time, one of them with two nodes.
 
 use oprc_sandbox::{NodeChoice, Options};
 use oprc_tests::{
@@ -10,7 +10,7 @@ use oprc_tests::{
 };
 
 #[tokio::test]
-async fn two_clusters_with_real_nodes_run_at_once() {
+async fn clusters_with_real_nodes_are_isolated() {
     let options =
         Options { node: NodeChoice::Real, nodes: Some(2), no_fsync: true, ..Options::default() };
     with_cluster("test-pair", &options, async |pair| {

@@ -1,4 +1,4 @@
-//! Knative serves the sample function, lets it go, and brings it back.
+//! Knative serves the sample function and scales it to zero and back.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const READY: Duration = Duration::from_mins(5);
 
 #[tokio::test]
-async fn a_service_goes_to_zero_and_comes_back() {
+async fn scales_to_zero_and_back() {
     in_namespace(async |place: &Place| {
         let kind =
             ApiResource::from_gvk(&GroupVersionKind::gvk("serving.knative.dev", "v1", "Service"));

@@ -1,5 +1,4 @@
-//! The sandbox itself: what a cluster of it can do, how it recovers, and what it says when it is
-//! used wrongly.
+//! The sandbox: features of its clusters, recovery and error messages.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Whoever uses the sandbox wrongly is told what to do.
+//! Error messages tell what to do.
 
 use std::{
     fs,
@@ -43,7 +43,7 @@ pub(crate) fn copy_of_cache(target: &Path) -> PathBuf {
 }
 
 #[test]
-fn an_unknown_cluster() {
+fn unknown_cluster_is_an_error() {
     for command in
         [vec!["status"], vec!["down"], vec!["kubeconfig"], vec!["kubectl"], vec!["logs", "etcd"]]
     {
@@ -57,7 +57,7 @@ fn an_unknown_cluster() {
 }
 
 #[test]
-fn a_name_that_is_none() {
+fn rejects_invalid_names() {
     assert_says(
         &refusal(&["up", "--name", "../etc"], &[]),
         &["is not a valid cluster name", "lower-case"],
@@ -65,7 +65,7 @@ fn a_name_that_is_none() {
 }
 
 #[test]
-fn options_that_make_no_sense() {
+fn rejects_invalid_options() {
     let simulated = ["up", "--name", "test-none", "--node", "simulated"];
     let with = |more: &[&'static str]| [&simulated[..], more].concat();
     assert_says(&refusal(&with(&["--knative"]), &[]), &["--knative needs real nodes"]);
@@ -77,7 +77,7 @@ fn options_that_make_no_sense() {
 }
 
 #[test]
-fn a_real_node_without_root() {
+fn real_nodes_require_root() {
     let home = tempfile::tempdir().unwrap();
     let program = home.path().join("oprc");
     fs::copy(oprc_program(), &program).unwrap();
@@ -90,7 +90,7 @@ fn a_real_node_without_root() {
 }
 
 #[test]
-fn no_go_and_no_way_to_get_one() {
+fn explains_how_to_install_go() {
     let tools = tempfile::tempdir().unwrap();
     symlink("/usr/bin/setpriv", tools.path().join("setpriv")).unwrap();
     let folder = tools.path().to_str().unwrap();
@@ -100,7 +100,7 @@ fn no_go_and_no_way_to_get_one() {
 }
 
 #[test]
-fn a_go_that_reaches_no_module_proxy() {
+fn explains_how_to_set_a_module_proxy() {
     let empty = tempfile::tempdir().unwrap();
     let folder = empty.path().to_str().unwrap();
     let variables = [
@@ -114,7 +114,7 @@ fn a_go_that_reaches_no_module_proxy() {
 }
 
 #[test]
-fn a_full_disk() {
+fn reports_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let cache = copy_of_cache(&folder.path().join("cache"));
     let small = folder.path().join("small");
@@ -133,7 +133,7 @@ fn a_full_disk() {
 }
 
 #[test]
-fn a_damaged_cache_is_made_again() {
+fn rebuilds_a_damaged_cache_entry() {
     let folder = tempfile::tempdir().unwrap();
     let cache = copy_of_cache(&folder.path().join("cache"));
     let programs = cache.join("oprc/programs");
@@ -158,7 +158,7 @@ fn a_damaged_cache_is_made_again() {
 }
 
 #[tokio::test]
-async fn a_second_up_with_other_options() {
+async fn rejects_different_options_for_an_existing_cluster() {
     with_simulated("test-options", 1, async |_| {
         let up = ["up", "--name", "test-options"];
         let with = |more: &[&'static str]| [&up[..], more].concat();
@@ -173,7 +173,7 @@ async fn a_second_up_with_other_options() {
 }
 
 #[tokio::test]
-async fn an_image_file_that_is_none() {
+async fn rejects_files_that_are_not_images() {
     with_simulated("test-image", 1, async |_| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "no image").unwrap();
@@ -189,7 +189,7 @@ async fn an_image_file_that_is_none() {
 }
 
 #[tokio::test]
-async fn a_port_that_was_taken_meanwhile() {
+async fn reports_a_port_in_use() {
     with_simulated("test-port", 1, async |cluster: Cluster| {
         let arguments = etcd_arguments(&cluster).await;
         let (_, rest) = arguments.split_once("--listen-client-urls=https://127.0.0.1:").unwrap();

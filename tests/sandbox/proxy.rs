@@ -1,4 +1,4 @@
-//! Every fault of the proxy does what it says, and the counts are exact.
+//! Faults and request counts of the API proxy.
 
 use std::{
     pin::pin,
@@ -41,7 +41,7 @@ async fn create(api: &Api<ConfigMap>, name: &str) -> kube::Result<ConfigMap> {
 }
 
 #[tokio::test]
-async fn counts_are_exact_by_client_verb_and_resource() {
+async fn counts_requests_by_client_verb_and_resource() {
     in_namespace(async |place: &Place| {
         let (proxy, first, _) = setup(place).await;
         let second = configs(proxy.client("other", MASTERS).await.unwrap(), place);
@@ -86,7 +86,7 @@ async fn counts_are_exact_by_client_verb_and_resource() {
 }
 
 #[tokio::test]
-async fn clients_are_known_by_their_certificates() {
+async fn identifies_clients_by_their_certificates() {
     in_namespace(async |place: &Place| {
         let proxy = ApiProxy::start(&place.cluster).await.unwrap();
         let nobody = configs(proxy.client("nobody", None).await.unwrap(), place);
@@ -108,7 +108,7 @@ async fn clients_are_known_by_their_certificates() {
 }
 
 #[tokio::test]
-async fn a_refused_request_never_reaches_the_api_server() {
+async fn dropped_requests_do_not_reach_the_api_server() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         let refusal = proxy.inject(Match::any().verb("create"), Fault::DropRequest);
@@ -122,7 +122,7 @@ async fn a_refused_request_never_reaches_the_api_server() {
 }
 
 #[tokio::test]
-async fn a_delayed_request_takes_that_long() {
+async fn delays_requests() {
     in_namespace(async |place: &Place| {
         let (proxy, through, _) = setup(place).await;
         let delay = Duration::from_secs(2);
@@ -135,7 +135,7 @@ async fn a_delayed_request_takes_that_long() {
 }
 
 #[tokio::test]
-async fn a_status_is_answered_without_the_api_server() {
+async fn responds_with_a_status_without_the_api_server() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         // By number: the next request of this client, whatever it is.
@@ -162,7 +162,7 @@ async fn a_status_is_answered_without_the_api_server() {
 }
 
 #[tokio::test]
-async fn a_cut_request_is_carried_out_and_not_answered() {
+async fn requests_with_dropped_responses_are_executed() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         let _fault = proxy.inject_times(
@@ -177,7 +177,7 @@ async fn a_cut_request_is_carried_out_and_not_answered() {
 }
 
 #[tokio::test]
-async fn a_held_request_goes_on_when_it_is_let() {
+async fn forwards_held_requests_when_the_fault_is_removed() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         let hold = proxy.inject(Match::any().name("slow").verb("get"), Fault::Hold);
@@ -221,7 +221,7 @@ async fn event_of(events: &mut Events, name: &str) {
 }
 
 #[tokio::test]
-async fn a_watch_is_held_back_and_loses_nothing() {
+async fn held_watches_lose_no_event() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         let mut behind = watch(&through).await;
@@ -241,7 +241,7 @@ async fn a_watch_is_held_back_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_running_watch_is_cut_and_can_be_opened_again() {
+async fn closes_running_watches_which_can_be_reopened() {
     in_namespace(async |place: &Place| {
         let (proxy, through, direct) = setup(place).await;
         let mut events = watch(&through).await;

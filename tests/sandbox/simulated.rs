@@ -1,4 +1,4 @@
-//! Simulated clusters: for scale, and for people who aren't root.
+//! Simulated clusters without root.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use oprc_tests::oprc_program;
 const USER: u32 = 65_534;
 
 #[test]
-fn a_thousand_pods_and_two_clusters_without_root() {
+fn runs_a_thousand_pods_and_two_clusters_without_root() {
     let home = tempfile::tempdir().unwrap();
     let user = Unprivileged::at(home.path());
     let first = user.oprc(&["up", "--name", "first", "--nodes", "2", "--no-fsync"]);

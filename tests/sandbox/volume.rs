@@ -1,4 +1,4 @@
-//! StatefulSets get their volumes.
+//! Volumes of StatefulSets.
 
 use k8s_openapi::api::{apps::v1::StatefulSet, core::v1::PersistentVolumeClaim};
 use kube::{Api, api::PostParams, runtime::wait::await_condition};
@@ -10,7 +10,7 @@ use oprc_tests::{
 use serde_json::json;
 
 #[tokio::test]
-async fn a_stateful_set_runs_with_a_claim_for_each_replica() {
+async fn binds_a_volume_for_each_replica_of_a_stateful_set() {
     in_namespace(async |place: &Place| {
         let mut template = hello_template("keeper");
         template["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);

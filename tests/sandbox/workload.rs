@@ -15,7 +15,7 @@ use oprc_tests::{
 const SCRAPED: Duration = Duration::from_mins(3);
 
 #[tokio::test]
-async fn it_answers_this_machine_and_other_pods() {
+async fn function_is_reachable_from_the_machine_and_from_pods() {
     in_namespace(async |place: &Place| {
         let url = deploy_hello(place, "hello").await;
         let answer = get_ok(&format!("{url}/?name=host")).await.unwrap();
@@ -30,7 +30,7 @@ async fn it_answers_this_machine_and_other_pods() {
 }
 
 #[tokio::test]
-async fn prometheus_has_its_requests_and_its_containers_usage() {
+async fn prometheus_scrapes_pods_and_containers() {
     in_namespace(async |place: &Place| {
         let url = deploy_hello(place, "metered").await;
         for _ in 0..3 {
@@ -57,7 +57,7 @@ async fn prometheus_has_its_requests_and_its_containers_usage() {
 }
 
 #[tokio::test]
-async fn prometheus_can_be_asked_from_a_pod() {
+async fn prometheus_is_reachable_from_pods() {
     in_namespace(async |place: &Place| {
         let url = "http://prometheus.monitoring.svc.cluster.local:9090/api/v1/query?query=up";
         let answer = get_from_pod(place, url).await;
@@ -67,7 +67,7 @@ async fn prometheus_can_be_asked_from_a_pod() {
 }
 
 #[tokio::test]
-async fn it_is_restarted_when_it_is_killed() {
+async fn restarts_a_killed_container() {
     in_namespace(async |place: &Place| {
         let url = deploy_hello(place, "killed").await;
         let pod = pod_of(place, "killed").await;

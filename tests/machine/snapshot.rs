@@ -1,4 +1,4 @@
-//! A snapshot of processes, links, routes, mounts, cgroups and files of the machine.
+//! A snapshot of processes, mounts, links, routes, firewall rules, cgroups and folders of the machine.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,10 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long processes that were killed may take to be gone.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long killed processes may take to exit.
+const EXIT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Processes, mounts, links, routes, firewall rules, control groups and some folders.
 pub(crate) struct Snapshot(BTreeMap<&'static str, BTreeSet<String>>);
 
 impl Snapshot {
@@ -39,21 +38,21 @@ impl Snapshot {
     }
 
     pub(crate) fn assert_same_as_now(&self) {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let now = Self::take();
             let added: Vec<_> =
                 self.0.keys().map(|part| (part, self.added_by(&now, part))).collect();
             let removed: Vec<_> =
                 self.0.keys().map(|part| (part, now.added_by(self, part))).collect();
-            // Processes of the machine's own may end meanwhile.
+            // Other processes of the machine may exit meanwhile.
             let same = added.iter().all(|(_, lines)| lines.is_empty())
                 && removed.iter().all(|(part, lines)| **part == "processes" || lines.is_empty());
             if same {
                 return;
             }
-            assert!(begun.elapsed() < PATIENCE, "left behind: {added:?}, gone: {removed:?}");
-            // A process that was killed tells nobody but its parent when it is gone.
+            assert!(started.elapsed() < EXIT_TIMEOUT, "left behind: {added:?}, gone: {removed:?}");
+            // Only the parent of a killed process is notified of its exit.
             thread::sleep(Duration::from_millis(50));
         }
     }

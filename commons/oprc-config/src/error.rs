@@ -3,7 +3,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Kind, Setting, Source};
+use crate::{Kind, Source};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -47,10 +47,6 @@ pub enum Problem {
 }
 
 impl Problem {
-    pub(crate) fn value(setting: &Setting, origin: Source, value: String) -> Self {
-        Self::Value { setting: setting.path, origin, value, expected: setting.kind }
-    }
-
     pub(crate) fn unknown(key: String, file: &Path, suggestion: Option<String>) -> Self {
         Self::UnknownKey { key, file: file.to_owned(), suggestion }
     }

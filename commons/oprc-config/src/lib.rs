@@ -13,13 +13,15 @@ mod names;
 mod resolve;
 mod resolved;
 mod schema;
+mod source;
 mod value;
 
 pub use error::{Error, Problem};
 pub use kind::Kind;
 pub use resolve::environment;
-pub use resolved::{Resolved, Source};
+pub use resolved::Resolved;
 pub use schema::{Schema, Setting};
+pub use source::Source;
 pub use value::{FromValue, Value};
 
 #[cfg(test)]

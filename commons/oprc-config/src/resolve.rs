@@ -151,7 +151,7 @@ fn parse(setting: &Setting, source: Source, raw: &Raw) -> Result<Entry, Problem>
     let text = scalar(raw).unwrap_or_else(|| raw.to_string());
     match setting.kind.parse(raw) {
         Some(value) => Ok(Entry { setting: *setting, value: Some(value), raw: Some(text), source }),
-        None => Err(Problem::value(setting, source, text)),
+        None => Err(setting.invalid_value(source, text)),
     }
 }
 

@@ -1,37 +1,11 @@
 //! Resolved settings.
 
 use std::{
-    fmt::{self, Write as _},
+    fmt::Write as _,
     path::{Path, PathBuf},
 };
 
-use crate::{Error, FromValue, Setting, Value};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// Including the dashes.
-    Flag(String),
-    Env(String),
-    /// With the key's full path as written in the file.
-    File {
-        path: PathBuf,
-        key: String,
-    },
-    /// With the profile.
-    Default(String),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Flag(name) => write!(out, "flag {name}"),
-            Self::Env(name) => write!(out, "variable {name}"),
-            Self::File { path, key } => write!(out, "file {} ({key})", path.display()),
-            Self::Default(profile) if profile.is_empty() => out.write_str("default"),
-            Self::Default(profile) => write!(out, "default of {profile}"),
-        }
-    }
-}
+use crate::{Error, FromValue, Setting, Source, Value};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {

@@ -39,6 +39,10 @@ impl Setting {
         self.path.replace(['.', '_'], "-")
     }
 
+    pub(crate) fn invalid_value(&self, origin: Source, value: String) -> Problem {
+        Problem::Value { setting: self.path, origin, value, expected: self.kind }
+    }
+
     /// All paths in the file, in snake_case.
     pub(crate) fn file_paths(&self) -> impl Iterator<Item = String> {
         std::iter::once(&self.path).chain(self.file_aliases).map(|path| names::snake(path))
@@ -110,7 +114,7 @@ impl Schema {
                 let Some(default) = (setting.default)(profile) else { continue };
                 if setting.kind.parse(&default.clone().into()).is_none() {
                     let source = Source::Default((*profile).to_owned());
-                    errors.push(Problem::value(setting, source, default).to_string());
+                    errors.push(setting.invalid_value(source, default).to_string());
                 }
             }
         }

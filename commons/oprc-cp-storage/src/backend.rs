@@ -1,6 +1,11 @@
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::{Entry, Lease, Page, Result, Revision, Transaction, Watch};
+
+/// The default deadline of a call.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Implements a [`crate::Store`], which validates all arguments.
 ///

@@ -5,20 +5,13 @@ use tokio::{
     time::Instant,
 };
 
-use crate::local_owners::Held;
+use crate::{Fence, local_owners::Held};
 
 /// Dropping a lease releases it in the background; [`Lease::release`] waits for that.
 #[derive(Debug)]
 pub struct Lease {
     fence: Fence,
     keeper: Keeper,
-}
-
-/// Identifies one term of a lease, so that a store can reject writes of a former holder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fence {
-    pub(crate) name: String,
-    pub(crate) term: u64,
 }
 
 #[derive(Debug)]

@@ -12,6 +12,7 @@ mod change;
 mod entry;
 mod error;
 mod etcd;
+mod fence;
 mod history;
 mod key;
 mod lease;
@@ -27,13 +28,14 @@ pub mod conformance;
 #[cfg(test)]
 mod tests;
 
-pub use backend::Backend;
+pub use backend::{Backend, DEFAULT_DEADLINE};
 pub use change::{Change, Commit};
 pub use entry::{Entry, Page, Revision};
 pub use error::{Error, Result};
 pub use etcd::{EtcdOptions, EtcdTls, Login, Password};
-pub use lease::{Fence, Lease};
+pub use fence::Fence;
+pub use lease::Lease;
 pub use redb::RedbOptions;
-pub use store::{DEFAULT_DEADLINE, Store};
+pub use store::Store;
 pub use transaction::{Check, MAX_BYTES, MAX_OPERATIONS, Transaction};
 pub use watch::Watch;

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::{Error, Fence, Lease, Result};
+use crate::{Error, Fence, Result};
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LocalOwners {
@@ -28,7 +28,7 @@ impl LocalOwners {
         self.state.lock()
     }
 
-    pub(crate) fn acquire(&self, name: &str, identity: &str) -> Result<Lease> {
+    pub(crate) fn acquire(&self, name: &str, identity: &str) -> Result<Held> {
         let mut state = self.state();
         if let Some(owner) = state.owners.get(name) {
             return Err(Error::LeaseHeld { name: name.to_owned(), holder: owner.identity.clone() });
@@ -37,7 +37,7 @@ impl LocalOwners {
         let term = state.terms;
         state.owners.insert(name.to_owned(), Owner { identity: identity.to_owned(), term });
         let fence = Fence { name: name.to_owned(), term };
-        Ok(Lease::in_process(Held { owners: self.clone(), fence }))
+        Ok(Held { owners: self.clone(), fence })
     }
 
     /// Fails if the lease of a transaction was released.

@@ -84,7 +84,7 @@ impl Backend for Memory {
     }
 
     async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
-        self.owners.acquire(name, identity)
+        self.owners.acquire(name, identity).map(Lease::in_process)
     }
 
     async fn close(&self) {}

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use crate::{
     Backend, Entry, Error, EtcdOptions, Lease, Page, RedbOptions, Result, Revision, Transaction,
@@ -8,9 +8,6 @@ use crate::{
     memory::Memory,
     redb::Redb,
 };
-
-/// The default deadline of a call.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A transactional store of entries. Cheap to clone.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use axum::http::HeaderValue;
 
-use crate::{Peer, Role, TokenFile};
+use crate::{Denied, Identity, Peer, Role, TokenFile};
 
 /// The policy that guards routes. Cheap to clone.
 ///
@@ -15,28 +15,6 @@ pub struct Access {
     require_certificate: bool,
     tokens: Option<TokenFile>,
     minimum_role: Role,
-}
-
-/// The authenticated caller; an extension of requests behind [`crate::require`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The token's name; if it has none, the common name of the required client certificate.
-    pub name: Option<String>,
-    /// The token's role; admin where no token is required.
-    pub role: Role,
-}
-
-/// Why a request was denied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.as_str())]
-pub enum Denied {
-    NoCertificate,
-    NoToken,
-    /// The token file doesn't contain the token.
-    InvalidToken,
-    ExpiredToken,
-    /// The token is valid, but the route needs a higher role.
-    InsufficientRole,
 }
 
 impl Access {
@@ -78,18 +56,6 @@ impl Access {
             identity.name = found.name.or(identity.name);
         }
         Ok(identity)
-    }
-}
-
-impl Denied {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::NoCertificate => "a client certificate is required",
-            Self::NoToken => "a bearer token is required",
-            Self::InvalidToken => "the bearer token is not valid",
-            Self::ExpiredToken => "the bearer token has expired",
-            Self::InsufficientRole => "the bearer token lacks the role admin",
-        }
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod access;
 mod auth_layer;
+mod authentication;
 mod connection;
 mod error;
 mod error_response;
@@ -28,8 +29,9 @@ mod token;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Denied, Identity};
+pub use access::Access;
 pub use auth_layer::require;
+pub use authentication::{Denied, Identity};
 pub use error::Error;
 pub use error_response::{fallback, problem};
 pub use options::{Options, TlsFiles};

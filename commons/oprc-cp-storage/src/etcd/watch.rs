@@ -120,7 +120,7 @@ impl Follower {
                 }
                 Ok(None) => tracing::info!("etcd ended a watch, resuming"),
                 Err(status) => {
-                    tracing::info!(reason = status.message(), "an etcd watch failed, resuming")
+                    tracing::info!(reason = status.message(), "an etcd watch failed, resuming");
                 }
             }
             self.part = None;

@@ -142,7 +142,7 @@ impl Backend for Redb {
 
     async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
         // No other process has the file open.
-        self.shared.owners.acquire(name, identity)
+        self.shared.owners.acquire(name, identity).map(Lease::in_process)
     }
 
     async fn close(&self) {

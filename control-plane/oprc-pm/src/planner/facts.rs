@@ -1,7 +1,5 @@
 //! What is known of clusters when a plan is made.
 
-use super::profile::Profile;
-
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
@@ -58,11 +56,6 @@ impl ClusterFacts {
             cpu_millis: all.cpu_millis.saturating_sub(self.taken.cpu_millis),
             memory_bytes: all.memory_bytes.saturating_sub(self.taken.memory_bytes),
         }
-    }
-
-    /// What it gives to what doesn't say; the least where it was never heard of.
-    pub(super) fn profile(&self) -> Profile {
-        Profile::parse(&self.profile).unwrap_or(Profile::Dev)
     }
 
     /// Whether it may have that environment.

@@ -4,7 +4,7 @@
 
 use oprc_grpc::deployment::unit::Provision;
 
-use super::Capacity;
+use super::{Capacity, ClusterFacts};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Profile {
@@ -76,6 +76,13 @@ impl Profile {
 
 fn sizes(cpu_millis: u64, mebibytes: u64) -> Capacity {
     Capacity { cpu_millis, memory_bytes: mebibytes << 20 }
+}
+
+impl ClusterFacts {
+    /// The profile of the cluster's CRM; `Dev` if it is unknown.
+    pub(super) fn profile(&self) -> Profile {
+        Profile::parse(&self.profile).unwrap_or(Profile::Dev)
+    }
 }
 
 #[cfg(test)]

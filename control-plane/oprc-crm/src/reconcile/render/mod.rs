@@ -23,7 +23,9 @@ pub use self::labels::{
     PARTITION_REPLICA, TEMPLATE, WANTED,
 };
 
-/// The variable that tells a function of its data grid.
+/// The port of the data grid's HTTP and gRPC server.
+const GRID_PORT: i32 = 8081;
+/// The variable that tells a function that its class has a data grid.
 pub const ODGM_ENABLED: &str = "ODGM_ENABLED";
 
 /// An object that is to be.

@@ -27,14 +27,12 @@ use oprc_unit::{
 use serde::Serialize;
 
 use super::{
-    Context, FunctionPlan, OdgmWanted, Wanted, disruption_budget, labels,
+    Context, FunctionPlan, GRID_PORT, OdgmWanted, Wanted, disruption_budget, labels,
     pod::{self, variable},
     wanted,
 };
 use crate::kinds::{DEPLOYMENT, SERVICE, STATEFUL_SET};
 
-/// Where the data grid answers.
-pub(super) const PORT: i32 = 8081;
 const ZENOH: i32 = 7447;
 const DATA: &str = "/data";
 const VOLUME: &str = names::ODGM_DISK;
@@ -66,7 +64,7 @@ pub(super) fn objects(
     OdgmWanted {
         kind,
         workload: name,
-        service: format!("{service}:{PORT}"),
+        service: format!("{service}:{GRID_PORT}"),
         replicas: plan.replicas,
         needed: plan.needed(),
     }
@@ -84,7 +82,7 @@ fn address(context: &Context<'_>, name: &str, headless: bool) -> Wanted {
         metadata: context.meta(name, context.odgm_labels()),
         spec: Some(ServiceSpec {
             selector: Some(context.odgm_selector()),
-            ports: Some(vec![port("grpc", PORT), port("zenoh", ZENOH)]),
+            ports: Some(vec![port("grpc", GRID_PORT), port("zenoh", ZENOH)]),
             cluster_ip: headless.then(|| "None".to_owned()),
             // Nodes look for each other before they are ready.
             publish_not_ready_addresses: headless.then_some(true),
@@ -170,19 +168,19 @@ fn variables(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
     let (own, members) = if plan.stateful() {
         let peers = format!("{}.{}.svc", names::odgm_peers(&identity.base), identity.namespace);
         let members = (0..plan.replicas)
-            .map(|at| format!("{workload}-{at}.{peers}:{PORT}"))
+            .map(|at| format!("{workload}-{at}.{peers}:{GRID_PORT}"))
             .collect::<Vec<_>>();
         (format!("$(ODGM_NODE_NAME).{peers}"), members.join(","))
     } else {
         let own = format!("{}.{}.svc", names::odgm_service(&identity.base), identity.namespace);
-        let members = format!("{own}:{PORT}");
+        let members = format!("{own}:{GRID_PORT}");
         (own, members)
     };
     let level = if context.selection.profile == Profile::Dev { "DEBUG" } else { "INFO" };
     let mut all = vec![
         field("ODGM_NODE_NAME", "metadata.name"),
-        variable("ODGM_HTTP_PORT", PORT.to_string()),
-        variable("ODGM_NODE_ADDR", format!("http://{own}:{PORT}")),
+        variable("ODGM_HTTP_PORT", GRID_PORT.to_string()),
+        variable("ODGM_NODE_ADDR", format!("http://{own}:{GRID_PORT}")),
         variable("ODGM_MEMBERS", members),
         variable("ODGM_CLUSTER_ID", &plan.cluster_id),
         variable("ODGM_COLLECTIONS", names.join(",")),
@@ -232,7 +230,7 @@ fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
         ..ContainerPort::default()
     };
     let probe = |period, failures| Probe {
-        grpc: Some(GRPCAction { port: PORT, service: None }),
+        grpc: Some(GRPCAction { port: GRID_PORT, service: None }),
         period_seconds: Some(period),
         timeout_seconds: Some(5),
         failure_threshold: Some(failures),
@@ -246,7 +244,7 @@ fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
                 .clone()
                 .unwrap_or_else(|| environment.odgm_images.of(context.selection.profile)),
         ),
-        ports: Some(vec![port("grpc", PORT), port("zenoh", ZENOH)]),
+        ports: Some(vec![port("grpc", GRID_PORT), port("zenoh", ZENOH)]),
         env: Some(variables(context, plan, functions)),
         resources: Some(pod::resources(&plan.requests, &plan.limits, &context.sized().odgm_sizes)),
         volume_mounts: Some(vec![VolumeMount {
@@ -271,7 +269,7 @@ fn template(context: &Context<'_>, plan: &OdgmPlan, container: Container) -> Pod
     PodTemplateSpec {
         metadata: Some(ObjectMeta {
             labels: Some(context.odgm_labels()),
-            annotations: Some(context.scrape(PORT, None)).filter(|it| !it.is_empty()),
+            annotations: Some(context.scrape(GRID_PORT, None)).filter(|it| !it.is_empty()),
             ..ObjectMeta::default()
         }),
         spec: Some(PodSpec {

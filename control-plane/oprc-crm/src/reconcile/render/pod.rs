@@ -18,7 +18,7 @@ use oprc_unit::{
     spec::{self, Resources, Security, SecurityLevel},
 };
 
-use super::{Context, FunctionPlan, labels};
+use super::{Context, FunctionPlan, GRID_PORT, labels};
 
 /// Who pods run as that don't say.
 pub(super) const USER: i64 = 65_532;
@@ -92,7 +92,7 @@ impl Context<'_> {
             all.push(variable("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
         }
         if let Some(odgm) = &self.class.odgm {
-            let service = format!("{}:{}", names::odgm_service(&identity.base), super::odgm::PORT);
+            let service = format!("{}:{GRID_PORT}", names::odgm_service(&identity.base));
             let collections = if function.odgm.collections.is_empty() {
                 odgm.collections.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(",")
             } else {

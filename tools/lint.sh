@@ -1,6 +1,7 @@
 #!/bin/sh
-# Checks formatting, lints, generated files, and licences and sources of dependencies.
+# Checks formatting, lints, generated files, module cycles, and licences and sources of dependencies.
 set -eu
+. tools/static.sh
 
 cargo fmt --all --check
 cargo clippy --quiet --workspace --all-targets -- -D warnings
@@ -20,6 +21,8 @@ for file in k8s/crds/classruntimes.gen.yaml docs/configuration.md docs/configura
         exit 1
     fi
 done
+# Built by generate.sh.
+"$built/module-cycles"
 if ! command -v cargo-deny >/dev/null 2>&1; then
     echo "Installing cargo-deny" >&2
     # Without the flags for static images, which would also apply to proc macros and fail there.

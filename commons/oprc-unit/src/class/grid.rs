@@ -2,7 +2,7 @@
 
 use super::{
     Identity, ValidFunction,
-    validate::{Faults, check_resources},
+    faults::{Faults, check_resources, check_variable},
 };
 use crate::{
     platform::Profile,
@@ -218,7 +218,7 @@ fn check(faults: &mut Faults, config: &OdgmConfig) {
         } else if variable.name.starts_with("ODGM_") || variable.name == "OPRC_ZENOH_PORT" {
             faults.add(field, format!("{} is set by the platform", variable.name));
         } else {
-            super::validate::check_variable(faults, &field, &variable.name);
+            check_variable(faults, &field, &variable.name);
         }
     }
 }

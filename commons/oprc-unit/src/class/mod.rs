@@ -1,5 +1,6 @@
 //! A class, parsed once into types that can't be wrong.
 
+mod faults;
 mod grid;
 #[cfg(test)]
 mod tests;

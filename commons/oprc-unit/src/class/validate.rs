@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use oprc_models::RESERVED_ENV;
-
 use super::{
-    Identity, Passive, Rejection, ValidClass, ValidFunction, Violation, grid, truncate_message,
+    Identity, Passive, Rejection, ValidClass, ValidFunction,
+    faults::{Faults, check_resources, check_variable},
+    grid,
 };
 use crate::{
     platform::{Platform, Profile},
     quantity,
     spec::{
         Access, Constraints, EnvVar, FunctionConfig, FunctionType, Provision, Requirements,
-        Resources, SingleFunction, UnitSpec,
+        SingleFunction, UnitSpec,
     },
 };
 
@@ -20,44 +20,6 @@ use crate::{
 const PORT: i32 = 8080;
 /// The addons that there are.
 const ADDONS: [&str; 1] = ["odgm"];
-
-/// Collects what is wrong.
-#[derive(Default)]
-pub(super) struct Faults(Vec<Violation>);
-
-impl Faults {
-    pub(super) fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.0.push(Violation { field: field.into(), message: truncate_message(&message.into()) });
-    }
-
-    fn range(&mut self, field: &str, value: Option<i32>, least: i32, most: i32) {
-        if let Some(value) = value
-            && !(least..=most).contains(&value)
-        {
-            self.add(field, format!("{value} isn't between {least} and {most}"));
-        }
-    }
-
-    /// Server-side apply has no answer to a list in which an element is there twice.
-    fn twice<'a>(
-        &mut self,
-        field: impl Fn(usize) -> String,
-        all: impl Iterator<Item = &'a String>,
-    ) {
-        let mut seen = BTreeSet::new();
-        for (at, one) in all.enumerate() {
-            if !seen.insert(one) {
-                self.add(field(at), format!("{one:?} is given twice"));
-            }
-        }
-    }
-
-    fn length(&mut self, field: &str, text: &str, most: usize) {
-        if text.is_empty() || text.len() > most {
-            self.add(field, format!("must have 1 to {most} characters"));
-        }
-    }
-}
 
 /// Parses a specification, with the profile that it gets where it asks for none.
 pub fn validate(
@@ -275,17 +237,6 @@ fn environment(
     env
 }
 
-pub(super) fn check_variable(faults: &mut Faults, field: &str, name: &str) {
-    let mut letters = name.bytes();
-    let begins = letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-    let goes_on = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
-    if !begins || !letters.all(goes_on) {
-        faults.add(field, format!("{name:?} is no name of a variable: letters, digits, _ . and -"));
-    } else if RESERVED_ENV.contains(&name) {
-        faults.add(field, format!("{name} is set by the platform"));
-    }
-}
-
 fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
     faults.range(&format!("{field}.min_scale"), provision.min_scale, 0, 10_000);
     faults.range(&format!("{field}.max_scale"), provision.max_scale, 1, 10_000);
@@ -323,34 +274,6 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
     for (at, source) in provision.env_from.iter().enumerate() {
         if source.secret.is_some() == source.config_map.is_some() {
             faults.add(format!("{field}.env_from[{at}]"), "give either secret or config_map");
-        }
-    }
-}
-
-/// What something asks for, and what it may not exceed.
-pub(super) fn check_resources(
-    faults: &mut Faults,
-    field: &str,
-    requests: Option<&Resources>,
-    limits: Option<&Resources>,
-) {
-    let none = Resources::default();
-    let (requests, limits) = (requests.unwrap_or(&none), limits.unwrap_or(&none));
-    for (name, request, limit) in [
-        ("cpu", &requests.cpu, &limits.cpu),
-        ("memory", &requests.memory, &limits.memory),
-        ("ephemeral_storage", &requests.ephemeral_storage, &limits.ephemeral_storage),
-    ] {
-        for (of, amount) in [("requests", request), ("limits", limit)] {
-            if let Some(reason) = amount.as_deref().and_then(quantity::fault) {
-                faults.add(format!("{field}.{of}.{name}"), reason);
-            }
-        }
-        if let (Some(request), Some(limit)) = (request, limit)
-            && quantity::exceeds(request, limit)
-        {
-            let message = format!("{request} is more than the limit, {limit}");
-            faults.add(format!("{field}.requests.{name}"), message);
         }
     }
 }

@@ -17,6 +17,9 @@ pub mod odgm {
     tonic::include_proto!("odgm");
 }
 
+#[cfg(feature = "client")]
+pub mod client;
+
 #[cfg(feature = "models")]
 pub mod models;
 

@@ -1,61 +1,46 @@
-//! What can go wrong for those who ask.
+//! Errors of requests.
 
 use oprc_cp_storage as storage;
 use oprc_models::Diagnostics;
 
-/// Why something wasn't done. Nothing was changed then.
+/// Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was sent is wrong, place by place.
+    /// The body is invalid.
     #[error("{0}")]
     Invalid(Diagnostics),
-    /// A parameter is wrong.
     #[error("{field}: {message}")]
-    Parameter {
-        /// Its name.
-        field: &'static str,
-        /// What is allowed.
-        message: String,
-    },
-    /// There is no such thing.
+    Parameter { field: &'static str, message: String },
     #[error("there is no {what} {name:?}")]
-    NotFound {
-        /// What kind of thing.
-        what: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// It can't be done as things are.
+    NotFound { what: &'static str, name: String },
     #[error("{detail}")]
     Conflict {
-        /// In one word, such as `IN_USE`.
+        /// Such as `IN_USE`.
         reason: &'static str,
-        /// In one sentence.
         detail: String,
-        /// Who or what stands in the way.
+        /// Names of what prevents it.
         blockers: Vec<String>,
     },
-    /// What was asked to be changed isn't any more as it was when it was read.
+    /// A precondition failed; the current revision or ETag.
     #[error("it has changed: it is at {0} now")]
     Changed(String),
-    /// It may work another time.
+    /// May succeed when retried.
     #[error("{0}")]
     Unavailable(String),
-    /// Something that can't be, was.
+    /// Invariant violated; a bug.
     #[error("{0}")]
     Internal(String),
 }
 
 impl Error {
-    /// There is no such thing.
     pub fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound { what, name: name.into() }
     }
 }
 
 impl From<Diagnostics> for Error {
-    fn from(faults: Diagnostics) -> Self {
-        Self::Invalid(faults)
+    fn from(diagnostics: Diagnostics) -> Self {
+        Self::Invalid(diagnostics)
     }
 }
 
@@ -64,7 +49,7 @@ impl From<storage::Error> for Error {
         match error {
             storage::Error::Conflict { key, .. } => Self::Conflict {
                 reason: "RACE",
-                detail: format!("{key} was changed by somebody else at the same time"),
+                detail: format!("{key} was changed by another request at the same time"),
                 blockers: Vec::new(),
             },
             storage::Error::Invalid { reason } => Self::Internal(reason),

@@ -28,7 +28,7 @@ pub struct Pm {
     server: Server,
     access: Access,
     store: Store,
-    ownership: Arc<Lease>,
+    lease: Arc<Lease>,
 }
 
 impl Pm {
@@ -41,14 +41,14 @@ impl Pm {
         let (server, access) = config.server.bind().await?;
         let identity = format!("{} (process {})", identity("oprc-pm"), std::process::id());
         let store = open(&config.store, &identity).await?;
-        let ownership = match store.acquire_lease(LEASE, &identity).await {
-            Ok(ownership) => Arc::new(ownership),
+        let lease = match store.acquire_lease(LEASE, &identity).await {
+            Ok(lease) => Arc::new(lease),
             Err(StoreError::LeaseHeld { holder, .. }) => {
                 anyhow::bail!("the store is owned by {holder}: stop that process first");
             }
             Err(error) => return Err(error).context("cannot take the lease of the store"),
         };
-        Ok(Self { config, server, access, store, ownership })
+        Ok(Self { config, server, access, store, lease })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -60,7 +60,7 @@ impl Pm {
         self,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
-        let Self { config, server, access, store, ownership } = self;
+        let Self { config, server, access, store, lease } = self;
         let options = Options {
             clusters: config.clusters,
             crm_deadline: config.crm_deadline,
@@ -72,7 +72,7 @@ impl Pm {
             defaults: Defaults { environment: config.default_environment },
         };
         let Components { deployments, dispatcher } =
-            Components::assemble(&store, &ownership, options).await?;
+            Components::assemble(&store, &lease, options).await?;
         let driving = drive(Arc::clone(&deployments), dispatcher);
         let (stop, stopping) = watch::channel(false);
         let app = App {
@@ -95,7 +95,7 @@ impl Pm {
         };
         let ended = tokio::select! {
             _ = async { tokio::join!(stop_on_shutdown, serve) } => Ok(()),
-            () = ownership.lost() => {
+            () = lease.lost() => {
                 Err(anyhow::anyhow!(
                     "lost the lease on the store, which another process may own now: exiting"
                 ))
@@ -103,8 +103,8 @@ impl Pm {
             () = driving => Err(anyhow::anyhow!("the dispatcher ended")),
         };
         // Released, so that the next process needn't wait for the lease to expire.
-        if let Some(ownership) = Arc::into_inner(ownership) {
-            ownership.release().await;
+        if let Some(lease) = Arc::into_inner(lease) {
+            lease.release().await;
         }
         store.close().await;
         ended
@@ -131,7 +131,7 @@ impl Components {
     /// Loads the store and wires everything that works on it.
     pub(crate) async fn assemble(
         store: &Store,
-        ownership: &Arc<Lease>,
+        lease: &Arc<Lease>,
         options: Options,
     ) -> anyhow::Result<Self> {
         let cache = Cache::load(store.clone()).await.context("cannot load the store")?;
@@ -140,7 +140,7 @@ impl Components {
         let call_backoff = Arc::new(CallBackoff::new(options.in_doubt));
         let events = Arc::new(EventLog::default());
         let dispatcher = Dispatcher {
-            ownership: Arc::clone(ownership),
+            lease: Arc::clone(lease),
             cache: Arc::clone(&cache),
             clusters: Arc::clone(&clusters),
             call_backoff: Arc::clone(&call_backoff),
@@ -148,7 +148,7 @@ impl Components {
             deadlines: options.deadlines,
         };
         let deployments = Arc::new(DeploymentService {
-            ownership: Arc::clone(ownership),
+            lease: Arc::clone(lease),
             registry: Registry::new(Arc::clone(&cache)),
             cache,
             clusters,

@@ -32,7 +32,7 @@ struct Manager {
 
 impl Manager {
     async fn start(store: &Store, clusters: &[(&str, &Fake)]) -> Self {
-        let ownership = Arc::new(store.acquire_lease("pm", "a test").await.unwrap());
+        let lease = Arc::new(store.acquire_lease("pm", "a test").await.unwrap());
         let options = Options {
             clusters: clusters.iter().map(|(name, fake)| fake.config(name)).collect(),
             crm_deadline: Duration::from_secs(20),
@@ -41,7 +41,7 @@ impl Manager {
             defaults: Defaults::default(),
         };
         let Components { deployments, dispatcher } =
-            Components::assemble(store, &ownership, options).await.unwrap();
+            Components::assemble(store, &lease, options).await.unwrap();
         let running = tokio::spawn(drive(Arc::clone(&deployments), dispatcher));
         Self { deployments, running }
     }

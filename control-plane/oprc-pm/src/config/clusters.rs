@@ -1,16 +1,20 @@
-//! The clusters that are driven, and how each is reached: a document (JSON or YAML), and variables
-//! `OPRC_PM_CRM_<NAME>_…`, which win over it field by field.
+//! Clusters and how their CRMs are reached: a document (JSON or YAML), and variables
+//! `OPRC_PM_CRM_<NAME>_…`, which override it field by field.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use oprc_config::Error;
+use oprc_grpc::client::{ClientTls, Token};
 use serde::Deserialize;
 
-/// The document, in a variable.
+/// The variable that contains the document.
 const DOCUMENT: &str = "OPRC_PM_CRM_CLUSTERS";
 const PREFIX: &str = "OPRC_PM_CRM_";
-/// What a cluster's variables end with. Longer ends come before those that they end with.
-const ENDS: [&str; 10] = [
+/// Suffixes of a cluster's variables; longer ones before those that they end with.
+const SUFFIXES: [&str; 10] = [
     "_NODE_AVAILABILITY",
     "_ENVIRONMENTS",
     "_CERTIFICATE",
@@ -22,58 +26,25 @@ const ENDS: [&str; 10] = [
     "_URL",
     "_CA",
 ];
-/// No more clusters than this are driven by one process.
-const MOST: usize = 256;
+const MAX_CLUSTERS: usize = 256;
 
-/// A cluster, and how its CRM is reached.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClusterConfig {
-    /// Its name.
     pub name: String,
     /// `http://HOST:PORT` or `https://HOST:PORT`.
     pub url: String,
     /// Whether deployments that name no cluster may go there.
     pub default: bool,
-    /// For `https`: who signs the CRM's certificate, and who we are.
-    pub tls: Option<ClusterTls>,
-    /// What the CRM asks for.
-    pub token: Option<Secret>,
-    /// The part of time that a node of it is up, where that is known better than by looking.
+    /// Required for `https`.
+    pub tls: Option<ClientTls>,
+    pub token: Option<Token>,
+    /// The part of the time that a node is up; by default it is derived from observation.
     pub node_availability: Option<f64>,
-    /// The environments that deployments may go to there; empty for any.
+    /// Allowed environments; empty for any.
     pub environments: Vec<String>,
 }
 
-/// PEM files for TLS to a CRM.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterTls {
-    /// Authorities that the CRM's certificate is by.
-    pub ca: PathBuf,
-    /// Our own certificate and its key, where the CRM asks for one.
-    pub client: Option<(PathBuf, PathBuf)>,
-    /// The name in the CRM's certificate, if it isn't the host of the URL.
-    pub server_name: Option<String>,
-}
-
-/// A secret, which is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub enum Secret {
-    /// As it is.
-    Value(String),
-    /// In a file, to be read whenever it is needed. A line's end behind it doesn't count.
-    File(PathBuf),
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Value(_) => formatter.write_str("Value(…)"),
-            Self::File(path) => formatter.debug_tuple("File").field(path).finish(),
-        }
-    }
-}
-
-/// A cluster as it is written.
+/// A cluster as configured, before validation.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Written {
@@ -94,9 +65,9 @@ struct Written {
 }
 
 impl Written {
-    /// What this leaves out, by another.
+    /// Fills missing fields from another source.
     fn or(self, other: Self) -> Self {
-        // A token and a file of it exclude each other: the later way counts.
+        // A token and a token file exclude each other: only one source counts.
         let secret = self.token.is_some() || self.token_file.is_some();
         let (token, token_file) =
             if secret { (None, None) } else { (other.token, other.token_file) };
@@ -116,7 +87,6 @@ impl Written {
     }
 }
 
-/// Either form of the document: clusters by name, or a list of clusters with names.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Form {
@@ -124,8 +94,8 @@ enum Form {
     List(Vec<serde_json::Value>),
 }
 
-/// The variables that are about clusters, taken out of all: the table of settings, which shows
-/// what it was given, never sees them, since they may hold secrets.
+/// Takes the clusters' variables out of the environment. They may contain secrets, so the settings,
+/// which are printed, never include them.
 pub fn take_variables(env: &mut BTreeMap<String, String>) -> BTreeMap<String, String> {
     let ours = |name: &str| name == DOCUMENT || split(name).is_some();
     let (taken, left) = std::mem::take(env).into_iter().partition(|(name, _)| ours(name));
@@ -133,16 +103,16 @@ pub fn take_variables(env: &mut BTreeMap<String, String>) -> BTreeMap<String, St
     taken
 }
 
-/// The cluster and the end of a variable that is about one.
+/// The cluster and the suffix of a variable.
 fn split(name: &str) -> Option<(String, &'static str)> {
     let rest = name.strip_prefix(PREFIX)?;
-    let end = ENDS.into_iter().find(|end| rest.ends_with(end))?;
-    let cluster = rest.strip_suffix(end).filter(|cluster| !cluster.is_empty())?;
-    Some((cluster.to_ascii_lowercase().replace('_', "-"), end))
+    let suffix = SUFFIXES.into_iter().find(|suffix| rest.ends_with(suffix))?;
+    let cluster = rest.strip_suffix(suffix).filter(|cluster| !cluster.is_empty())?;
+    Some((cluster.to_ascii_lowercase().replace('_', "-"), suffix))
 }
 
-/// Every cluster, by name: of a file's text, of the variable that has the whole, and of variables
-/// for each. `default` is the one that deployments go to which name none.
+/// All clusters, sorted by name. `file` is the content of `crm.clusters_file`, `default` the value of
+/// `crm.default_cluster`.
 pub(super) fn read(
     file: Option<&str>,
     variables: &BTreeMap<String, String>,
@@ -153,40 +123,14 @@ pub(super) fn read(
         document("crm.clusters_file", text, &mut written)?;
     }
     if let Some(text) = variables.get(DOCUMENT).filter(|text| !text.is_empty()) {
-        let mut later = BTreeMap::new();
-        document(DOCUMENT, text, &mut later)?;
-        add(&mut written, later);
+        let mut overriding = BTreeMap::new();
+        document(DOCUMENT, text, &mut overriding)?;
+        merge(&mut written, overriding);
     }
-    let mut said: BTreeMap<String, Written> = BTreeMap::new();
-    for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
-        let Some((name, end)) = split(variable) else { continue };
-        let cluster = said.entry(name).or_default();
-        let wrong = |what: &str| Error::Inconsistent(format!("{variable}: {what}"));
-        match end {
-            "_URL" => cluster.url = Some(value.clone()),
-            "_TOKEN" => cluster.token = Some(value.clone()),
-            "_TOKEN_FILE" => cluster.token_file = Some(value.into()),
-            "_CA" => cluster.ca = Some(value.into()),
-            "_CERTIFICATE" => cluster.certificate = Some(value.into()),
-            "_KEY" => cluster.key = Some(value.into()),
-            "_SERVER_NAME" => cluster.server_name = Some(value.clone()),
-            "_DEFAULT" => {
-                let truth = value.parse().map_err(|_| wrong("must be true or false"))?;
-                cluster.default = Some(truth);
-            }
-            "_ENVIRONMENTS" => {
-                let names = value.split(',').map(|name| name.trim().to_owned());
-                cluster.environments = Some(names.collect());
-            }
-            _ => {
-                let part = value.parse().map_err(|_| wrong("must be a number"))?;
-                cluster.node_availability = Some(part);
-            }
-        }
-    }
-    add(&mut written, said);
-    if written.len() > MOST {
-        let message = format!("{} clusters are configured, {MOST} are the most", written.len());
+    merge(&mut written, from_variables(variables)?);
+    if written.len() > MAX_CLUSTERS {
+        let message =
+            format!("{} clusters are configured, the maximum is {MAX_CLUSTERS}", written.len());
         return Err(Error::Inconsistent(message));
     }
     if let Some(name) = default.filter(|name| !written.contains_key(*name)) {
@@ -196,26 +140,60 @@ pub(super) fn read(
         return Err(Error::Inconsistent(message));
     }
     let any_marked = written.values().any(|cluster| cluster.default == Some(true));
-    let mut clusters = Vec::new();
-    for (name, cluster) in written {
+    let validate = |(name, cluster): (String, Written)| {
         let is_default = match default {
             Some(default) => name == default,
             None => cluster.default.unwrap_or(!any_marked),
         };
-        clusters.push(settle(name, cluster, is_default)?);
+        validate(&name, cluster, is_default).map_err(|Invalid { field, problem }| {
+            Error::Inconsistent(format!("the cluster {name:?}: {field} {problem}"))
+        })
+    };
+    written.into_iter().map(validate).collect()
+}
+
+fn from_variables(
+    variables: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, Written>, Error> {
+    let mut clusters: BTreeMap<String, Written> = BTreeMap::new();
+    for (variable, value) in variables.iter().filter(|(_, value)| !value.is_empty()) {
+        let Some((name, suffix)) = split(variable) else { continue };
+        let cluster = clusters.entry(name).or_default();
+        let invalid = |what: &str| Error::Inconsistent(format!("{variable}: {what}"));
+        match suffix {
+            "_URL" => cluster.url = Some(value.clone()),
+            "_TOKEN" => cluster.token = Some(value.clone()),
+            "_TOKEN_FILE" => cluster.token_file = Some(value.into()),
+            "_CA" => cluster.ca = Some(value.into()),
+            "_CERTIFICATE" => cluster.certificate = Some(value.into()),
+            "_KEY" => cluster.key = Some(value.into()),
+            "_SERVER_NAME" => cluster.server_name = Some(value.clone()),
+            "_DEFAULT" => {
+                let default = value.parse().map_err(|_| invalid("must be true or false"))?;
+                cluster.default = Some(default);
+            }
+            "_ENVIRONMENTS" => {
+                let names = value.split(',').map(|name| name.trim().to_owned());
+                cluster.environments = Some(names.collect());
+            }
+            _ => {
+                let part = value.parse().map_err(|_| invalid("must be a number"))?;
+                cluster.node_availability = Some(part);
+            }
+        }
     }
     Ok(clusters)
 }
 
-/// Adds what wins, field by field, over what was written before.
-fn add(written: &mut BTreeMap<String, Written>, later: BTreeMap<String, Written>) {
-    for (name, later) in later {
+/// Fields of `overriding` override those written before.
+fn merge(written: &mut BTreeMap<String, Written>, overriding: BTreeMap<String, Written>) {
+    for (name, overriding) in overriding {
         let before = written.remove(&name).unwrap_or_default();
-        written.insert(name, later.or(before));
+        written.insert(name, overriding.or(before));
     }
 }
 
-/// Reads a document. What is wrong with it is told without its values: they may be secrets.
+/// Errors name no values of the document: they may be secrets.
 fn document(
     source: &str,
     text: &str,
@@ -230,7 +208,6 @@ fn document(
     };
     for (at, (key, raw)) in clusters.into_iter().enumerate() {
         let place = key.clone().unwrap_or_else(|| format!("[{at}]"));
-        // A cluster that is only a URL is the shortest way to write one.
         let cluster = if let serde_json::Value::String(url) = raw {
             Written { url: Some(url), ..Written::default() }
         } else {
@@ -239,7 +216,7 @@ fn document(
         let name = key.or_else(|| cluster.name.clone());
         let name = name.ok_or_else(|| wrong(format!("{place}.name is missing")))?;
         if written.insert(name.clone(), cluster).is_some() {
-            return Err(wrong(format!("the cluster {name:?} is there twice")));
+            return Err(wrong(format!("the cluster {name:?} is defined twice")));
         }
     }
     Ok(())
@@ -267,7 +244,7 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
             let fields: Vec<&str> = FIELDS.iter().map(|(field, _)| *field).collect();
             return Err(format!("{name} is no field; known: {}", fields.join(", ")));
         };
-        let fits = match *kind {
+        let matches = match *kind {
             "true or false" => value.is_boolean(),
             "a number" => value.is_number(),
             "a list of names" => {
@@ -275,92 +252,118 @@ fn check_fields(raw: &serde_json::Value) -> Result<Written, String> {
             }
             _ => value.is_string(),
         };
-        if !fits && !value.is_null() {
+        if !matches && !value.is_null() {
             return Err(format!("{field} must be {kind}"));
         }
     }
     serde_json::from_value(raw.clone()).map_err(|_| "has a field twice".to_owned())
 }
 
-fn settle(name: String, written: Written, default: bool) -> Result<ClusterConfig, Error> {
-    let wrong = |field: &str, what: &str| {
-        Error::Inconsistent(format!("the cluster {name:?}: {field} {what}"))
-    };
-    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    let alphanumeric = |c: char| c.is_ascii_alphanumeric();
-    if name.len() > 63
-        || !name.chars().all(is_name)
-        || !(name.starts_with(alphanumeric) && name.ends_with(alphanumeric))
-    {
-        return Err(wrong(
-            "name",
-            "must be at most 63 of a-z, 0-9, - and ., and no - or . at an end",
-        ));
-    }
-    if written.name.as_ref().is_some_and(|inner| *inner != name) {
-        return Err(wrong("name", "is another one inside"));
-    }
-    let url = written.url.ok_or_else(|| wrong("url", "is missing"))?;
-    let parsed: axum::http::Uri =
-        url.parse().map_err(|_| wrong("url", "must be http://HOST:PORT or https://HOST:PORT"))?;
-    let secure = match parsed.scheme_str() {
-        Some("http") => false,
-        Some("https") => true,
-        _ => return Err(wrong("url", "must begin with http:// or https://")),
-    };
-    let authority = parsed.authority().ok_or_else(|| wrong("url", "has no host"))?;
-    if authority.as_str().contains('@') || parsed.query().is_some() || parsed.path().len() > 1 {
-        return Err(wrong("url", "must be no more than a scheme, a host and a port"));
-    }
+struct Invalid {
+    field: String,
+    problem: String,
+}
+
+fn invalid<T>(field: &str, problem: &str) -> Result<T, Invalid> {
+    Err(Invalid { field: field.to_owned(), problem: problem.to_owned() })
+}
+
+fn validate(name: &str, written: Written, default: bool) -> Result<ClusterConfig, Invalid> {
+    check_name(name, written.name.as_deref())?;
+    let Some(url) = written.url else { return invalid("url", "is missing") };
+    let secure = is_https(&url)?;
     let client = match (written.certificate, written.key) {
         (Some(certificate), Some(key)) => Some((certificate, key)),
         (None, None) => None,
-        _ => return Err(wrong("certificate", "and key are needed together")),
+        _ => return invalid("certificate", "and key are required together"),
     };
-    let tls = match (secure, written.ca) {
-        (true, Some(ca)) => Some(ClusterTls { ca, client, server_name: written.server_name }),
-        (true, None) => return Err(wrong("ca", "is missing: an https url needs it")),
-        (false, ca) => {
-            if ca.is_some() || client.is_some() || written.server_name.is_some() {
-                return Err(wrong(
-                    "url",
-                    "must be https where ca, certificate or serverName is given",
-                ));
-            }
-            None
-        }
-    };
-    for file in tls.iter().flat_map(|tls| {
-        let client = tls.client.iter().flat_map(|(certificate, key)| [certificate, key]);
-        std::iter::once(&tls.ca).chain(client)
-    }) {
-        readable(file).map_err(|what| wrong(&file.display().to_string(), &what))?;
-    }
-    let token = match (written.token, written.token_file) {
-        (Some(_), Some(_)) => return Err(wrong("token", "and tokenFile exclude each other")),
-        (Some(token), None) if token.trim().is_empty() => return Err(wrong("token", "is empty")),
-        (Some(token), None) => Some(Secret::Value(token)),
-        (None, Some(file)) => {
-            readable(&file).map_err(|what| wrong(&file.display().to_string(), &what))?;
-            Some(Secret::File(file))
-        }
-        (None, None) => None,
-    };
+    let tls = validate_tls(secure, written.ca, client, written.server_name)?;
+    let token = validate_token(written.token, written.token_file)?;
     if written.node_availability.is_some_and(|part| !(part > 0.0 && part <= 1.0)) {
-        return Err(wrong("nodeAvailability", "must be above 0 and at most 1"));
+        return invalid("nodeAvailability", "must be above 0 and at most 1");
     }
     Ok(ClusterConfig {
+        name: name.to_owned(),
         url,
         default,
         tls,
         token,
         node_availability: written.node_availability,
         environments: written.environments.unwrap_or_default(),
-        name,
     })
 }
 
-/// A file that isn't there is a mistake to be told at the start, not at the first call.
-fn readable(file: &std::path::Path) -> Result<(), String> {
-    std::fs::File::open(file).map(drop).map_err(|error| format!("can't be read: {error}"))
+fn check_name(name: &str, inner: Option<&str>) -> Result<(), Invalid> {
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    let alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    let valid = name.len() <= 63
+        && name.chars().all(allowed)
+        && name.starts_with(alphanumeric)
+        && name.ends_with(alphanumeric);
+    if !valid {
+        let problem = "must be at most 63 of a-z, 0-9, - and ., and no - or . at an end";
+        return invalid("name", problem);
+    }
+    if inner.is_some_and(|inner| inner != name) {
+        return invalid("name", "differs from its key in the document");
+    }
+    Ok(())
+}
+
+fn is_https(url: &str) -> Result<bool, Invalid> {
+    let Ok(parsed) = url.parse::<axum::http::Uri>() else {
+        return invalid("url", "must be http://HOST:PORT or https://HOST:PORT");
+    };
+    let secure = match parsed.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return invalid("url", "must begin with http:// or https://"),
+    };
+    let Some(authority) = parsed.authority() else { return invalid("url", "has no host") };
+    if authority.as_str().contains('@') || parsed.query().is_some() || parsed.path().len() > 1 {
+        return invalid("url", "must consist of a scheme, a host and a port only");
+    }
+    Ok(secure)
+}
+
+fn validate_tls(
+    secure: bool,
+    ca: Option<PathBuf>,
+    client: Option<(PathBuf, PathBuf)>,
+    server_name: Option<String>,
+) -> Result<Option<ClientTls>, Invalid> {
+    if !secure {
+        if ca.is_some() || client.is_some() || server_name.is_some() {
+            return invalid("url", "must be https if ca, certificate or serverName is set");
+        }
+        return Ok(None);
+    }
+    let Some(ca) = ca else { return invalid("ca", "is missing: an https url requires it") };
+    check_readable(&ca)?;
+    if let Some((certificate, key)) = &client {
+        check_readable(certificate)?;
+        check_readable(key)?;
+    }
+    Ok(Some(ClientTls { ca, client, server_name }))
+}
+
+fn validate_token(token: Option<String>, file: Option<PathBuf>) -> Result<Option<Token>, Invalid> {
+    match (token, file) {
+        (Some(_), Some(_)) => invalid("token", "and tokenFile exclude each other"),
+        (Some(token), None) if token.trim().is_empty() => invalid("token", "is empty"),
+        (Some(token), None) => Ok(Some(Token::Value(token))),
+        (None, Some(file)) => {
+            check_readable(&file)?;
+            Ok(Some(Token::File(file)))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// Reported at the start rather than at the first call.
+fn check_readable(file: &Path) -> Result<(), Invalid> {
+    match std::fs::File::open(file) {
+        Ok(_) => Ok(()),
+        Err(error) => invalid(&file.display().to_string(), &format!("cannot be read: {error}")),
+    }
 }

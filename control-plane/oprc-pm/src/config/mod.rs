@@ -1,4 +1,4 @@
-//! What PM can be told: flag, environment, file, default, in that order.
+//! Configuration: flags, environment variables, a file and defaults, in that order.
 
 mod clusters;
 mod settings;
@@ -12,76 +12,58 @@ use oprc_cp_storage::{EtcdOptions, EtcdTls, Login, Password};
 use oprc_observability::Format;
 
 pub use self::{
-    clusters::{ClusterConfig, ClusterTls, Secret, take_variables},
+    clusters::{ClusterConfig, take_variables},
     settings::SCHEMA,
 };
 
-/// Everything that PM was told.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where it listens and whom it lets in: without a file of tokens nobody is asked.
+    /// Without a token file callers are not authenticated.
     pub server: oprc_server::Settings,
-    /// What requests are bounded by.
     pub limits: Limits,
-    /// Origins whose pages may use the API.
     pub cors_origins: Vec<String>,
-    /// Whether there is a page to try the API.
+    /// Whether `/docs` is served.
     pub docs: bool,
-    /// Where everything is kept.
     pub store: StoreConfig,
-    /// The clusters, by name.
+    /// Sorted by name.
     pub clusters: Vec<ClusterConfig>,
-    /// How long a call of a CRM may take.
+    /// Bounds Deploy and Delete calls to CRMs.
     pub crm_deadline: Duration,
-    /// How long an all-or-nothing deployment may be on its way.
+    /// For an all-or-nothing deployment to become Available.
     pub progress_deadline: Duration,
-    /// How long a cluster may be away before such a deployment is rolled back.
+    /// How long a cluster may be unreachable before such a deployment is rolled back.
     pub unreachable_deadline: Duration,
-    /// The environment of deployments that name none.
+    /// Of deployments that name none.
     pub default_environment: Option<String>,
-    /// How logs are written.
     pub log_format: Format,
-    /// What is logged.
     pub log_filter: String,
 }
 
-/// What requests are bounded by.
+/// Limits of requests to the API.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long a body may be.
     pub body_bytes: usize,
-    /// How many requests are worked on at once.
+    /// Concurrent requests.
     pub requests: usize,
-    /// How many event streams may be open.
+    /// Open event streams.
     pub streams: usize,
-    /// How long a request may take until its answer begins.
+    /// Until the response begins.
     pub timeout: Duration,
-    /// How many requests a second one caller may make in the long run; 0 is no limit.
+    /// Requests per second of one caller in the long run; 0 for no limit.
     pub rate: u32,
-    /// How many one caller may make at once.
+    /// Requests of one caller at once.
     pub burst: u32,
 }
 
-/// Where everything is kept.
 #[derive(Clone, Debug)]
 pub enum StoreConfig {
-    /// Nowhere that lasts.
     Memory,
-    /// In a file.
-    Redb {
-        /// The file.
-        path: PathBuf,
-        /// How much of it is kept in memory.
-        cache_bytes: usize,
-        /// How long a call may take.
-        deadline: Duration,
-    },
-    /// In etcd.
+    Redb { path: PathBuf, cache_bytes: usize, deadline: Duration },
     Etcd(EtcdOptions),
 }
 
 impl Config {
-    /// Makes a configuration of settings and of the variables that are about clusters.
+    /// `variables` are those of [`take_variables`].
     pub fn of(settings: &Resolved, variables: &BTreeMap<String, String>) -> Result<Self, Error> {
         let auth: &str = settings.get("security.auth")?;
         let config = Self {
@@ -155,7 +137,7 @@ impl Config {
     }
 }
 
-/// What is in force for clusters, in lines, without secrets.
+/// One line per cluster, without secrets.
 pub fn describe_clusters(clusters: &[ClusterConfig]) -> String {
     let line = |cluster: &ClusterConfig| {
         let tls = match &cluster.tls {
@@ -170,7 +152,7 @@ pub fn describe_clusters(clusters: &[ClusterConfig]) -> String {
     clusters.iter().map(line).collect()
 }
 
-/// An origin as browsers send it: no path, no user, no wildcard.
+/// An origin as browsers send it: without path, user and wildcard.
 fn is_origin(origin: &str) -> bool {
     let Ok(uri) = origin.parse::<axum::http::Uri>() else { return false };
     let authority = uri.authority().map(axum::http::uri::Authority::as_str).unwrap_or_default();

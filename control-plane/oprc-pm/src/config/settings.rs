@@ -225,7 +225,7 @@ const SETTINGS: &[Setting] = &[
         path: "crm.deadline",
         env: &["OPRC_PM_CRM_DEADLINE"],
         kind: Kind::Duration,
-        help: "Deadline of each call to a CRM",
+        help: "Deadline of each call to a CRM; calls that only read have at most 5 s",
         default: |_| Some("15s".to_owned()),
         ..Setting::EMPTY
     },

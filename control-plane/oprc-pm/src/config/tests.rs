@@ -1,6 +1,8 @@
-//! What can be told, and what is refused.
+//! Accepted and rejected configurations.
 
 use std::{collections::BTreeMap, fs};
+
+use oprc_grpc::client::Token;
 
 use super::*;
 
@@ -20,12 +22,12 @@ fn resolve(pairs: &[(&str, &str)]) -> Result<Config, String> {
 const OFF: (&str, &str) = ("OPRC_PM_SECURITY_AUTH", "off");
 
 #[test]
-fn the_table_is_sound() {
+fn schema_is_valid() {
     assert_eq!(SCHEMA.errors(), [""; 0]);
 }
 
 #[test]
-fn nobody_is_asked_only_where_that_is_said_and_on_loopback() {
+fn authentication_can_be_off_only_explicitly_and_on_loopback() {
     let error = resolve(&[]).unwrap_err();
     assert!(error.starts_with("security.token_file is missing"), "{error}");
     let config = resolve(&[OFF]).unwrap();
@@ -35,12 +37,12 @@ fn nobody_is_asked_only_where_that_is_said_and_on_loopback() {
     let error = resolve(&[OFF, ("OPRC_PM_SECURITY_TOKEN_FILE", "/t")]).unwrap_err();
     assert!(error.contains("remove one of them"), "{error}");
     let open = [("OPRC_PM_SERVER_HOST", "0.0.0.0"), ("OPRC_PM_SECURITY_TOKEN_FILE", "/t")];
-    // What a token may do is never left to be guessed.
+    // Each token must name its role.
     assert!(resolve(&open).unwrap().server.require_roles);
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn errors_name_the_setting_and_no_secret() {
     for (pair, named) in [
         (("HTTP_PORT", "x"), "server.port"),
         (("OPRC_PM_STORE_KIND", "mysql"), "store.kind"),
@@ -85,7 +87,7 @@ fn clusters_come_from_variables() {
     .unwrap();
     let [east, west] = config.clusters.as_slice() else { panic!("two clusters") };
     assert_eq!((east.name.as_str(), east.url.as_str()), ("east", "http://east:8088"));
-    assert_eq!(east.token, Some(Secret::Value("0123456789abcdef".to_owned())));
+    assert_eq!(east.token, Some(Token::Value("0123456789abcdef".to_owned())));
     assert_eq!((west.name.as_str(), west.node_availability), ("far-west", Some(0.99)));
     assert_eq!(
         (west.environments.join("+").as_str(), east.environments.len()),
@@ -117,9 +119,9 @@ fn clusters_come_from_a_file_and_variables_win() {
         ("OPRC_PM_CRM_CLUSTERS", "{\"c\": \"http://c:1\"}"),
     ])
     .unwrap();
-    let told: Vec<_> = config.clusters.iter().map(|c| (c.url.as_str(), c.default)).collect();
-    assert_eq!(told, [("https://a:1", false), ("http://b:2", true), ("http://c:1", false)]);
-    assert_eq!(config.clusters[1].token, Some(Secret::Value("0123456789abcdef".to_owned())));
+    let found: Vec<_> = config.clusters.iter().map(|c| (c.url.as_str(), c.default)).collect();
+    assert_eq!(found, [("https://a:1", false), ("http://b:2", true), ("http://c:1", false)]);
+    assert_eq!(config.clusters[1].token, Some(Token::Value("0123456789abcdef".to_owned())));
     let tls = config.clusters.first().unwrap().tls.as_ref().unwrap();
     assert!(tls.client.is_some());
     let described = describe_clusters(&config.clusters);
@@ -127,7 +129,7 @@ fn clusters_come_from_a_file_and_variables_win() {
 }
 
 #[test]
-fn where_no_cluster_is_marked_all_may_be_taken() {
+fn all_clusters_are_default_if_none_is_marked() {
     let both = "{\"a\": \"http://a:1\", \"b\": {\"url\": \"http://b:1\"}}";
     let config = resolve(&[OFF, ("OPRC_PM_CRM_CLUSTERS", both)]).unwrap();
     assert!(config.clusters.iter().all(|cluster| cluster.default));

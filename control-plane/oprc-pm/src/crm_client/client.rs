@@ -1,35 +1,28 @@
-//! Calls to one cluster's CRM. Each has a deadline, and none is made while the breaker is open.
+//! Calls to one cluster's CRM, none of which is made while the breaker is open.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use oprc_grpc::deployment::{
-    ClassRuntime, DeleteDeploymentRequest, DeployRequest, GetClusterInfoRequest,
-    GetClusterInfoResponse, GetDeploymentStatusRequest, WatchClassRuntimesRequest, WatchEvent,
-    deployment_service_client::DeploymentServiceClient, unit::ClassSpec,
+use oprc_grpc::{
+    client::{ClientOptions, DeploymentClient},
+    deployment::{
+        ClassRuntime, DeployRequest, GetClusterInfoResponse, WatchEvent, unit::ClassSpec,
+    },
 };
+use oprc_observability::correlation::new_id;
 use parking_lot::RwLock;
 use tokio::sync::watch;
-use tonic::{Code, Request, Response, Status, Streaming, transport::Channel};
+use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt as _;
 
-use super::{
-    breaker::Breaker,
-    class_cache::ClassCache,
-    connection::{CONNECT_TIMEOUT, Connection, request},
-};
+use super::{breaker::Breaker, class_cache::ClassCache};
 use crate::{clock, config::ClusterConfig, rollout::CallOutcome};
-
-const MAX_RESPONSE_BYTES: usize = 4 << 20;
-
-type Client = DeploymentServiceClient<Channel>;
 
 pub struct CrmClient {
     pub(super) config: ClusterConfig,
-    deadline: Duration,
-    connection: Connection,
+    client: DeploymentClient,
     breaker: Breaker,
     cache: RwLock<Arc<ClassCache>>,
     changes: watch::Sender<u64>,
@@ -37,10 +30,15 @@ pub struct CrmClient {
 
 impl CrmClient {
     pub fn new(config: ClusterConfig, deadline: Duration) -> Self {
+        let client = DeploymentClient::new(ClientOptions {
+            url: config.url.clone(),
+            tls: config.tls.clone(),
+            token: config.token.clone(),
+            write_deadline: deadline,
+        });
         Self {
             config,
-            deadline,
-            connection: Connection::default(),
+            client,
             breaker: Breaker::default(),
             cache: RwLock::new(Arc::new(ClassCache::new(clock::now()))),
             changes: watch::Sender::new(0),
@@ -79,9 +77,7 @@ impl CrmClient {
             namespace: namespace.to_owned(),
             spec: Some(spec),
         };
-        let answer = self
-            .call(correlation_id, request, async |mut client, request| client.deploy(request).await)
-            .await;
+        let answer = self.guard(self.client.deploy(request, correlation_id)).await;
         match answer.map(|answer| answer.class_runtime) {
             Ok(Some(class)) => {
                 let accepted = CallOutcome::Accepted {
@@ -98,17 +94,8 @@ impl CrmClient {
     }
 
     pub async fn delete(&self, id: &str, namespace: &str, correlation_id: &str) -> CallOutcome {
-        let request = DeleteDeploymentRequest {
-            deployment_id: id.to_owned(),
-            namespace: namespace.to_owned(),
-        };
-        let answer = self
-            .call(correlation_id, request, async |mut client, request| {
-                client.delete_deployment(request).await
-            })
-            .await;
-        match answer {
-            Ok(_) => CallOutcome::Terminating,
+        match self.guard(self.client.delete(id, namespace, correlation_id)).await {
+            Ok(()) => CallOutcome::Terminating,
             Err(status) if status.code() == Code::NotFound => CallOutcome::NotFound,
             Err(status) => failure(&status),
         }
@@ -121,85 +108,38 @@ impl CrmClient {
         namespace: &str,
         correlation_id: &str,
     ) -> Result<Option<ClassRuntime>, Status> {
-        let request = GetDeploymentStatusRequest {
-            deployment_id: id.to_owned(),
-            namespace: namespace.to_owned(),
-            include_spec: true,
-        };
-        let answer = self
-            .call(correlation_id, request, async |mut client, request| {
-                client.get_deployment_status(request).await
-            })
-            .await;
-        match answer {
-            Ok(answer) => Ok(answer.class_runtime),
-            Err(status) if status.code() == Code::NotFound => Ok(None),
-            Err(status) => Err(status),
-        }
+        self.guard(self.client.class(id, namespace, correlation_id)).await
     }
 
     pub(super) async fn fetch_info(&self) -> Result<GetClusterInfoResponse, Status> {
-        let id = oprc_observability::correlation::new_id();
-        self.call(&id, GetClusterInfoRequest {}, async |mut client, request| {
-            client.get_cluster_info(request).await
-        })
-        .await
+        self.guard(self.client.cluster_info(&new_id())).await
     }
 
-    /// Opens the watch stream, which resumes where the last one ended. It has no deadline: HTTP/2
-    /// keep-alive detects an unresponsive peer.
+    /// Opens the watch stream where the last one ended. Attempted while the breaker is open too, and
+    /// closes it.
     pub(super) async fn watch(&self) -> Result<Streaming<WatchEvent>, Status> {
-        let resume_token = self.class_cache().resume_token().to_owned();
-        let message = WatchClassRuntimesRequest { namespace: String::new(), resume_token };
-        let id = oprc_observability::correlation::new_id();
-        let open = async {
-            let mut client = self.client().await?;
-            client.watch_class_runtimes(request(&self.config, &id, message).await?).await
-        };
-        let stream = tokio::time::timeout(self.deadline, open).await.map_err(|_| timed_out())??;
+        let stream = self.client.watch(self.class_cache().resume_token(), &new_id()).await?;
         self.breaker.record_success();
-        Ok(stream.into_inner())
+        Ok(stream)
     }
 
     /// Closes the connection, so that the next one reads certificates again.
     pub(super) async fn disconnect(&self) {
-        self.connection.close().await;
+        self.client.close().await;
     }
 
-    async fn call<Q, A>(
-        &self,
-        correlation_id: &str,
-        message: Q,
-        work: impl AsyncFnOnce(Client, Request<Q>) -> Result<Response<A>, Status>,
-    ) -> Result<A, Status> {
+    async fn guard<A>(&self, call: impl Future<Output = Result<A, Status>>) -> Result<A, Status> {
         if let Err(wait) = self.breaker.enter(Instant::now()) {
             let message = format!("{} does not answer; next attempt in {wait:.1?}", self.name());
             return Err(Status::unavailable(message));
         }
-        let attempt = async {
-            let client = self.client().await?;
-            let mut request = request(&self.config, correlation_id, message).await?;
-            request.set_timeout(self.deadline);
-            work(client, request).await
-        };
-        // The CRM enforces the deadline too; this bounds one that doesn't.
-        let answer = tokio::time::timeout(self.deadline + CONNECT_TIMEOUT, attempt).await;
-        let answer = answer.unwrap_or_else(|_| Err(timed_out()));
+        let answer = call.await;
         match &answer {
             Err(status) if is_unanswered(status) => self.breaker.record_failure(Instant::now()),
             _ => self.breaker.record_success(),
         }
-        answer.map(Response::into_inner)
+        answer
     }
-
-    async fn client(&self) -> Result<Client, Status> {
-        let channel = self.connection.channel(&self.config).await?;
-        Ok(DeploymentServiceClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES))
-    }
-}
-
-fn timed_out() -> Status {
-    Status::deadline_exceeded("no response before the deadline")
 }
 
 /// Reasons for UNAVAILABLE for which a CRM can't serve any class. All others concern one class, or

@@ -4,7 +4,6 @@
 mod breaker;
 mod class_cache;
 mod client;
-mod connection;
 mod facts;
 mod watch;
 
@@ -30,7 +29,7 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// `deadline` bounds each call. Connections are opened on first use.
+    /// `deadline` bounds calls that change something. Connections are opened on first use.
     pub fn new(configured: impl IntoIterator<Item = ClusterConfig>, deadline: Duration) -> Self {
         let client = |it: ClusterConfig| (it.name.clone(), Arc::new(CrmClient::new(it, deadline)));
         Self { clients: configured.into_iter().map(client).collect() }

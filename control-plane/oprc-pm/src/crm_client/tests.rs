@@ -1,12 +1,12 @@
 use std::{sync::Arc, time::Duration};
 
-use oprc_grpc::deployment::unit::ClassSpec;
+use oprc_grpc::{client::Token, deployment::unit::ClassSpec};
 use oprc_rest::{Contact, Health};
 use tokio::task::JoinHandle;
 use tonic::Code;
 
 use super::{ClassCache, Clusters, CrmClient, fake::Fake};
-use crate::{clock, config::Secret, rollout::CallOutcome};
+use crate::{clock, rollout::CallOutcome};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
@@ -38,7 +38,7 @@ async fn connect(fake: &Fake) -> (Arc<Clusters>, Arc<CrmClient>, JoinHandle<()>)
 async fn reports_the_outcome_of_calls() {
     let fake = Fake::start().await;
     let mut config = fake.config("one");
-    config.token = Some(Secret::Value("canary".to_owned()));
+    config.token = Some(Token::Value("canary".to_owned()));
     let client = CrmClient::new(config, DEADLINE);
     assert_eq!(client.delete("unit", "", "call-1").await, CallOutcome::NotFound);
     let accepted = client.deploy("unit", "", ClassSpec::default(), "call-2").await;

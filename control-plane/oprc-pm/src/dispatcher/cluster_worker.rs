@@ -118,7 +118,7 @@ impl Dispatcher {
         let record = stored.record.as_ref();
         let outcome = match (step, &record.spec) {
             // A process that was suspended past its lease must not undo what its successor did.
-            _ if !self.ownership.is_held() => {
+            _ if !self.lease.is_held() => {
                 CallOutcome::Failed("this process no longer owns the store".to_owned())
             }
             (Step::Deploy, Some(spec)) => match serde_json::from_value::<ClassSpec>(spec.clone()) {
@@ -153,7 +153,7 @@ impl Dispatcher {
         let name = unit_key(key);
         let transaction = Transaction::new()
             .check(name.clone(), Check::Version(stored.version))
-            .fenced(&self.ownership);
+            .fenced(&self.lease);
         match record_update(&stored.record, outcome) {
             RecordUpdate::Unchanged => {}
             RecordUpdate::Replaced(record) => {

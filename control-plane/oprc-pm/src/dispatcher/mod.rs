@@ -30,7 +30,7 @@ use crate::{
 pub const IN_DOUBT: Duration = Duration::from_secs(12);
 
 pub struct Dispatcher {
-    pub ownership: Arc<Lease>,
+    pub lease: Arc<Lease>,
     pub cache: Arc<Cache>,
     pub clusters: Arc<Clusters>,
     pub call_backoff: Arc<CallBackoff>,

@@ -116,7 +116,7 @@ impl Dispatcher {
         let name = deployment_key(key);
         let mut transaction = Transaction::new()
             .check(name.clone(), Check::Version(stored.version))
-            .fenced(&self.ownership);
+            .fenced(&self.lease);
         for (unit, record) in &result.units {
             let known = units.iter().find(|(key, _)| key == unit);
             let check = known.map_or(Check::Absent, |(_, stored)| Check::Version(stored.version));

@@ -145,8 +145,8 @@ impl Registry {
             return Ok(found.clone());
         }
         let dependencies = self.inner.cache.packages(|index| index.dependencies(version));
-        let resolved = oprc_models::resolve(package, &dependencies).map_err(|faults| {
-            Error::Internal(format!("cannot resolve {} {}: {faults}", package.name, key[1]))
+        let resolved = oprc_models::resolve(package, &dependencies).map_err(|error| {
+            Error::Internal(format!("cannot resolve {} {}: {error}", package.name, key[1]))
         })?;
         let resolved = Arc::new(resolved);
         let mut cached = cached();

@@ -96,7 +96,7 @@ impl DeploymentService {
                 return Err(conflict("NO_ORPHAN", format!("{} is no orphan any more", unit.id)));
             }
             let adoption = Adoption::new(key, stored, units, class, unit, caller)?;
-            let change = adoption.transaction(&adopted)?.fenced(&self.ownership);
+            let change = adoption.transaction(&adopted)?.fenced(&self.lease);
             let change = self.add_revision(change, &adoption.record, "adopted", caller).await?;
             Ok(Attempt::Commit(change, adoption.record))
         };

@@ -99,7 +99,7 @@ impl DeploymentService {
         let mut change = Transaction::new()
             .check(name.clone(), check_of(before.as_ref()))
             .put(name, encode(&record)?)
-            .fenced(&self.ownership);
+            .fenced(&self.lease);
         for (unit, record) in &desired {
             let known = units.iter().find(|(key, _)| key == unit).map(|(_, stored)| stored.clone());
             // A unit that is only left to be deleted may be taken over; one of another deployment

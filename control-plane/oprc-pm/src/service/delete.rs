@@ -42,7 +42,7 @@ impl DeploymentService {
             let mut change = Transaction::new()
                 .check(name.clone(), Check::Version(stored.version))
                 .put(name, encode(&record)?)
-                .fenced(&self.ownership);
+                .fenced(&self.lease);
             for (unit, stored) in &units {
                 let deleted = UnitRecord {
                     spec: None,

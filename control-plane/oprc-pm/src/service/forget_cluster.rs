@@ -37,7 +37,7 @@ impl DeploymentService {
     /// Removes a cluster's units from a deployment, its plan and its former plan.
     fn without_cluster(&self, key: &str, cluster: &str) -> Result<Transaction, Error> {
         let (stored, units) = self.cache.deployment_with_units(key);
-        let mut change = Transaction::new().fenced(&self.ownership);
+        let mut change = Transaction::new().fenced(&self.lease);
         for (unit, stored) in units.iter().filter(|((on, _), _)| on == cluster) {
             let name = unit_key(unit);
             change = change.check(name.clone(), Check::Version(stored.version)).delete(name);

@@ -54,7 +54,7 @@ pub struct DeploymentFilter {
 }
 
 pub struct DeploymentService {
-    pub ownership: Arc<Lease>,
+    pub lease: Arc<Lease>,
     pub cache: Arc<Cache>,
     pub registry: Registry,
     pub clusters: Arc<Clusters>,

@@ -76,7 +76,7 @@ impl DeploymentService {
         let change = Transaction::new()
             .check(name.clone(), Check::Absent)
             .put(name, encode(&deletion)?)
-            .fenced(&self.ownership);
+            .fenced(&self.lease);
         if !self.cache.commit(change).await? {
             return Err(conflict("NO_ORPHAN", format!("{id} on {cluster} is no orphan any more")));
         }
@@ -128,7 +128,7 @@ impl DeploymentService {
         let change = Transaction::new()
             .check(name.clone(), Check::Version(stored.version))
             .delete(name)
-            .fenced(&self.ownership);
+            .fenced(&self.lease);
         if !self.cache.commit(change).await? {
             return Ok(());
         }

@@ -36,6 +36,6 @@ impl DeploymentService {
 
     /// Why deployments can't be rolled out, if they can't.
     pub fn not_ready(&self) -> Option<String> {
-        (!self.ownership.is_held()).then(|| "another process owns the store".to_owned())
+        (!self.lease.is_held()).then(|| "another process owns the store".to_owned())
     }
 }

@@ -227,8 +227,8 @@ impl Staged {
         let Some(latest) = package.latest().cloned() else { return };
         let find = |name: &str| self.0.get(name).or_else(|| index.packages.get(name));
         let dependencies = ResolvedDependencies::new(&latest, find);
-        let catalogue = Catalogue::new(&latest, &dependencies).unwrap_or_else(|faults| {
-            tracing::error!(package = name, %faults, "cannot resolve a published package");
+        let catalogue = Catalogue::new(&latest, &dependencies).unwrap_or_else(|error| {
+            tracing::error!(package = name, %error, "cannot resolve a published package");
             Catalogue::default()
         });
         self.package(index, name).derive(name, catalogue);

@@ -29,7 +29,7 @@ fn schema_is_valid() {
 #[test]
 fn authentication_can_be_off_only_explicitly_and_on_loopback() {
     let error = resolve(&[]).unwrap_err();
-    assert!(error.starts_with("security.token_file is missing"), "{error}");
+    assert!(error.starts_with("security.token_file is not set"), "{error}");
     let config = resolve(&[OFF]).unwrap();
     assert!(config.server.address.ip().is_loopback() && config.server.token_file.is_none());
     let error = resolve(&[OFF, ("OPRC_PM_SERVER_HOST", "0.0.0.0")]).unwrap_err();

@@ -85,6 +85,9 @@ async fn what_is_told_of_a_class_is_counted() {
         broken["functions"][0]["image"] = json!("oprc.local/nobody-has-this:1");
         deploy(&crm.client, "counted", &broken).await.unwrap();
         degraded(place, "counted", "ImagePullFailed").await;
+        let failing = figures(crm).await.unwrap();
+        let active = of_series(&failing, "crm_active_deployments", &[("environment", "prod")]);
+        assert!(active < 1.0, "a class that failed is not active: {failing:#?}");
         deploy(&crm.client, "counted", &spec).await.unwrap();
         available(place, "counted").await;
 

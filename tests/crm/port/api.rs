@@ -205,7 +205,11 @@ async fn deadlines_sizes_and_ids() {
             all.values().any(|event| {
                 let about = event.regarding.as_ref().and_then(|it| it.name.as_deref());
                 let note = event.note.as_deref().unwrap_or_default();
-                about == Some("known") && note.ends_with("[call-4711]")
+                let annotations = event.metadata.annotations.as_ref();
+                let id = annotations.and_then(|all| all.get("oaas.io/deployment-id"));
+                about == Some("known")
+                    && note.ends_with("[call-4711]")
+                    && id.is_some_and(|id| id == "known")
             })
         })
         .await;

@@ -42,7 +42,11 @@ const OPTIONAL_APIS: [(&str, &str, &str); 2] = [
 const CAPABILITIES: [(&str, &str, &str); 3] = [
     ("odgm", "data grid (ODGM)", "stateful classes need it; set features.odgm in CRM"),
     ("knative", "Knative", "scaling to zero needs it; install Knative Serving"),
-    ("hpa", "autoscaling (HPA)", "scaling by load needs it; set features.hpa in CRM"),
+    (
+        "hpa",
+        "autoscaling (HPA)",
+        "scaling by load needs it; set features.hpa in CRM and install metrics-server",
+    ),
 ];
 /// Permissions that `logs`, `status --pods` and `invoke` need: verb, resource and subresource.
 const PERMISSIONS: [(&str, &str, &str); 3] =

@@ -250,8 +250,8 @@ impl Client {
             let why = response::error_chain(&error);
             let server = &self.server;
             CliError::Unavailable(format!(
-                "cannot connect to the package manager at {server}: {why}. \
-                 Check the address with `oprc context list`, or run `oprc check`"
+                "cannot connect to the package manager at {server}: {why}\n\
+                 hint: check the address with `oprc context list`, or run `oprc check`"
             ))
             .into()
         })

@@ -124,7 +124,12 @@ impl Checks {
     ) -> Option<T> {
         match &result {
             Ok(_) => self.pass(group, passed),
-            Err(error) => self.fail(group, failed, &format!("{error:#}"), hint),
+            Err(error) => {
+                // The hint of the check replaces that of the error.
+                let message = format!("{error:#}");
+                let message = message.split("\nhint:").next().unwrap_or_default();
+                self.fail(group, failed, message, hint);
+            }
         }
         result.ok()
     }
@@ -342,8 +347,12 @@ mod tests {
         checks.pass("a", "one");
         checks.warn("a", "two", "not quite", "do this");
         assert_eq!(checks.failed(), 0);
-        let failed =
-            checks.require::<()>("bc", ("3", "no 3"), Err(anyhow::anyhow!("no")), "do that");
+        let failed = checks.require::<()>(
+            "bc",
+            ("3", "no 3"),
+            Err(anyhow::anyhow!("no\nhint: other")),
+            "do that",
+        );
         assert!(failed.is_none());
         assert_eq!(checks.failed(), 1);
         let plain = anstream::adapter::strip_str(&render(&checks.0)).to_string();

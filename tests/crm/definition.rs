@@ -39,16 +39,16 @@ fn collect(schema: &Value, here: &str, found: &mut BTreeSet<Rule>) {
 
 /// Objects that break one rule each, with its place and its message.
 fn broken() -> Vec<(Rule, Value)> {
-    let one = "give one of value, secret and config_map";
-    let either = "give either secret or config_map";
-    let exactly = "give exactly one of secret, config_map, claim and empty_dir";
-    let twice = "availability and availability_pct say the same thing: give one of them";
+    let one = "at most one of value, secret and config_map may be set";
+    let either = "exactly one of secret and config_map must be set";
+    let exactly = "exactly one of secret, config_map, claim and empty_dir must be set";
+    let twice = "availability and availability_pct are mutually exclusive";
     let variable = json!([{"name": "A", "value": "b", "secret": {"name": "s", "key": "k"}}]);
     let available = json!({"availability": 0.9, "availability_pct": 90});
     let of_functions = [
         (
             "provision",
-            "min_scale is larger than max_scale",
+            "min_scale must not be greater than max_scale",
             json!({"min_scale": 3, "max_scale": 2}),
         ),
         ("provision.env[]", one, json!({"env": variable})),
@@ -71,7 +71,7 @@ fn broken() -> Vec<(Rule, Value)> {
         ("spec.odgm_config.env[]", one, "odgm_config", json!({"env": variable})),
         (
             "spec",
-            "give either function or functions, not both",
+            "function and functions are mutually exclusive",
             "function",
             json!({"image": HELLO}),
         ),
@@ -81,15 +81,15 @@ fn broken() -> Vec<(Rule, Value)> {
     }
     let mut hinted = with("selected_template", json!("knative"));
     hinted["template_hint"] = json!("job");
-    let message = "selected_template and template_hint say the same thing: give one of them";
+    let message = "selected_template and template_hint must be equal";
     all.push((("spec".to_owned(), message.to_owned()), hinted));
     all
 }
 
 /// Changes that break one rule each, with its message: what there is, and what it is to be.
 fn broken_by_change() -> Vec<(&'static str, Value, Value)> {
-    let environment = "target_environment can't be changed once the class is made";
-    let unit = "the unit's id can't be changed";
+    let environment = "target_environment is immutable";
+    let unit = "deployment_unit.id is immutable";
     let (prod, test) =
         (with("target_environment", json!("prod")), with("target_environment", json!("test")));
     let (mine, yours) =

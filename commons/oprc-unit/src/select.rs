@@ -13,35 +13,35 @@ use crate::{
     platform::{Platform, Profile},
 };
 
-/// The template that was chosen, and why.
+/// Selected template with the reason for its selection.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct SelectionStatus {
-    /// The template.
+    /// Name of the template.
     pub template: String,
-    /// The profile whose sizes are used.
+    /// Profile whose sizes and defaults apply.
     pub profile: String,
-    /// The generation that it was chosen for.
+    /// Generation for which the template was selected.
     pub generation: i64,
-    /// Why it was chosen, in one sentence.
+    /// Reason for the selection.
     pub basis: String,
-    /// What each template was worth.
+    /// Score of each template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub scores: Vec<TemplateScore>,
 }
 
-/// What a template was worth to a class.
+/// Score of a template for a class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct TemplateScore {
-    /// The template.
+    /// Name of the template.
     pub template: String,
-    /// The mean of its rows, from 0 to 10; left out, no row applied.
+    /// Mean of all criteria that apply, 0 to 10. Omitted if none applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// Each row that applied, and what it was worth.
+    /// Value of each criterion that applies, 0 to 10.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rows: BTreeMap<String, f64>,
-    /// Why it couldn't be chosen.
+    /// Reason why the template cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<String>,
 }

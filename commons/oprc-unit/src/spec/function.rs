@@ -1,4 +1,4 @@
-//! Functions of a class: what runs, and with what.
+//! Functions of a class.
 
 use std::collections::BTreeMap;
 
@@ -8,67 +8,72 @@ use serde::{Deserialize, Serialize};
 
 use super::{Constraints, Requirements};
 
-/// One function of a class.
+/// A function of the class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FunctionSpec {
-    /// What the function is known by within the class.
+    /// Identifies the function within the class. Names of objects contain it in lower case, so two
+    /// keys of a class must not differ only in case.
     #[schemars(
         length(min = 1, max = 253),
         regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
     )]
     pub key: String,
-    /// Everything else.
     #[serde(flatten)]
     pub body: SingleFunction,
 }
 
-/// A function without a key of its own: the only one of its class.
+/// A function without a key: the only function of its class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct SingleFunction {
-    /// What kind of function it is. `TASK` and `CUSTOM` run in containers; `BUILTIN`, `MACRO` and
-    /// `LOGICAL` do so only where they have an image.
+    /// Kind of function: `TASK` and `CUSTOM` require an image; `BUILTIN`, `MACRO` and `LOGICAL` run
+    /// a container only if they have one. Defaults to `TASK`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<FunctionType>,
-    /// The container image.
+    /// Container image. Required for the types `TASK` and `CUSTOM`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub image: Option<String>,
-    /// The port that the container listens on, 8080 unless said otherwise.
+    /// Port that the container listens on, 1 to 65535. Defaults to 8080.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
-    /// The names under which the class offers the function.
+    /// Names under which the class exposes the function.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub bindings: Vec<Binding>,
-    /// Who may call the function, where its bindings don't say.
+    /// Who may call the function through bindings that have no `access`: `PRIVATE` (the class
+    /// itself), `INTERNAL` (workloads in the cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// What the function runs with.
+    /// Scaling bounds, resources and pod settings of the function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provision: Option<Provision>,
-    /// How its health is asked for.
+    /// Probes of the container. If omitted, the container is healthy when its port accepts TCP
+    /// connections.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_check: Option<HealthCheck>,
-    /// Settings of the function itself.
+    /// Call timeout and environment variables of the function.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<FunctionConfig>,
-    /// What is required of this function; it stands before what is required of the class.
+    /// Non-functional requirements of this function. Each field that is set overrides that of
+    /// `nfr_requirements`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requirements: Option<Requirements>,
-    /// What this function must never exceed.
+    /// Hard limits of this function. The stricter of these and the constraints of the class
+    /// applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constraints: Option<Constraints>,
-    /// How the function uses the data grid.
+    /// How the function uses the data grid of the class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub odgm: Option<OdgmIntegration>,
 }
 
-/// What kind of function it is.
+/// Kind of function: `TASK` and `CUSTOM` require an image; `BUILTIN`, `MACRO` and `LOGICAL` run a
+/// container only if they have one. Defaults to `TASK`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum FunctionType {
-    /// Comes with the platform.
+    /// Provided by the platform.
     Builtin,
     /// Runs in a container.
     #[default]
@@ -77,28 +82,32 @@ pub enum FunctionType {
     Macro,
     /// Has no implementation of its own.
     Logical,
-    /// Runs in a container in its own way.
+    /// Runs in a container with its own protocol.
     Custom,
 }
 
-/// A name under which a class offers a function.
+/// A name under which a class exposes a function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Binding {
-    /// The name.
+    /// Name of the binding.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Who may call it.
+    /// Who may call the function through this binding: `PRIVATE` (the class itself), `INTERNAL`
+    /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
-    /// Whether the function is called when an object of the class changes.
+    /// Calls the function when an object of the class changes. Requires the addon `odgm`. Defaults
+    /// to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trigger_on_state_change: bool,
-    /// Whether such a call isn't waited for.
+    /// Does not wait for the result of calls triggered by state changes. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub async_execution: bool,
 }
 
-/// Who may call a function.
+/// Who may call a function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the cluster) or
+/// `PUBLIC` (anyone). The widest access of its bindings applies to a function. Defaults to
+/// `INTERNAL`.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
 )]
@@ -106,69 +115,72 @@ pub struct Binding {
 pub enum Access {
     /// The class itself.
     Private,
-    /// Everything in the cluster.
+    /// Workloads in the cluster.
     #[default]
     Internal,
-    /// Everybody.
+    /// Anyone. A Knative Service gets a public address.
     Public,
 }
 
-/// What a function runs with.
+/// Scaling bounds, resources and pod settings of a function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("!has(self.min_scale) || !has(self.max_scale) || self.min_scale <= self.max_scale")
-        .message("min_scale is larger than max_scale")
+        .message("min_scale must not be greater than max_scale")
 )]
 pub struct Provision {
-    /// How many instances there are at least; 0 lets a template that can do it scale to nothing.
+    /// Minimum number of instances, 0 to 10000. 0 allows scale to zero where the template supports
+    /// it. Defaults to the profile's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10000))]
     pub min_scale: Option<i32>,
-    /// How many instances there are at most.
+    /// Maximum number of instances, 1 to 10000. If omitted, the template decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_scale: Option<i32>,
-    /// What each instance asks for.
+    /// Resources requested for each instance. Defaults depend on the latency requirement and the
+    /// profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Resources>,
-    /// What each instance may not exceed.
+    /// Resource limits of each instance. Defaults to the profile's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Resources>,
-    /// Platform variables.
+    /// Environment variables of the container. They take precedence over `config.env`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
-    /// Secrets and ConfigMaps all of whose keys become environment variables.
+    /// Secrets and ConfigMaps whose keys all become environment variables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub env_from: Vec<EnvFrom>,
-    /// When the image is pulled.
+    /// When the kubelet pulls the image: `Always`, `IfNotPresent` or `Never`. If omitted, the
+    /// default of Kubernetes for the image tag applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<PullPolicy>,
-    /// Secrets that the image is pulled with.
+    /// Names of Secrets with the credentials for pulling the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub image_pull_secrets: Vec<String>,
-    /// The account that the function runs under.
+    /// Name of the ServiceAccount of the pods. Defaults to the namespace's default account.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub service_account: Option<String>,
-    /// What is mounted into the container.
+    /// Volumes mounted into the container.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["mount_path".into()]))]
     pub volume_mounts: Vec<VolumeMount>,
-    /// The program to run, in place of the image's own.
+    /// Entry point of the container. Defaults to the entry point of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Vec<String>,
-    /// Its arguments.
+    /// Arguments of the entry point. Defaults to the arguments of the image.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub args: Vec<String>,
-    /// What the container may do.
+    /// Security settings of the pod. Defaults to the level `restricted`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub security: Security,
 }
@@ -177,34 +189,35 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// What a container may do.
+/// Security settings of a pod.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Security {
-    /// The pod security standard that it keeps to.
+    /// Pod security standard of the pod: `restricted` or `baseline`. Defaults to `restricted`.
     #[serde(default)]
     pub level: SecurityLevel,
-    /// The user that it runs as. A restricted container runs as 65532 unless said otherwise,
-    /// whoever its image names; one of `baseline` as its image says.
+    /// Numeric user id of the container's process. With the level `restricted` it defaults to 65532
+    /// regardless of the image; with `baseline` it defaults to the user of the image.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
 }
 
-/// A pod security standard.
+/// Pod security standard: `restricted` runs without root, without capabilities and without
+/// privilege escalation; `baseline` permits images that run as root. Defaults to `restricted`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum SecurityLevel {
-    /// No root, no capabilities, no escalation.
+    /// No root, no capabilities, no privilege escalation.
     #[default]
     Restricted,
-    /// What the image asks for, for images that run as root.
+    /// Permits images that run as root.
     Baseline,
 }
 
-/// Amounts of resources.
+/// Quantities of compute resources, in the notation of Kubernetes.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Resources {
-    /// Processor time, such as `250m`.
+    /// CPU, such as `250m` or `2`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub cpu: Option<String>,
@@ -212,84 +225,86 @@ pub struct Resources {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub memory: Option<String>,
-    /// Disk space that goes with the pod.
+    /// Local ephemeral storage, such as `1Gi`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub ephemeral_storage: Option<String>,
 }
 
-/// An environment variable.
+/// An environment variable with at most one source. Without a source its value is empty.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("(has(self.value) ? 1 : 0) + (has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) <= 1")
-        .message("give one of value, secret and config_map")
+        .message("at most one of value, secret and config_map may be set")
 )]
 pub struct EnvVar {
-    /// Its name.
+    /// Name of the variable. Names that the platform sets are rejected.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[A-Za-z_][A-Za-z0-9_.-]*$"))]
     pub name: String,
-    /// Its value.
+    /// Literal value.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32768))]
     pub value: Option<String>,
-    /// The key of a Secret that has its value.
+    /// Key of a Secret that holds the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<KeyRef>,
-    /// The key of a ConfigMap that has its value.
+    /// Key of a ConfigMap that holds the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_map: Option<KeyRef>,
 }
 
-/// A key of a Secret or ConfigMap.
+/// A key of a Secret or ConfigMap in the same namespace.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct KeyRef {
-    /// The object's name.
+    /// Name of the Secret or ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key.
+    /// Key within the object.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
-    /// Whether the pod starts without it.
+    /// Lets the pod start if the object or key doesn't exist. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
-/// A Secret or ConfigMap all of whose keys become environment variables.
+/// A Secret or ConfigMap whose keys all become environment variables. Exactly one of `secret` and
+/// `config_map` must be set.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(
-    validation = Rule::new("has(self.secret) != has(self.config_map)").message("give either secret or config_map")
+    validation = Rule::new("has(self.secret) != has(self.config_map)").message("exactly one of secret and config_map must be set")
 )]
 pub struct EnvFrom {
-    /// The name of a Secret.
+    /// Name of a Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret: Option<String>,
-    /// The name of a ConfigMap.
+    /// Name of a ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub config_map: Option<String>,
-    /// What stands before each name.
+    /// Prefix of the variable names. Defaults to no prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub prefix: Option<String>,
-    /// Whether the pod starts without it.
+    /// Lets the pod start if the object doesn't exist. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
-/// When an image is pulled.
+/// When the kubelet pulls the image: `Always` (at each start), `IfNotPresent` (if the node doesn't
+/// have it) or `Never` (the node must have it). If omitted, the default of Kubernetes for the image
+/// tag applies.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullPolicy {
     /// At each start.
     Always,
-    /// Where it isn't there yet.
+    /// If the node doesn't have it.
     IfNotPresent,
-    /// Never: it must be there.
+    /// Never; the node must have it.
     Never,
 }
 
 impl PullPolicy {
-    /// Kubernetes' word for it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Always => "Always",
@@ -299,134 +314,143 @@ impl PullPolicy {
     }
 }
 
-/// Something that is mounted into a container, from exactly one source.
+/// A volume mounted into a container. Exactly one of `secret`, `config_map`, `claim` and
+/// `empty_dir` must be set.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("(has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) + (has(self.claim) ? 1 : 0) + (has(self.empty_dir) ? 1 : 0) == 1")
-        .message("give exactly one of secret, config_map, claim and empty_dir")
+        .message("exactly one of secret, config_map, claim and empty_dir must be set")
 )]
 pub struct VolumeMount {
-    /// Where it is mounted.
+    /// Absolute path of the mount in the container.
     #[schemars(length(min = 1, max = 1024), regex(pattern = "^/"))]
     pub mount_path: String,
-    /// Only this path of the source.
+    /// Path within the volume to mount. Defaults to the root of the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub sub_path: Option<String>,
-    /// Whether it can't be written.
+    /// Mounts the volume read-only. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// The name of a Secret.
+    /// Name of a Secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub secret: Option<String>,
-    /// The name of a ConfigMap.
+    /// Name of a ConfigMap.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub config_map: Option<String>,
-    /// The name of a volume claim.
+    /// Name of a PersistentVolumeClaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub claim: Option<String>,
-    /// A folder that goes with the pod.
+    /// An empty directory with the lifetime of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empty_dir: Option<EmptyDir>,
 }
 
-/// A folder that goes with the pod.
+/// An empty directory with the lifetime of the pod.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct EmptyDir {
-    /// How large it may become.
+    /// Maximum size, such as `1Gi`. Unlimited if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub size_limit: Option<String>,
-    /// Whether it is kept in memory.
+    /// Stores the directory in memory (tmpfs). Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub in_memory: bool,
 }
 
-/// How the health of a function is asked for.
+/// Startup, readiness and liveness probes of a container. Without `path` and `grpc`, the probes
+/// open a TCP connection.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct HealthCheck {
-    /// The path to ask over HTTP; left out, being reached is healthy.
+    /// Path of an HTTP GET probe. Must not be combined with `grpc`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024), regex(pattern = "^/"))]
     pub path: Option<String>,
-    /// The port to ask, the function's own unless said otherwise.
+    /// Port of the probes. Defaults to the port of the function.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub port: Option<i32>,
-    /// Whether gRPC's health protocol is spoken.
+    /// Uses the gRPC health checking protocol. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub grpc: bool,
-    /// How long the function may take to start before it is ended.
+    /// Seconds that the container may take to start before it is restarted, 1 to 3600. Defaults to
+    /// 60.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub startup_seconds: Option<i32>,
-    /// How often is asked.
+    /// Seconds between readiness probes, 1 to 3600; liveness probes run half as often. Defaults to
+    /// 2 if the latency requirement is below 100 ms, otherwise to 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub period_seconds: Option<i32>,
-    /// How long an answer may take.
+    /// Timeout of each probe in seconds, 1 to 3600. Defaults to the call timeout of the function,
+    /// bounded to 1 to 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 3600))]
     pub timeout_seconds: Option<i32>,
-    /// How often in a row it may fail.
+    /// Number of consecutive failures after which a probe fails, 1 to 100. Defaults to 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub failure_threshold: Option<i32>,
 }
 
-/// Settings of a function itself.
+/// Call timeout and environment variables of a function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FunctionConfig {
-    /// How long one call may take.
+    /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the
+    /// default of the template applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<i32>,
-    /// Platform variables; those of `provision` stand before them.
+    /// Environment variables by name. Variables of `provision.env` take precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub env: BTreeMap<String, String>,
 }
 
-/// How a function uses the data grid.
+/// How a function uses the data grid of its class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct OdgmIntegration {
-    /// The collections that it uses; all of the class's, unless said otherwise.
+    /// Collections that the function uses. Defaults to all collections of the class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub collections: Vec<String>,
-    /// What it does with them.
+    /// Access of the function to these collections: `read_write`, `read_only` or `write_only`.
+    /// Defaults to `read_write`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
-    /// What it keeps of them.
+    /// What the function caches: `none`, `read_through` or `write_through`. Defaults to `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caching_strategy: Option<CachingStrategy>,
 }
 
-/// What a function does with collections.
+/// Access of a function to collections: `read_write`, `read_only` or `write_only`. Defaults to
+/// `read_write`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessMode {
     /// Reads and writes.
     #[default]
     ReadWrite,
-    /// Reads.
+    /// Reads only.
     ReadOnly,
-    /// Writes.
+    /// Writes only.
     WriteOnly,
 }
 
-/// What a function keeps of collections.
+/// What a function caches: `none`, `read_through` (data that it read) or `write_through` (data that
+/// it read or wrote). Defaults to `none`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum CachingStrategy {
     /// Nothing.
     #[default]
     None,
-    /// What it has read.
+    /// Data that it read.
     ReadThrough,
-    /// What it has read or written.
+    /// Data that it read or wrote.
     WriteThrough,
 }

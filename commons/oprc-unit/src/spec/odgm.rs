@@ -1,4 +1,4 @@
-//! State of a class, and the data grid that keeps it.
+//! State of a class, and the data grid that stores it.
 
 use std::collections::BTreeMap;
 
@@ -8,176 +8,190 @@ use serde::{Deserialize, Serialize};
 
 use super::{Consistency, EnvVar, Resources};
 
-/// What a class keeps, and how.
+/// State that the objects of a class have.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct StateSpec {
-    /// What an object of the class is.
+    /// Kind of state: `NORMAL`, `COLLECTION` or `SINGLETON`. Defaults to `NORMAL`.
     #[serde(default)]
     pub state_type: StateType,
-    /// What readers may see.
+    /// Consistency of reads: `strong` or `eventual`. Defaults to the strictest consistency that the
+    /// class or a function requires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Consistency>,
-    /// Whether data outlives the pods that keep it.
+    /// Whether data survives the loss of pods: `persistent` or `ephemeral`. Defaults to
+    /// `persistent` in the profile `full`, otherwise to `ephemeral`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistence: Option<PersistenceMode>,
-    /// How it is used.
+    /// Expected access patterns. Defaults to `read_write`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub access_patterns: Vec<AccessPattern>,
 }
 
-/// What an object of a class is.
+/// Kind of state of a class: `NORMAL` (many objects, accessed individually), `COLLECTION` (many
+/// objects, also accessed in bulk) or `SINGLETON` (a single object). Defaults to `NORMAL`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum StateType {
-    /// One of many.
+    /// Many objects, accessed individually.
     #[default]
     Normal,
-    /// One of many, used many at a time.
+    /// Many objects, also accessed in bulk.
     Collection,
-    /// The only one.
+    /// A single object.
     Singleton,
 }
 
-/// Whether data outlives the pods that keep it.
+/// Whether data survives the loss of pods: `persistent` stores it on PersistentVolumes, `ephemeral`
+/// keeps it in the pods. Defaults to `persistent` in the profile `full`, otherwise to `ephemeral`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
-    /// It does.
+    /// Stored on PersistentVolumes.
     #[default]
     Persistent,
-    /// It doesn't.
+    /// Lost with the pods.
     Ephemeral,
 }
 
-/// How data is used.
+/// Access pattern of data: `read_write`, `read_only`, `write_only` or `batch_read`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessPattern {
-    /// Read and written one by one.
+    /// Individual reads and writes.
     #[default]
     ReadWrite,
-    /// Read only.
+    /// Reads only.
     ReadOnly,
-    /// Written only.
+    /// Writes only.
     WriteOnly,
-    /// Read many at a time.
+    /// Reads of many objects at once.
     BatchRead,
 }
 
-/// The data grid of a class.
+/// Configuration of the data grid (ODGM) of a class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct OdgmConfig {
-    /// What it keeps; a bare name serves. Left out, the class's state says what is needed.
+    /// Collections of the class: names, or objects with a name. If omitted, one collection is
+    /// derived from `state`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub collections: Vec<Collection>,
-    /// The image, in place of the profile's own.
+    /// Container image of the nodes. Defaults to the image of the profile.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]
     pub image: Option<String>,
-    /// How many nodes the grid has at least.
+    /// Minimum number of nodes, 1 to 99. A larger `resource_allocation.replication_factor` takes
+    /// precedence. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 99))]
     pub replicas: Option<i32>,
-    /// How many partitions collections have that don't say.
+    /// Number of partitions of collections that don't set it, 1 to 4096. Defaults to 1, 4, 8 or 16,
+    /// depending on the required throughput.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4096))]
     pub partition_count: Option<i32>,
-    /// How many copies collections have that don't say.
+    /// Number of replicas of each partition of collections that don't set it, 1 to 99, limited by
+    /// the number of nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
+    /// `SINGLETON` state.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 99))]
     pub replica_count: Option<i32>,
-    /// How shards keep their copies the same.
+    /// Replication protocol of collections that don't set it: `raft`, `basic` or `mst`. If omitted,
+    /// it depends on replicas, latency and consistency.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard_type: Option<ShardType>,
-    /// Which node has which shards, of collections that don't say.
+    /// Assignment of shards to nodes, for collections that don't set it. If omitted, the grid
+    /// assigns them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     pub shard_assignments: Vec<ShardAssignment>,
-    /// What the nodes of the grid know each other by.
+    /// Id that the nodes of the grid share. Defaults to `<deployment id>-<environment>-<name>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub cluster_id: Option<String>,
-    /// What stands before the number in a node's name.
+    /// Prefix of the node ids, followed by the number of the node. Defaults to
+    /// `crm-<environment>-<package>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub node_id_prefix: Option<String>,
     /// Functions that are called when objects change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_processing: Option<EventProcessing>,
-    /// Where functions are called, by key; those of the class itself needn't be given.
+    /// Addresses of further functions by key, at most 256. Routes to the functions of the class are
+    /// added automatically.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 256))]
     pub invocation_routes: BTreeMap<String, Route>,
-    /// The disk of each node of a persistent grid.
+    /// PersistentVolumeClaim of each node. Used if a collection is persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
-    /// What each node asks for.
+    /// Resources requested for each node. Defaults to the profile's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Resources>,
-    /// What each node may not exceed.
+    /// Resource limits of each node. Defaults to the profile's values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Resources>,
-    /// More environment variables of each node.
+    /// Additional environment variables of each node. Names starting with `ODGM_` are rejected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub env: Vec<EnvVar>,
 }
 
-/// How shards keep their copies the same.
+/// Replication protocol: `raft` (consensus), `basic` (no consensus) or `mst` (eventual consistency
+/// by Merkle search trees). If omitted, it depends on replicas, latency and consistency.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum ShardType {
-    /// By consensus.
+    /// Replicas agree by consensus.
     Raft,
-    /// Some time.
+    /// Replicas are updated without consensus.
     #[default]
     Basic,
-    /// By version trees.
+    /// Replicas converge by Merkle search trees.
     Mst,
 }
 
-/// Which nodes have which shards.
+/// Assignment of shards to nodes.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ShardAssignment {
-    /// The node that leads.
+    /// Number of the primary node.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub primary: Option<i32>,
-    /// All nodes that have a copy.
+    /// Numbers of all nodes that hold a replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 99))]
     pub owners: Vec<i32>,
-    /// The shards.
+    /// Ids of the assigned shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 4096))]
     pub shard_ids: Vec<i32>,
 }
 
-/// Where a function is called.
+/// Address of a function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Route {
-    /// Its address.
+    /// URL of the function, with the scheme `http`, `https` or `grpc`.
     #[schemars(length(min = 1, max = 2048), regex(pattern = "^(https?|grpc)://"))]
     pub url: String,
-    /// Whether calls need no object.
+    /// Calls don't refer to an object. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stateless: bool,
-    /// Whether it is called only where no other is there.
+    /// Marks the function as a standby function. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub standby: bool,
 }
 
-/// The disk of a node of the grid.
+/// PersistentVolumeClaim of a data grid node.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Storage {
-    /// The storage class, the cluster's own unless said otherwise.
+    /// Name of the StorageClass. Defaults to the cluster's default class.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub class: Option<String>,
-    /// Its size.
+    /// Size of the volume, such as `10Gi`. Defaults to CRM's `odgm.disk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub size: Option<String>,
@@ -186,22 +200,24 @@ pub struct Storage {
 /// Functions that are called when objects change.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct EventProcessing {
-    /// Whether there are any; left out, bindings with triggers say so.
+    /// Enables event processing. Defaults to true if there are triggers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// How many calls may follow from one another.
+    /// Maximum length of a chain of triggered calls, 1 to 100. Defaults to 5 if the required
+    /// latency is below 100 ms, otherwise to 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub max_trigger_depth: Option<i32>,
-    /// How long a call may take.
+    /// Timeout of a triggered call in milliseconds, 1 to 86400000. Defaults to half of the required
+    /// latency but at least 1000, or to 5000 without a latency requirement.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub trigger_timeout_ms: Option<i32>,
-    /// Triggers besides those of bindings.
+    /// Triggers in addition to those of bindings with `trigger_on_state_change`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub event_triggers: Vec<EventTrigger>,
-    /// Changes that are handled many at a time: 100, or those of 1000 ms, unless said otherwise.
+    /// Batching of changes. If omitted, batches have up to 100 changes or 1000 ms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_processing: Option<BatchProcessing>,
 }
@@ -209,67 +225,59 @@ pub struct EventProcessing {
 /// A function that is called when objects change.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct EventTrigger {
-    /// The function.
+    /// Key of a function of the class that runs.
     #[schemars(length(min = 1, max = 253))]
     pub function_key: String,
-    /// The collections, by name or pattern.
+    /// Names or patterns of collections whose changes trigger the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
     pub collection_filters: Vec<String>,
-    /// Whether the call isn't waited for.
+    /// Does not wait for the result of the call. Defaults to false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub async_execution: bool,
 }
 
-/// Changes that are handled many at a time.
+/// Batching of changes.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct BatchProcessing {
-    /// Whether they are; they are unless said otherwise.
+    /// Enables batching. Defaults to true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// How many at most.
+    /// Maximum number of changes in a batch, 1 to 100000. Defaults to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
     pub batch_size: Option<i32>,
-    /// How long is waited for more.
+    /// Maximum time in milliseconds to wait for more changes, 1 to 600000. Defaults to 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 600_000))]
     pub batch_timeout_ms: Option<i32>,
 }
 
-/// A collection in full.
+/// A collection with its settings. What is omitted follows from the configuration of the grid.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CollectionSpec {
-    /// Its name.
     pub name: String,
-    /// How many parts it has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_count: Option<i32>,
-    /// How many copies of each.
+    /// Replicas of each partition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replica_count: Option<i32>,
-    /// How copies are kept the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard_type: Option<ShardType>,
-    /// Whether it outlives its pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistence_mode: Option<PersistenceMode>,
-    /// How it is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub access_patterns: Vec<AccessPattern>,
-    /// Which node has which shards.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shard_assignments: Vec<ShardAssignment>,
 }
 
-/// A collection: a bare name, or more.
+/// A collection: its name, or an object with a name and settings.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 #[serde(untagged, try_from = "serde_json::Value")]
 pub enum Collection {
-    /// A name; the rest follows from the class.
     Name(String),
-    /// More than a name.
     Spec(CollectionSpec),
 }
 
@@ -298,11 +306,11 @@ impl JsonSchema for Collection {
         "Collection".into()
     }
 
-    /// A structural schema can't say "text or object": what stands here is checked by CRM, which
-    /// tells in the status what is wrong.
+    /// A structural schema has no "string or object": CRM validates the items, and reports
+    /// violations in the status.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A bare name, or an object with name, partition_count, replica_count, \
+            "description": "A name, or an object with name, partition_count, replica_count, \
                 shard_type (raft, basic, mst), persistence_mode (persistent, ephemeral), \
                 access_patterns and shard_assignments (primary, owners, shard_ids).",
             "x-kubernetes-preserve-unknown-fields": true,

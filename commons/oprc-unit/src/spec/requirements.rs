@@ -1,102 +1,108 @@
-//! What is required of classes and functions.
+//! Requirements of classes and functions.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is required of a class or function.
+/// Non-functional requirements of a class or function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[x_kube(
     validation = Rule::new("!has(self.availability) || !has(self.availability_pct)")
-        .message("availability and availability_pct say the same thing: give one of them")
+        .message("availability and availability_pct are mutually exclusive")
 )]
 pub struct Requirements {
-    /// Requests for each second that must be served.
+    /// Required throughput in requests per second, 0 to 1000000000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub min_throughput_rps: Option<i32>,
-    /// How many milliseconds an answer may take.
+    /// Required response time in milliseconds, 1 to 86400000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub max_latency_ms: Option<i32>,
-    /// The part of the time that the class must be available, such as 0.999.
+    /// Required availability as a fraction from 0 to 1, such as 0.999. Must not be combined with
+    /// `availability_pct`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub availability: Option<f64>,
-    /// The same in percent, such as 99.9.
+    /// Required availability in percent from 0 to 100, such as 99.9. Must not be combined with
+    /// `availability`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0.0, max = 100.0))]
     pub availability_pct: Option<f64>,
-    /// What readers may see.
+    /// Required consistency of reads: `strong` or `eventual`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Consistency>,
 }
 
-/// What readers of replicated data may see.
+/// Consistency of reads of replicated data: `strong` reads see the latest write, `eventual` reads
+/// may see an older one.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Consistency {
-    /// The last write, always.
+    /// Reads see the latest write.
     Strong,
-    /// The last write, some time.
+    /// Reads may see an older write.
     #[default]
     Eventual,
 }
 
-/// What must never be exceeded.
+/// Hard limits. A class that cannot meet them in this cluster is rejected.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Constraints {
-    /// Milliseconds that no answer may exceed: what can't keep to it isn't deployed.
+    /// Maximum response time in milliseconds, 1 to 86400000. Templates that cannot guarantee it are
+    /// not used; if none is left, the class is rejected.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub hard_latency_ms: Option<i32>,
-    /// How many calls one instance may work on at once.
+    /// Maximum number of concurrent calls of an instance, 1 to 1000. Enforced by Knative only.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1000))]
     pub max_concurrency: Option<i32>,
 }
 
-/// How requirements are watched and enforced.
+/// Enforcement of non-functional requirements. Stored, but not evaluated yet.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct NfrSpec {
-    /// What is done about requirements that aren't met.
+    /// What CRM does about requirements that are not met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforcement: Option<Enforcement>,
 }
 
-/// What is done about requirements that aren't met.
+/// What CRM does about requirements that are not met.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Enforcement {
-    /// Whether anything is done.
+    /// Enforcement mode: `off`, `observe` or `enforce`. Defaults to `observe`.
     #[serde(default)]
     pub mode: EnforcementMode,
-    /// What may be changed; all of it, unless said otherwise.
+    /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all of
+    /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 3))]
     pub dimensions: Vec<Dimension>,
 }
 
-/// Whether anything is done about requirements that aren't met.
+/// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce` applies
+/// them. Defaults to `observe`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum EnforcementMode {
-    /// Nothing is looked at.
+    /// Measures nothing.
     Off,
-    /// Recommendations are made.
+    /// Reports recommendations.
     #[default]
     Observe,
-    /// Recommendations are followed, within safeguards.
+    /// Applies recommendations within safety limits.
     Enforce,
 }
 
-/// What enforcement may change.
+/// A quantity that enforcement may change: `replicas`, `memory` or `cpu`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
-    /// How many instances there are.
+    /// Number of instances.
     Replicas,
-    /// How much memory each has.
+    /// Memory of each instance.
     Memory,
-    /// How much processor time each has.
+    /// CPU of each instance.
     Cpu,
 }

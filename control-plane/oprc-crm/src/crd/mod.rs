@@ -1,6 +1,6 @@
 //! The `ClassRuntime` resource: one class in one environment of one cluster.
 
-// The derived schemas repeat the types in places that can't be reached.
+// Derived schemas expose the types from private modules.
 #![allow(unreachable_pub)]
 
 mod status;
@@ -28,7 +28,7 @@ pub const GROUP: &str = "oaas.io";
     namespaced,
     status = "ClassRuntimeStatus",
     derive = "PartialEq",
-    doc = "One class of the OaaS platform, running in one environment of this cluster.",
+    doc = "ClassRuntime is a class of the OaaS platform that runs in one environment of this cluster.",
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.ready"}"#,
     printcolumn = r#"{"name":"Template","type":"string","jsonPath":".status.selection.template"}"#,

@@ -1,4 +1,4 @@
-//! What became of a class. Holds transitions and decisions, not live figures.
+//! Status of the ClassRuntime resource. It holds transitions and decisions, not live metrics.
 
 use std::collections::BTreeMap;
 
@@ -8,78 +8,80 @@ use oprc_unit::SelectionStatus;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// What became of a class.
+/// Observed state of the ClassRuntime.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClassRuntimeStatus {
-    /// Where the class is in its life.
+    /// Phase of the class: Pending, Applying, Progressing, Available, Degraded or Deleting.
     #[serde(default)]
     pub phase: Phase,
-    /// Why, in one word.
+    /// Machine-readable reason for the phase, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, in one sentence.
+    /// Human-readable explanation of the phase, at most 2048 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How many components are ready, of how many.
+    /// Number of ready components and of all components, such as `2/3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// The generation that this status is about.
+    /// Generation of the spec that this status describes.
     #[serde(rename = "observedGeneration", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions, for `kubectl wait`.
+    /// Conditions of the class: Available, Progressing, Degraded, ForeignAutoscaler and
+    /// ConcurrencyLimited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
-    /// The template that was chosen, and why.
+    /// Selected template with the reason for its selection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selection: Option<SelectionStatus>,
-    /// What was made for the class.
+    /// Objects created for the class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub resource_refs: Vec<ResourceRef>,
-    /// How each function is.
+    /// Status of each function.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["key".into()]))]
     pub functions: Vec<FunctionStatus>,
-    /// How the data grid is.
+    /// Status of the data grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub odgm: Option<OdgmStatus>,
-    /// Persistent collections that there may be claims for; what they are made of is protected.
+    /// Persistent collections whose PersistentVolumeClaims may still exist. Changes that would
+    /// discard their data are rejected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub kept_collections: Vec<OdgmCollectionStatus>,
-    /// How many nodes of the data grid there may be claims for.
+    /// Number of data grid nodes whose PersistentVolumeClaims may still exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_nodes: Option<i32>,
-    /// Since when each component has been ready without a break.
+    /// Time since which each component has been ready without interruption.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stable_since: BTreeMap<String, Time>,
-    /// Since when the class has been on its way to Available; its deadline counts from here.
+    /// Start of the current rollout. The progress deadline is measured from this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_since: Option<Time>,
-    /// What was Available last, kept where the class wants to go back to it.
+    /// Last specification that was Available. Stored if `rollout.rollback` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_available: Option<LastAvailable>,
-    /// The generation that missed its deadline and was taken back.
+    /// Generation that missed its progress deadline and was rolled back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<i64>,
-    /// What a change of template is replacing, or a data grid that was switched off; their
-    /// addresses go on answering.
+    /// Objects that a change of template replaced, or of a data grid that was removed. They keep
+    /// serving until the drain time has passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Replaced>,
-    /// What enforcement would change.
+    /// Changes recommended by enforcement. Not reported yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub nfr_recommendations: Vec<Recommendation>,
-    /// What enforcement changed last.
+    /// Changes most recently applied by enforcement. Not reported yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub last_applied_recommendations: Vec<Recommendation>,
-    /// When it did.
+    /// Time at which enforcement last applied changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_at: Option<Time>,
-    /// When this status was written.
+    /// Time at which this status was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
     // Fields of the data-loss guard that couldn't be decoded, as they were found. They are written back
@@ -89,31 +91,27 @@ pub struct ClassRuntimeStatus {
     pub unreadable: BTreeMap<String, serde_json::Value>,
 }
 
-/// Where a class is in its life.
-///
-/// ```text
-/// Pending → Applying → Progressing → Available
-///    └─────────┴────────────┴───────────┴──→ Degraded (and back)      any → Deleting
-/// ```
+/// Phase of the class: `Pending` (waits to be reconciled), `Applying` (objects are being applied),
+/// `Progressing` (not all components are ready), `Available` (all components are ready), `Degraded`
+/// (failed, see the reason) or `Deleting` (terminating).
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Seen, and nothing done about it yet.
+    /// Waits to be reconciled.
     #[default]
     Pending,
-    /// Objects are being written.
+    /// Objects are being applied.
     Applying,
-    /// Objects are written and not all ready.
+    /// Objects are applied, but not all of them are ready.
     Progressing,
-    /// Everything is ready.
+    /// All components are ready.
     Available,
-    /// Something is wrong; the reason says what.
+    /// The class failed; see the reason.
     Degraded,
-    /// It is going.
+    /// The class is terminating.
     Deleting,
 }
 
 impl Phase {
-    /// All phases.
     pub const ALL: [Self; 6] = [
         Self::Pending,
         Self::Applying,
@@ -123,7 +121,6 @@ impl Phase {
         Self::Deleting,
     ];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -136,97 +133,98 @@ impl Phase {
     }
 }
 
-/// An object that was made for a class.
+/// An object created for a class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRef {
-    /// Its group and version.
+    /// API group and version of the object.
     pub api_version: String,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its identity.
+    /// UID of the object.
     pub uid: String,
 }
 
-/// How a function is.
+/// Status of a function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FunctionStatus {
-    /// Its key.
+    /// Key of the function.
     pub key: String,
-    /// What it runs as: `k8s_deployment`, `knative` or `job`; left out, it has no container.
+    /// Workload of the function: `k8s_deployment`, `knative` or `job`. Omitted for a function
+    /// without a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_as: Option<String>,
-    /// Whether it is ready.
+    /// Whether the function is ready.
     #[serde(default)]
     pub ready: bool,
-    /// Where it answers.
+    /// URL of the function within the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// Where it answers everybody, where it does.
+    /// Public URL of the function, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
-    /// The generation for which it ran to completion, where it is to do that.
+    /// Generation for which the function's Job completed. Set for Jobs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed: Option<i64>,
-    /// Why it isn't ready, in one word.
+    /// Machine-readable reason why the function is not ready, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why it isn't ready, in one sentence.
+    /// Human-readable explanation of why the function is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// How the data grid of a class is.
+/// Status of the data grid of a class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct OdgmStatus {
-    /// Whether every node is ready.
+    /// Whether all nodes are ready.
     #[serde(default)]
     pub ready: bool,
-    /// Where it answers.
+    /// Address of the grid's Service.
     pub service: String,
-    /// How many nodes it has.
+    /// Desired number of nodes.
     pub replicas: i32,
-    /// What it keeps, as it was generated.
+    /// Collections with their effective settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub collections: Vec<OdgmCollectionStatus>,
-    /// Why it isn't ready, in one word.
+    /// Machine-readable reason why the grid is not ready, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why it isn't ready, in one sentence.
+    /// Human-readable explanation of why the grid is not ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A collection, as it was generated.
+/// Effective settings of a collection.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq, Eq)]
 pub struct OdgmCollectionStatus {
-    /// Its name.
+    /// Name of the collection.
     pub name: String,
-    /// How many parts it has.
+    /// Number of partitions.
     pub partition_count: i32,
-    /// How many copies of each.
+    /// Number of replicas of each partition.
     pub replica_count: i32,
-    /// How copies are kept the same.
+    /// Replication protocol: `raft`, `basic` or `mst`.
     pub shard_type: String,
-    /// Whether it outlives its pods.
+    /// `persistent` or `ephemeral`.
     pub persistence_mode: String,
 }
 
-/// What a class was when it was Available last.
+/// Last specification of a class that was Available.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct LastAvailable {
-    /// Its generation then.
+    /// Generation of the specification.
     pub generation: i64,
-    /// Its specification then.
+    /// The specification.
     pub spec: AnyObject,
-    /// The template and the profile that it had.
+    /// Template and profile selected for the specification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selection: Option<SelectionStatus>,
 }
 
-/// Any JSON object, kept as it is.
+/// Any JSON object, stored unchanged.
 #[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(transparent)]
 pub struct AnyObject(pub serde_json::Value);
@@ -241,33 +239,33 @@ impl JsonSchema for AnyObject {
     }
 }
 
-/// What a change of template is replacing, or a data grid that was switched off.
+/// Objects that a change of template replaced, or of a data grid that was removed.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct Replaced {
-    /// When nobody needed them any more; they answer for a while after that.
+    /// Time since which the objects are no longer needed. They are deleted after the drain time.
     pub since: Time,
-    /// The objects that are to go.
+    /// Objects to delete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub resource_refs: Vec<ResourceRef>,
 }
 
-/// A change that enforcement would make, or made.
+/// A change recommended or applied by enforcement.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Recommendation {
-    /// The component: a function's key, or `odgm`.
+    /// Component to change: the key of a function, or `odgm`.
     pub component: String,
-    /// What is to change.
+    /// Quantity to change: `replicas`, `memory` or `cpu`.
     pub dimension: String,
-    /// To what.
+    /// Recommended value.
     pub target: f64,
-    /// What it is based on.
+    /// Measurement that the recommendation is based on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<String>,
-    /// How sure it is, from 0 to 1.
+    /// Confidence from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// The generation that it was made for.
+    /// Generation that the recommendation applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
 }

@@ -159,7 +159,7 @@ impl Error {
 }
 
 /// The CRD's validation message for a change of a class's id.
-pub(super) const TAKEN: &str = "the unit's id can't be changed";
+pub(super) const TAKEN: &str = "deployment_unit.id is immutable";
 
 #[cfg(test)]
 mod tests {

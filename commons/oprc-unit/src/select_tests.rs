@@ -1,4 +1,4 @@
-//! Which template a class gets, by the matrix and its rules.
+//! Selection of templates by scores, constraints and requests.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::class::{Identity, validate};
 
-/// Everything is available and switched on.
+/// A platform with all features enabled.
 fn platform() -> Platform {
     let mut platform = Platform::of(Profile::Full);
     platform.knative = true;
@@ -37,14 +37,14 @@ fn choose(spec: &Value, platform: &Platform) -> Result<Selection, Rejection> {
     select(&class(spec), platform, None)
 }
 
-/// A class of one function with these bounds and requirements.
+/// A class with one function with these bounds and requirements.
 fn function(provision: &Value, requirements: &Value) -> Value {
     json!({"functions": [
         {"key": "f", "image": "img", "provision": provision, "requirements": requirements},
     ]})
 }
 
-/// Scores of knative, k8s_deployment and unified; a row of the matrix stands in that order.
+/// Scores of knative, k8s_deployment and unified, in this order.
 fn scores(selection: &Selection) -> [Option<f64>; 3] {
     ["knative", "k8s_deployment", "unified"].map(|name| {
         let found = selection.scores.iter().find(|it| it.template == name);
@@ -61,7 +61,7 @@ fn assert_score(provision: &Value, requirements: &Value, expected: [f64; 3]) {
 }
 
 #[test]
-fn each_row_counts_for_itself() {
+fn scores_each_criterion() {
     let none = json!({});
     // Throughput: low, high, and the mean between, ends included.
     assert_score(&none, &json!({"min_throughput_rps": 99}), [9.0, 6.0, 8.0]);
@@ -82,7 +82,7 @@ fn each_row_counts_for_itself() {
 }
 
 #[test]
-fn several_rows_count_by_their_mean() {
+fn score_is_the_mean_of_the_criteria() {
     // Cost and burst.
     assert_score(&json!({"min_scale": 0, "max_scale": 4}), &json!({}), [9.0, 4.0, 7.0]);
     // Cost and steady.
@@ -96,7 +96,7 @@ fn several_rows_count_by_their_mean() {
 }
 
 #[test]
-fn a_standby_function_is_about_cost() {
+fn standby_functions_are_scored_by_cost() {
     let mut spec = function(&json!({}), &json!({}));
     spec["standby_functions"] = json!(["f"]);
     let selection = choose(&spec, &platform()).unwrap();
@@ -105,7 +105,7 @@ fn a_standby_function_is_about_cost() {
 }
 
 #[test]
-fn the_most_demanding_function_speaks_for_the_class() {
+fn the_most_demanding_function_determines_the_score() {
     let spec = json!({"functions": [
         {"key": "easy", "image": "i", "requirements": {"min_throughput_rps": 1, "max_latency_ms": 400}},
         {"key": "hard", "image": "i", "requirements": {"min_throughput_rps": 2000, "max_latency_ms": 20}},
@@ -116,14 +116,14 @@ fn the_most_demanding_function_speaks_for_the_class() {
 }
 
 #[test]
-fn what_is_required_of_the_class_holds_for_functions_that_dont_say() {
+fn functions_inherit_requirements_of_the_class() {
     let mut spec = function(&json!({}), &json!({}));
     spec["nfr_requirements"] = json!({"min_throughput_rps": 10});
     assert_eq!(scores(&choose(&spec, &platform()).unwrap()), [Some(9.0), Some(6.0), Some(8.0)]);
 }
 
 #[test]
-fn the_best_score_wins() {
+fn selects_the_best_score() {
     let by = |provision: Value, requirements: Value| {
         choose(&function(&provision, &requirements), &platform()).unwrap().template
     };
@@ -134,8 +134,8 @@ fn the_best_score_wins() {
 }
 
 #[test]
-fn ties_go_to_the_default_and_then_to_the_name() {
-    // Between 100 and 1000 k8s_deployment and unified are worth the same.
+fn ties_are_broken_by_the_default_then_by_name() {
+    // Between 100 and 1000 requests/s, k8s_deployment and unified have equal scores.
     let spec = function(&json!({}), &json!({"min_throughput_rps": 500}));
     let mut platform = platform();
     assert_eq!(choose(&spec, &platform).unwrap().template, Template::K8sDeployment);
@@ -147,7 +147,7 @@ fn ties_go_to_the_default_and_then_to_the_name() {
 }
 
 #[test]
-fn without_any_row_the_default_holds() {
+fn selects_the_default_if_no_criterion_applies() {
     let spec = function(&json!({}), &json!({"max_latency_ms": 501}));
     let mut platform = platform();
     let selection = choose(&spec, &platform).unwrap();
@@ -155,12 +155,12 @@ fn without_any_row_the_default_holds() {
     assert_eq!(selection.template, Template::K8sDeployment);
     platform.default_template = Some("knative".to_owned());
     assert_eq!(choose(&spec, &platform).unwrap().template, Template::Knative);
-    // A default that can't be is passed over.
+    // A default that is rejected is skipped.
     platform.knative = false;
     assert_eq!(choose(&spec, &platform).unwrap().template, Template::K8sDeployment);
 }
 
-/// A class with a hard limit on latency.
+/// A class with `hard_latency_ms`.
 fn hard(limit: i32, template: Option<&str>, provision: &Value) -> Value {
     let mut spec = function(provision, &json!({}));
     spec["constraints"] = json!({"hard_latency_ms": limit});
@@ -171,30 +171,30 @@ fn hard(limit: i32, template: Option<&str>, provision: &Value) -> Value {
 }
 
 #[test]
-fn a_template_that_cant_promise_it_is_out() {
+fn rejects_templates_that_cannot_guarantee_the_latency() {
     let allowed = |limit, template, provision: Value| {
         choose(&hard(limit, Some(template), &provision), &platform()).is_ok()
     };
     assert!(allowed(1, "k8s_deployment", json!({})));
-    // From nothing it takes seconds.
+    // A cold start takes seconds.
     assert!(!allowed(2999, "knative", json!({})));
     assert!(allowed(3000, "knative", json!({})));
     assert!(!allowed(2999, "knative", json!({"min_scale": 0})));
     assert!(allowed(10, "knative", json!({"min_scale": 1})));
     assert!(!allowed(9, "knative", json!({"min_scale": 1})));
-    // Unified has a way out for each function.
+    // Unified selects a shape for each function.
     assert!(allowed(1, "unified", json!({"min_scale": 0, "max_scale": 8})));
 }
 
 #[test]
-fn a_standby_function_starts_from_nothing_whatever_its_bounds() {
+fn standby_functions_have_the_cold_start_latency() {
     let mut spec = hard(100, Some("knative"), &json!({"min_scale": 2}));
     spec["standby_functions"] = json!(["f"]);
     assert!(choose(&spec, &platform()).is_err());
 }
 
 #[test]
-fn hard_limits_come_before_scores() {
+fn constraints_take_precedence_over_scores() {
     let selection = choose(&hard(100, None, &json!({"min_scale": 0, "max_scale": 8})), &platform());
     let selection = selection.unwrap();
     assert_eq!(selection.template, Template::Unified);
@@ -204,7 +204,7 @@ fn hard_limits_come_before_scores() {
 }
 
 #[test]
-fn a_class_that_nothing_fits_is_told_why() {
+fn explains_why_no_template_fits() {
     let mut platform = platform();
     platform.floors.k8s_deployment = 5;
     let rejection = choose(&hard(2, None, &json!({})), &platform).unwrap_err();
@@ -216,14 +216,14 @@ fn a_class_that_nothing_fits_is_told_why() {
 }
 
 fn asked(template: &str) -> Value {
-    // By its score this would be Knative.
+    // Knative has the best score.
     let mut spec = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
     spec["selected_template"] = json!(template);
     spec
 }
 
 #[test]
-fn what_is_asked_for_wins_over_the_score() {
+fn the_requested_template_takes_precedence_over_scores() {
     for (name, template, profile) in [
         ("k8s_deployment", Template::K8sDeployment, Profile::Full),
         ("deployment", Template::K8sDeployment, Profile::Full),
@@ -249,7 +249,7 @@ fn what_is_asked_for_wins_over_the_score() {
 }
 
 #[test]
-fn an_unknown_template_is_an_error_and_never_something_else() {
+fn rejects_unknown_templates() {
     for name in ["Knative", "k8s", "", "full "] {
         let rejection = choose(&asked(name), &platform()).unwrap_err();
         assert_eq!(rejection.reason, "UnknownTemplate", "{name:?}");
@@ -263,7 +263,7 @@ fn an_unknown_template_is_an_error_and_never_something_else() {
 }
 
 #[test]
-fn what_is_asked_for_and_cant_be_is_an_error() {
+fn rejects_requested_templates_that_do_not_fit() {
     let refused = |spec: &Value, platform: &Platform| {
         let rejection = choose(spec, platform).unwrap_err();
         assert_eq!(rejection.reason, "TemplateRejected");
@@ -286,9 +286,9 @@ fn what_is_asked_for_and_cant_be_is_an_error() {
     assert!(refused(&claim, &platform()).contains("volume claim"));
 }
 
-/// Knative's webhook refuses what its proxy needs for itself: such a function fits elsewhere.
+/// Knative's webhook rejects ports and variables that its queue proxy uses.
 #[test]
-fn what_knative_has_taken_for_itself_doesnt_go_there() {
+fn functions_with_ports_or_variables_of_knative_do_not_run_there() {
     let bursty = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
     assert_eq!(choose(&bursty, &platform()).unwrap().template, Template::Knative);
     let (mut port, mut variable) = (bursty.clone(), bursty);
@@ -308,9 +308,9 @@ fn what_knative_has_taken_for_itself_doesnt_go_there() {
     }
 }
 
-/// Knative refuses a timeout above its own bound, which is 10 minutes unless it is told otherwise.
+/// Knative rejects timeouts above its configured maximum, by default 10 minutes.
 #[test]
-fn a_call_that_takes_longer_than_knative_allows_doesnt_go_there() {
+fn functions_with_longer_timeouts_than_knative_allows_do_not_run_there() {
     let spec = |timeout_ms: i32| {
         let mut spec = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
         spec["functions"][0]["config"] = json!({"timeout_ms": timeout_ms});
@@ -350,33 +350,33 @@ fn before(template: &str, generation: i64) -> SelectionStatus {
 }
 
 #[test]
-fn a_choice_holds_for_its_generation() {
-    // Knative appears only after the class was made.
+fn a_selection_is_kept_for_its_generation() {
+    // Knative is installed after the class was created.
     let class = class(&function(&json!({"min_scale": 0, "max_scale": 8}), &json!({})));
     let with = |before: &SelectionStatus, platform: &Platform| {
         select(&class, platform, Some(before)).unwrap()
     };
     let kept = with(&before("k8s_deployment", 3), &platform());
     assert_eq!((kept.template, kept.basis.as_str()), (Template::K8sDeployment, "as before"));
-    // Another specification is chosen for anew.
+    // Another generation is selected anew.
     assert_eq!(with(&before("k8s_deployment", 2), &platform()).template, Template::Knative);
-    // What can't be any more is given up.
+    // A template that is rejected by now is replaced.
     let mut without = platform();
     without.knative = false;
     assert_ne!(with(&before("knative", 3), &without).template, Template::Knative);
-    // What can't be read is chosen for anew.
+    // An unknown template is replaced.
     assert_eq!(with(&before("nonsense", 3), &platform()).template, Template::Knative);
 }
 
 #[test]
-fn what_is_asked_for_isnt_held_back_by_an_earlier_choice() {
+fn a_requested_template_replaces_an_earlier_selection() {
     let class = class(&asked("unified"));
     let selection = select(&class, &platform(), Some(&before("knative", 3))).unwrap();
     assert_eq!(selection.template, Template::Unified);
 }
 
 #[test]
-fn unified_chooses_for_each_function() {
+fn unified_selects_a_shape_for_each_function() {
     let shape = |provision: Value, requirements: Value, platform: &Platform| {
         let class = class(&function(&provision, &requirements));
         shape_under(Template::Unified, &class.functions[0], platform)

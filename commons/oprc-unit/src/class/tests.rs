@@ -1,4 +1,4 @@
-//! From a specification to a class that can be rendered, or to everything that is wrong with it.
+//! Validation of units, and the plan of their data grid.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -38,12 +38,12 @@ fn check(spec: &Value) -> Result<ValidClass, Rejection> {
     check_in(spec, &platform())
 }
 
-/// A class of one function that is in order.
+/// A valid class with one function.
 fn plain() -> Value {
     json!({"functions": [{"key": "f", "image": "img"}]})
 }
 
-/// The same with something else somewhere; objects on the way are made.
+/// Sets a value at a JSON pointer, creating objects on the way.
 fn with(spec: &Value, pointer: &str, value: Value) -> Value {
     let mut spec = spec.clone();
     let mut place = &mut spec;

@@ -1,4 +1,4 @@
-//! What a class's data grid keeps, in how many parts and copies.
+//! Plan of a class's data grid: collections, partitions, replicas and triggers.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn only(spec: &Value) -> CollectionPlan {
 }
 
 #[test]
-fn it_needs_the_addon_and_the_feature() {
+fn requires_the_addon_and_the_feature() {
     let spec = with(&plain(), "/odgm_config", json!({"collections": ["a"]}));
     assert_eq!(check(&spec).unwrap().odgm, None, "without the addon there is none");
 
@@ -39,7 +39,7 @@ fn it_needs_the_addon_and_the_feature() {
 }
 
 #[test]
-fn each_rejection_names_its_field() {
+fn violations_name_the_field() {
     for (config, field) in [
         (json!({"requests": {"cpu": "x"}}), "odgm_config.requests.cpu"),
         (json!({"limits": {"memory": "x"}}), "odgm_config.limits.memory"),
@@ -71,10 +71,10 @@ fn each_rejection_names_its_field() {
 }
 
 #[test]
-fn collections_follow_from_the_kind_of_state() {
+fn default_collection_depends_on_the_state_type() {
     let by = |kind: &str| {
         let spec = with(&grid(&json!({"replicas": 5})), "/state", json!({"state_type": kind}));
-        // A low throughput by itself asks for one partition.
+        // A low throughput alone gives one partition.
         let spec = with(&spec, "/nfr_requirements/min_throughput_rps", json!(10));
         let spec = with(&spec, "/deployment_unit", json!({"id": "unit-1", "class": "Cart"}));
         let found = only(&spec);
@@ -88,7 +88,7 @@ fn collections_follow_from_the_kind_of_state() {
 }
 
 #[test]
-fn collections_that_are_named_are_all_there_are() {
+fn named_collections_replace_the_default() {
     let spec = with(
         &grid(&json!({"collections": ["a", {"name": "b", "partition_count": 7}]})),
         "/state",
@@ -101,7 +101,7 @@ fn collections_that_are_named_are_all_there_are() {
 }
 
 #[test]
-fn partitions_follow_from_throughput() {
+fn partition_count_depends_on_throughput() {
     let by = |rps: Option<i32>| {
         let spec = grid(&json!({"collections": ["a"]}));
         let spec = match rps {
@@ -125,7 +125,7 @@ fn partitions_follow_from_throughput() {
 }
 
 #[test]
-fn the_shard_type_follows_from_copies_latency_and_consistency() {
+fn shard_type_depends_on_replicas_latency_and_consistency() {
     let by = |replicas: i32, latency: Option<i32>, consistency: Option<&str>| {
         let spec = grid(&json!({"collections": ["a"], "replicas": replicas}));
         let mut spec = with(&spec, "/nfr_requirements", json!({}));
@@ -151,7 +151,7 @@ fn the_shard_type_follows_from_copies_latency_and_consistency() {
 }
 
 #[test]
-fn consistency_of_the_state_stands_before_that_of_the_class() {
+fn consistency_of_the_state_overrides_requirements() {
     let spec = grid(&json!({"collections": ["a"], "replicas": 3}));
     let spec = with(&spec, "/nfr_requirements/consistency", json!("strong"));
     let spec = with(&spec, "/state/consistency", json!("eventual"));
@@ -159,10 +159,10 @@ fn consistency_of_the_state_stands_before_that_of_the_class() {
 }
 
 #[test]
-fn a_collection_never_has_more_copies_than_there_are_nodes() {
+fn replicas_are_limited_by_the_number_of_nodes() {
     let spec = grid(&json!({"collections": [{"name": "a", "replica_count": 5}], "replicas": 2}));
     assert_eq!((plan(&spec).replicas, only(&spec).replicas), (2, 2));
-    // The package manager's number of copies is a floor for nodes.
+    // The replication factor is a minimum for the number of nodes.
     let spec = with(&spec, "/resource_allocation/replication_factor", json!(3));
     assert_eq!((plan(&spec).replicas, only(&spec).replicas), (3, 3));
     let spec = with(&spec, "/resource_allocation/replication_factor", json!(1));
@@ -170,7 +170,7 @@ fn a_collection_never_has_more_copies_than_there_are_nodes() {
 }
 
 #[test]
-fn data_outlives_pods_in_production_or_where_the_class_says_so() {
+fn data_is_persistent_in_the_full_profile_or_on_request() {
     let by = |profile: Profile, spec: &Value| {
         let mut environment = Platform::of(profile);
         environment.features.odgm = true;
@@ -189,7 +189,7 @@ fn data_outlives_pods_in_production_or_where_the_class_says_so() {
 }
 
 #[test]
-fn bindings_bring_triggers() {
+fn bindings_create_triggers() {
     let mut spec = grid(&json!({"collections": ["a"]}));
     spec["functions"][0]["bindings"] = json!([
         {"name": "x"},
@@ -202,22 +202,22 @@ fn bindings_bring_triggers() {
     assert_eq!(found.triggers[0].collection_filters, ["a"]);
     assert!(found.triggers[0].async_execution);
 
-    // One that isn't there can't be called.
+    // A disabled function has no triggers.
     let off = with(&spec, "/disabled_functions", json!(["f"]));
     assert_eq!(plan(&off).triggers, []);
 }
 
-/// The only function of a class is known by the class's name.
+/// The key of the single function is the name of the class.
 #[test]
-fn a_trigger_may_name_the_only_function() {
+fn a_trigger_may_name_the_single_function() {
     let config = json!({"event_processing": {"event_triggers": [{"function_key": "shop"}]}});
     let spec = json!({"function": {"image": "img"}, "addons": ["odgm"], "odgm_config": config});
     assert_eq!(plan(&spec).triggers[0].function_key, "shop");
 }
 
-/// What data is made of doesn't change because a function is switched off.
+/// The layout of stored data doesn't change when a function is disabled.
 #[test]
-fn what_is_required_counts_though_its_function_doesnt_run() {
+fn requirements_of_disabled_functions_count() {
     let mut spec = grid(&json!({"collections": ["a"], "replicas": 3}));
     spec["functions"][0]["requirements"] =
         json!({"min_throughput_rps": 9000, "max_latency_ms": 20});
@@ -225,7 +225,7 @@ fn what_is_required_counts_though_its_function_doesnt_run() {
     assert_eq!(only(&spec).partitions, 8);
     assert_eq!(only(&off), only(&spec));
 
-    // Nor because there is none.
+    // The same holds for a class without functions.
     let mut none = grid(&json!({"collections": ["a"], "replicas": 3}));
     none["functions"] = json!([]);
     let none = with(&none, "/nfr_requirements", json!({"min_throughput_rps": 9000}));
@@ -233,7 +233,7 @@ fn what_is_required_counts_though_its_function_doesnt_run() {
 }
 
 #[test]
-fn the_most_demanding_function_says_how_consistent_data_is() {
+fn the_strictest_consistency_applies() {
     let mut spec = grid(&json!({"collections": ["a"], "replicas": 3}));
     spec["nfr_requirements"] = json!({"consistency": "eventual"});
     assert_eq!(only(&spec).shard_type, ShardType::Basic);
@@ -242,7 +242,7 @@ fn the_most_demanding_function_says_how_consistent_data_is() {
 }
 
 #[test]
-fn a_function_uses_collections_that_there_are() {
+fn rejects_functions_that_use_unknown_collections() {
     let mut spec = grid(&json!({"collections": ["a", "b"]}));
     spec["functions"][0]["odgm"] = json!({"collections": ["b"]});
     check(&spec).unwrap();
@@ -255,7 +255,7 @@ fn a_function_uses_collections_that_there_are() {
 }
 
 #[test]
-fn changes_are_handled_many_at_a_time_unless_said_otherwise() {
+fn changes_are_batched_by_default() {
     let by = |batch: &Value| {
         let events = json!({"event_processing": {"batch_processing": batch}});
         plan(&grid(&events)).batch
@@ -267,7 +267,7 @@ fn changes_are_handled_many_at_a_time_unless_said_otherwise() {
 }
 
 #[test]
-fn nodes_are_known_by_environment_and_package() {
+fn node_ids_contain_environment_and_package() {
     let spec = with(&grid(&json!({})), "/deployment_unit", json!({"id": "u", "package": "store"}));
     assert_eq!(plan(&spec).node_id_prefix, "crm-prod-store");
 }

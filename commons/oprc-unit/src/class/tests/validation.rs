@@ -1,4 +1,4 @@
-//! Each rejection names the field that is to blame.
+//! Violations and the fields that they name.
 
 use oprc_models::RESERVED_ENV;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{check, plain, with};
 use crate::spec::Access;
 
-fn assert_refused(spec: &Value, field: &str, word: &str) {
+fn assert_rejected(spec: &Value, field: &str, word: &str) {
     let rejection = check(spec).expect_err(field);
     assert_eq!((rejection.reason, rejection.precondition), ("InvalidSpec", false), "{field}");
     let found = rejection.violations.iter().find(|it| it.field == field);
@@ -17,14 +17,14 @@ fn assert_refused(spec: &Value, field: &str, word: &str) {
 }
 
 #[test]
-fn a_plain_class_is_in_order() {
+fn accepts_a_minimal_class() {
     let class = check(&plain()).unwrap();
     assert_eq!(class.functions.len(), 1);
     assert_eq!(class.functions[0].port, 8080);
 }
 
 #[test]
-fn each_rejection_names_its_field() {
+fn violations_of_a_class_name_the_field() {
     let cases = [
         ("/addons", json!(["odgn"]), "addons", "odgm"),
         (
@@ -76,12 +76,12 @@ fn each_rejection_names_its_field() {
         ("/standby_functions", json!(["nobody"]), "standby_functions", "nobody"),
     ];
     for (pointer, value, field, word) in cases {
-        assert_refused(&with(&plain(), pointer, value), field, word);
+        assert_rejected(&with(&plain(), pointer, value), field, word);
     }
 }
 
 #[test]
-fn each_rejection_of_a_function_names_its_field() {
+fn violations_of_a_function_name_the_field() {
     let cases = [
         ("image", json!(""), "image", "1 to 1024"),
         ("image", json!("a b"), "image", "white space"),
@@ -141,12 +141,12 @@ fn each_rejection_of_a_function_names_its_field() {
             "provision.volume_mounts[0].empty_dir.size_limit",
             "less than",
         ),
-        ("provision", json!({"env_from": [{}]}), "provision.env_from[0]", "either"),
+        ("provision", json!({"env_from": [{}]}), "provision.env_from[0]", "exactly one"),
         (
             "provision",
             json!({"env_from": [{"secret": "s", "config_map": "c"}]}),
             "provision.env_from[0]",
-            "either",
+            "exactly one",
         ),
         ("provision", json!({"env": [{"name": "1A"}]}), "provision.env[0].name", "1A"),
         (
@@ -173,46 +173,48 @@ fn each_rejection_of_a_function_names_its_field() {
     let one = json!({"function": {"image": "img"}});
     for (name, value, field, word) in cases {
         let spec = with(&two, &format!("/functions/1/{name}"), value.clone());
-        assert_refused(&spec, &format!("functions[1].{field}"), word);
+        assert_rejected(&spec, &format!("functions[1].{field}"), word);
         if name != "key" {
             let spec = with(&one, &format!("/function/{name}"), value);
-            assert_refused(&spec, &format!("function.{field}"), word);
+            assert_rejected(&spec, &format!("function.{field}"), word);
         }
     }
 }
 
 #[test]
-fn what_the_platform_sets_a_user_may_not() {
+fn rejects_variables_that_the_platform_sets() {
     for name in RESERVED_ENV {
         let env =
             with(&plain(), "/functions/0/provision/env", json!([{"name": name, "value": "x"}]));
-        assert_refused(&env, "functions[0].provision.env[0].name", "platform");
+        assert_rejected(&env, "functions[0].provision.env[0].name", "platform");
         let config = with(&plain(), "/functions/0/config/env", json!({name: "x"}));
-        assert_refused(&config, "functions[0].config.env", "platform");
+        assert_rejected(&config, "functions[0].config.env", "platform");
     }
 }
 
 #[test]
-fn a_class_says_either_function_or_functions() {
+fn function_and_functions_are_mutually_exclusive() {
     let both = with(&plain(), "/function", json!({"image": "img"}));
-    assert_refused(&both, "function", "not both");
+    assert_rejected(&both, "function", "mutually exclusive");
 }
 
 #[test]
-fn keys_are_given_once() {
+fn function_keys_are_unique_regardless_of_case() {
     let twice = json!({"functions": [{"key": "f", "image": "a"}, {"key": "f", "image": "b"}]});
-    assert_refused(&twice, "functions[1].key", "twice");
+    assert_rejected(&twice, "functions[1].key", "twice");
+    let case = json!({"functions": [{"key": "F", "image": "a"}, {"key": "f", "image": "b"}]});
+    assert_rejected(&case, "functions[1].key", "\"f\" differs from \"F\" only in case");
 }
 
 #[test]
-fn a_template_is_asked_for_once() {
+fn template_hint_must_equal_selected_template() {
     let spec = with(&plain(), "/selected_template", json!("dev"));
-    assert_refused(&with(&spec, "/template_hint", json!("edge")), "template_hint", "otherwise");
+    assert_rejected(&with(&spec, "/template_hint", json!("edge")), "template_hint", "otherwise");
     check(&with(&spec, "/template_hint", json!("dev"))).unwrap();
 }
 
 #[test]
-fn everything_wrong_is_told_at_once() {
+fn reports_all_violations_at_once() {
     let spec = json!({
         "addons": ["nothing"],
         "functions": [{"key": "f", "port": 0}, {"key": "g", "image": "img", "port": 0}],
@@ -223,7 +225,7 @@ fn everything_wrong_is_told_at_once() {
 }
 
 #[test]
-fn functions_without_a_container_are_passed_over() {
+fn functions_without_a_container_are_passive() {
     let spec = json!({
         "functions": [
             {"key": "macro", "type": "MACRO"},
@@ -242,11 +244,11 @@ fn functions_without_a_container_are_passed_over() {
     assert_eq!(class.functions[0].key, "builtin");
     assert!(!class.functions[0].task);
     let custom = json!({"functions": [{"key": "f", "type": "CUSTOM"}]});
-    assert_refused(&custom, "functions[0].image", "needed");
+    assert_rejected(&custom, "functions[0].image", "needed");
 }
 
 #[test]
-fn a_functions_own_requirements_stand_first_and_limits_only_tighten() {
+fn requirements_of_a_function_override_and_constraints_only_tighten() {
     let spec = json!({
         "nfr_requirements": {"min_throughput_rps": 10, "max_latency_ms": 100},
         "constraints": {"hard_latency_ms": 100, "max_concurrency": 5},
@@ -262,7 +264,7 @@ fn a_functions_own_requirements_stand_first_and_limits_only_tighten() {
 }
 
 #[test]
-fn a_provisions_variables_stand_before_those_of_the_configuration() {
+fn variables_of_provision_override_those_of_config() {
     let spec = with(&plain(), "/functions/0/provision/env", json!([{"name": "A", "value": "1"}]));
     let spec = with(&spec, "/functions/0/config/env", json!({"A": "2", "B": "3"}));
     let function = check(&spec).unwrap().functions.remove(0);
@@ -272,7 +274,7 @@ fn a_provisions_variables_stand_before_those_of_the_configuration() {
 }
 
 #[test]
-fn the_only_function_of_a_class_goes_by_its_name() {
+fn the_single_function_has_the_name_of_the_class() {
     let class =
         check(&json!({"function": {"image": "img"}, "standby_functions": ["shop"]})).unwrap();
     assert_eq!((class.functions[0].key.as_str(), &class.functions[0].name_key), ("shop", &None));
@@ -280,7 +282,7 @@ fn the_only_function_of_a_class_goes_by_its_name() {
 }
 
 #[test]
-fn the_widest_access_of_its_bindings_is_a_functions_own() {
+fn a_function_has_the_widest_access_of_its_bindings() {
     use crate::spec::Access;
     let access = |function: Value| {
         let mut function = function;
@@ -294,17 +296,17 @@ fn the_widest_access_of_its_bindings_is_a_functions_own() {
     assert_eq!(access(json!({"bindings": bindings, "access": "PRIVATE"})), Access::Public);
 }
 
-/// Server-side apply has no answer to lists whose elements are the same.
+/// Server-side apply fails on lists with duplicate keys.
 #[test]
-fn what_is_given_twice_is_refused() {
+fn rejects_duplicates_in_lists() {
     let field = "/functions/0/provision";
     let mount = json!({"mount_path": "/a", "empty_dir": {}});
-    assert_refused(
+    assert_rejected(
         &with(&plain(), field, json!({"volume_mounts": [mount, mount]})),
         "functions[0].provision.volume_mounts[1].mount_path",
         "twice",
     );
-    assert_refused(
+    assert_rejected(
         &with(&plain(), field, json!({"image_pull_secrets": ["a", "b", "a"]})),
         "functions[0].provision.image_pull_secrets[2]",
         "twice",
@@ -313,13 +315,13 @@ fn what_is_given_twice_is_refused() {
         [("addons", "odgm"), ("disabled_functions", "f"), ("standby_functions", "f")]
     {
         let spec = with(&plain(), &format!("/{field}"), json!([one, one]));
-        assert_refused(&spec, &format!("{field}[1]"), "twice");
+        assert_rejected(&spec, &format!("{field}[1]"), "twice");
     }
 }
 
-/// A binding that doesn't say is as open as its function.
+/// A binding without `access` has the access of its function.
 #[test]
-fn access_is_the_widest_of_all_bindings() {
+fn bindings_without_access_inherit_it() {
     let by = |function: Value, bindings: Value| {
         let spec = with(&plain(), "/functions/0/access", function);
         let spec = with(&spec, "/functions/0/bindings", bindings);
@@ -333,9 +335,9 @@ fn access_is_the_widest_of_all_bindings() {
     assert_eq!(by(json!("PUBLIC"), json!([])), Access::Public);
 }
 
-/// What is echoed has its bounds.
+/// Messages quote a bounded part of the input.
 #[test]
-fn a_rejection_isnt_as_long_as_what_it_refuses() {
+fn messages_of_rejections_are_truncated() {
     let spec = with(&plain(), "/functions/0/key", json!("k".repeat(1_000_000)));
     let spec = with(&spec, "/disabled_functions", json!(["x".repeat(1_000_000)]));
     let rejection = check(&spec).unwrap_err();
@@ -343,7 +345,7 @@ fn a_rejection_isnt_as_long_as_what_it_refuses() {
 }
 
 #[test]
-fn what_the_data_grid_asks_for_is_checked_like_what_functions_do() {
+fn resources_of_the_data_grid_are_validated() {
     for (config, field, word) in [
         (json!({"storage": {"size": "-1Gi"}}), "storage.size", "less than"),
         (json!({"storage": {"size": "0"}}), "storage.size", "nothing"),
@@ -356,6 +358,6 @@ fn what_the_data_grid_asks_for_is_checked_like_what_functions_do() {
         ),
     ] {
         let spec = with(&with(&plain(), "/addons", json!(["odgm"])), "/odgm_config", config);
-        assert_refused(&spec, &format!("odgm_config.{field}"), word);
+        assert_rejected(&spec, &format!("odgm_config.{field}"), word);
     }
 }

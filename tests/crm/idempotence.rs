@@ -32,7 +32,15 @@ async fn ids_that_would_share_a_name_never_share_a_class() {
             let id = class.spec.0.deployment_unit.as_ref().unwrap().id.clone();
             assert_eq!(class.name_any(), names::class_runtime(&id));
         }
-        // One made by hand under the name that an id would get.
+        // Unit ids that differ only in case or in their cluster have the same name.
+        deploy(&crm.client, "shop.Cart..east", &paused()).await.unwrap();
+        for id in ["shop.cart..east", "shop.Cart..west"] {
+            let rejected = deploy(&crm.client, id, &paused()).await.unwrap_err();
+            assert_eq!(rejected.code(), Code::AlreadyExists, "{rejected:?}");
+        }
+        let kept = classes(place).get("shop--cart").await.unwrap();
+        assert_eq!(kept.spec.0.deployment_unit.unwrap().id, "shop.Cart..east");
+        // A user created a ClassRuntime with the name that an id would get.
         let by_hand =
             oprc_crm::crd::ClassRuntime::new("taken", serde_json::from_value(paused()).unwrap());
         classes(place).create(&kube::api::PostParams::default(), &by_hand).await.unwrap();

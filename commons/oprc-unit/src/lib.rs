@@ -9,6 +9,7 @@ mod platform;
 mod quantity;
 mod select;
 pub mod spec;
+mod unit_id;
 
 pub use self::{
     class::{
@@ -19,4 +20,5 @@ pub use self::{
     quantity::{exceeds, is_disk_size, is_quantity, same_quantity},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
     spec::UnitSpec,
+    unit_id::{UnitId, parse_unit_id, unit_id},
 };

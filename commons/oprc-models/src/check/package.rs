@@ -47,6 +47,7 @@ fn check_functions(
     let functions = package.functions.iter().map(|it| (it.key.as_str(), it)).collect();
     check_count(diagnostics, path, package.functions.len(), 1024);
     check_unique(diagnostics, path, "key", package.functions.iter().map(|it| it.key.as_str()));
+    check_case(diagnostics, path, "function", package.functions.iter().map(|it| it.key.as_str()));
     for (index, function) in package.functions.iter().enumerate() {
         function::check(diagnostics, &path.index(index), function, &functions, known);
     }
@@ -61,27 +62,30 @@ fn check_classes(
 ) {
     check_count(diagnostics, path, package.classes.len(), MAX_CLASSES);
     check_unique(diagnostics, path, "key", package.classes.iter().map(|it| it.key.as_str()));
-    check_class_case(diagnostics, path, package);
+    check_case(diagnostics, path, "class", package.classes.iter().map(|it| it.key.as_str()));
     for (index, class) in package.classes.iter().enumerate() {
         class::check(diagnostics, &path.index(index), class, package, known);
     }
     class::check_cycles(diagnostics, path, package);
 }
 
-/// The names of Kubernetes objects contain class keys in lower case.
-fn check_class_case(diagnostics: &mut Diagnostics, path: &Path, package: &OPackage) {
+/// The names of Kubernetes objects contain the keys of classes and functions in lower case.
+fn check_case<'a>(
+    diagnostics: &mut Diagnostics,
+    path: &Path,
+    kind: &str,
+    keys: impl Iterator<Item = &'a str>,
+) {
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
-    for (index, class) in package.classes.iter().enumerate() {
-        let first = *seen.entry(class.key.to_ascii_lowercase()).or_insert(&class.key);
-        if first != class.key {
+    for (index, key) in keys.enumerate() {
+        let first = *seen.entry(key.to_ascii_lowercase()).or_insert(key);
+        if first != key {
             diagnostics.add_with_hint(
                 &path.index(index).field("key"),
+                format!("{} differs from the {kind} {} only in case", quote(key), quote(first)),
                 format!(
-                    "{} differs from the class {} only in case",
-                    quote(&class.key),
-                    quote(first)
+                    "rename one of them: Kubernetes object names use {kind} keys in lower case"
                 ),
-                "rename one of them: Kubernetes object names use class keys in lower case",
             );
         }
     }

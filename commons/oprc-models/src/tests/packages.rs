@@ -34,6 +34,16 @@ fn names_must_be_valid_and_unique() {
 }
 
 #[test]
+fn function_keys_must_not_differ_only_in_case() {
+    assert_rejected(
+        &with("  - key: buy", "  - {key: Buy, type: LOGICAL}\n  - key: buy"),
+        "functions[1].key",
+        5,
+        "\"buy\" differs from the function \"Buy\" only in case; rename one of them",
+    );
+}
+
+#[test]
 fn class_keys_must_not_differ_only_in_case() {
     assert_rejected(
         &with("  - key: Cart", "  - key: Cart\n  - key: cart\n  - key: Card"),

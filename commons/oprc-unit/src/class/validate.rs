@@ -1,6 +1,6 @@
 //! From a specification to a class that can be rendered, or everything that is wrong with it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Identity, Passive, Rejection, ValidClass, ValidFunction,
@@ -8,6 +8,7 @@ use super::{
     grid,
 };
 use crate::{
+    names,
     platform::{Platform, Profile},
     quantity,
     spec::{
@@ -98,17 +99,25 @@ fn functions(
 ) -> (Vec<ValidFunction>, Vec<Passive>) {
     let mut running = Vec::new();
     let mut passive = Vec::new();
-    let mut seen = BTreeSet::new();
+    let mut seen = BTreeMap::new();
     let keys = spec.function.iter().map(|_| None);
     let keys = keys.chain(spec.functions.iter().map(|it| Some(it.key.as_str())));
     if spec.function.is_some() && !spec.functions.is_empty() {
-        faults.add("function", "give either function or functions, not both");
+        faults.add("function", "function and functions are mutually exclusive");
     }
     for ((field, body), name_key) in spec.bodies().zip(keys) {
         let key = name_key.unwrap_or(&identity.name);
         faults.length(&format!("{field}.key"), key, 253);
-        if !seen.insert(key.to_owned()) {
-            faults.add(format!("{field}.key"), format!("{key:?} is given twice"));
+        // Names of objects are in lower case.
+        match seen.insert(names::function(&identity.base, name_key), key) {
+            Some(other) if other == key => {
+                faults.add(format!("{field}.key"), format!("{key:?} is given twice"));
+            }
+            Some(other) => faults.add(
+                format!("{field}.key"),
+                format!("{key:?} differs from {other:?} only in case; rename one of them"),
+            ),
+            None => {}
         }
         let kind = body.kind.unwrap_or_default();
         if spec.disabled_functions.iter().any(|disabled| disabled == key) {
@@ -219,7 +228,7 @@ fn environment(
         if sources.into_iter().filter(|&given| given).count() > 1 {
             faults.add(
                 format!("{field}.provision.env[{at}]"),
-                "give one of value, secret and config_map",
+                "at most one of value, secret and config_map may be set",
             );
         }
         env.push(variable.clone());
@@ -258,8 +267,10 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
             mount.empty_dir.is_some(),
         ];
         if sources.into_iter().filter(|&given| given).count() != 1 {
-            faults
-                .add(place.as_str(), "give exactly one of secret, config_map, claim and empty_dir");
+            faults.add(
+                place.as_str(),
+                "exactly one of secret, config_map, claim and empty_dir must be set",
+            );
         }
         if let Some(size) = mount.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref())
             && let Some(reason) = quantity::fault(size)
@@ -273,7 +284,10 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
     faults.twice(|at| format!("{field}.image_pull_secrets[{at}]"), secrets);
     for (at, source) in provision.env_from.iter().enumerate() {
         if source.secret.is_some() == source.config_map.is_some() {
-            faults.add(format!("{field}.env_from[{at}]"), "give either secret or config_map");
+            faults.add(
+                format!("{field}.env_from[{at}]"),
+                "exactly one of secret and config_map must be set",
+            );
         }
     }
 }

@@ -141,7 +141,7 @@ impl Config {
                 )));
             }
         }
-        if oprc_unit::names::label(&self.lease) != self.lease {
+        if !oprc_unit::names::is_plain(&self.lease) {
             let lease = &self.lease;
             return Err(Error::Inconsistent(format!(
                 "kubernetes.lease: {lease:?} is not a valid name"

@@ -6,7 +6,6 @@ mod capacity;
 mod demand;
 mod facts;
 mod faults;
-mod id;
 mod profile;
 mod replicas;
 mod scale;
@@ -35,8 +34,8 @@ use crate::rollout::MAX_UNITS;
 pub use self::{
     capacity::Asks,
     facts::{Capabilities, Capacity, ClusterFacts},
-    id::{UnitId, parse_unit_id, unit_id},
 };
+pub use oprc_unit::{UnitId, parse_unit_id, unit_id};
 
 /// What is to be planned.
 #[derive(Clone, Copy, Debug)]

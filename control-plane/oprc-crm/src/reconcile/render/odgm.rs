@@ -35,7 +35,7 @@ use crate::kinds::{DEPLOYMENT, SERVICE, STATEFUL_SET};
 
 const ZENOH: i32 = 7447;
 const DATA: &str = "/data";
-const VOLUME: &str = names::ODGM_DISK;
+const VOLUME: &str = names::ODGM_VOLUME;
 
 /// Builds everything that belongs to it.
 pub(super) fn objects(

@@ -136,7 +136,7 @@ fn environments_are_those_that_are_said_or_the_default() {
         former: None,
     };
     let made = plan(&request).unwrap();
-    assert_eq!(made.units[0].id, "shop.Cart.dev.a");
+    assert_eq!(made.units[0].id, "shop.Cart.dev..a");
     assert_eq!(spec(&made.units[0]).target_environment.as_deref(), Some("dev"));
     let (package, deployment) = shop("", "    targetEnvs: [prod]\n    targetClusters: [a]");
     let faults = planned(&package, &deployment, &all).unwrap_err();

@@ -8,6 +8,7 @@
 mod check;
 mod diagnostics;
 mod document;
+mod label_selector;
 mod macros;
 mod model;
 mod names;
@@ -21,6 +22,7 @@ mod yaml;
 pub use check::{StepRef, check, check_deployment, check_update};
 pub use diagnostics::{Diagnostic, Diagnostics, SourceLocation};
 pub use document::{Body, Document, parse, to_yaml};
+pub use label_selector::{LabelRequirement, parse_label_selector};
 pub use model::*;
 pub use reserved_env::RESERVED_ENV;
 pub use resolve::{

@@ -2,57 +2,57 @@
 
 use std::collections::BTreeMap;
 
-use crate::{document, words};
+use crate::{document, string_enum};
 
-words! {
-    /// Whether a cluster can be asked.
+string_enum! {
+    /// Health of a cluster.
     pub enum Health {
-        /// Its CRM answers and is ready.
+        /// The CRM answers and is ready.
         Healthy,
-        /// It answers, and something is wrong.
+        /// The CRM answers but reports a problem.
         Degraded,
-        /// It doesn't answer.
+        /// The CRM doesn't answer.
         #[default]
         Unreachable,
     }
 }
 
 document! {
-    /// A cluster that is configured.
+    /// A cluster.
     pub struct Cluster {
-        /// Its name.
+        /// Name of the cluster.
         pub name: String,
-        /// Where its CRM is asked.
+        /// URL of the CRM.
         pub url: String,
-        /// Whether deployments that name no cluster may go there.
+        /// Whether deployments without target clusters may be placed here.
         pub default: bool,
-        /// Whether it can be asked.
+        /// Health of the cluster.
         pub health: Health,
-        /// What is wrong, where something is.
+        /// Why the cluster is not healthy.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub message: String,
-        /// When it was heard of last.
+        /// Time of the last contact.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub last_seen: Option<String>,
-        /// How many nodes it has; left out where its CRM can't see nodes.
+        /// Number of nodes; absent if the CRM may not read nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub nodes: Option<usize>,
-        /// How many of them are ready.
+        /// Number of ready nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ready_nodes: Option<usize>,
-        /// The part of its nodes that is ready.
+        /// Fraction of nodes that are ready, from 0 to 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub availability: Option<f64>,
-        /// What it can do: knative, odgm, hpa.
+        /// Capabilities, such as `knative`, `odgm` and `hpa`.
         pub capabilities: BTreeMap<String, bool>,
-        /// What pods can have of its nodes.
+        /// Allocatable resources of all nodes.
         pub capacity: BTreeMap<String, String>,
-        /// The templates that it has.
+        /// Available templates.
         pub templates: Vec<String>,
-        /// The profile of its CRM.
+        /// Profile of the CRM.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub profile: String,
-        /// How many units are driven there.
+        /// Number of units on the cluster.
         pub units: usize,
     }
 }

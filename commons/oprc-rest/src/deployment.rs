@@ -1,96 +1,96 @@
-//! Deployments: what is wanted, how it is, and what was.
+//! Deployments, their status and their revisions.
 
 use oprc_models::OClassDeployment;
 
-use crate::{Plan, UnitStatus, document, words};
+use crate::{Plan, UnitStatus, document, string_enum};
 
-words! {
-    /// How a deployment is, as decided by the one table of states.
+string_enum! {
+    /// Condition of a deployment.
     pub enum DeploymentCondition {
-        /// Nothing was sent anywhere yet.
+        /// Stored, but not sent to any cluster yet.
         #[default]
         Pending,
-        /// Clusters are being brought to it.
+        /// Being rolled out.
         Deploying,
-        /// All of its classes are Available.
+        /// All units are Available.
         Running,
-        /// Some of its classes are Available, others can't be for now.
+        /// Some units are Available, others can't be at present.
         Partial,
-        /// It failed, and stays as it is.
+        /// The rollout failed.
         Down,
-        /// It failed, and what was before is brought back.
+        /// The rollout failed, and the previous revision is being restored.
         RollingBack,
-        /// It failed, and what was before is back.
+        /// The rollout failed, and the previous revision was restored.
         RolledBack,
-        /// It is being taken away.
+        /// Being deleted.
         Deleting,
-        /// It is gone.
+        /// Deleted.
         Deleted,
     }
 }
 
 document! {
-    /// A deployment. Its ETag is its revision.
+    /// A deployment. The ETag is the revision.
     pub struct Deployment {
-        /// What is wanted.
+        /// Requested deployment.
         pub deployment: OClassDeployment,
-        /// The revision: a new one with each change of what is wanted.
+        /// Revision, which changes with each change of the request.
         pub revision: String,
-        /// When it was first made.
+        /// Creation time.
         pub created_at: String,
-        /// When what is wanted changed last.
+        /// Time of the last change of the request.
         pub updated_at: String,
-        /// Who changed it last, where that is known.
+        /// Caller who changed it last, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub updated_by: Option<String>,
-        /// The plan that is driven.
+        /// Plan that is rolled out.
         pub plan: Plan,
-        /// How it is.
+        /// Observed status.
         pub status: DeploymentStatus,
     }
 
-    /// How a deployment is.
+    /// Observed status of a deployment.
     pub struct DeploymentStatus {
-        /// In a word.
+        /// Summary of all units.
         pub condition: DeploymentCondition,
-        /// In a sentence.
+        /// Human-readable explanation of the condition.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub message: String,
-        /// The revision that this is about.
+        /// Revision that the status is about.
         pub revision: String,
-        /// Since when it is so.
+        /// Time of the last change of the condition.
         pub since: String,
-        /// How many of its units are Available.
+        /// Number of Available units.
         pub available: usize,
-        /// How many there are.
+        /// Number of units.
         pub units_total: usize,
-        /// Its units.
+        /// Status of each unit.
         pub units: Vec<UnitStatus>,
     }
 
-    /// What was wanted at some time.
+    /// A revision of a deployment.
     pub struct Revision {
-        /// The revision.
+        /// Revision.
         pub revision: String,
-        /// When.
+        /// Creation time.
         pub at: String,
-        /// By whom, where that is known.
+        /// Caller who created it, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub by: Option<String>,
-        /// Why: `created`, `updated`, `rollback to …`.
+        /// Cause: `created`, `updated`, `adopted` or `rollback to …`.
         pub cause: String,
-        /// The package's version.
+        /// Version of the package.
         pub version: String,
-        /// What was wanted.
+        /// Requested deployment.
         pub deployment: OClassDeployment,
-        /// What became of it, where that is known.
+        /// Outcome of the rollout, if known.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub outcome: String,
     }
 
-    /// A request to go back.
+    /// A request to roll back.
     pub struct Rollback {
-        /// The revision to go back to; the one before the latest, where left out.
+        /// Revision to roll back to; default: the previous one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub revision: Option<String>,
     }

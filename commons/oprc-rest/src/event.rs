@@ -1,29 +1,28 @@
-//! What happens, as it happens.
+//! Events.
 
 use crate::document;
 
 document! {
-    /// Something that has happened. Its id is where a stream goes on after a break
-    /// (`Last-Event-ID`).
+    /// An event. Send its id as `Last-Event-ID` to resume a stream after it.
     pub struct Event {
-        /// Its id.
+        /// Id of the event.
         pub id: String,
-        /// When.
+        /// Time of the event.
         pub at: String,
-        /// What: `package.published`, `package.deprecated`, `package.undeprecated`,
+        /// Type: `package.published`, `package.deprecated`, `package.undeprecated`,
         /// `package.deleted`, `deployment.created`, `deployment.updated`, `deployment.condition`,
         /// `deployment.deleted`, `unit.condition`, `cluster.health`, `orphan.found`.
         #[serde(rename = "type")]
         pub kind: String,
-        /// What it is about: a package, deployment, unit or cluster.
+        /// Package, deployment, unit or cluster that the event is about.
         pub subject: String,
-        /// How it is now, in a word.
+        /// New condition of the subject.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub condition: String,
-        /// In a sentence.
+        /// Human-readable description.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub message: String,
-        /// The correlation id of what led to it.
+        /// Correlation id of the request that caused it.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub correlation_id: String,
     }

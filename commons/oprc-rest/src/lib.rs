@@ -1,8 +1,7 @@
-//! The documents of the package manager's REST API, for who serves it and who asks. Nothing here
-//! does any IO.
+//! The documents of PM's REST API, shared by server and clients.
 //!
-//! Names are camelCase on the wire. Times are RFC 3339 texts in UTC, ids and revisions TSIDs,
-//! which sort by when they were made.
+//! Names are camelCase on the wire. Times are RFC 3339 in UTC. Ids and revisions are TSIDs, which
+//! sort by creation time.
 
 mod cluster;
 mod deployment;
@@ -17,8 +16,7 @@ pub use self::{
     cluster::*, deployment::*, event::*, package::*, page::*, plan::*, problem::*, runtime::*,
 };
 
-/// A document: written and read in camelCase, empty optional fields left out, and with a schema
-/// where the OpenAPI document is made.
+/// Structs that are camelCase on the wire and have an OpenAPI schema with the feature `openapi`.
 macro_rules! document {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty,)* })*) => {$(
         $(#[$meta])*
@@ -29,8 +27,8 @@ macro_rules! document {
     )*};
 }
 
-/// Words that are written in capitals.
-macro_rules! words {
+/// Enums that are SCREAMING_SNAKE_CASE on the wire.
+macro_rules! string_enum {
     ($($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $word:ident,)* })*) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -40,4 +38,4 @@ macro_rules! words {
     )*};
 }
 
-pub(crate) use {document, words};
+pub(crate) use {document, string_enum};

@@ -1,4 +1,4 @@
-//! Packages, and the catalogue of what is in them.
+//! Packages, and the catalogue of their classes and functions.
 
 use std::collections::BTreeMap;
 
@@ -7,178 +7,178 @@ use oprc_models::{Macro, OPackage};
 use crate::document;
 
 document! {
-    /// One version of a package, as it was published. Its ETag is its digest.
+    /// A published version of a package. The ETag is the digest.
     pub struct PackageVersion {
-        /// What was published.
+        /// The published package.
         pub package: OPackage,
-        /// A digest of it.
+        /// Digest of the package.
         pub digest: String,
-        /// When it was published.
+        /// Publication time.
         pub published_at: String,
-        /// By whom, where that is known.
+        /// Caller who published it, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub published_by: Option<String>,
-        /// Why it shouldn't be used any more, where it shouldn't.
+        /// Reason for the deprecation, if it is deprecated.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub deprecated: Option<String>,
-        /// The versions of other packages that it was settled with, by name.
+        /// Resolved versions of its dependencies, by package name.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub resolved: BTreeMap<String, String>,
     }
 
-    /// A package in a list.
+    /// A summary of a package.
     pub struct PackageSummary {
-        /// Its name.
+        /// Name of the package.
         pub name: String,
-        /// Its newest version that isn't deprecated, or the newest of all.
+        /// Latest version that isn't deprecated, or the latest of all.
         pub latest: String,
-        /// All of its versions, newest first.
+        /// Versions, newest first.
         pub versions: Vec<VersionSummary>,
-        /// What it is for.
+        /// Description.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub description: Option<String>,
-        /// Words to find it by.
+        /// Tags.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub tags: Vec<String>,
-        /// Keys and values to select it by.
+        /// Labels.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub labels: BTreeMap<String, String>,
-        /// The classes of its latest version.
+        /// Keys of the classes of the latest version.
         pub classes: Vec<String>,
     }
 
-    /// A version in a list.
+    /// A summary of a version.
     pub struct VersionSummary {
-        /// The version.
+        /// Version.
         pub version: String,
-        /// When it was published.
+        /// Publication time.
         pub published_at: String,
-        /// Why it shouldn't be used any more, where it shouldn't.
+        /// Reason for the deprecation, if it is deprecated.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub deprecated: Option<String>,
     }
 
-    /// What came of publishing a file of packages and deployments.
+    /// The result of publishing a package.
     pub struct Published {
-        /// The package.
+        /// Name of the package.
         pub name: String,
-        /// The version.
+        /// Version.
         pub version: String,
-        /// Whether it was there already, just the same.
+        /// Whether the same version was already published.
         pub unchanged: bool,
     }
 
     /// A request to deprecate a version.
     pub struct Deprecation {
-        /// Why, for those who still use it.
+        /// Reason, shown to users of the version.
         pub reason: String,
     }
 
     /// A class in the catalogue.
     pub struct ClassEntry {
-        /// The package.
+        /// Name of the package.
         pub package: String,
-        /// The version.
+        /// Version.
         pub version: String,
-        /// The class.
+        /// Key of the class.
         pub key: String,
-        /// What people call it.
+        /// Display name.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
-        /// What it is for.
+        /// Description.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub description: Option<String>,
-        /// It and all that it inherits from, nearest first, as `package.class`.
+        /// The class and its ancestors, nearest first, as `package.class`.
         pub lineage: Vec<String>,
         /// Whether its objects have state.
         pub stateful: bool,
-        /// Whether it can't be deployed.
+        /// Whether deployment is disabled.
         pub disabled: bool,
-        /// The keys of an object's state, those that it inherits first.
+        /// Keys of the object state, inherited ones first.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub key_specs: Vec<KeyEntry>,
-        /// The classes that its objects refer to, those that it inherits first.
+        /// References to other classes, inherited ones first.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub ref_spec: Vec<ReferenceEntry>,
-        /// What it offers.
+        /// Functions bound to the class.
         pub functions: Vec<BindingEntry>,
     }
 
-    /// A key of an object's state.
+    /// A key of the object state.
     pub struct KeyEntry {
-        /// Its name.
+        /// Name.
         pub name: String,
-        /// What stands there.
+        /// Type of the value.
         #[serde(rename = "type")]
         pub kind: String,
-        /// Whether it may be left out.
+        /// Whether the key is optional.
         pub optional: bool,
     }
 
-    /// A class that objects of another refer to.
+    /// A reference to another class.
     pub struct ReferenceEntry {
-        /// What the reference is called.
+        /// Name of the reference.
         pub name: String,
-        /// The class, as `package.class`.
+        /// Class, as `package.class`.
         pub class: String,
-        /// Who may follow it.
+        /// Access modifier.
         pub access: String,
     }
 
-    /// A function that a class offers.
+    /// A function bound to a class.
     pub struct BindingEntry {
-        /// The name that it is offered under.
+        /// Name of the binding.
         pub name: String,
-        /// The function.
+        /// Key of the function.
         pub function: String,
-        /// Who may call it.
+        /// Access modifier.
         pub access: String,
-        /// Whether calls that name none go here.
+        /// Whether invocations without a function name use this binding.
         pub default_route: bool,
     }
 
     /// A function in the catalogue.
     pub struct FunctionEntry {
-        /// The package.
+        /// Name of the package.
         pub package: String,
-        /// The version.
+        /// Version.
         pub version: String,
-        /// The function.
+        /// Key of the function.
         pub key: String,
-        /// What people call it.
+        /// Display name.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
-        /// What kind of function it is.
+        /// Type of the function.
         #[serde(rename = "type")]
         pub kind: String,
-        /// What it does.
+        /// Description.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub description: Option<String>,
-        /// Its image, where it runs in a container.
+        /// Container image, if it runs in a container.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub image: Option<String>,
-        /// The class of the object that it gives, as `package.class`.
+        /// Class of the returned object, as `package.class`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub output_cls: Option<String>,
-        /// The steps of a macro, as they were published.
+        /// Steps, if it is a macro.
         #[serde(rename = "macro", skip_serializing_if = "Option::is_none")]
         pub flow: Option<Macro>,
-        /// What its variables are for.
+        /// Descriptions of its variables.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub variable_descriptions: Vec<VariableEntry>,
-        /// Whether it is to run, and may change.
+        /// Lifecycle state.
         pub state: String,
-        /// The classes of its package that offer it.
+        /// Keys of the classes of the package that bind it.
         pub classes: Vec<String>,
-        /// How it is where it is deployed.
+        /// Status in each deployment.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub status: Vec<crate::FunctionStatus>,
     }
     /// A variable of a function.
     pub struct VariableEntry {
-        /// Its name.
+        /// Name.
         pub name: String,
-        /// What it is for.
+        /// Description.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub description: Option<String>,
     }

@@ -1,4 +1,4 @@
-//! Lists, page by page.
+//! Pages of lists.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Page<T> {
-    /// What is on the page.
+    /// Items of the page.
     pub items: Vec<T>,
-    /// Where the next page begins; left out on the last one.
+    /// Cursor of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

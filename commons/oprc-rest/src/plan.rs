@@ -1,51 +1,52 @@
-//! Plans: what would run where, and why.
+//! Plans: which units run on which clusters, and why.
 
 use crate::document;
 
 document! {
-    /// What a deployment comes to: the same for the same package, deployment and clusters.
+    /// The plan of a deployment. It is deterministic: the same package, deployment and clusters give
+    /// the same plan.
     pub struct Plan {
-        /// The deployment.
+        /// Key of the deployment.
         pub deployment: String,
-        /// The package.
+        /// Name of the package.
         pub package: String,
-        /// The version that was chosen.
+        /// Selected version of the package.
         pub version: String,
-        /// The units, by cluster, environment and class.
+        /// Units, ordered by cluster, environment and class.
         pub units: Vec<UnitPlan>,
-        /// Why the clusters and the version were chosen.
+        /// Why these clusters and this version were selected.
         pub reasons: Vec<Reason>,
-        /// What may not go as wished, such as a cluster whose capacity is exceeded.
+        /// Warnings, such as a cluster whose capacity is exceeded.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub warnings: Vec<String>,
     }
 
-    /// One class in one environment of one cluster.
+    /// The plan of a unit: one class in one environment of one cluster.
     pub struct UnitPlan {
-        /// What it is known by: a function of deployment, class, environment and cluster.
+        /// Id, derived from deployment, class, environment and cluster.
         pub id: String,
-        /// The cluster.
+        /// Name of the cluster.
         pub cluster: String,
-        /// The environment; empty for the cluster's own default.
+        /// Environment; empty for the default of the cluster.
         pub environment: String,
-        /// The namespace; empty for the cluster's own default.
+        /// Namespace; empty for the default of the cluster.
         pub namespace: String,
-        /// The class.
+        /// Key of the class.
         pub class: String,
-        /// What the cluster is sent (`deployment.unit.ClassSpec`).
+        /// Spec sent to the CRM of the cluster (`deployment.unit.ClassSpec`).
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub spec: serde_json::Value,
-        /// How it came to each number.
+        /// Why each value was chosen.
         pub reasons: Vec<Reason>,
     }
 
-    /// How something was decided.
+    /// Why a value was chosen.
     pub struct Reason {
-        /// What: a field of the unit, or `clusters`, `version`.
+        /// Field of the unit, or `clusters` or `version`.
         pub field: String,
-        /// What was decided.
+        /// Chosen value.
         pub value: String,
-        /// Why, with the arithmetic where there is any.
+        /// Explanation, with the calculation if there is one.
         pub because: String,
     }
 }

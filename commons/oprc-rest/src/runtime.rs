@@ -1,142 +1,142 @@
-//! Units as clusters tell of them.
+//! Observed units and ClassRuntimes.
 
 use std::collections::BTreeMap;
 
-use crate::{document, words};
+use crate::{document, string_enum};
 
-words! {
-    /// How a unit or a function is (000, by the table of states).
+string_enum! {
+    /// Condition of a unit or a function.
     pub enum Condition {
-        /// Nothing has begun.
+        /// Not started.
         #[default]
         Pending,
-        /// It is being brought about.
+        /// Being rolled out.
         Deploying,
-        /// It runs.
+        /// Running.
         Running,
-        /// It doesn't.
+        /// Not running.
         Down,
-        /// It is gone.
+        /// Deleted.
         Deleted,
     }
 
-    /// What the package manager knows of a unit's cluster.
+    /// How current the reported status of a unit is.
     pub enum Contact {
-        /// The cluster tells.
+        /// The status is current.
         #[default]
         Fresh,
-        /// What is told is out of date: the cluster, or its API server, is away.
+        /// The status is outdated: the cluster or its API server is unreachable.
         Stale,
-        /// The cluster isn't in the configuration any more.
+        /// The cluster is no longer configured.
         Unconfigured,
-        /// Nothing was ever heard of it.
+        /// The cluster never reported a status.
         Unknown,
     }
 }
 
 document! {
-    /// How a unit is.
+    /// Observed status of a unit.
     pub struct UnitStatus {
-        /// The unit.
+        /// Id of the unit.
         pub id: String,
-        /// The cluster.
+        /// Name of the cluster.
         pub cluster: String,
-        /// The environment; empty for the cluster's own default.
+        /// Environment; empty for the default of the cluster.
         pub environment: String,
-        /// The namespace that it is in.
+        /// Namespace of the unit.
         pub namespace: String,
-        /// The class.
+        /// Key of the class.
         pub class: String,
-        /// In a word.
+        /// Condition.
         pub condition: Condition,
-        /// The phase that CRM tells: Pending, Applying, Progressing, Available, Degraded, Deleting.
+        /// Phase reported by CRM: Pending, Applying, Progressing, Available, Degraded, Deleting.
         pub phase: String,
-        /// Why, in a word, where it isn't well.
+        /// Machine-readable reason if the unit is not Available.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub reason: String,
-        /// Why, in a sentence.
+        /// Human-readable explanation of the reason.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub message: String,
-        /// The template that it got.
+        /// Selected template.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub template: String,
-        /// Whether what the cluster has is what was planned.
+        /// Whether the cluster runs the planned spec.
         pub current: bool,
-        /// Whether that can be believed.
+        /// How current this status is.
         pub contact: Contact,
-        /// Since when it is so.
+        /// Time of the last change of the phase.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub since: String,
-        /// Its functions.
+        /// Status of each function.
         pub functions: Vec<FunctionStatus>,
-        /// Its data grid, where it has one.
+        /// Status of the data grid, if the unit has one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub odgm: Option<GridStatus>,
     }
 
-    /// How a function of a unit is.
+    /// Observed status of a function of a unit.
     pub struct FunctionStatus {
-        /// The function.
+        /// Key of the function.
         pub key: String,
-        /// The unit.
+        /// Id of the unit.
         pub unit: String,
-        /// The cluster.
+        /// Name of the cluster.
         pub cluster: String,
-        /// In a word.
+        /// Condition.
         pub condition: Condition,
-        /// Where it is called: by everybody, or else within its cluster.
+        /// URL to invoke it: the public one if there is one, else the one within the cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub invocation_url: Option<String>,
-        /// Where it is called within its cluster.
+        /// URL to invoke it within the cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub cluster_url: Option<String>,
-        /// What is wrong with it.
+        /// Error message if it is not running.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error_msg: Option<String>,
     }
 
-    /// How a data grid is.
+    /// Observed status of a data grid.
     pub struct GridStatus {
-        /// Where it is called.
+        /// Address of the Service.
         pub service: String,
-        /// Whether it answers.
+        /// Whether all nodes are ready.
         pub ready: bool,
-        /// How many nodes it has.
+        /// Number of nodes.
         pub replicas: i32,
-        /// Its collections.
+        /// Names of the collections.
         pub collections: Vec<String>,
     }
 
-    /// A ClassRuntime of a cluster: the `DeploymentRecord` of the specification.
+    /// A ClassRuntime of a cluster.
     pub struct ClassRuntime {
-        /// Its id.
+        /// Id of the ClassRuntime.
         pub id: String,
-        /// The cluster.
+        /// Name of the cluster.
         pub cluster: String,
-        /// The package, where it has one.
+        /// Name of the package, if it has one.
         pub package_name: String,
-        /// Its version.
+        /// Version of the package.
         pub package_version: String,
-        /// The environment.
+        /// Environment.
         pub environment: String,
-        /// PENDING, ACTIVE, FAILED or DELETED.
+        /// State: PENDING, ACTIVE, FAILED or DELETED.
         pub status: String,
-        /// Whether the package manager drives it: `driven`, `orphan` (it carries a package
-        /// manager's mark, and this one doesn't know it) or `foreign` (made by somebody else).
+        /// Owner: `driven` (a deployment of this package manager), `orphan` (created by a package
+        /// manager but unknown to this one) or `foreign` (created by another client).
         pub ownership: String,
-        /// The deployment that it belongs to, where there is one.
+        /// Key of the deployment it belongs to, if any.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub deployment: Option<String>,
-        /// How it is.
+        /// Observed status.
         pub unit: UnitStatus,
-        /// What CRM tells of it, by its own names: plan, runtime state, stability.
+        /// Further fields reported by CRM.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub details: BTreeMap<String, serde_json::Value>,
     }
 
-    /// What is to become of an orphan.
+    /// A request to adopt an orphan.
     pub struct Adoption {
-        /// The deployment that is to have it; made if there is none.
+        /// Key of the adopting deployment, which is created if it doesn't exist.
         pub deployment: String,
     }
 }

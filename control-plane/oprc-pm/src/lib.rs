@@ -18,6 +18,7 @@ pub mod crm_client;
 pub mod dispatcher;
 pub mod error;
 mod id;
+mod paging;
 pub mod planner;
 pub mod registry;
 pub mod rollout;

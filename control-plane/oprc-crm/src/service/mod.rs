@@ -17,6 +17,7 @@ use kube::{
     Api, Client, Resource as _,
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
+use oprc_models::parse_label_selector;
 use oprc_unit::{Identity, Rejection, UnitSpec, names, select, spec::DeploymentUnit, validate};
 use serde_json::{Value, json};
 
@@ -303,18 +304,13 @@ fn has_id(class: &ObservedClass, id: &str) -> bool {
 
 /// Parses a selector such as `a=b,c=d`.
 pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>, Error> {
-    let mut all = BTreeMap::new();
-    for part in selector.split(',').filter(|part| !part.trim().is_empty()) {
-        let Some((key, value)) = part.split_once('=').filter(|(key, _)| !key.ends_with('!')) else {
-            return Err(Error::invalid(
-                "label_selector",
-                format!("{part:?} is not of the form key=value"),
-            ));
-        };
-        let value = value.strip_prefix('=').unwrap_or(value);
-        all.insert(key.trim().to_owned(), value.trim().to_owned());
-    }
-    Ok(all)
+    let invalid = |part| Error::invalid("label_selector", format!("{part:?} is not KEY=VALUE"));
+    let requirements = parse_label_selector(selector).map_err(invalid)?;
+    let with_value = |(key, value): (String, Option<String>)| match value {
+        Some(value) => Ok((key, value)),
+        None => Err(invalid(key)),
+    };
+    requirements.into_iter().map(with_value).collect()
 }
 
 async fn bounded<T>(

@@ -1,4 +1,4 @@
-//! Bodies: JSON or YAML, of a bounded length.
+//! Request bodies: JSON or YAML.
 
 use axum::{
     body::Bytes,
@@ -9,8 +9,8 @@ use serde::de::DeserializeOwned;
 
 use super::problem::Failure;
 
-/// What bodies may be called. JSON is YAML, too, so it makes no difference to how they are read.
-const KINDS: [&str; 6] = [
+/// Accepted content types. JSON is a subset of YAML, so one parser reads both.
+const CONTENT_TYPES: [&str; 6] = [
     "application/json",
     "application/yaml",
     "application/x-yaml",
@@ -19,7 +19,6 @@ const KINDS: [&str; 6] = [
     "text/x-yaml",
 ];
 
-/// A body of text, in JSON or YAML.
 pub(super) struct Text(pub String);
 
 impl<S: Send + Sync> FromRequest<S> for Text {
@@ -29,30 +28,30 @@ impl<S: Send + Sync> FromRequest<S> for Text {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        if !KINDS.contains(&kind.as_str()) {
-            let detail = "The body must be application/json or application/yaml.";
+        if !CONTENT_TYPES.contains(&kind.as_str()) {
+            let detail = "The content type must be application/json or application/yaml.";
             let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return Err(Failure::new(status, "UNSUPPORTED_MEDIA_TYPE", detail));
         }
-        let bytes =
-            Bytes::from_request(request, state).await.map_err(|rejection| unread(&rejection))?;
+        let bytes = Bytes::from_request(request, state)
+            .await
+            .map_err(|rejection| read_failure(&rejection))?;
         String::from_utf8(bytes.into())
             .map(Self)
-            .map_err(|_| Failure::bad("INVALID_BODY", "The body isn't UTF-8."))
+            .map_err(|_| Failure::bad("INVALID_BODY", "The body is not valid UTF-8."))
     }
 }
 
-fn unread(rejection: &BytesRejection) -> Failure {
+fn read_failure(rejection: &BytesRejection) -> Failure {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        let detail = "The body is longer than is allowed.";
+        let detail = "The body exceeds the size limit.";
         return Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail);
     }
-    Failure::bad("INVALID_BODY", "The body couldn't be read.")
+    Failure::bad("INVALID_BODY", "The body could not be read.")
 }
 
-/// A small document, whose fields are all known.
+/// A document whose unknown fields are rejected.
 pub(super) trait Small: DeserializeOwned {
-    /// Its fields.
     const FIELDS: &'static [&'static str];
 }
 
@@ -68,16 +67,18 @@ impl Small for oprc_rest::Adoption {
     const FIELDS: &'static [&'static str] = &["deployment"];
 }
 
-/// Reads a small document. A field that isn't known is refused: it may be a known one misspelt.
+/// Parses a small document. Unknown fields are rejected, because they may be misspelt.
 pub(super) fn small<T: Small>(text: &str) -> Result<T, Failure> {
     let wrong =
         |detail: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail);
-    let value: serde_json::Value = serde_saphyr::from_str(text)
-        .map_err(|_| Failure::bad("INVALID_BODY", "The body is neither JSON nor YAML."))?;
-    let fields = value.as_object().ok_or_else(|| wrong("The body has no fields.".to_owned()))?;
+    let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|_| {
+        Failure::bad("INVALID_BODY", "The body is neither valid JSON nor valid YAML.")
+    })?;
+    let fields =
+        value.as_object().ok_or_else(|| wrong("The body must be an object.".to_owned()))?;
     if let Some(field) = fields.keys().find(|field| !T::FIELDS.contains(&field.as_str())) {
         let known = T::FIELDS.join(", ");
-        return Err(wrong(format!("{field:?} is no field here; known: {known}")));
+        return Err(wrong(format!("unknown field {field:?}; known fields: {known}")));
     }
     serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
 }
@@ -89,15 +90,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_that_are_misspelt_are_refused() {
+    fn rejects_unknown_fields() {
         let read: Rollback = small("revision: abc").unwrap();
         assert_eq!(read.revision.as_deref(), Some("abc"));
         assert_eq!(small::<Rollback>("{}").unwrap(), Rollback::default());
         let failure = small::<Rollback>("{\"revison\": \"abc\"}").unwrap_err();
-        assert_eq!(failure.problem().status, 422);
-        assert_eq!(failure.problem().detail, "\"revison\" is no field here; known: revision");
-        assert_eq!(small::<Rollback>("[1]").unwrap_err().problem().status, 422);
-        assert_eq!(small::<Rollback>("{revision: 1}").unwrap_err().problem().status, 422);
-        assert_eq!(small::<Rollback>("{").unwrap_err().problem().status, 400);
+        let detail = failure.problem().detail.as_deref();
+        assert_eq!(detail, Some("unknown field \"revison\"; known fields: revision"));
+        for (text, status) in
+            [("revison: abc", 422), ("[1]", 422), ("{revision: 1}", 422), ("{", 400)]
+        {
+            let failure = small::<Rollback>(text).unwrap_err();
+            assert_eq!(failure.problem().status.unwrap().as_u16(), status, "{text}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Clusters, and how they are.
+//! Clusters.
 
 use axum::{
     Json,
@@ -10,9 +10,9 @@ use oprc_rest::{Cluster, Health, Page};
 
 use super::{
     App,
-    caller::{Admin, Viewer},
+    middleware::auth::{Admin, Viewer},
     problem::Answer,
-    query::{Nothing, Query},
+    query::{NoParams, Query},
 };
 use crate::error::Error;
 
@@ -21,7 +21,7 @@ fn find(app: &App, name: &str) -> Answer<Cluster> {
     Ok(found.ok_or_else(|| Error::not_found("cluster", name))?)
 }
 
-/// The clusters that are configured, by name.
+/// Lists clusters, ordered by name.
 #[utoipa::path(
     get,
     path = "/api/v1/clusters",
@@ -32,15 +32,15 @@ pub(super) async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster
     Json(Page { items: app.deployments.clusters(), next: None })
 }
 
-/// A cluster.
+/// Returns a cluster.
 #[utoipa::path(
     get,
     path = "/api/v1/clusters/{name}",
     tag = "clusters",
-    params(("name" = String, Path, description = "The cluster")),
+    params(("name" = String, Path, description = "Name of the cluster")),
     responses(
         (status = 200, description = "The cluster", body = Cluster),
-        (status = 404, description = "There is no such cluster"),
+        (status = 404, description = "The cluster was not found"),
     ),
 )]
 pub(super) async fn get(
@@ -51,38 +51,38 @@ pub(super) async fn get(
     Ok(Json(find(&app, &name)?))
 }
 
-/// Forgets what was driven on a cluster that isn't configured any more: it stays there as it is.
+/// Forgets the units on a cluster that is no longer configured, without deleting them.
 #[utoipa::path(
     delete,
     path = "/api/v1/clusters/{name}",
     tag = "clusters",
-    params(("name" = String, Path, description = "The cluster")),
+    params(("name" = String, Path, description = "Name of the cluster")),
     responses(
-        (status = 204, description = "Forgotten"),
-        (status = 404, description = "There is nothing to forget"),
-        (status = 409, description = "It is configured"),
+        (status = 204, description = "The units were forgotten"),
+        (status = 404, description = "The cluster has no units"),
+        (status = 409, description = "The cluster is still configured"),
     ),
 )]
 pub(super) async fn forget(
     Admin(caller): Admin,
     State(app): State<App>,
     Path(name): Path<String>,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
 ) -> Answer<StatusCode> {
     app.deployments.forget_cluster(&name, &caller).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether a cluster can be asked: the status says it, too, for those who only look at that.
+/// Returns the health of a cluster, also as the response status.
 #[utoipa::path(
     get,
     path = "/api/v1/clusters/{name}/health",
     tag = "clusters",
-    params(("name" = String, Path, description = "The cluster")),
+    params(("name" = String, Path, description = "Name of the cluster")),
     responses(
-        (status = 200, description = "It can be asked", body = Cluster),
-        (status = 404, description = "There is no such cluster"),
-        (status = 503, description = "It can't"),
+        (status = 200, description = "The CRM of the cluster answers", body = Cluster),
+        (status = 404, description = "The cluster was not found"),
+        (status = 503, description = "The CRM of the cluster doesn't answer"),
     ),
 )]
 pub(super) async fn health(
@@ -92,7 +92,7 @@ pub(super) async fn health(
 ) -> Answer<Response> {
     let cluster = find(&app, &name)?;
     if cluster.health == Health::Unreachable {
-        let detail = format!("{name} doesn't answer: {}", cluster.message);
+        let detail = format!("cluster {name} is unreachable: {}", cluster.message);
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return Err(super::Failure::new(status, "CLUSTER_UNREACHABLE", detail).retry_after(5));
     }

@@ -1,4 +1,4 @@
-//! Deployments: what is wanted, and how it is.
+//! Deployments, plans and revisions.
 
 use axum::{
     Json,
@@ -12,73 +12,75 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
-    App, Expected,
+    App,
     body::{Text, small},
-    caller::{Deployer, Viewer},
-    conditional::{Conditions, tagged},
+    etag::{Conditions, tagged},
+    middleware::auth::{Deployer, Viewer},
     packages::documents,
     problem::{Answer, Failure},
-    query::{Nothing, Query, limit},
+    query::{NoParams, Query},
 };
-use crate::{blocking::run_blocking, error::Error, service::DeploymentFilter};
+use crate::{
+    blocking::run_blocking,
+    error::Error,
+    paging::page_size,
+    service::{DeploymentFilter, Precondition},
+};
 
-/// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wanted {
-    /// How the key begins.
+pub(super) struct ListParams {
+    /// Only deployments whose key has this prefix.
     prefix: Option<String>,
-    /// The package.
+    /// Only deployments of this package.
     package: Option<String>,
-    /// How it is, such as `RUNNING`.
+    /// Only deployments in this condition, such as `RUNNING`.
     condition: Option<String>,
-    /// A cluster that it goes to.
+    /// Only deployments with units on this cluster.
     cluster: Option<String>,
-    /// How much is wanted at most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Where the page before said that the next begins.
+    /// The `next` value of the previous page.
     cursor: Option<String>,
 }
 
-/// How a change is made.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct How {
-    /// Whether nothing is to be stored: the answer is the plan that would be, refused where that
-    /// would be. `dryRun` says the same.
+pub(super) struct DryRunParams {
+    /// Validates the request and returns the plan without storing anything. Alias: `dryRun`.
     #[serde(alias = "dryRun")]
     dry_run: Option<bool>,
 }
 
-impl How {
-    fn is_dry(&self) -> bool {
+impl DryRunParams {
+    fn is_dry_run(&self) -> bool {
         self.dry_run.unwrap_or_default()
     }
 }
 
-/// What a change is answered with: the deployment, or what it would come to.
+/// The response of a write: the deployment, or its plan for a dry run.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Applied {
-    /// What is stored.
     Deployment(Box<Deployment>),
-    /// What would be.
     Plan(Plan),
 }
 
-/// The one deployment of a body, checked for itself.
-fn one(text: &str) -> Answer<OClassDeployment> {
-    match one_of(text)? {
+/// Parses a body that holds one valid deployment.
+fn parse_deployment(text: &str) -> Answer<OClassDeployment> {
+    match parse_with_packages(text)? {
         (deployment, packages) if packages.is_empty() => Ok(deployment),
-        _ => Err(wrong("There is a package in the body: those go to /api/v1/packages.")),
+        _ => Err(invalid(
+            "The body contains a package. Publish packages with POST /api/v1/packages.",
+        )),
     }
 }
 
-/// The one deployment of a body, checked for itself, and the packages beside it.
-fn one_of(text: &str) -> Answer<(OClassDeployment, Vec<Document>)> {
+/// Parses a body that holds one valid deployment and any number of packages.
+fn parse_with_packages(text: &str) -> Answer<(OClassDeployment, Vec<Document>)> {
     let (mut found, mut packages) = (None, Vec::new());
     for document in documents(text)? {
         if matches!(document.body, Body::Package(_)) {
@@ -89,107 +91,108 @@ fn one_of(text: &str) -> Answer<(OClassDeployment, Vec<Document>)> {
         if let Body::Deployment(deployment) = document.body
             && found.replace(*deployment).is_some()
         {
-            return Err(wrong("There must be one deployment in the body, and no more."));
+            return Err(invalid(
+                "The body contains more than one deployment. Send one per request.",
+            ));
         }
     }
     match found {
         Some(deployment) => Ok((deployment, packages)),
-        None => Err(wrong("There is no deployment in the body. Packages go to /api/v1/packages.")),
+        None => Err(invalid(
+            "The body contains no deployment. Publish packages with POST /api/v1/packages.",
+        )),
     }
 }
 
-fn wrong(detail: &str) -> Failure {
+fn invalid(detail: &str) -> Failure {
     Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
 }
 
-fn expected(conditions: &Conditions) -> Answer<Expected> {
-    Ok(Expected {
-        revision: conditions.expected()?.map(str::to_owned),
-        some: conditions.must_exist,
-        none: conditions.must_not_exist,
-    })
-}
-
-fn answer(status: StatusCode, deployment: Deployment) -> Response {
-    let place = format!("/api/v1/deployments/{}", deployment.deployment.key);
+fn respond(status: StatusCode, deployment: Deployment) -> Response {
+    let location = format!("/api/v1/deployments/{}", deployment.deployment.key);
     let revision = deployment.revision.clone();
     let document = Applied::Deployment(Box::new(deployment));
     let mut response = tagged(&revision, &Conditions::default(), &document);
     *response.status_mut() = status;
     if status == StatusCode::CREATED
-        && let Ok(place) = HeaderValue::from_str(&place)
+        && let Ok(location) = HeaderValue::from_str(&location)
     {
-        response.headers_mut().insert(header::LOCATION, place);
+        response.headers_mut().insert(header::LOCATION, location);
     }
     response
 }
 
-fn dry(plan: Result<Plan, Error>) -> Answer<Response> {
+fn respond_with_plan(plan: Result<Plan, Error>) -> Answer<Response> {
     Ok(Json(Applied::Plan(plan?)).into_response())
 }
 
-/// Deployments, by key.
+/// Lists deployments, ordered by key.
 #[utoipa::path(
     get,
     path = "/api/v1/deployments",
     tag = "deployments",
-    params(Wanted),
+    params(ListParams),
     responses((status = 200, description = "A page of deployments", body = Page<Deployment>)),
 )]
 pub(super) async fn list(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<ListParams>,
 ) -> Answer<Json<Page<Deployment>>> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
-    let condition = given(wanted.condition).map(|word| {
-        let message = format!("there is no condition {word:?}");
+    let condition = given(params.condition).map(|word| {
+        let message = format!("unknown condition {word:?}");
         serde_json::from_value(word.into())
             .map_err(|_| Error::Parameter { field: "condition", message })
     });
     let filter = DeploymentFilter {
-        prefix: given(wanted.prefix),
-        package: given(wanted.package),
-        cluster: given(wanted.cluster),
+        prefix: given(params.prefix),
+        package: given(params.package),
+        cluster: given(params.cluster),
         condition: condition.transpose()?,
     };
-    let limit = limit(wanted.limit)?;
-    Ok(Json(app.deployments.list(&filter, wanted.cursor.as_deref(), limit)))
+    let limit = page_size(params.limit)?;
+    Ok(Json(app.deployments.list(&filter, params.cursor.as_deref(), limit)))
 }
 
-/// Makes a deployment. It is stored when this is answered, and clusters are brought to it then.
+/// Creates a deployment.
+///
+/// The deployment is stored before the response is sent. It is rolled out to the clusters
+/// afterwards; follow its status.
 #[utoipa::path(
     post,
     path = "/api/v1/deployments",
     tag = "deployments",
-    params(How),
+    params(DryRunParams),
     request_body(
         content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
     ),
     responses(
-        (status = 200, description = "What it would come to (`dry_run`)", body = Plan),
-        (status = 201, description = "Stored", body = Deployment),
-        (status = 404, description = "There is no such package or version"),
-        (status = 409, description = "There is one already, or it can't be planned"),
+        (status = 200, description = "The plan (`dry_run`)", body = Plan),
+        (status = 201, description = "The deployment was stored", body = Deployment),
+        (status = 404, description = "The package or version was not found"),
+        (status = 409, description = "The deployment exists, or no plan satisfies it"),
     ),
 )]
 pub(super) async fn create(
     Deployer(caller): Deployer,
     State(app): State<App>,
-    Query(how): Query<How>,
+    Query(params): Query<DryRunParams>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = run_blocking(move || one(&text)).await??;
-    let expected = Expected { none: true, ..Expected::default() };
-    if how.is_dry() {
-        return dry(app.deployments.try_out(&deployment, &expected, &caller).await);
+    let deployment = run_blocking(move || parse_deployment(&text)).await??;
+    if params.is_dry_run() {
+        let plan = app.deployments.plan_upsert(&deployment, &Precondition::Absent, &caller).await;
+        return respond_with_plan(plan);
     }
-    let (deployment, _) = app.deployments.apply(deployment, &expected, &caller).await?;
-    Ok(answer(StatusCode::CREATED, deployment))
+    let deployment = app.deployments.create(deployment, &caller).await?;
+    Ok(respond(StatusCode::CREATED, deployment))
 }
 
-/// What a deployment would come to, and why; nothing is changed. Packages may stand beside it, in
-/// YAML of several documents: they count as if they were published.
+/// Returns the plan of a deployment without storing anything.
+///
+/// The body may also contain packages, as YAML with several documents; they are treated as if they
+/// were published.
 #[utoipa::path(
     post,
     path = "/api/v1/plan",
@@ -199,29 +202,29 @@ pub(super) async fn create(
     ),
     responses(
         (status = 200, description = "The plan", body = Plan),
-        (status = 404, description = "There is no such package or version"),
-        (status = 409, description = "It can't be planned"),
+        (status = 404, description = "The package or version was not found"),
+        (status = 409, description = "No plan satisfies the deployment"),
     ),
 )]
 pub(super) async fn plan(
     _: Viewer,
     State(app): State<App>,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Json<Plan>> {
-    let (deployment, packages) = run_blocking(move || one_of(&text)).await??;
+    let (deployment, packages) = run_blocking(move || parse_with_packages(&text)).await??;
     Ok(Json(app.deployments.plan(&deployment, &packages).await?))
 }
 
-/// A deployment.
+/// Returns a deployment.
 #[utoipa::path(
     get,
     path = "/api/v1/deployments/{key}",
     tag = "deployments",
-    params(("key" = String, Path, description = "The deployment")),
+    params(("key" = String, Path, description = "Key of the deployment")),
     responses(
         (status = 200, description = "The deployment", body = Deployment),
-        (status = 404, description = "There is no such deployment"),
+        (status = 404, description = "The deployment was not found"),
     ),
 )]
 pub(super) async fn get(
@@ -229,33 +232,35 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(key): Path<String>,
 ) -> Answer<Response> {
-    // Its status changes within a revision: it is sent each time.
+    // The status changes within a revision, so the ETag isn't compared.
     let deployment = app.deployments.get(&key)?;
-    Ok(answer(StatusCode::OK, deployment))
+    Ok(respond(StatusCode::OK, deployment))
 }
 
-/// Makes a deployment or changes it. If-Match has it change one revision only, `If-None-Match: *`
-/// has it make one only.
+/// Creates or updates a deployment.
+///
+/// With `If-Match`, only that revision is updated. With `If-None-Match: *`, the deployment is only
+/// created.
 #[utoipa::path(
     put,
     path = "/api/v1/deployments/{key}",
     tag = "deployments",
     params(
-        ("key" = String, Path, description = "The deployment"),
-        How,
-        ("If-Match" = Option<String>, Header, description = "The revision to change"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: only if there is none"),
+        ("key" = String, Path, description = "Key of the deployment"),
+        DryRunParams,
+        ("If-Match" = Option<String>, Header, description = "Revision to update, or `*` for any"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: create only"),
     ),
     request_body(
         content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
     ),
     responses(
-        (status = 200, description = "Changed, or unchanged; or what it would come to (`dry_run`)",
+        (status = 200, description = "The deployment, updated or unchanged; or the plan (`dry_run`)",
             body = Applied),
-        (status = 201, description = "Made", body = Deployment),
-        (status = 404, description = "There is no such package or version"),
-        (status = 409, description = "It can't be planned, or is being taken away"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 201, description = "The deployment was created", body = Deployment),
+        (status = 404, description = "The package or version was not found"),
+        (status = 409, description = "No plan satisfies the deployment, or it is being deleted"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn put(
@@ -263,44 +268,49 @@ pub(super) async fn put(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
-    Query(how): Query<How>,
+    Query(params): Query<DryRunParams>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let deployment = run_blocking(move || one(&text)).await??;
+    let deployment = run_blocking(move || parse_deployment(&text)).await??;
     if deployment.key != key {
-        let detail = format!("The body is of {:?}, the path of {key:?}.", deployment.key);
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
+        let detail = format!(
+            "The body has key {:?}, the path has {key:?}. They must be equal.",
+            deployment.key
+        );
+        return Err(invalid(&detail));
     }
-    let expected = expected(&conditions)?;
-    let refusal = |error| match error {
-        // It was to be made only if there is none.
+    let precondition = conditions.precondition();
+    let as_precondition = |error| match error {
+        // `If-None-Match: *` failed.
         Error::Conflict { reason: "EXISTS", .. } => Error::Changed("one".to_owned()),
         error => error,
     };
-    if how.is_dry() {
-        let plan = app.deployments.try_out(&deployment, &expected, &caller).await;
-        return dry(plan.map_err(refusal));
+    if params.is_dry_run() {
+        let plan = app.deployments.plan_upsert(&deployment, &precondition, &caller).await;
+        return respond_with_plan(plan.map_err(as_precondition));
     }
-    let applied = app.deployments.apply(deployment, &expected, &caller).await;
-    let (deployment, made) = applied.map_err(refusal)?;
-    Ok(answer(if made { StatusCode::CREATED } else { StatusCode::OK }, deployment))
+    let applied = app.deployments.upsert(deployment, &precondition, &caller).await;
+    let (deployment, created) = applied.map_err(as_precondition)?;
+    Ok(respond(if created { StatusCode::CREATED } else { StatusCode::OK }, deployment))
 }
 
-/// Has a deployment be taken away. It is gone once its clusters have nothing of it any more.
+/// Deletes a deployment.
+///
+/// Deletion is asynchronous: the deployment disappears once all of its units are deleted from their
+/// clusters.
 #[utoipa::path(
     delete,
     path = "/api/v1/deployments/{key}",
     tag = "deployments",
     params(
-        ("key" = String, Path, description = "The deployment"),
-        ("If-Match" = Option<String>, Header, description = "The revision to take away"),
+        ("key" = String, Path, description = "Key of the deployment"),
+        ("If-Match" = Option<String>, Header, description = "Revision to delete"),
     ),
     responses(
-        (status = 202, description = "It is being taken away", body = Deployment),
-        (status = 404, description = "There is no such deployment"),
-        (status = 409, description = "Others change it all the time"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 202, description = "Deletion was accepted", body = Deployment),
+        (status = 404, description = "The deployment was not found"),
+        (status = 409, description = "Concurrent updates; retry"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn delete(
@@ -308,21 +318,22 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
 ) -> Answer<Response> {
-    let deployment = app.deployments.delete(&key, &expected(&conditions)?, &caller).await?;
+    let precondition = conditions.precondition();
+    let deployment = app.deployments.delete(&key, precondition.revision(), &caller).await?;
     Ok((StatusCode::ACCEPTED, Json(deployment)).into_response())
 }
 
-/// How a deployment is.
+/// Returns the status of a deployment.
 #[utoipa::path(
     get,
     path = "/api/v1/deployments/{key}/status",
     tag = "deployments",
-    params(("key" = String, Path, description = "The deployment")),
+    params(("key" = String, Path, description = "Key of the deployment")),
     responses(
-        (status = 200, description = "How it is", body = DeploymentStatus),
-        (status = 404, description = "There is no such deployment"),
+        (status = 200, description = "The status", body = DeploymentStatus),
+        (status = 404, description = "The deployment was not found"),
     ),
 )]
 pub(super) async fn status(
@@ -333,15 +344,15 @@ pub(super) async fn status(
     Ok(Json(app.deployments.status(&key)?))
 }
 
-/// What was wanted, the newest first.
+/// Lists the revisions of a deployment, newest first.
 #[utoipa::path(
     get,
     path = "/api/v1/deployments/{key}/history",
     tag = "deployments",
-    params(("key" = String, Path, description = "The deployment")),
+    params(("key" = String, Path, description = "Key of the deployment")),
     responses(
-        (status = 200, description = "Its revisions", body = Page<Revision>),
-        (status = 404, description = "There is no such deployment"),
+        (status = 200, description = "The revisions", body = Page<Revision>),
+        (status = 404, description = "The deployment was not found"),
     ),
 )]
 pub(super) async fn history(
@@ -352,21 +363,21 @@ pub(super) async fn history(
     Ok(Json(Page { items: app.deployments.history(&key).await?, next: None }))
 }
 
-/// Goes back to a former revision, as a new one.
+/// Rolls a deployment back to an earlier revision, as a new revision.
 #[utoipa::path(
     post,
     path = "/api/v1/deployments/{key}/rollback",
     tag = "deployments",
     params(
-        ("key" = String, Path, description = "The deployment"),
-        ("If-Match" = Option<String>, Header, description = "The revision to go back from"),
+        ("key" = String, Path, description = "Key of the deployment"),
+        ("If-Match" = Option<String>, Header, description = "Revision to roll back from"),
     ),
     request_body = Rollback,
     responses(
-        (status = 200, description = "Stored", body = Deployment),
-        (status = 404, description = "There is no such deployment or revision"),
-        (status = 409, description = "There is nothing to go back to, or it can't be planned"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 200, description = "The deployment was stored", body = Deployment),
+        (status = 404, description = "The deployment or revision was not found"),
+        (status = 409, description = "No plan satisfies the earlier revision"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn rollback(
@@ -374,12 +385,12 @@ pub(super) async fn rollback(
     State(app): State<App>,
     Path(key): Path<String>,
     conditions: Conditions,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Response> {
     let Rollback { revision } = run_blocking(move || small(&text)).await??;
-    let expected = expected(&conditions)?;
-    let deployments = &app.deployments;
-    let back = deployments.rollback(&key, revision.as_deref(), &expected, &caller).await?;
-    Ok(answer(StatusCode::OK, back))
+    let precondition = conditions.precondition();
+    let (deployments, to) = (&app.deployments, revision.as_deref());
+    let back = deployments.rollback(&key, to, precondition.revision(), &caller).await?;
+    Ok(respond(StatusCode::OK, back))
 }

@@ -1,4 +1,4 @@
-//! What happens, as it happens (server-sent events).
+//! The stream of events (server-sent events).
 
 use std::{convert::Infallible, time::Duration};
 
@@ -15,107 +15,107 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::{
-    App, Told,
-    caller::Viewer,
+    App,
+    middleware::auth::Viewer,
     problem::{Answer, Failure},
     query::Query,
 };
+use crate::dispatcher::StreamItem;
 
-const LAST: HeaderName = HeaderName::from_static("last-event-id");
-/// Something is sent so often, so that what is in between doesn't take the connection for dead.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Comments sent this often keep proxies from closing an idle stream.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Which events are wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wanted {
+pub(super) struct EventParams {
     /// Only events about this package, deployment, unit or cluster.
     subject: Option<String>,
-    /// Only events whose type begins so, such as `deployment.`.
+    /// Only events whose type has this prefix, such as `deployment.`.
     #[serde(rename = "type")]
     #[param(rename = "type")]
     kind: Option<String>,
-    /// Where to go on, for those who can't send the header `Last-Event-ID`.
+    /// Id of the last received event, for clients that can't send `Last-Event-ID`.
     after: Option<String>,
 }
 
-impl Wanted {
-    fn takes(&self, event: &oprc_rest::Event) -> bool {
+impl EventParams {
+    fn matches(&self, event: &oprc_rest::Event) -> bool {
         self.subject.as_ref().is_none_or(|subject| event.subject == *subject)
             && self.kind.as_ref().is_none_or(|kind| event.kind.starts_with(kind.as_str()))
     }
 }
 
-/// Events, as they happen.
+/// Streams events as they happen.
 ///
-/// After a break, `Last-Event-ID` has the stream go on behind that event. An event `gap` says that
-/// some in between are lost: read anew what you need.
+/// After a disconnect, send `Last-Event-ID` to resume after that event. An event `gap` means that
+/// events were lost: read the current state again.
 #[utoipa::path(
     get,
     path = "/api/v1/events",
     tag = "events",
-    params(Wanted, ("Last-Event-ID" = Option<String>, Header, description = "Where to go on")),
+    params(EventParams, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, description = "A stream of events", body = oprc_rest::Event,
         content_type = "text/event-stream")),
 )]
 pub(super) async fn stream(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<EventParams>,
     headers: HeaderMap,
 ) -> Answer<Response> {
     let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
         app.metrics.limited.inc();
-        let detail = "Too many event streams are open.";
+        let detail = "Too many open event streams. Retry after the time in Retry-After.";
         Failure::new(StatusCode::SERVICE_UNAVAILABLE, "OVERLOADED", detail).retry_after(5)
     })?;
-    let last = headers.get(LAST).and_then(|id| id.to_str().ok()).map(str::to_owned);
-    let last = last.or_else(|| wanted.after.clone()).filter(|id| !id.is_empty());
-    let open = Open::new(app.metrics.streams.clone());
+    let last_id = headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let last_id = last_id.or_else(|| params.after.clone()).filter(|id| !id.is_empty());
+    let open = OpenStream::new(app.metrics.streams.clone());
     let mut stopping = app.stopping.clone();
     let stopped = async move {
-        // A sender that is gone can't say it any more.
+        // An error means that the sender is gone, which is a shutdown too.
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    let events = app.deployments.follow(last.as_deref());
-    let told = events
-        .filter_map(move |told| {
+    let events = app.deployments.events.stream(last_id.as_deref());
+    let stream = events
+        .filter_map(move |item| {
             let _held = (&permit, &open);
-            std::future::ready(written(told, &wanted))
+            std::future::ready(to_sse(item, &params))
         })
         .take_until(stopped.boxed());
-    Ok(Sse::new(told).keep_alive(KeepAlive::new().interval(SIGN_OF_LIFE)).into_response())
+    Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response())
 }
 
-/// An event as it is sent; none where it isn't wanted.
-fn written(told: Told, wanted: &Wanted) -> Option<Result<Event, Infallible>> {
-    match told {
-        Told::Gap => {
+/// None if the event doesn't match.
+fn to_sse(item: StreamItem, params: &EventParams) -> Option<Result<Event, Infallible>> {
+    match item {
+        StreamItem::Gap => {
             let gap = oprc_rest::Event { kind: "gap".to_owned(), ..Default::default() };
             let data = serde_json::to_string(&gap).unwrap_or_default();
             Some(Ok(Event::default().event("gap").data(data)))
         }
-        Told::Event(event) if wanted.takes(&event) => {
+        StreamItem::Event(event) if params.matches(&event) => {
             let data = serde_json::to_string(&*event).unwrap_or_default();
             let kind = event.kind.clone();
             Some(Ok(Event::default().id(&event.id).event(kind).data(data)))
         }
-        Told::Event(_) => None,
+        StreamItem::Event(_) => None,
     }
 }
 
 /// Counts a stream while it is open.
-struct Open(prometheus_client::metrics::gauge::Gauge);
+struct OpenStream(prometheus_client::metrics::gauge::Gauge);
 
-impl Open {
+impl OpenStream {
     fn new(streams: prometheus_client::metrics::gauge::Gauge) -> Self {
         streams.inc();
         Self(streams)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -126,20 +126,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_chosen_by_subject_and_type() {
+    fn filters_by_subject_and_type() {
         let event = oprc_rest::Event {
             kind: "deployment.condition".to_owned(),
             subject: "hello".to_owned(),
             ..Default::default()
         };
-        let wanted = |subject: Option<&str>, kind: Option<&str>| Wanted {
+        let params = |subject: Option<&str>, kind: Option<&str>| EventParams {
             subject: subject.map(str::to_owned),
             kind: kind.map(str::to_owned),
             after: None,
         };
-        assert!(wanted(None, None).takes(&event));
-        assert!(wanted(Some("hello"), Some("deployment.")).takes(&event));
-        assert!(!wanted(Some("other"), None).takes(&event));
-        assert!(!wanted(None, Some("package.")).takes(&event));
+        assert!(params(None, None).matches(&event));
+        assert!(params(Some("hello"), Some("deployment.")).matches(&event));
+        assert!(!params(Some("other"), None).matches(&event));
+        assert!(!params(None, Some("package.")).matches(&event));
     }
 }

@@ -1,5 +1,5 @@
-//! Examples in the document that describes the API: of what the files in `examples/packages` make
-//! when they are published and deployed to a cluster named `east`.
+//! Examples in the OpenAPI document: for the files in `examples/packages`, published and deployed
+//! to a cluster named `east`.
 
 use serde_json::{Value, json};
 use utoipa::openapi::{
@@ -7,7 +7,7 @@ use utoipa::openapi::{
     path::{Operation, ParameterBuilder},
 };
 
-/// Gives the parameters and the body of an operation examples.
+/// Adds examples to the parameters and the body of an operation.
 pub(super) fn add(method: &str, path: &str, operation: &mut Operation) {
     for parameter in operation.parameters.iter_mut().flatten() {
         if let RefOr::T(parameter) = parameter
@@ -26,7 +26,7 @@ pub(super) fn add(method: &str, path: &str, operation: &mut Operation) {
     }
 }
 
-/// What a parameter may be. What is deleted isn't what the others are about.
+/// Deletions have examples of their own, so that the other examples keep working.
 fn value(method: &str, path: &str, name: &str) -> Option<Value> {
     let deletes = method == "delete";
     let example = match name {
@@ -52,7 +52,7 @@ fn body_of(content: &Content) -> Option<Value> {
         "OPackage" => Some(package()),
         "OClassDeployment" => Some(json!({"key": "hello", "package": "hello", "class": "Hello"})),
         "Deprecation" => Some(json!({"reason": "0.2.0 greets in more languages"})),
-        // To the revision before.
+        // To the previous revision.
         "Rollback" => Some(json!({})),
         "Adoption" => Some(json!({"deployment": "hello"})),
         _ => None,

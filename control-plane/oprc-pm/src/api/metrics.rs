@@ -1,11 +1,14 @@
-//! Figures for Prometheus.
+//! Prometheus metrics.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::http::{Method, StatusCode};
-use oprc_rest::{Cluster, Health};
+use oprc_rest::{Cluster, DeploymentCondition, Health};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::{
+        EncodeLabelSet,
+        text::{encode_eof, encode_registry},
+    },
     metrics::{
         counter::Counter,
         family::Family,
@@ -16,52 +19,47 @@ use prometheus_client::{
 };
 use tokio::{sync::Mutex, task::spawn_blocking, time::Instant};
 
-use super::asks::Deploying;
-use crate::error::Error;
+use crate::{error::Error, service::DeploymentService};
 
-/// So long figures are told again as they were counted.
-const FRESH: Duration = Duration::from_secs(1);
+/// A scrape within this time of the one before gets the same text.
+const SCRAPE_CACHE_TTL: Duration = Duration::from_secs(1);
 
-/// Figures as they were told last.
-struct Scraped {
+struct Scrape {
     at: Instant,
     text: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     method: String,
     route: String,
     status: u16,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Route {
+struct RouteLabels {
     method: String,
     route: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByCluster {
+struct ClusterLabels {
     cluster: String,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByCondition {
+struct ConditionLabels {
     condition: String,
 }
 
-/// All figures.
 pub struct Metrics {
     registry: Registry,
-    answers: Family<Answered, Counter>,
-    durations: Family<Route, Histogram, fn() -> Histogram>,
-    clusters: Family<ByCluster, Gauge>,
-    deployments: Family<ByCondition, Gauge>,
-    scraped: Arc<Mutex<Option<Scraped>>>,
-    /// Event streams that are open.
+    requests: Family<ResponseLabels, Counter>,
+    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    last_scrape: Arc<Mutex<Option<Scrape>>>,
+    /// Open event streams.
     pub streams: Gauge,
-    /// Requests that were refused because there were too many, of one caller or of all.
+    /// Requests rejected by a rate or concurrency limit.
     pub limited: Counter,
 }
 
@@ -73,43 +71,27 @@ impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
-            answers: Family::default(),
+            requests: Family::default(),
             durations: Family::new_with_constructor(seconds),
-            clusters: Family::default(),
-            scraped: Arc::default(),
-            deployments: Family::default(),
+            last_scrape: Arc::default(),
             streams: Gauge::default(),
             limited: Counter::default(),
         };
         let registry = &mut metrics.registry;
         registry.register(
             "pm_http_requests",
-            "Requests by what was answered",
-            metrics.answers.clone(),
+            "HTTP requests by method, route and response status",
+            metrics.requests.clone(),
         );
         registry.register(
             "pm_http_request_duration_seconds",
-            "From a request to the beginning of its answer",
+            "Time from receiving a request to sending the response headers",
             metrics.durations.clone(),
         );
-        registry.register(
-            "pm_cluster_reachable",
-            "Whether a cluster answers",
-            metrics.clusters.clone(),
-        );
-        registry.register(
-            "pm_deployments",
-            "Deployments by how they are",
-            metrics.deployments.clone(),
-        );
-        registry.register(
-            "pm_event_streams",
-            "Event streams that are open",
-            metrics.streams.clone(),
-        );
+        registry.register("pm_event_streams", "Open event streams", metrics.streams.clone());
         registry.register(
             "pm_http_requests_limited",
-            "Requests that were refused because there were too many",
+            "Requests rejected by a rate or concurrency limit",
             metrics.limited.clone(),
         );
         metrics
@@ -117,9 +99,14 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// A request was answered.
-    pub fn answered(&self, method: &Method, route: &str, status: StatusCode, took: Duration) {
-        // Callers may make methods up: figures don't grow with that.
+    pub fn observe_request(
+        &self,
+        method: &Method,
+        route: &str,
+        status: StatusCode,
+        duration: Duration,
+    ) {
+        // Callers can invent methods; label values must stay bounded.
         let known = [
             Method::GET,
             Method::PUT,
@@ -131,53 +118,100 @@ impl Metrics {
         ];
         let method = if known.contains(method) { method.as_str() } else { "other" }.to_owned();
         let route = route.to_owned();
-        let by = Route { method: method.clone(), route: route.clone() };
-        self.durations.get_or_create(&by).observe(took.as_secs_f64());
-        self.answers.get_or_create(&Answered { method, route, status: status.as_u16() }).inc();
+        let labels = RouteLabels { method: method.clone(), route: route.clone() };
+        self.durations.get_or_create(&labels).observe(duration.as_secs_f64());
+        let labels = ResponseLabels { method, route, status: status.as_u16() };
+        self.requests.get_or_create(&labels).inc();
     }
 
-    /// How clusters and deployments are, with everything else, as OpenMetrics has it. It takes a
-    /// while to count, and everybody may ask: that is done by one at a time, aside, and told again
-    /// for a moment.
-    pub async fn scrape(self: Arc<Self>, deployments: Arc<dyn Deploying>) -> Result<String, Error> {
-        let mut scraped = Arc::clone(&self.scraped).lock_owned().await;
-        if let Some(fresh) = scraped.as_ref().filter(|it| it.at.elapsed() < FRESH) {
-            return Ok(fresh.text.clone());
+    /// All metrics in OpenMetrics text format. Evaluating every deployment is expensive and
+    /// `/metrics` needs no token, so scrapes share one evaluation per [`SCRAPE_CACHE_TTL`].
+    pub async fn scrape(
+        self: Arc<Self>,
+        deployments: Arc<DeploymentService>,
+    ) -> Result<String, Error> {
+        let mut last = Arc::clone(&self.last_scrape).lock_owned().await;
+        if let Some(last) = last.as_ref().filter(|it| it.at.elapsed() < SCRAPE_CACHE_TTL) {
+            return Ok(last.text.clone());
         }
-        // Who doesn't wait any more leaves it to the next.
-        let count = spawn_blocking(move || {
-            self.clusters(&deployments.clusters());
-            self.deployments(deployments.conditions());
-            let text = self.text();
-            *scraped = Some(Scraped { at: Instant::now(), text: text.clone() });
+        let evaluate = spawn_blocking(move || {
+            let text = self.render(&deployments.clusters(), deployments.count_conditions());
+            *last = Some(Scrape { at: Instant::now(), text: text.clone() });
             text
         });
-        count.await.map_err(|error| Error::Internal(error.to_string()))
+        evaluate.await.map_err(|error| Error::Internal(error.to_string()))
     }
 
-    /// How the clusters are now.
-    fn clusters(&self, clusters: &[Cluster]) {
-        self.clusters.clear();
+    /// The state gauges are built anew for each scrape: shared ones that are cleared and refilled
+    /// would show a concurrent scrape partial values.
+    fn render(
+        &self,
+        clusters: &[Cluster],
+        conditions: BTreeMap<DeploymentCondition, usize>,
+    ) -> String {
+        let reachable = Family::<ClusterLabels, Gauge>::default();
         for cluster in clusters {
-            let by = ByCluster { cluster: cluster.name.clone() };
-            let reachable = cluster.health != Health::Unreachable;
-            self.clusters.get_or_create(&by).set(i64::from(reachable));
+            let labels = ClusterLabels { cluster: cluster.name.clone() };
+            let is_reachable = cluster.health != Health::Unreachable;
+            reachable.get_or_create(&labels).set(i64::from(is_reachable));
         }
-    }
-
-    /// How the deployments are now.
-    fn deployments(&self, conditions: Vec<String>) {
-        self.deployments.clear();
-        for condition in conditions {
-            self.deployments.get_or_create(&ByCondition { condition }).inc();
+        let deployments = Family::<ConditionLabels, Gauge>::default();
+        for (condition, count) in conditions {
+            let labels = ConditionLabels { condition: condition_label(condition) };
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            deployments.get_or_create(&labels).set(count);
         }
-    }
-
-    /// All of them, as OpenMetrics has it.
-    fn text(&self) -> String {
+        let mut state = Registry::default();
+        state.register(
+            "pm_cluster_reachable",
+            "Whether the CRM of a cluster answers (1) or not (0)",
+            reachable,
+        );
+        state.register("pm_deployments", "Deployments by condition", deployments);
         let mut text = String::new();
         // Writing into a String can't fail.
-        let _ = encode(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &self.registry);
+        let _ = encode_registry(&mut text, &state);
+        let _ = encode_eof(&mut text);
         text
+    }
+}
+
+fn condition_label(condition: DeploymentCondition) -> String {
+    let name = serde_json::to_value(condition).ok();
+    name.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concurrent_scrapes_see_whole_values() {
+        let metrics = Metrics::default();
+        let cluster =
+            |name: &str, health| Cluster { name: name.to_owned(), health, ..Cluster::default() };
+        let clusters = [cluster("east", Health::Healthy), cluster("west", Health::Unreachable)];
+        let conditions = BTreeMap::from([
+            (DeploymentCondition::Running, 2),
+            (DeploymentCondition::RollingBack, 1),
+        ]);
+        let lines = [
+            "pm_cluster_reachable{cluster=\"east\"} 1\n",
+            "pm_cluster_reachable{cluster=\"west\"} 0\n",
+            "pm_deployments{condition=\"RUNNING\"} 2\n",
+            "pm_deployments{condition=\"ROLLING_BACK\"} 1\n",
+        ];
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let text = metrics.render(&clusters, conditions.clone());
+                        assert!(lines.iter().all(|line| text.contains(line)), "{text}");
+                        assert!(text.ends_with("# EOF\n"), "{text}");
+                    }
+                });
+            }
+        });
     }
 }

@@ -1,28 +1,21 @@
-//! What people and programs ask: REST, an event stream, probes and figures.
+//! The REST API, the event stream, probes and metrics.
 //!
-//! Handlers are thin: each names who may ask, reads what was sent, asks the registry or the
-//! deployments, and answers. What holds for all of them stands around them: [`mod@dress`] gives
-//! each request a correlation id and each failure a problem document, [`cors`] answers browsers,
-//! [`caller`] lets in who may.
+//! Handlers are thin: each names the role it requires, parses the request, calls the registry or
+//! the deployments, and serialises the result. Everything common is in [`middleware`].
 
-mod answers;
-mod asks;
 mod body;
-mod caller;
 mod clusters;
-mod conditional;
-mod cors;
 mod deployments;
-mod dress;
+mod etag;
 mod events;
 mod examples;
 mod metrics;
+mod middleware;
 mod openapi;
 mod packages;
 mod probes;
 mod problem;
 mod query;
-mod rate;
 mod runtimes;
 
 #[cfg(test)]
@@ -33,50 +26,43 @@ use std::sync::Arc;
 use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state};
 use oprc_server::Access;
 use tokio::sync::{Semaphore, watch};
+use tower_http::timeout::TimeoutLayer;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub use self::{
-    asks::{Deploying, Expected, Told},
-    metrics::Metrics,
-};
+pub use self::metrics::Metrics;
 use self::{
-    caller::{Gate, gate},
-    cors::{Origins, cors},
-    dress::dress,
+    middleware::{
+        auth::{Auth, authenticate},
+        cors,
+        request_context::request_context,
+    },
     problem::Failure,
 };
-use crate::{config::Limits, registry::Registry};
+use crate::{config::Limits, registry::Registry, service::DeploymentService};
 
-/// What handlers ask. Cheap to clone.
+/// State of all handlers. Cheap to clone.
 #[derive(Clone)]
 pub struct App {
-    /// Packages.
     pub registry: Registry,
-    /// Deployments, clusters and events.
-    pub deployments: Arc<dyn Deploying>,
-    /// Figures.
+    pub deployments: Arc<DeploymentService>,
     pub metrics: Arc<Metrics>,
-    /// How many event streams may be open.
+    /// A permit for each event stream that may be open.
     pub streams: Arc<Semaphore>,
-    /// Whether the process is on its way out.
+    /// True once the process shuts down.
     pub stopping: watch::Receiver<bool>,
 }
 
-/// How the port is used.
 pub struct Options {
-    /// Who may ask.
     pub access: Access,
-    /// What requests are bounded by.
     pub limits: Limits,
-    /// Origins whose pages may ask.
     pub cors_origins: Vec<String>,
-    /// Whether there is a page to try the API.
+    /// Whether `/docs` serves an interactive API reference.
     pub docs: bool,
 }
 
-/// All routes of the API, and the document that describes them.
+/// All routes of the API with their OpenAPI description.
 fn api() -> OpenApiRouter<App> {
-    OpenApiRouter::with_openapi(openapi::about())
+    OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(packages::list, packages::publish))
         .routes(routes!(packages::validate))
         .routes(routes!(packages::get, packages::delete))
@@ -104,28 +90,31 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(events::stream))
 }
 
-/// The document that describes the API.
+/// The OpenAPI document.
 pub fn document() -> utoipa::openapi::OpenApi {
     openapi::finish(api().into_openapi())
 }
 
-/// Everything that the port serves.
+/// The API, the probes and the documentation.
 pub fn router(app: App, options: Options) -> Router {
     let (routes, document) = api().split_for_parts();
     let document = openapi::finish(document);
     let metrics = Arc::clone(&app.metrics);
-    let gates = Gate::new(options.access, options.limits, Arc::clone(&metrics));
+    let auth = Auth::new(options.access, options.limits, Arc::clone(&metrics));
+    let timeout =
+        TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, options.limits.timeout);
     let open = probes::router(&document, options.docs);
     routes
         .layer(DefaultBodyLimit::max(options.limits.body_bytes))
-        .layer(from_fn_with_state(gates, gate))
+        .layer(timeout)
+        .layer(from_fn_with_state(auth, authenticate))
         .merge(open)
-        .fallback(nothing)
+        .fallback(no_such_path)
         .with_state(app)
-        .layer(from_fn_with_state(Origins::new(&options.cors_origins), cors))
-        .layer(from_fn_with_state(metrics, dress))
+        .layer(cors(&options.cors_origins))
+        .layer(from_fn_with_state(metrics, request_context))
 }
 
-async fn nothing() -> Failure {
-    Failure::new(StatusCode::NOT_FOUND, "NO_SUCH_PATH", "There is nothing at this path.")
+async fn no_such_path() -> Failure {
+    Failure::new(StatusCode::NOT_FOUND, "NO_SUCH_PATH", "There is no resource at this path.")
 }

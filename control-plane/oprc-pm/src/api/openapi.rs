@@ -1,11 +1,11 @@
-//! The document that describes the API: made of the handlers themselves, and here of what holds
-//! for all of them.
+//! The OpenAPI document: generated from the handlers, completed here with what all operations share.
 
+use oprc_rest::ProblemExtensions;
 use utoipa::{
-    ToSchema as _,
+    PartialSchema as _,
     openapi::{
-        ContentBuilder, Info, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Response,
-        ResponseBuilder,
+        ContentBuilder, Info, ObjectBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr,
+        Response, ResponseBuilder, Schema, Type,
         path::Operation,
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
@@ -13,56 +13,52 @@ use utoipa::{
 
 use super::examples;
 
-/// What any request may be answered with, beside what its handler says.
-const ANYWAY: [(&str, &str); 8] = [
-    ("400", "The request makes no sense."),
-    ("401", "No token, or one that is wrong or has expired."),
-    ("403", "The token's role is too weak."),
-    ("413", "The body is too long."),
-    ("429", "Too many requests; Retry-After says when to ask again."),
-    ("500", "Something went wrong here."),
-    ("503", "It can't be answered now; Retry-After says when to ask again."),
-    ("504", "It took too long."),
+/// Failures that every operation can return.
+const COMMON_FAILURES: [(&str, &str); 8] = [
+    ("400", "Malformed request."),
+    ("401", "Missing, invalid or expired token."),
+    ("403", "The token's role doesn't allow this request."),
+    ("413", "The body exceeds the size limit."),
+    ("429", "Rate limit exceeded; retry after the time in Retry-After."),
+    ("500", "Internal error."),
+    ("503", "Temporarily unavailable; retry after the time in Retry-After."),
+    ("504", "The request timed out."),
 ];
 
-/// What the document begins with.
-pub(super) fn about() -> OpenApi {
+pub(super) fn base() -> OpenApi {
     let mut info = Info::new("OaaS Package Manager", env!("CARGO_PKG_VERSION"));
     info.description = Some(
-        "Publishes packages of classes, and brings clusters to run them. Every failure is a \
-         problem document (RFC 9457) with a `reason` for programs."
+        "Publishes packages of classes and deploys them to clusters. Every failure is a problem \
+         document (RFC 9457) with a machine-readable `reason`."
             .to_owned(),
     );
     OpenApiBuilder::new().info(info).build()
 }
 
-/// Adds what holds for all operations.
+/// Adds operation ids, examples, security and common failures.
 pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let components = document.components.get_or_insert_default();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A token of the token file"))
+        .description(Some("Bearer token from the token file of the server"))
         .build();
     components.security_schemes.insert("bearer".to_owned(), SecurityScheme::Http(bearer).into());
-    let mut schemas = Vec::new();
-    oprc_rest::Problem::schemas(&mut schemas);
-    schemas.push((oprc_rest::Problem::name().into_owned(), schema()));
-    components.schemas.extend(schemas);
+    components.schemas.insert("Problem".to_owned(), problem_schema());
     let none: [&str; 0] = [];
     document.security = Some(vec![SecurityRequirement::new("bearer", none)]);
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {
-            operation.operation_id = Some(id(method, path));
+            operation.operation_id = Some(operation_id(method, path));
             examples::add(method, path, operation);
             let body = operation.request_body.is_some();
-            for (status, description) in ANYWAY {
+            for (status, description) in COMMON_FAILURES {
                 if status != "413" || body {
                     add(operation, status, description);
                 }
             }
             if body {
-                add(operation, "415", "The body is neither JSON nor YAML.");
-                add(operation, "422", "The body is wrong, place by place.");
+                add(operation, "415", "The content type is neither JSON nor YAML.");
+                add(operation, "422", "The document is invalid; `faults` lists the problems.");
             }
             for (status, response) in &mut operation.responses.responses {
                 if status.starts_with(['4', '5'])
@@ -76,8 +72,24 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     document
 }
 
-fn schema() -> RefOr<utoipa::openapi::Schema> {
-    <oprc_rest::Problem as utoipa::PartialSchema>::schema()
+/// The members of RFC 9457 and ours.
+fn problem_schema() -> RefOr<Schema> {
+    let member = |kind, description: &str| {
+        ObjectBuilder::new().schema_type(kind).description(Some(description)).build()
+    };
+    let mut schema = ProblemExtensions::schema();
+    if let RefOr::T(Schema::Object(object)) = &mut schema {
+        object.description = Some("Problem document (RFC 9457).".to_owned());
+        for (name, kind, description) in [
+            ("type", Type::String, "URI of the problem type."),
+            ("title", Type::String, "Reason phrase of the status."),
+            ("status", Type::Integer, "HTTP status code."),
+            ("detail", Type::String, "What failed in this request."),
+        ] {
+            object.properties.insert(name.to_owned(), member(kind, description).into());
+        }
+    }
+    schema
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
@@ -86,9 +98,8 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// What clients that are made from the document call an operation: `getPackagesByName`. Names of
-/// handlers alone are there several times.
-fn id(method: &str, path: &str) -> String {
+/// The operation id, such as `getPackagesByName`. Handler names alone aren't unique.
+fn operation_id(method: &str, path: &str) -> String {
     let mut id = method.to_owned();
     for part in path.trim_start_matches("/api/v1/").split('/') {
         if part.starts_with('{') {

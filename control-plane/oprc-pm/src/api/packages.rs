@@ -1,4 +1,4 @@
-//! Packages, their versions, and the catalogue of what is in them.
+//! Packages, their versions, and the catalogue of classes and functions.
 
 use std::collections::BTreeMap;
 
@@ -19,43 +19,42 @@ use utoipa::IntoParams;
 use super::{
     App,
     body::{Text, small},
-    caller::{Admin, Deployer, Viewer},
-    conditional::{Conditions, tagged},
+    etag::{Conditions, tagged},
+    middleware::auth::{Admin, Deployer, Viewer},
     problem::{Answer, Failure},
-    query::{Nothing, Query},
+    query::{NoParams, Query},
 };
 use crate::{
     blocking::run_blocking,
     registry::{Filter, Paging, etag, labels},
 };
 
-/// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wanted {
-    /// How the package's name begins.
+pub(super) struct ListParams {
+    /// Only packages whose name has this prefix.
     prefix: Option<String>,
-    /// The package's name.
+    /// Only the package with this name.
     package: Option<String>,
-    /// A version that the package has. Classes and functions are those of that version, and need the
-    /// package's name too; where it is left out, those of the latest.
+    /// Only packages with this version. Classes and functions are those of the version, which
+    /// requires `package` too; the default is the latest version.
     version: Option<String>,
-    /// Tags that the package has, separated by commas.
+    /// Only packages with all of these tags, separated by commas.
     tags: Option<String>,
-    /// Labels that the package has, such as `team=geometry,tier`.
+    /// Label selector, such as `team=geometry,tier`.
     labels: Option<String>,
-    /// Words that stand in names, descriptions and tags.
+    /// Words to search for in names, descriptions and tags.
     q: Option<String>,
-    /// How much is wanted at most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Where the page before said that the next begins.
+    /// The `next` value of the previous page.
     cursor: Option<String>,
 }
 
-impl Wanted {
-    fn read(self) -> Answer<(Filter, Paging)> {
+impl ListParams {
+    fn parse(self) -> Answer<(Filter, Paging)> {
         let given = |text: Option<String>| text.filter(|text| !text.is_empty());
         let tags = given(self.tags).unwrap_or_default();
         let tags = tags.split(',').map(str::trim).filter(|tag| !tag.is_empty());
@@ -71,19 +70,21 @@ impl Wanted {
     }
 }
 
-/// The documents of a body.
 pub(super) fn documents(text: &str) -> Answer<Vec<Document>> {
     Ok(oprc_models::parse(text, "body").map_err(crate::error::Error::from)?)
 }
 
-/// The documents of a body, which are packages all of them.
+/// Parses a body that holds packages only.
 fn only_packages(text: &str) -> Answer<Vec<Document>> {
     let documents = documents(text)?;
     let deployments = documents.iter().filter(|it| matches!(it.body, Body::Deployment(_))).count();
     if deployments > 0 || documents.is_empty() {
         let detail = match deployments {
-            0 => "There is no package in the body.".to_owned(),
-            _ => "There is a deployment in the body: those go to /api/v1/deployments.".to_owned(),
+            0 => "The body contains no package.".to_owned(),
+            _ => {
+                "The body contains a deployment. Create deployments with POST /api/v1/deployments."
+                    .to_owned()
+            }
         };
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
@@ -91,43 +92,43 @@ fn only_packages(text: &str) -> Answer<Vec<Document>> {
     Ok(documents)
 }
 
-/// Packages, by name.
+/// Lists packages, ordered by name.
 #[utoipa::path(
     get,
     path = "/api/v1/packages",
     tag = "packages",
-    params(Wanted),
+    params(ListParams),
     responses((status = 200, description = "A page of packages", body = Page<PackageSummary>)),
 )]
 pub(super) async fn list(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<ListParams>,
 ) -> Answer<Json<Page<PackageSummary>>> {
-    let (filter, paging) = wanted.read()?;
+    let (filter, paging) = params.parse()?;
     Ok(Json(app.registry.list(&filter, &paging)?))
 }
 
-/// Publishes the packages of a file: all of them, or none.
+/// Publishes packages: all of the body, or none.
 ///
-/// A version never changes: the same again is unchanged, other content is refused
-/// (`VERSION_EXISTS`).
+/// Versions are immutable: publishing the same content again succeeds, other content is rejected
+/// with `VERSION_EXISTS`.
 #[utoipa::path(
     post,
     path = "/api/v1/packages",
     tag = "packages",
     request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
-        (status = 200, description = "All of it was there already", body = Vec<Published>),
-        (status = 201, description = "Published", body = Vec<Published>),
-        (status = 404, description = "A package that it depends on isn't there"),
-        (status = 409, description = "The version is there with other content"),
+        (status = 200, description = "All versions were already published", body = Vec<Published>),
+        (status = 201, description = "The packages were published", body = Vec<Published>),
+        (status = 404, description = "A dependency was not found"),
+        (status = 409, description = "The version exists with other content"),
     ),
 )]
 pub(super) async fn publish(
     Deployer(caller): Deployer,
     State(app): State<App>,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Response> {
     let documents = run_blocking(move || only_packages(&text)).await??;
@@ -135,14 +136,14 @@ pub(super) async fn publish(
     let mut created = false;
     for it in published.iter().filter(|it| !it.unchanged) {
         created = true;
-        tell(&app, "package.published", &it.name, &it.version, &caller.correlation_id);
+        publish_event(&app, "package.published", &it.name, &it.version, &caller.correlation_id);
     }
     let status = if created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(published)).into_response())
 }
 
-fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) {
-    app.deployments.tell(oprc_rest::Event {
+fn publish_event(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) {
+    app.deployments.events.publish(oprc_rest::Event {
         kind: kind.to_owned(),
         subject: name.to_owned(),
         message: version.to_owned(),
@@ -151,41 +152,41 @@ fn tell(app: &App, kind: &str, name: &str, version: &str, correlation_id: &str) 
     });
 }
 
-/// Checks a file as publishing would, its deployments too, and changes nothing.
+/// Validates packages and deployments without storing anything.
 #[utoipa::path(
     post,
     path = "/api/v1/validate",
     tag = "packages",
     request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
-        (status = 200, description = "Nothing is wrong with it", body = Vec<Published>),
-        (status = 404, description = "A package that it depends on isn't there"),
-        (status = 409, description = "The version is there with other content"),
+        (status = 200, description = "The documents are valid", body = Vec<Published>),
+        (status = 404, description = "A dependency was not found"),
+        (status = 409, description = "The version exists with other content"),
     ),
 )]
 pub(super) async fn validate(
     _: Viewer,
     State(app): State<App>,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Json<Vec<Published>>> {
     let check = move || -> Answer<_> { Ok(app.registry.validate(&documents(&text)?)?) };
     Ok(Json(run_blocking(check).await??))
 }
 
-/// A package.
+/// Returns a package.
 #[utoipa::path(
     get,
     path = "/api/v1/packages/{name}",
     tag = "packages",
     params(
-        ("name" = String, Path, description = "The package"),
-        ("If-None-Match" = Option<String>, Header, description = "The ETag of what you have"),
+        ("name" = String, Path, description = "Name of the package"),
+        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached version"),
     ),
     responses(
         (status = 200, description = "The package", body = PackageSummary),
-        (status = 304, description = "You have it already"),
-        (status = 404, description = "There is no such package"),
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "The package was not found"),
     ),
 )]
 pub(super) async fn get(
@@ -198,20 +199,20 @@ pub(super) async fn get(
     Ok(tagged(&tag, &conditions, &package))
 }
 
-/// Deletes a package, if nothing uses it.
+/// Deletes a package that nothing uses.
 #[utoipa::path(
     delete,
     path = "/api/v1/packages/{name}",
     tag = "packages",
     params(
-        ("name" = String, Path, description = "The package"),
-        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
+        ("name" = String, Path, description = "Name of the package"),
+        ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, description = "There is no such package"),
-        (status = 409, description = "It is in use; `blockers` says by whom"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 404, description = "The package was not found"),
+        (status = 409, description = "The package is in use; `blockers` lists the users"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn delete(
@@ -219,22 +220,22 @@ pub(super) async fn delete(
     State(app): State<App>,
     Path(name): Path<String>,
     conditions: Conditions,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
 ) -> Answer<StatusCode> {
-    app.registry.delete_package(&name, conditions.expected()?).await?;
-    tell(&app, "package.deleted", &name, "", &caller.correlation_id);
+    app.registry.delete_package(&name, conditions.required_tag()).await?;
+    publish_event(&app, "package.deleted", &name, "", &caller.correlation_id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The versions of a package, newest first.
+/// Lists the versions of a package, newest first.
 #[utoipa::path(
     get,
     path = "/api/v1/packages/{name}/versions",
     tag = "packages",
-    params(("name" = String, Path, description = "The package")),
+    params(("name" = String, Path, description = "Name of the package")),
     responses(
-        (status = 200, description = "Its versions", body = Vec<VersionSummary>),
-        (status = 404, description = "There is no such package"),
+        (status = 200, description = "The versions", body = Vec<VersionSummary>),
+        (status = 404, description = "The package was not found"),
     ),
 )]
 pub(super) async fn versions(
@@ -245,20 +246,20 @@ pub(super) async fn versions(
     Ok(Json(app.registry.versions(&name)?))
 }
 
-/// A version of a package, as it was published.
+/// Returns a version of a package.
 #[utoipa::path(
     get,
     path = "/api/v1/packages/{name}/versions/{version}",
     tag = "packages",
     params(
-        ("name" = String, Path, description = "The package"),
+        ("name" = String, Path, description = "Name of the package"),
         ("version" = String, Path, description = "The version, or `latest`"),
-        ("If-None-Match" = Option<String>, Header, description = "The ETag of what you have"),
+        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached version"),
     ),
     responses(
         (status = 200, description = "The version", body = PackageVersion),
-        (status = 304, description = "You have it already"),
-        (status = 404, description = "There is no such version"),
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "The version was not found"),
     ),
 )]
 pub(super) async fn get_version(
@@ -274,21 +275,21 @@ pub(super) async fn get_version(
     Ok(tagged(&etag(&found), &conditions, &*found))
 }
 
-/// Deletes a version, if nothing uses it.
+/// Deletes a version that nothing uses.
 #[utoipa::path(
     delete,
     path = "/api/v1/packages/{name}/versions/{version}",
     tag = "packages",
     params(
-        ("name" = String, Path, description = "The package"),
+        ("name" = String, Path, description = "Name of the package"),
         ("version" = String, Path, description = "The version"),
-        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
+        ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, description = "There is no such version"),
-        (status = 409, description = "It is in use; `blockers` says by whom"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 404, description = "The version was not found"),
+        (status = 409, description = "The package is in use; `blockers` lists the users"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn delete_version(
@@ -296,29 +297,29 @@ pub(super) async fn delete_version(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
 ) -> Answer<StatusCode> {
-    app.registry.delete_version(&name, &version, conditions.expected()?).await?;
-    tell(&app, "package.deleted", &name, &version, &caller.correlation_id);
+    app.registry.delete_version(&name, &version, conditions.required_tag()).await?;
+    publish_event(&app, "package.deleted", &name, &version, &caller.correlation_id);
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Says that a version shouldn't be used any more, and why.
+/// Deprecates a version.
 #[utoipa::path(
     put,
     path = "/api/v1/packages/{name}/versions/{version}/deprecation",
     tag = "packages",
     params(
-        ("name" = String, Path, description = "The package"),
+        ("name" = String, Path, description = "Name of the package"),
         ("version" = String, Path, description = "The version"),
-        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
+        ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     request_body = Deprecation,
     responses(
-        (status = 200, description = "Deprecated", body = PackageVersion),
-        (status = 404, description = "There is no such version"),
-        (status = 409, description = "Others change it all the time"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 200, description = "The deprecated version", body = PackageVersion),
+        (status = 404, description = "The version was not found"),
+        (status = 409, description = "Concurrent updates; retry"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn deprecate(
@@ -326,31 +327,31 @@ pub(super) async fn deprecate(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Response> {
     let Deprecation { reason } = run_blocking(move || small(&text)).await??;
-    let expected = conditions.expected()?;
+    let expected = conditions.required_tag();
     let changed = app.registry.deprecate(&name, &version, Some(&reason), expected).await?;
-    tell(&app, "package.deprecated", &name, &version, &caller.correlation_id);
+    publish_event(&app, "package.deprecated", &name, &version, &caller.correlation_id);
     Ok(tagged(&etag(&changed), &Conditions::default(), &changed))
 }
 
-/// Takes a deprecation back.
+/// Removes the deprecation of a version.
 #[utoipa::path(
     delete,
     path = "/api/v1/packages/{name}/versions/{version}/deprecation",
     tag = "packages",
     params(
-        ("name" = String, Path, description = "The package"),
+        ("name" = String, Path, description = "Name of the package"),
         ("version" = String, Path, description = "The version"),
-        ("If-Match" = Option<String>, Header, description = "The ETag that it must have"),
+        ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     responses(
-        (status = 200, description = "Not deprecated any more", body = PackageVersion),
-        (status = 404, description = "There is no such version"),
-        (status = 409, description = "Others change it all the time"),
-        (status = 412, description = "It isn't any more what If-Match says"),
+        (status = 200, description = "The version, no longer deprecated", body = PackageVersion),
+        (status = 404, description = "The version was not found"),
+        (status = 409, description = "Concurrent updates; retry"),
+        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn undeprecate(
@@ -358,51 +359,52 @@ pub(super) async fn undeprecate(
     State(app): State<App>,
     Path((name, version)): Path<(String, String)>,
     conditions: Conditions,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
 ) -> Answer<Response> {
-    let changed = app.registry.deprecate(&name, &version, None, conditions.expected()?).await?;
-    tell(&app, "package.undeprecated", &name, &version, &caller.correlation_id);
+    let changed = app.registry.deprecate(&name, &version, None, conditions.required_tag()).await?;
+    publish_event(&app, "package.undeprecated", &name, &version, &caller.correlation_id);
     Ok(tagged(&etag(&changed), &Conditions::default(), &changed))
 }
 
-/// Classes of packages, each of the latest version.
+/// Lists the classes of packages, in their latest version by default.
 #[utoipa::path(
     get,
     path = "/api/v1/classes",
     tag = "catalogue",
-    params(Wanted),
+    params(ListParams),
     responses(
         (status = 200, description = "A page of classes", body = Page<ClassEntry>),
-        (status = 404, description = "There is no such version"),
+        (status = 404, description = "The version was not found"),
     ),
 )]
 pub(super) async fn classes(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<ListParams>,
 ) -> Answer<Json<Page<ClassEntry>>> {
-    let (filter, paging) = wanted.read()?;
+    let (filter, paging) = params.parse()?;
     Ok(Json(app.registry.classes(&filter, &paging)?))
 }
 
-/// Functions of packages, each of the latest version, and how they are where they run: in any
-/// version, or in the one that was asked for.
+/// Lists the functions of packages, in their latest version by default.
+///
+/// Each has its status in all deployments, or in those of the requested version.
 #[utoipa::path(
     get,
     path = "/api/v1/functions",
     tag = "catalogue",
-    params(Wanted),
+    params(ListParams),
     responses(
         (status = 200, description = "A page of functions", body = Page<FunctionEntry>),
-        (status = 404, description = "There is no such version"),
+        (status = 404, description = "The version was not found"),
     ),
 )]
 pub(super) async fn functions(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<ListParams>,
 ) -> Answer<Json<Page<FunctionEntry>>> {
-    let (filter, paging) = wanted.read()?;
+    let (filter, paging) = params.parse()?;
     let mut page = app.registry.functions(&filter, &paging)?;
     let version = filter.version.as_deref();
     let mut known: BTreeMap<String, Vec<FunctionStatus>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Probes, figures, and the description of the API: for everybody, since probes have no tokens.
+//! Probes, metrics and the OpenAPI document: without authentication, since probes have no tokens.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use utoipa_scalar::Scalar;
 
 use super::{App, problem::Answer};
 
-/// What the page may load: its own document, and its script from where it says.
-const PAGE: &str = "default-src 'none'; script-src https://cdn.jsdelivr.net 'unsafe-inline'; \
+/// Content security policy of `/docs`: the API document, and Scalar's script from its CDN.
+const DOCS_CSP: &str = "default-src 'none'; script-src https://cdn.jsdelivr.net 'unsafe-inline'; \
     style-src 'unsafe-inline' https://cdn.jsdelivr.net; img-src 'self' data:; \
     font-src https://fonts.scalar.com data:; connect-src 'self'";
 
@@ -38,22 +38,21 @@ pub(super) fn router(document: &OpenApi, docs: bool) -> Router<App> {
         return router;
     }
     let page: Arc<str> = Scalar::new(document.clone()).to_html().into();
-    let policy = (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE));
+    let policy = (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_CSP));
     router.route("/docs", get(move || async move { ([policy], Html(page.to_string())) }))
 }
 
-/// Whether it can do what it is for, and what keeps it from that.
 async fn health(State(app): State<App>) -> Response {
-    let mut troubles = Vec::new();
+    let mut problems = Vec::new();
     if *app.stopping.borrow() {
-        troubles.push("it stops".to_owned());
+        problems.push("shutting down".to_owned());
     }
-    troubles.extend(app.registry.stale().map(|why| format!("packages may be old: {why}")));
-    troubles.extend(app.deployments.trouble());
-    let ready = troubles.is_empty();
+    problems.extend(app.registry.stale().map(|why| format!("package index is stale: {why}")));
+    problems.extend(app.deployments.not_ready());
+    let ready = problems.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let word = if ready { "ready" } else { "not ready" };
-    (status, Json(json!({ "status": word, "ready": ready, "troubles": troubles }))).into_response()
+    (status, Json(json!({ "status": word, "ready": ready, "troubles": problems }))).into_response()
 }
 
 async fn metrics(State(app): State<App>) -> Answer<Response> {

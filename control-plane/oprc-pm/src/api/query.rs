@@ -1,4 +1,4 @@
-//! Parameters of a request, each known and well formed.
+//! Query parameters.
 
 use axum::{
     extract::{FromRequestParts, Query as Raw},
@@ -8,7 +8,6 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use super::problem::Failure;
 
-/// The parameters behind the path.
 pub(super) struct Query<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
@@ -22,24 +21,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// No parameters, for what changes something: one that isn't known may be one misspelt that would
-/// have kept it from that.
+/// No parameters. Writes reject unknown ones: a misspelt `dry_run` must not change anything.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Nothing {}
-
-/// How much is on a page where nothing is said, and at most.
-const ON_A_PAGE: usize = 100;
-const MAX_PAGE_SIZE: usize = 500;
-
-/// How much is wanted on a page.
-pub(super) fn limit(wanted: Option<usize>) -> Result<usize, Failure> {
-    match wanted {
-        None => Ok(ON_A_PAGE),
-        Some(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
-        Some(_) => {
-            let detail = format!("limit: must be from 1 to {MAX_PAGE_SIZE}");
-            Err(Failure::bad("INVALID_PARAMETER", detail))
-        }
-    }
-}
+pub(super) struct NoParams {}

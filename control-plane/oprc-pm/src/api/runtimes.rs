@@ -1,4 +1,4 @@
-//! What clusters have: class runtimes, and among them those that nobody here knows.
+//! ClassRuntimes of all clusters, and orphans among them.
 
 use axum::{
     Json,
@@ -12,186 +12,183 @@ use utoipa::IntoParams;
 use super::{
     App,
     body::{Text, small},
-    caller::{Admin, Viewer},
+    middleware::auth::{Admin, Viewer},
     problem::Answer,
-    query::{Nothing, Query, limit},
+    query::{NoParams, Query},
 };
-use crate::{blocking::run_blocking, error::Error, service::RuntimeFilter};
+use crate::{blocking::run_blocking, error::Error, paging::page_size, service::RuntimeFilter};
 
-/// What a list is narrowed to, and which part of it is wanted.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Wanted {
-    /// The cluster.
+pub(super) struct ListParams {
+    /// Only ClassRuntimes on this cluster.
     cluster: Option<String>,
-    /// The package.
+    /// Only ClassRuntimes of this package.
     package: Option<String>,
-    /// The environment.
+    /// Only ClassRuntimes in this environment.
     environment: Option<String>,
-    /// The deployment.
+    /// Only ClassRuntimes of this deployment.
     deployment: Option<String>,
-    /// `driven`, `orphan` or `foreign`.
+    /// Only ClassRuntimes with this ownership: `driven`, `orphan` or `foreign`.
     ownership: Option<String>,
-    /// How much is wanted at most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Where the page before said that the next begins.
+    /// The `next` value of the previous page.
     cursor: Option<String>,
 }
 
-/// The same for orphans, whose ownership is no question.
+/// [`ListParams`] without `ownership`.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct WantedOrphans {
-    /// The cluster.
+pub(super) struct OrphanListParams {
+    /// Only ClassRuntimes on this cluster.
     cluster: Option<String>,
-    /// The package.
+    /// Only ClassRuntimes of this package.
     package: Option<String>,
-    /// The environment.
+    /// Only ClassRuntimes in this environment.
     environment: Option<String>,
-    /// The deployment.
+    /// Only ClassRuntimes of this deployment.
     deployment: Option<String>,
-    /// How much is wanted at most.
+    /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// Where the page before said that the next begins.
+    /// The `next` value of the previous page.
     cursor: Option<String>,
 }
 
-fn page(app: &App, wanted: Wanted) -> Answer<Json<Page<ClassRuntime>>> {
-    let Wanted { cluster, package, environment, deployment, ownership, limit: most, cursor } =
-        wanted;
+fn page(app: &App, params: ListParams) -> Answer<Json<Page<ClassRuntime>>> {
+    let ListParams { cluster, package, environment, deployment, ownership, limit, cursor } = params;
     if ownership.as_ref().is_some_and(|it| !["driven", "orphan", "foreign"].contains(&it.as_str()))
     {
         let message = "must be driven, orphan or foreign".to_owned();
         return Err(Error::Parameter { field: "ownership", message }.into());
     }
     let filter = RuntimeFilter { cluster, package, environment, deployment, ownership };
-    Ok(Json(app.deployments.runtimes(&filter, cursor.as_deref(), limit(most)?)))
+    Ok(Json(app.deployments.class_runtimes(&filter, cursor.as_deref(), page_size(limit)?)))
 }
 
-/// What clusters have, by cluster and id.
+/// Lists ClassRuntimes, ordered by cluster and id.
 #[utoipa::path(
     get,
     path = "/api/v1/class-runtimes",
     tag = "clusters",
-    params(Wanted),
-    responses((status = 200, description = "A page of class runtimes", body = Page<ClassRuntime>)),
+    params(ListParams),
+    responses((status = 200, description = "A page of ClassRuntimes", body = Page<ClassRuntime>)),
 )]
 pub(super) async fn list(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<ListParams>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, wanted)
+    page(&app, params)
 }
 
-/// The same as `/api/v1/class-runtimes`.
+/// Lists ClassRuntimes; an alias of `/api/v1/class-runtimes`.
 #[utoipa::path(
     get,
     path = "/api/v1/deployment-records",
     tag = "clusters",
-    params(Wanted),
-    responses((status = 200, description = "A page of class runtimes", body = Page<ClassRuntime>)),
+    params(ListParams),
+    responses((status = 200, description = "A page of ClassRuntimes", body = Page<ClassRuntime>)),
 )]
 pub(super) async fn list_records(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<Wanted>,
+    Query(params): Query<ListParams>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, wanted)
+    page(&app, params)
 }
 
-/// Where a class runtime is looked for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Where {
-    /// The cluster; the first that has it, where none is said.
+pub(super) struct ClusterParams {
+    /// Cluster to look in; the default is the first that has it.
     cluster: Option<String>,
 }
 
-/// What a cluster has, by its id. A slash in an id is written as `%2F`.
+/// Returns a ClassRuntime by its id. Encode a slash in the id as `%2F`.
 #[utoipa::path(
     get,
     path = "/api/v1/class-runtimes/{id}",
     tag = "clusters",
-    params(("id" = String, Path, description = "The class runtime"), Where),
+    params(("id" = String, Path, description = "Id of the ClassRuntime"), ClusterParams),
     responses(
-        (status = 200, description = "The class runtime", body = ClassRuntime),
-        (status = 404, description = "No cluster has it"),
+        (status = 200, description = "The ClassRuntime", body = ClassRuntime),
+        (status = 404, description = "The ClassRuntime was not found"),
     ),
 )]
 pub(super) async fn get(
     _: Viewer,
     State(app): State<App>,
     Path(id): Path<String>,
-    Query(Where { cluster }): Query<Where>,
+    Query(ClusterParams { cluster }): Query<ClusterParams>,
 ) -> Answer<Json<ClassRuntime>> {
-    Ok(Json(app.deployments.runtime(&id, cluster.as_deref())?))
+    Ok(Json(app.deployments.class_runtime(&id, cluster.as_deref())?))
 }
 
-/// The same as `/api/v1/class-runtimes/{id}`.
+/// Returns a ClassRuntime; an alias of `/api/v1/class-runtimes/{id}`.
 #[utoipa::path(
     get,
     path = "/api/v1/deployment-records/{id}",
     tag = "clusters",
-    params(("id" = String, Path, description = "The class runtime"), Where),
+    params(("id" = String, Path, description = "Id of the ClassRuntime"), ClusterParams),
     responses(
-        (status = 200, description = "The class runtime", body = ClassRuntime),
-        (status = 404, description = "No cluster has it"),
+        (status = 200, description = "The ClassRuntime", body = ClassRuntime),
+        (status = 404, description = "The ClassRuntime was not found"),
     ),
 )]
 pub(super) async fn get_record(
     viewer: Viewer,
     app: State<App>,
     id: Path<String>,
-    query: Query<Where>,
+    query: Query<ClusterParams>,
 ) -> Answer<Json<ClassRuntime>> {
     get(viewer, app, id, query).await
 }
 
-/// What clusters have of a package manager's that this one doesn't know.
+/// Lists orphans: ClassRuntimes created by a package manager but unknown to this one.
 #[utoipa::path(
     get,
     path = "/api/v1/orphans",
     tag = "clusters",
-    params(WantedOrphans),
+    params(OrphanListParams),
     responses((status = 200, description = "A page of orphans", body = Page<ClassRuntime>)),
 )]
 pub(super) async fn orphans(
     _: Viewer,
     State(app): State<App>,
-    Query(wanted): Query<WantedOrphans>,
+    Query(params): Query<OrphanListParams>,
 ) -> Answer<Json<Page<ClassRuntime>>> {
-    let WantedOrphans { cluster, package, environment, deployment, limit, cursor } = wanted;
+    let OrphanListParams { cluster, package, environment, deployment, limit, cursor } = params;
     let ownership = Some("orphan".to_owned());
-    page(&app, Wanted { cluster, package, environment, deployment, ownership, limit, cursor })
+    page(&app, ListParams { cluster, package, environment, deployment, ownership, limit, cursor })
 }
 
-/// Has a deployment have an orphan, which goes on as it is.
+/// Adopts an orphan into a deployment without changing it.
 #[utoipa::path(
     post,
     path = "/api/v1/orphans/{cluster}/{id}/adopt",
     tag = "clusters",
     params(
-        ("cluster" = String, Path, description = "The cluster"),
-        ("id" = String, Path, description = "The orphan"),
+        ("cluster" = String, Path, description = "Name of the cluster"),
+        ("id" = String, Path, description = "Id of the orphan"),
     ),
     request_body = Adoption,
     responses(
-        (status = 200, description = "The deployment that has it", body = Deployment),
-        (status = 404, description = "There is no such orphan"),
-        (status = 409, description = "It isn't one that the deployment could have"),
+        (status = 200, description = "The deployment, with the adopted unit", body = Deployment),
+        (status = 404, description = "The orphan was not found"),
+        (status = 409, description = "The deployment can't adopt it"),
     ),
 )]
 pub(super) async fn adopt(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Json<Deployment>> {
     let Adoption { deployment } = run_blocking(move || small(&text)).await??;
@@ -208,20 +205,20 @@ pub(super) async fn adopt(
     path = "/api/v1/orphans/{cluster}/{id}",
     tag = "clusters",
     params(
-        ("cluster" = String, Path, description = "The cluster"),
-        ("id" = String, Path, description = "The orphan"),
+        ("cluster" = String, Path, description = "Name of the cluster"),
+        ("id" = String, Path, description = "Id of the orphan"),
     ),
     responses(
-        (status = 202, description = "The cluster deletes it"),
-        (status = 404, description = "There is no such orphan"),
-        (status = 409, description = "It is no orphan"),
+        (status = 202, description = "Deletion was accepted"),
+        (status = 404, description = "The orphan was not found"),
+        (status = 409, description = "The ClassRuntime is not an orphan"),
     ),
 )]
 pub(super) async fn delete_orphan(
     Admin(caller): Admin,
     State(app): State<App>,
     Path((cluster, id)): Path<(String, String)>,
-    _: Query<Nothing>,
+    _: Query<NoParams>,
 ) -> Answer<StatusCode> {
     app.deployments.delete_orphan(&cluster, &id, &caller).await?;
     Ok(StatusCode::ACCEPTED)

@@ -9,7 +9,7 @@ use std::{
 use futures::Stream;
 use oprc_grpc::deployment::{
     ClassRuntime, DeleteDeploymentRequest, DeleteDeploymentResponse, DeployRequest, DeployResponse,
-    GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
+    FunctionStatus, GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
     GetDeploymentStatusResponse, GetOdgmStatusRequest, GetOdgmStatusResponse,
     ListClassRuntimesRequest, ListClassRuntimesResponse, Status as ClassStatus,
     WatchClassRuntimesRequest, WatchEvent,
@@ -178,10 +178,15 @@ impl DeploymentService for Fake {
             class.package = unit.package.unwrap_or_default();
             class.package_version = unit.package_version.unwrap_or_default();
             class.class = unit.class.unwrap_or_default();
+            let functions = request.spec.iter().flat_map(|spec| &spec.functions);
+            let functions = functions
+                .map(|it| FunctionStatus { key: it.key.clone(), ..FunctionStatus::default() })
+                .collect();
             class.spec = request.spec;
             class.status = Some(ClassStatus {
                 phase: "Available".to_owned(),
                 observed_generation: class.generation,
+                functions,
                 ..ClassStatus::default()
             });
         }

@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 pub use self::{
     etag::etag,
-    search::{Filter, MAX_PAGE_SIZE, Paging, labels},
+    search::{Filter, Paging, labels},
 };
 use crate::{
     error::Error,

@@ -2,16 +2,16 @@
 
 use std::ops::Bound;
 
+use oprc_models::{LabelRequirement, parse_label_selector};
 use oprc_rest::{ClassEntry, FunctionEntry, PackageSummary, Page};
 
 use super::Registry;
 use crate::{
     error::Error,
+    paging::page_size,
     state::packages::{Catalogue, IndexKey, Package, PackageIndex},
 };
 
-pub const MAX_PAGE_SIZE: usize = 500;
-const DEFAULT_PAGE_SIZE: usize = 100;
 const MAX_QUERY_BYTES: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,17 +22,6 @@ pub struct Paging {
 }
 
 impl Paging {
-    fn limit(&self) -> Result<usize, Error> {
-        match self.limit {
-            None => Ok(DEFAULT_PAGE_SIZE),
-            Some(limit @ 1..=MAX_PAGE_SIZE) => Ok(limit),
-            Some(_) => {
-                let message = format!("must be from 1 to {MAX_PAGE_SIZE}");
-                Err(Error::Parameter { field: "limit", message })
-            }
-        }
-    }
-
     /// The package and the key that the page begins after.
     fn after(&self) -> Result<Option<(&str, &str)>, Error> {
         let Some(after) = &self.after else { return Ok(None) };
@@ -59,16 +48,11 @@ pub struct Filter {
 }
 
 /// Parses a label selector such as `team=geometry,tier`.
-pub fn labels(selector: &str) -> Result<Vec<(String, Option<String>)>, Error> {
-    let one = |label: &str| match label.split_once('=') {
-        _ if label.is_empty() || label.starts_with('=') => {
-            let message = format!("{selector:?} is no selector such as team=geometry,tier");
-            Err(Error::Parameter { field: "labels", message })
-        }
-        Some((key, value)) => Ok((key.trim().to_owned(), Some(value.trim().to_owned()))),
-        None => Ok((label.to_owned(), None)),
-    };
-    selector.split(',').map(str::trim).map(one).collect()
+pub fn labels(selector: &str) -> Result<Vec<LabelRequirement>, Error> {
+    parse_label_selector(selector).map_err(|part| {
+        let message = format!("{part:?} is not KEY or KEY=VALUE");
+        Error::Parameter { field: "labels", message }
+    })
 }
 
 impl Filter {
@@ -112,7 +96,7 @@ fn holds(text: &str, words: &[String]) -> bool {
 impl Registry {
     /// Sorted by name.
     pub fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page<PackageSummary>, Error> {
-        let (limit, words) = (paging.limit()?, filter.words()?);
+        let (limit, words) = (page_size(paging.limit)?, filter.words()?);
         let start = paging.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let mut items: Vec<PackageSummary> = self.inner.cache.packages(|index| {
             let found = from(index, filter, start);
@@ -146,7 +130,7 @@ impl Registry {
         of: impl Fn(&Catalogue) -> &Vec<(T, String)>,
         place: impl Fn(&T) -> (&String, &String),
     ) -> Result<Page<T>, Error> {
-        let (limit, words, after) = (paging.limit()?, filter.words()?, paging.after()?);
+        let (limit, words, after) = (page_size(paging.limit)?, filter.words()?, paging.after()?);
         let matches = |(item, text): &&(T, String)| {
             let (package, key) = place(item);
             after.is_none_or(|after| (package.as_str(), key.as_str()) > after)

@@ -25,6 +25,7 @@ use crate::{
     crm_client::Clusters,
     dispatcher::{CallBackoff, EventLog, status},
     error::Error,
+    paging::MAX_PAGE_SIZE,
     planner::{self, Defaults},
     registry::Registry,
     rollout::DeploymentRecord,
@@ -33,8 +34,6 @@ use crate::{
         schema::{decode, revision_key},
     },
 };
-
-pub const MAX_PAGE_SIZE: usize = 500;
 
 #[derive(Clone, Debug, Default)]
 pub struct Caller {

@@ -7,10 +7,11 @@ use oprc_cp_storage::{Check, Transaction};
 use oprc_rest::ClassRuntime;
 use tokio::time::timeout;
 
-use super::{Caller, DeploymentService, MAX_PAGE_SIZE, RuntimeFilter, conflict};
+use super::{Caller, DeploymentService, RuntimeFilter, conflict};
 use crate::{
     error::Error,
     id,
+    paging::MAX_PAGE_SIZE,
     planner::parse_unit_id,
     rollout::{Observation, UnitKey, UnitRecord},
     state::schema::{encode, unit_key},

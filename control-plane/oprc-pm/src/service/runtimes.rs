@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use oprc_grpc::deployment::{ClassRuntime, DeploymentState, Status};
 use oprc_rest::{Contact, Page};
 
-use super::{DeploymentService, MAX_PAGE_SIZE};
+use super::DeploymentService;
 use crate::{
     dispatcher::{class_status, unit_status},
     error::Error,
+    paging::MAX_PAGE_SIZE,
     planner::parse_unit_id,
 };
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::{StatusCode, body::Incoming};
-use oprc_rest::Problem;
+use oprc_rest::{Problem, ProblemExtensions};
 
 use crate::{error::CliError, output::sanitize};
 
@@ -36,7 +36,7 @@ pub(super) async fn read_body(body: Limited<Incoming>) -> Result<Bytes> {
 /// The error for a status other than success.
 pub(super) fn to_error(status: StatusCode, body: &[u8]) -> CliError {
     let problem = serde_json::from_slice::<Problem>(body).ok();
-    let message = match problem.filter(|it| !it.title.is_empty() || !it.detail.is_empty()) {
+    let message = match problem.filter(|it| it.title.is_some() || it.detail.is_some()) {
         Some(problem) => describe(&problem),
         None => {
             let text: String =
@@ -59,16 +59,17 @@ pub(super) fn to_error(status: StatusCode, body: &[u8]) -> CliError {
 
 /// Detail, reason, violations and blocking objects, without terminal control characters.
 fn describe(problem: &Problem) -> String {
-    let Problem { title, detail, reason, correlation_id, .. } = problem;
-    let mut text = sanitize(if detail.is_empty() { title } else { detail });
+    let ProblemExtensions { reason, correlation_id, faults, blockers } = &problem.extensions;
+    let summary = problem.detail.as_deref().or(problem.title.as_deref());
+    let mut text = sanitize(summary.unwrap_or_default());
     if !reason.is_empty() {
         let _ = write!(text, " ({})", sanitize(reason));
     }
-    for fault in &problem.faults {
+    for fault in faults {
         let _ = write!(text, "\n  {}", sanitize(&fault.to_string()));
     }
-    if !problem.blockers.is_empty() {
-        let _ = write!(text, "\n  blocked by: {}", sanitize(&problem.blockers.join(", ")));
+    if !blockers.is_empty() {
+        let _ = write!(text, "\n  blocked by: {}", sanitize(&blockers.join(", ")));
     }
     if !correlation_id.is_empty() {
         let _ = write!(text, "\n  correlation id: {}", sanitize(correlation_id));

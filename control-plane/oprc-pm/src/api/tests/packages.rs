@@ -1,9 +1,10 @@
 //! Packages, from the file to the list.
 
 use super::*;
+use crate::dispatcher::StreamItem;
 
 #[tokio::test]
-async fn a_package_is_published_once() {
+async fn publishes_a_version_once() {
     let server = Server::new(LIMITS).await;
     let first = package("1.0.0", "example.org/greet:1");
     let answered = server.yaml(DEPLOYER, "POST", "/api/v1/packages", &first).await;
@@ -17,22 +18,52 @@ async fn a_package_is_published_once() {
     let answered = server.yaml(DEPLOYER, "POST", "/api/v1/packages", &other).await;
     let problem = answered.problem();
     assert_eq!((problem.status, problem.reason.as_str()), (409, "VERSION_EXISTS"));
-    let told = server.fake.told.lock().unwrap().clone();
-    assert_eq!(told.len(), 1);
-    assert_eq!((told[0].kind.as_str(), told[0].subject.as_str()), ("package.published", "hello"));
+    assert_eq!(package_events(&server), ["package.published 1.0.0"]);
 
     let page = server.get("/api/v1/packages?q=greet&limit=1").await.json();
     assert_eq!(page["items"][0]["latest"], "1.0.0");
-    let functions = server.get("/api/v1/functions?package=hello").await.json();
-    assert_eq!(functions["items"][0]["status"][0]["key"], "greet");
-    server.get("/api/v1/functions?package=hello&version=1.0.0").await;
-    let asked = ["functions hello None", "functions hello Some(\"1.0.0\")"];
-    assert_eq!(*server.fake.asked.lock().unwrap(), asked);
     assert_eq!(server.get("/api/v1/classes").await.json()["items"][0]["key"], "Greeter");
 }
 
 #[tokio::test]
-async fn what_is_known_is_not_sent_again() {
+async fn functions_have_the_status_of_deployments_of_the_version() {
+    let server = Server::new(LIMITS).await;
+    server.publish().await;
+    let text = "key: hello\npackage: hello\nclass: Greeter\nversion: =1.0.0\n";
+    let answered = server.yaml(DEPLOYER, "POST", "/api/v1/deployments", text).await;
+    assert_eq!(answered.status, StatusCode::CREATED, "{}", answered.text());
+    server.until(DeploymentCondition::Running).await;
+    let next = package("1.1.0", "example.org/greet:1");
+    server.yaml(DEPLOYER, "POST", "/api/v1/packages", &next).await;
+    for (query, keys) in
+        [("", ["greet"].as_slice()), ("&version=1.0.0", &["greet"]), ("&version=1.1.0", &[])]
+    {
+        let path = format!("/api/v1/functions?package=hello{query}");
+        let functions = server.get(&path).await.json();
+        let status = functions["items"][0]["status"].as_array().cloned().unwrap_or_default();
+        let found: Vec<&str> = status.iter().filter_map(|it| it["key"].as_str()).collect();
+        assert_eq!(found, keys, "{path}");
+    }
+}
+
+/// The kinds and messages of events about the package `hello` so far.
+fn package_events(server: &Server) -> Vec<String> {
+    use futures::{FutureExt as _, StreamExt as _};
+
+    let mut stream = server.deployments.events.stream(Some("0"));
+    let mut found = Vec::new();
+    while let Some(Some(item)) = stream.next().now_or_never() {
+        if let StreamItem::Event(event) = item
+            && event.subject == "hello"
+        {
+            found.push(format!("{} {}", event.kind, event.message));
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn answers_not_modified_for_a_known_etag() {
     let server = Server::new(LIMITS).await;
     let text = package("1.0.0", "example.org/greet:1");
     server.yaml(DEPLOYER, "POST", "/api/v1/packages", &text).await;
@@ -56,7 +87,7 @@ async fn what_is_known_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn whoever_follows_is_told_of_deprecations_both_ways() {
+async fn publishes_events_for_deprecation_and_its_removal() {
     let server = Server::new(LIMITS).await;
     let text = package("1.0.0", "example.org/greet:1");
     server.yaml(DEPLOYER, "POST", "/api/v1/packages", &text).await;
@@ -64,14 +95,12 @@ async fn whoever_follows_is_told_of_deprecations_both_ways() {
     server.yaml(DEPLOYER, "PUT", deprecation, "reason: there is a better one").await;
     let back = as_(DEPLOYER, "DELETE", deprecation).body(Body::empty()).unwrap();
     assert_eq!(server.send(back).await.status, StatusCode::OK);
-    let told = server.fake.told.lock().unwrap().clone();
-    let kinds: Vec<&str> = told.iter().map(|it| it.kind.as_str()).collect();
-    assert_eq!(kinds, ["package.published", "package.deprecated", "package.undeprecated"]);
-    assert!(told.iter().all(|it| it.subject == "hello" && it.message == "1.0.0"));
+    let events = ["package.published", "package.deprecated", "package.undeprecated"];
+    assert_eq!(package_events(&server), events.map(|kind| format!("{kind} 1.0.0")));
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_file_is_told_by_place() {
+async fn reports_document_problems_with_their_position() {
     let server = Server::new(LIMITS).await;
     let text = package("1.0.0", "example.org/greet:1").replace("classes:", "clases:");
     for path in ["/api/v1/packages", "/api/v1/validate"] {

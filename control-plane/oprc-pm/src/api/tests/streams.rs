@@ -28,22 +28,32 @@ async fn all(server: &Server, response: Response) -> String {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_where_it_broke() {
+async fn resumes_after_last_event_id() {
     let server = Server::new(LIMITS).await;
-    let response = begin(&server, "/api/v1/events", None).await;
+    let response = begin(&server, "/api/v1/events?subject=hello", None).await;
     assert_eq!(response.headers()[header::CONTENT_TYPE], "text/event-stream");
+    for kind in ["package.published", "deployment.created"] {
+        let (kind, subject) = (kind.to_owned(), "hello".to_owned());
+        let event = oprc_rest::Event { kind, subject, ..oprc_rest::Event::default() };
+        server.deployments.events.publish(event);
+    }
     let text = all(&server, response).await;
-    assert!(text.contains("id: 1\n") && text.contains("id: 2\n"), "{text}");
+    let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    assert_eq!(ids.len(), 2, "{text}");
     assert!(text.contains("event: package.published\n"), "{text}");
-    let text = all(&server, begin(&server, "/api/v1/events", Some("1")).await).await;
-    assert!(!text.contains("id: 1\n") && text.contains("id: 2\n"), "{text}");
-    let text = all(&server, begin(&server, "/api/v1/events?after=0&type=deployment.", None).await);
-    let text = text.await;
-    assert!(text.starts_with("event: gap\n") && !text.contains("id: 1\n"), "{text}");
+    let id = |at: usize| format!("id: {}\n", ids[at]);
+    let path = "/api/v1/events?subject=hello";
+    let again = all(&server, begin(&server, path, Some(ids[0])).await).await;
+    assert!(!again.contains(&id(0)) && again.contains(&id(1)), "{again}");
+    assert!(!again.contains("event: gap\n"), "{again}");
+    let path = "/api/v1/events?subject=hello&after=0&type=deployment.";
+    let text = all(&server, begin(&server, path, None).await).await;
+    assert!(text.starts_with("event: gap\n"), "{text}");
+    assert!(!text.contains(&id(0)) && text.contains(&id(1)), "{text}");
 }
 
 #[tokio::test]
-async fn only_so_many_streams_are_open() {
+async fn limits_open_streams() {
     let server = Server::new(LIMITS).await;
     let first = begin(&server, "/api/v1/events", None).await;
     let _second = begin(&server, "/api/v1/events", None).await;

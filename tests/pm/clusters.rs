@@ -163,7 +163,7 @@ async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
         let less = Setup::of([("east", east.crm.url.as_str())]);
         let pm = pm.restart_as(less).await;
         let status = pm.condition("shop", "PARTIAL").await;
-        assert!(status["message"].as_str().unwrap().contains("isn't configured"), "{status}");
+        assert!(status["message"].as_str().unwrap().contains("no longer configured"), "{status}");
         let clusters = pm.get("/clusters").await;
         let gone = clusters["items"].as_array().unwrap().iter().find(|it| it["name"] == "west");
         assert_eq!(gone.unwrap()["units"], 1, "{clusters}");

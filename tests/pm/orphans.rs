@@ -56,7 +56,7 @@ async fn everything_is_adopted_and_nothing_is_restarted() {
         assert!(orphans.iter().all(|it| it["ownership"] == "orphan"), "{orphans:?}");
         let wrong = json!({"deployment": "other"});
         let refused = adopt(&pm, &orphans[0], &wrong).await.unwrap_err();
-        assert!(refused.contains("its id says so"), "{refused}");
+        assert!(refused.contains("by its id"), "{refused}");
         for orphan in &orphans {
             let wanted = json!({"deployment": orphan["deployment"]});
             adopt(&pm, orphan, &wanted).await.unwrap();

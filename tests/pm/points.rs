@@ -155,7 +155,7 @@ pub(crate) async fn round(
             if tokio::time::timeout(QUIET, trap.sprung()).await.is_err() {
                 eventually("why it has ended", SETTLED, || async {
                     let log = pm.log();
-                    if log.contains("wasn't renewed in time") { Ok(()) } else { Err(log) }
+                    if log.contains("lost the lease") { Ok(()) } else { Err(log) }
                 })
                 .await;
             }

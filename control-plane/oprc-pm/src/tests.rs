@@ -133,21 +133,21 @@ async fn dry_run_fails_like_the_change_and_stores_nothing() {
     let (store, one) = (Store::memory(), Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one)]).await;
     manager.publish().await;
-    // A plan tells of a cluster that wasn't heard of yet.
+    // A plan has a warning for a cluster that is not connected yet.
     manager.until_reached("one").await;
-    let wanted = greeting(&["one"], Policy::BestEffort);
+    let desired = greeting(&["one"], Policy::BestEffort);
     let before = store.list("").await.unwrap().entries;
     let deployments = &manager.deployments;
-    let plan = deployments.dry_run(&wanted, None, true, &caller()).await.unwrap();
+    let plan = deployments.dry_run(&desired, None, true, &caller()).await.unwrap();
     assert_eq!((plan.deployment.as_str(), plan.units.len()), ("greeting", 1));
     assert_eq!(store.list("").await.unwrap().entries, before);
-    let late = deployments.dry_run(&wanted, Some("r"), false, &caller()).await;
+    let late = deployments.dry_run(&desired, Some("r"), false, &caller()).await;
     assert!(matches!(late, Err(Error::Changed(_))), "{late:?}");
-    let made = deployments.create(wanted.clone(), &caller()).await.unwrap();
+    let made = deployments.create(desired.clone(), &caller()).await.unwrap();
     assert_eq!(made.plan, plan);
-    let again = deployments.dry_run(&wanted, None, true, &caller()).await;
+    let again = deployments.dry_run(&desired, None, true, &caller()).await;
     assert!(matches!(again, Err(Error::Conflict { reason: "EXISTS", .. })), "{again:?}");
-    let moved = OClassDeployment { namespace: Some("other".to_owned()), ..wanted };
+    let moved = OClassDeployment { namespace: Some("other".to_owned()), ..desired };
     let moved = deployments.dry_run(&moved, Some(&made.revision), false, &caller()).await;
     assert!(matches!(moved, Err(Error::Conflict { reason: "NAMESPACE_FIXED", .. })), "{moved:?}");
     assert_eq!(deployments.history("greeting").await.unwrap().len(), 1);
@@ -155,7 +155,7 @@ async fn dry_run_fails_like_the_change_and_stores_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_comes_changes_and_goes() {
+async fn creates_updates_rolls_back_and_deletes_a_deployment() {
     let (store, one, two) = (Store::memory(), Fake::start().await, Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;
     manager.publish().await;
@@ -236,10 +236,10 @@ async fn converges_after_a_lost_answer_and_a_foreign_change() {
         assert_eq!(state.classes.values().next().unwrap().generation, 1);
         state.classes.clear();
     }
-    // The stream doesn't tell; a call does.
+    // The stream reports nothing of this; the answer to a call does.
     let client = manager.deployments.clusters.client("one").unwrap();
     let id = client.class_cache().classes().next().unwrap().deployment_id.clone();
-    client.deploy(&id, "", oprc_grpc::deployment::unit::ClassSpec::default(), "meddler").await;
+    client.deploy(&id, "", oprc_grpc::deployment::unit::ClassSpec::default(), "other").await;
     manager.until_class("one", |class| class.is_some_and(|it| it.generation == 2)).await;
 }
 
@@ -288,7 +288,7 @@ async fn adoption_retries_after_a_concurrent_change() {
     let adopt =
         |at: usize| deployments.adopt(&orphans[at].cluster, &orphans[at].id, "greeting", &caller);
     adopt(0).await.unwrap();
-    // Somebody writes, and that is read a little too late.
+    // Another write that the cache shows a little too late.
     manager.running.abort();
     let _ = (&mut manager.running).await;
     let at = deployment_key("greeting");
@@ -312,12 +312,12 @@ async fn concurrent_deployments_of_one_package_all_succeed() {
     let (deployments, caller) = (&manager.deployments, caller());
     let made = (0..24).map(|number| {
         let key = format!("greeting-{number}");
-        let wanted = OClassDeployment { key, ..greeting(&["one"], Policy::BestEffort) };
+        let desired = OClassDeployment { key, ..greeting(&["one"], Policy::BestEffort) };
         let caller = &caller;
         async move {
             // Who has waited too long for its turn is to try again.
             loop {
-                match deployments.put(wanted.clone(), None, caller).await {
+                match deployments.put(desired.clone(), None, caller).await {
                     Err(Error::Unavailable(_)) => {}
                     made => return made,
                 }
@@ -341,18 +341,18 @@ async fn only_one_process_owns_a_store() {
 async fn plans_packages_that_are_not_published() {
     let (store, one) = (Store::memory(), Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one)]).await;
-    let wanted = greeting(&["one"], Policy::BestEffort);
+    let desired = greeting(&["one"], Policy::BestEffort);
     let text = std::fs::read_to_string("../../examples/packages/hello.yaml").unwrap();
     let documents = parse(&text, "hello.yaml").unwrap();
     manager.until_reached("one").await;
-    let unknown = manager.deployments.plan(&wanted, &[]).await.unwrap_err();
+    let unknown = manager.deployments.plan(&desired, &[]).await.unwrap_err();
     assert!(matches!(unknown, Error::NotFound { .. }), "{unknown:?}");
-    let plan = manager.deployments.plan(&wanted, &documents).await.unwrap();
+    let plan = manager.deployments.plan(&desired, &documents).await.unwrap();
     assert_eq!((plan.package.as_str(), plan.units.len()), ("hello", 1));
     // Nothing has changed: neither what is published nor what runs.
     assert_eq!((manager.deployments.registry.count(), count(&one)), ((0, 0), 0));
     manager.publish().await;
-    assert_eq!(manager.deployments.plan(&wanted, &[]).await.unwrap(), plan);
+    assert_eq!(manager.deployments.plan(&desired, &[]).await.unwrap(), plan);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -372,10 +372,10 @@ async fn requests_of_other_deployments_reduce_capacity() {
         async |it: &OClassDeployment| manager.deployments.plan(it, &[]).await.unwrap().warnings;
     assert_eq!(warnings(&second).await, [""; 0]);
     manager.deployments.create(first.clone(), &caller()).await.unwrap();
-    let told = warnings(&second).await;
+    let found = warnings(&second).await;
     assert!(
-        told[0].contains("5000m of processor time and other deployments for 5000m"),
-        "{told:?}"
+        found[0].contains("5000m of processor time and other deployments for 5000m"),
+        "{found:?}"
     );
     assert_eq!(warnings(&first).await, [""; 0], "its own is no other's");
     manager.deployments.delete("greeting", None, &caller()).await.unwrap();
@@ -407,8 +407,8 @@ async fn rejects_a_deployment_whose_rollback_would_not_fit() {
     manager.deployments.create(stays.clone(), &caller()).await.unwrap();
     manager.until(DeploymentCondition::Running).await;
     let effort = greeting(&["one"], Policy::BestEffort);
-    for wanted in [effort, stays] {
-        manager.deployments.put(wanted, None, &caller()).await.unwrap();
+    for desired in [effort, stays] {
+        manager.deployments.put(desired, None, &caller()).await.unwrap();
         manager.until(DeploymentCondition::Running).await;
     }
 }
@@ -470,8 +470,8 @@ async fn an_orphan_taken_over_meanwhile_is_not_deleted() {
     // It is stored a moment before, and not read yet.
     manager.running.abort();
     let _ = (&mut manager.running).await;
-    let wanted = Transaction::new().put(unit_key(&("one".to_owned(), id.clone())), "{}");
-    store.commit(wanted).await.unwrap();
+    let taken_over = Transaction::new().put(unit_key(&("one".to_owned(), id.clone())), "{}");
+    store.commit(taken_over).await.unwrap();
     let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
     assert!(matches!(refused, Error::Conflict { reason: "NO_ORPHAN", .. }), "{refused:?}");
     assert_eq!(count(&one), 1);
@@ -485,7 +485,7 @@ async fn an_orphan_being_deleted_can_be_deployed_again() {
     let client = manager.deployments.clusters.client("one").unwrap();
     one.stop();
     manager.eventually("away", || (!client.class_cache().is_fresh()).then_some(())).await;
-    // It goes when the cluster is back, unless it is wanted by then.
+    // It is deleted when the cluster returns, unless a deployment has taken it over by then.
     manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
     let again = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
     assert!(matches!(again, Error::Conflict { reason: "DELETING", .. }), "{again:?}");

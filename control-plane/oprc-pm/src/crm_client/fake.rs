@@ -54,7 +54,7 @@ impl State {
                 .map(|(name, is)| (name.to_owned(), is))
                 .into(),
             capacity: [("cpu", "8000m"), ("memory", "17179869184")]
-                .map(|(name, amount)| (name.to_owned(), amount.to_owned()))
+                .map(|(name, quantity)| (name.to_owned(), quantity.to_owned()))
                 .into(),
             templates: vec!["k8s_deployment".to_owned()],
             profile: "dev".to_owned(),
@@ -224,7 +224,7 @@ impl DeploymentService for Fake {
         &self,
         _: Request<ListClassRuntimesRequest>,
     ) -> Result<Response<ListClassRuntimesResponse>, Status> {
-        Err(Status::unimplemented("nobody lists"))
+        Err(Status::unimplemented("not used"))
     }
 
     type WatchClassRuntimesStream = Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;

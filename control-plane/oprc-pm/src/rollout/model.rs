@@ -122,7 +122,7 @@ pub struct UnitRecord {
     /// None where the unit must be deleted from the cluster; the record is deleted afterwards.
     pub spec: Option<serde_json::Value>,
     /// The object that the cluster reported when it accepted the unit. An object that differs from
-    /// it was changed by somebody else, and the unit is sent again.
+    /// it was changed by another client, and the unit is sent again.
     #[serde(default, rename = "taken", skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledged>,
     pub correlation_id: String,

@@ -1,4 +1,4 @@
-//! What can be published, and what it is settled with.
+//! Publishing, and the versions that dependencies resolve to.
 
 use oprc_models::{OClassDeployment, VersionRange};
 
@@ -9,7 +9,7 @@ fn range(text: &str) -> VersionRange {
 }
 
 #[tokio::test]
-async fn a_version_is_published_once() {
+async fn publishes_a_version_only_once() {
     let registry = registry().await;
     assert!(publish(&registry, &package("a", "1.0.0", "")).await.unwrap());
     // Read at once, and the same again changes nothing.
@@ -23,7 +23,7 @@ async fn a_version_is_published_once() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_file_is_published_where_part_of_it_is_wrong() {
+async fn publishes_all_of_a_file_or_nothing() {
     let registry = registry().await;
     let text =
         format!("{}---\n{}", package("a", "1.0.0", ""), depending("b", "1.0.0", &[("c", "*")]));
@@ -37,7 +37,7 @@ async fn nothing_of_a_file_is_published_where_part_of_it_is_wrong() {
 }
 
 #[tokio::test]
-async fn packages_of_one_file_may_depend_on_each_other_but_not_in_a_circle() {
+async fn packages_of_one_file_may_depend_on_each_other_without_cycles() {
     let registry = registry().await;
     let text =
         format!("{}---\n{}", depending("a", "1.0.0", &[("b", "^1")]), package("b", "1.0.0", ""));
@@ -55,7 +55,7 @@ async fn packages_of_one_file_may_depend_on_each_other_but_not_in_a_circle() {
 }
 
 #[tokio::test]
-async fn the_newest_version_is_taken_and_deprecated_ones_last() {
+async fn prefers_the_newest_version_that_is_not_deprecated() {
     let registry = registry().await;
     for version in ["1.0.0", "1.2.0", "2.0.0", "2.1.0-rc.1"] {
         publish(&registry, &package("a", version, "")).await.unwrap();
@@ -76,7 +76,7 @@ async fn the_newest_version_is_taken_and_deprecated_ones_last() {
     assert_eq!(registry.version("b", "1.0.0").unwrap().resolved["a"], "1.0.0");
     registry.deprecate("a", "1.2.0", None, None).await.unwrap();
     assert_eq!(found(Some("^1")), "1.2.0");
-    // What was settled once stays so.
+    // A resolved dependency stays as it is.
     assert_eq!(registry.version("b", "1.0.0").unwrap().resolved["a"], "1.0.0");
     assert_eq!(reason(&registry.find("a", Some(&range("^3"))).unwrap_err()), "NOT_FOUND");
     assert_eq!(
@@ -107,7 +107,7 @@ async fn classes_of_other_packages_are_inherited_from() {
 }
 
 #[tokio::test]
-async fn a_version_fits_between_its_neighbours() {
+async fn checks_compatibility_with_neighbouring_versions() {
     let registry = registry().await;
     publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
     let bare = "name: a\nversion: 1.1.0\nfunctions: [{key: other, type: LOGICAL}]";
@@ -127,7 +127,7 @@ async fn a_version_fits_between_its_neighbours() {
 }
 
 #[tokio::test]
-async fn what_many_publish_at_once_is_all_there() {
+async fn concurrent_publications_all_succeed() {
     let registry = registry().await;
     publish(&registry, &package("base", "1.0.0", "")).await.unwrap();
     let all = (0..12).map(|at| {
@@ -146,7 +146,7 @@ async fn what_many_publish_at_once_is_all_there() {
 }
 
 #[tokio::test]
-async fn a_file_can_be_tried_first() {
+async fn validates_a_file_without_publishing_it() {
     let registry = registry().await;
     let good = format!(
         "{}---\nkind: OClassDeployment\nkey: d\npackage: a\nclass: Greeter\n",
@@ -163,7 +163,7 @@ async fn a_file_can_be_tried_first() {
 }
 
 #[tokio::test]
-async fn the_examples_can_be_published() {
+async fn publishes_the_examples() {
     let registry = registry().await;
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/packages");
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -175,7 +175,7 @@ async fn the_examples_can_be_published() {
 
 /// What is planned before it is published is what is deployed after.
 #[tokio::test]
-async fn a_file_counts_as_it_will_once_it_is_published() {
+async fn plans_with_a_file_as_if_it_were_published() {
     let deployment = |range: Option<&str>| OClassDeployment {
         package: Some("a".into()),
         version: range.map(|range| range.parse().unwrap()),

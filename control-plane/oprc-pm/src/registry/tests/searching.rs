@@ -93,7 +93,7 @@ async fn pages_follow_each_other() {
 }
 
 #[tokio::test]
-async fn the_catalogue_tells_of_the_latest_version() {
+async fn catalogue_lists_the_latest_version() {
     let registry = filled().await;
     let newer = package("beta", "1.1.0", "").replace("image: greet", "image: newer");
     publish(&registry, &newer).await.unwrap();
@@ -124,7 +124,7 @@ async fn the_catalogue_tells_of_the_latest_version() {
 }
 
 #[tokio::test]
-async fn the_catalogue_shows_what_people_are_told() {
+async fn catalogue_includes_descriptions() {
     let registry = registry().await;
     let text = "
 name: a

@@ -11,7 +11,7 @@ pub enum Error {
     Invalid(Diagnostics),
     #[error("{field}: {message}")]
     Parameter { field: &'static str, message: String },
-    #[error("there is no {what} {name:?}")]
+    #[error("{what} {name:?} not found")]
     NotFound { what: &'static str, name: String },
     #[error("{detail}")]
     Conflict {
@@ -22,7 +22,7 @@ pub enum Error {
         blockers: Vec<String>,
     },
     /// A precondition failed; the current revision or ETag.
-    #[error("it has changed: it is at {0} now")]
+    #[error("precondition failed; current version: {0}")]
     Changed(String),
     /// May succeed when retried.
     #[error("{0}")]

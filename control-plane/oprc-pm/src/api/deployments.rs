@@ -282,7 +282,7 @@ pub(super) async fn put(
     let precondition = conditions.precondition();
     let as_precondition = |error| match error {
         // `If-None-Match: *` failed.
-        Error::Conflict { reason: "EXISTS", .. } => Error::Changed("one".to_owned()),
+        Error::Conflict { reason: "EXISTS", .. } => Error::Changed("present".to_owned()),
         error => error,
     };
     if params.is_dry_run() {

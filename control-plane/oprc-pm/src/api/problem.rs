@@ -150,12 +150,12 @@ mod tests {
 
     #[test]
     fn problems_keep_their_wire_format() {
-        let failure = Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "there is no package \"a\"");
+        let failure = Failure::new(StatusCode::NOT_FOUND, "NOT_FOUND", "package \"a\" not found");
         let expected = serde_json::json!({
             "type": "about:blank",
             "title": "Not Found",
             "status": 404,
-            "detail": "there is no package \"a\"",
+            "detail": "package \"a\" not found",
             "reason": "NOT_FOUND",
         });
         assert_eq!(serde_json::to_value(failure.problem()).unwrap(), expected);

@@ -171,7 +171,7 @@ pub(super) fn check_precondition(
         (Some(record), Some(revision)) if record.revision != revision => {
             Err(Error::Changed(record.revision.clone()))
         }
-        (None, Some(_)) => Err(Error::Changed("nothing".to_owned())),
+        (None, Some(_)) => Err(Error::Changed("none".to_owned())),
         (Some(record), _) if must_be_new => Err(already_exists(&record.deployment.key)),
         _ => Ok(()),
     }

@@ -61,7 +61,7 @@ impl DeploymentService {
         match precondition {
             Precondition::Exists => match self.get(key) {
                 Ok(found) => Ok(Some(found.revision)),
-                Err(_) => Err(Error::Changed("nothing".to_owned())),
+                Err(_) => Err(Error::Changed("none".to_owned())),
             },
             _ => Ok(precondition.revision().map(str::to_owned)),
         }

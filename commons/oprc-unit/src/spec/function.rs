@@ -41,8 +41,8 @@ pub struct SingleFunction {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub bindings: Vec<Binding>,
-    /// Who may call the function through bindings that have no `access`: `PRIVATE` (the class
-    /// itself), `INTERNAL` (workloads in the cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
+    /// Who may call the function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
+    /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access: Option<Access>,
     /// Scaling bounds, resources and pod settings of the function.
@@ -106,8 +106,8 @@ pub struct Binding {
 }
 
 /// Who may call a function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the cluster) or
-/// `PUBLIC` (anyone). The widest access of its bindings applies to a function. Defaults to
-/// `INTERNAL`.
+/// `PUBLIC` (anyone). A binding defaults to the access of its function, a function to `INTERNAL`.
+/// The widest access of its bindings applies to a function.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
 )]
@@ -130,19 +130,23 @@ pub enum Access {
 )]
 pub struct Provision {
     /// Minimum number of instances, 0 to 10000. 0 allows scale to zero where the template supports
-    /// it. Defaults to the profile's value.
+    /// it. Defaults to 0 on Knative, otherwise to 1 (profile `dev`), 2 (`edge`) or 3 (`full`). A
+    /// required availability may raise it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10000))]
     pub min_scale: Option<i32>,
-    /// Maximum number of instances, 1 to 10000. If omitted, the template decides.
+    /// Maximum number of instances, 1 to 10000. If omitted, Knative scales without limit; a
+    /// Deployment scales with the required throughput if `min_scale` is omitted as well, and
+    /// otherwise has a fixed size.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10000))]
     pub max_scale: Option<i32>,
-    /// Resources requested for each instance. Defaults depend on the latency requirement and the
-    /// profile.
+    /// Resources requested for each instance. If omitted, 500m CPU and 512Mi for a required latency
+    /// below 100 ms, 200m and 256Mi for a higher one, and CRM's configured size without a latency
+    /// requirement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Resources>,
-    /// Resource limits of each instance. Defaults to the profile's values.
+    /// Resource limits of each instance. Defaults to CRM's configured limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Resources>,
     /// Environment variables of the container. They take precedence over `config.env`.
@@ -192,7 +196,8 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// Security settings of a pod.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Security {
-    /// Pod security standard of the pod: `restricted` or `baseline`. Defaults to `restricted`.
+    /// Pod security standard: `restricted` runs without root, without capabilities and without
+    /// privilege escalation; `baseline` permits images that run as root. Defaults to `restricted`.
     #[serde(default)]
     pub level: SecurityLevel,
     /// Numeric user id of the container's process. With the level `restricted` it defaults to 65532
@@ -400,8 +405,8 @@ pub struct HealthCheck {
 /// Call timeout and environment variables of a function.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FunctionConfig {
-    /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the
-    /// default of the template applies.
+    /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the default of the
+    /// template applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86_400_000))]
     pub timeout_ms: Option<i32>,

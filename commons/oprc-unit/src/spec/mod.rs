@@ -31,7 +31,7 @@ pub use self::{function::*, odgm::*, requirements::*};
 )]
 pub struct UnitSpec {
     /// Identifies the package and class that this unit was deployed from. Set by the package
-    /// manager; may be omitted for a ClassRuntime created by hand. Cannot be added or removed
+    /// manager; may be omitted in a ClassRuntime created by a user. Cannot be added or removed
     /// later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deployment_unit: Option<DeploymentUnit>,
@@ -184,8 +184,8 @@ pub struct ResourceAllocation {
 /// Retention of the data of a class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct DataRetention {
-    /// What happens to the PersistentVolumeClaims when the class is deleted: `retain` or `delete`.
-    /// Defaults to `retain`.
+    /// What happens to the PersistentVolumeClaims when the class is deleted: `retain` keeps them,
+    /// `delete` deletes them. Defaults to `retain`.
     #[serde(default)]
     pub on_delete: OnDelete,
     /// Permits changes that discard data of a persistent collection: of its partitions, shard type,
@@ -228,7 +228,7 @@ pub struct Telemetry {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Rollout {
     /// Seconds that the class may take to become Available before it is Degraded, 1 to 86400.
-    /// Defaults to CRM's `performance.deployment_timeout`.
+    /// Defaults to CRM's setting `performance.deployment_timeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 86400))]
     pub progress_deadline_seconds: Option<i32>,
@@ -237,7 +237,7 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rollback: bool,
     /// Seconds that replaced objects keep serving after a change of template, 0 to 3600. Defaults
-    /// to CRM's setting.
+    /// to CRM's setting `templates.drain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub drain_seconds: Option<i32>,

@@ -11,7 +11,8 @@ use super::{Consistency, EnvVar, Resources};
 /// State that the objects of a class have.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct StateSpec {
-    /// Kind of state: `NORMAL`, `COLLECTION` or `SINGLETON`. Defaults to `NORMAL`.
+    /// Kind of state: `NORMAL` (many objects, accessed individually), `COLLECTION` (many objects,
+    /// also accessed in bulk) or `SINGLETON` (a single object). Defaults to `NORMAL`.
     #[serde(default)]
     pub state_type: StateType,
     /// Consistency of reads: `strong` or `eventual`. Defaults to the strictest consistency that the
@@ -93,7 +94,7 @@ pub struct OdgmConfig {
     pub partition_count: Option<i32>,
     /// Number of replicas of each partition of collections that don't set it, 1 to 99, limited by
     /// the number of nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
-    /// `SINGLETON` state.
+    /// `SINGLETON` state. With `raft`, 2 replicas become 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 99))]
     pub replica_count: Option<i32>,
@@ -126,10 +127,10 @@ pub struct OdgmConfig {
     /// PersistentVolumeClaim of each node. Used if a collection is persistent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<Storage>,
-    /// Resources requested for each node. Defaults to the profile's values.
+    /// Resources requested for each node. Defaults to CRM's configured size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Resources>,
-    /// Resource limits of each node. Defaults to the profile's values.
+    /// Resource limits of each node. Defaults to CRM's configured limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limits: Option<Resources>,
     /// Additional environment variables of each node. Names starting with `ODGM_` are rejected.
@@ -191,7 +192,7 @@ pub struct Storage {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub class: Option<String>,
-    /// Size of the volume, such as `10Gi`. Defaults to CRM's `odgm.disk`.
+    /// Size of the volume, such as `10Gi`. Defaults to CRM's setting `odgm.disk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 32))]
     pub size: Option<String>,

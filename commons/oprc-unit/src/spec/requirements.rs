@@ -35,7 +35,8 @@ pub struct Requirements {
 }
 
 /// Consistency of reads of replicated data: `strong` reads see the latest write, `eventual` reads
-/// may see an older one.
+/// may see an older one. The consistency of `state` overrides that of requirements, of which the
+/// strictest applies.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Consistency {
@@ -71,7 +72,8 @@ pub struct NfrSpec {
 /// What CRM does about requirements that are not met.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Enforcement {
-    /// Enforcement mode: `off`, `observe` or `enforce`. Defaults to `observe`.
+    /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce`
+    /// applies them. Defaults to `observe`.
     #[serde(default)]
     pub mode: EnforcementMode,
     /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all of

@@ -11,7 +11,9 @@ use serde::{Deserialize, Serialize};
 /// Observed state of the ClassRuntime.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct ClassRuntimeStatus {
-    /// Phase of the class: Pending, Applying, Progressing, Available, Degraded or Deleting.
+    /// Phase of the class: `Pending` (waits to be reconciled), `Applying` (objects are being
+    /// applied), `Progressing` (not all components are ready), `Available` (all components are
+    /// ready), `Degraded` (failed, see the reason) or `Deleting` (terminating).
     #[serde(default)]
     pub phase: Phase,
     /// Machine-readable reason for the phase, in CamelCase.
@@ -91,9 +93,7 @@ pub struct ClassRuntimeStatus {
     pub unreadable: BTreeMap<String, serde_json::Value>,
 }
 
-/// Phase of the class: `Pending` (waits to be reconciled), `Applying` (objects are being applied),
-/// `Progressing` (not all components are ready), `Available` (all components are ready), `Degraded`
-/// (failed, see the reason) or `Deleting` (terminating).
+/// Phase of a class.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Waits to be reconciled.

@@ -163,6 +163,21 @@ async fn fetches_cluster_info_of_an_older_crm_when_it_connects() {
 }
 
 #[tokio::test]
+async fn retries_reads_but_not_changes_while_no_server_answers() {
+    let fake = Fake::start().await;
+    let client = CrmClient::new(fake.config("one"), DEADLINE);
+    fake.stop();
+    let failed = client.deploy("unit", "", ClassSpec::default(), "call").await;
+    assert!(matches!(failed, CallOutcome::Failed(_)), "{failed:?}");
+    let returns = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        fake.resume();
+    };
+    let (class, ()) = tokio::join!(client.class("unit", "", "call"), returns);
+    assert_eq!(class.unwrap(), None);
+}
+
+#[tokio::test]
 async fn cache_snapshots_are_immutable() {
     let fake = Fake::start().await;
     let client = CrmClient::new(fake.config("one"), DEADLINE);

@@ -248,7 +248,7 @@ async fn an_object_of_somebody_else_is_never_touched() {
 }
 
 fn has_foreign_autoscaler(status: &ClassRuntimeStatus) -> bool {
-    status.phase == Phase::Available && status.holds(FOREIGN_AUTOSCALER)
+    status.phase == Phase::Available && status.is_true(FOREIGN_AUTOSCALER)
 }
 
 async fn autoscalers(place: &Place) -> Vec<String> {
@@ -317,7 +317,7 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
             await_condition(scalers, &name, |it: Option<&HorizontalPodAutoscaler>| it.is_some());
         within("our autoscaler to be back", AVAILABLE, ours).await.unwrap();
         let alone = |status: &ClassRuntimeStatus| {
-            status.phase == Phase::Available && !status.holds(FOREIGN_AUTOSCALER)
+            status.phase == Phase::Available && !status.is_true(FOREIGN_AUTOSCALER)
         };
         until(place, "scaled", "nobody else to scale it", AVAILABLE, alone).await;
         // Ours brings what the class asks for, and more if the pods are busy.

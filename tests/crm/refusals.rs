@@ -195,12 +195,12 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
 
         deploy(&crm.client, "shop", &spec("/?fail=500", 5, "second")).await.unwrap();
         let taken_back = |status: &ClassRuntimeStatus| {
-            status.reason.as_deref() == Some("RolledBack") && status.holds("Available")
+            status.reason.as_deref() == Some("RolledBack") && status.is_true("Available")
         };
         let status = until(place, "shop", "shop to be taken back", AVAILABLE, taken_back).await;
         assert_eq!((status.phase, status.rolled_back), (Phase::Degraded, Some(2)));
         assert_eq!(status.last_available.as_ref().unwrap().generation, 1);
-        assert!(status.holds("Degraded"));
+        assert!(status.is_true("Degraded"));
         assert_eq!(classes(place).get("shop").await.unwrap().metadata.generation, Some(2));
         // The same pod as ever answers, at the same address.
         let pod = pods.get(&before[0].name_any()).await.unwrap();

@@ -17,7 +17,7 @@ use crate::{
 
 const DEPLOYMENTS: &str = "deployments.apps";
 const STATUSES: &str = "classruntimes.oaas.io/status";
-/// Statuses of a class that comes up: Progressing and Available.
+/// Status writes of a class that becomes Available: one for the rollout and one for its end.
 const TOLD: u64 = 2;
 /// What else a class takes that comes up: itself and a Service.
 const REST: u64 = 2;

@@ -13,8 +13,9 @@ mod unit_id;
 
 pub use self::{
     class::{
-        CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, Rejection, Trigger, ValidClass,
-        ValidFunction, Violation, persistence, shard_type, truncate_message, validate,
+        CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, PassiveReason, Rejection,
+        RejectionReason, Trigger, ValidClass, ValidFunction, Violation, persistence, shard_type,
+        truncate_message, validate,
     },
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
     quantity::{exceeds, is_disk_size, is_quantity, same_quantity},

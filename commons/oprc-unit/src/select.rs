@@ -9,7 +9,7 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    class::{Rejection, ValidClass, ValidFunction},
+    class::{Rejection, RejectionReason, ValidClass, ValidFunction},
     platform::{Platform, Profile},
 };
 
@@ -182,7 +182,7 @@ fn asked_for(
         None => Template::parse(asked).ok_or_else(|| {
             let names: Vec<_> = Template::ALL.iter().map(|it| it.as_str()).collect();
             Rejection::precondition(
-                "UnknownTemplate",
+                RejectionReason::UnknownTemplate,
                 "selected_template",
                 format!(
                     "there is no template {asked:?}; there are: {}, and the profiles {}",
@@ -194,7 +194,11 @@ fn asked_for(
     };
     if let Some(why) = rejection(template, class, platform) {
         let message = format!("{} was asked for, but {why}", template.as_str());
-        return Err(Rejection::precondition("TemplateRejected", "selected_template", message));
+        return Err(Rejection::precondition(
+            RejectionReason::TemplateRejected,
+            "selected_template",
+            message,
+        ));
     }
     Ok(Selection {
         template,
@@ -210,7 +214,7 @@ fn nothing_fits(class: &ValidClass, platform: &Platform) -> Rejection {
         .filter_map(|it| Some(format!("{}: {}", it.as_str(), rejection(it, class, platform)?)))
         .collect();
     Rejection::precondition(
-        "NoSuitableTemplate",
+        RejectionReason::NoSuitableTemplate,
         "constraints.hard_latency_ms",
         format!("no template can meet the constraints: {}", reasons.join("; ")),
     )

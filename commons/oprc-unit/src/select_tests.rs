@@ -208,7 +208,7 @@ fn explains_why_no_template_fits() {
     let mut platform = platform();
     platform.floors.k8s_deployment = 5;
     let rejection = choose(&hard(2, None, &json!({})), &platform).unwrap_err();
-    assert_eq!(rejection.reason, "NoSuitableTemplate");
+    assert_eq!(rejection.reason.as_str(), "NoSuitableTemplate");
     assert!(rejection.precondition);
     for name in ["k8s_deployment: ", "knative: ", "unified: "] {
         assert!(rejection.message.contains(name), "{}", rejection.message);
@@ -252,7 +252,7 @@ fn the_requested_template_takes_precedence_over_scores() {
 fn rejects_unknown_templates() {
     for name in ["Knative", "k8s", "", "full "] {
         let rejection = choose(&asked(name), &platform()).unwrap_err();
-        assert_eq!(rejection.reason, "UnknownTemplate", "{name:?}");
+        assert_eq!(rejection.reason.as_str(), "UnknownTemplate", "{name:?}");
         assert_eq!(rejection.violations[0].field, "selected_template");
         assert!(
             rejection.message.contains("k8s_deployment, knative, unified"),
@@ -266,7 +266,7 @@ fn rejects_unknown_templates() {
 fn rejects_requested_templates_that_do_not_fit() {
     let refused = |spec: &Value, platform: &Platform| {
         let rejection = choose(spec, platform).unwrap_err();
-        assert_eq!(rejection.reason, "TemplateRejected");
+        assert_eq!(rejection.reason.as_str(), "TemplateRejected");
         rejection.message
     };
     let mut without = platform();
@@ -331,7 +331,7 @@ fn functions_with_longer_timeouts_than_knative_allows_do_not_run_there() {
     assert_eq!(shape(600_001, &platform()), Shape::Deployment);
     let mut asked = spec(600_001);
     asked["selected_template"] = json!("knative");
-    assert_eq!(choose(&asked, &platform()).unwrap_err().reason, "TemplateRejected");
+    assert_eq!(choose(&asked, &platform()).unwrap_err().reason.as_str(), "TemplateRejected");
 
     let mut patient = platform();
     patient.knative_timeout = std::time::Duration::from_hours(1);

@@ -15,6 +15,7 @@ pub mod kinds;
 pub mod leader;
 pub mod metrics;
 pub mod phase_mapping;
+pub mod reason;
 pub mod reconcile;
 pub mod run;
 pub mod service;

@@ -2,7 +2,10 @@
 
 use oprc_grpc::deployment::{DeploymentState, FunctionState};
 
-use crate::crd::{FunctionStatus, Phase};
+use crate::{
+    crd::{FunctionStatus, Phase},
+    reason::Reason,
+};
 
 pub fn deployment_state(phase: Phase, deleting: bool) -> DeploymentState {
     match phase {
@@ -20,10 +23,12 @@ pub fn function_state(function: &FunctionStatus, phase: Phase, deleting: bool) -
         Phase::Deleting => FunctionState::FunctionDeleted,
         _ if function.ready => FunctionState::FunctionRunning,
         // A function without a container runs when its class is Available.
-        Phase::Available if function.reason.as_deref() == Some("NoContainer") => {
+        Phase::Available if function.reason.as_deref() == Some(Reason::NoContainer.as_str()) => {
             FunctionState::FunctionRunning
         }
-        _ if function.reason.as_deref() == Some("Disabled") => FunctionState::FunctionDown,
+        _ if function.reason.as_deref() == Some(Reason::Disabled.as_str()) => {
+            FunctionState::FunctionDown
+        }
         Phase::Pending => FunctionState::FunctionPending,
         Phase::Applying | Phase::Progressing | Phase::Available => FunctionState::FunctionDeploying,
         Phase::Degraded => FunctionState::FunctionDown,

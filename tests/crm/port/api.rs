@@ -73,7 +73,7 @@ async fn by_reflection_only() {
             let class = &last["class_runtime"];
             let name = class["name"].as_str().unwrap();
             let marked = name != "class-3" || class["labels"]["team"] == "a";
-            if class["status"]["phase"] == "Progressing" && marked {
+            if class["status"]["reason"] == "Paused" && marked {
                 settled.insert(name.to_owned());
             }
         }
@@ -102,7 +102,7 @@ async fn by_reflection_only() {
             (json!({"package": "shop", "environment": "stage"}), &names[1..2]),
             (json!({"label_selector": "team=a,tier=b"}), &names[3..4]),
             (json!({"label_selector": "team=b"}), &[]),
-            (json!({"phase": "Progressing"}), &names[..]),
+            (json!({"phase": "Pending"}), &names[..]),
             (json!({"phase": "Available"}), &[]),
         ] {
             let page = api.call("ListClassRuntimes", filter.clone()).await.unwrap();

@@ -80,8 +80,16 @@ pub struct ValidClass {
 pub struct Passive {
     /// Its key.
     pub key: String,
-    /// Why, in one word.
-    pub reason: &'static str,
+    pub reason: PassiveReason,
+}
+
+/// Why a function has no container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PassiveReason {
+    /// It is in `disabled_functions`.
+    Disabled,
+    /// It has no image.
+    NoContainer,
 }
 
 /// A function that can be rendered.
@@ -175,11 +183,42 @@ pub struct Violation {
     pub message: String,
 }
 
+/// Why a unit is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectionReason {
+    InvalidSpec,
+    OdgmDisabled,
+    /// The change would lose data of a persistent collection.
+    DataAtRisk,
+    UnknownTemplate,
+    TemplateRejected,
+    NoSuitableTemplate,
+}
+
+impl RejectionReason {
+    /// The reason in conditions and error details.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidSpec => "InvalidSpec",
+            Self::OdgmDisabled => "OdgmDisabled",
+            Self::DataAtRisk => "DataAtRisk",
+            Self::UnknownTemplate => "UnknownTemplate",
+            Self::TemplateRejected => "TemplateRejected",
+            Self::NoSuitableTemplate => "NoSuitableTemplate",
+        }
+    }
+}
+
+impl std::fmt::Display for RejectionReason {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
 /// Why a class can't be brought about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
-    /// In one word, for conditions and error details.
-    pub reason: &'static str,
+    pub reason: RejectionReason,
     /// Whether it could be brought about elsewhere or later, as it stands.
     pub precondition: bool,
     /// In one sentence.
@@ -203,11 +242,11 @@ impl Rejection {
         if violations.len() > 8 {
             message.push_str("; and more");
         }
-        Self { reason: "InvalidSpec", precondition: false, message, violations }
+        Self { reason: RejectionReason::InvalidSpec, precondition: false, message, violations }
     }
 
     /// It can't be done here, or not now.
-    pub fn precondition(reason: &'static str, field: &str, message: impl Into<String>) -> Self {
+    pub fn precondition(reason: RejectionReason, field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         let violation = Violation { field: field.to_owned(), message: message.clone() };
         Self { reason, precondition: true, message, violations: vec![violation] }

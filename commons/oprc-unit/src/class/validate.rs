@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Identity, Passive, Rejection, ValidClass, ValidFunction,
+    Identity, Passive, PassiveReason, Rejection, RejectionReason, ValidClass, ValidFunction,
     faults::{Faults, check_resources, check_variable},
     grid,
 };
@@ -75,7 +75,7 @@ pub fn validate(
     }
     if wants_odgm && !platform.features.odgm {
         return Err(Rejection::precondition(
-            "OdgmDisabled",
+            RejectionReason::OdgmDisabled,
             "addons",
             "odgm is asked for, and this cluster's CRM has it switched off (features.odgm)",
         ));
@@ -121,7 +121,7 @@ fn functions(
         }
         let kind = body.kind.unwrap_or_default();
         if spec.disabled_functions.iter().any(|disabled| disabled == key) {
-            passive.push(Passive { key: key.to_owned(), reason: "Disabled" });
+            passive.push(Passive { key: key.to_owned(), reason: PassiveReason::Disabled });
             continue;
         }
         match &body.image {
@@ -136,7 +136,9 @@ fn functions(
                 faults
                     .add(format!("{field}.image"), "is needed by functions that run in containers");
             }
-            None => passive.push(Passive { key: key.to_owned(), reason: "NoContainer" }),
+            None => {
+                passive.push(Passive { key: key.to_owned(), reason: PassiveReason::NoContainer });
+            }
         }
     }
     (running, passive)

@@ -5,7 +5,7 @@ use std::{collections::HashMap, time::Duration};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, PreconditionViolation, StatusExt as _};
 
-use crate::service::Error;
+use crate::{reason::Reason, service::Error};
 
 /// The domain of `ErrorInfo`.
 const DOMAIN: &str = "oaas.io";
@@ -18,13 +18,13 @@ const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) fn status(error: &Error) -> Status {
     let message = truncate(&error.to_string(), MAX_MESSAGE);
-    let info = |details: &mut ErrorDetails, reason: &str| {
-        details.set_error_info(reason, DOMAIN, HashMap::new());
+    let info = |details: &mut ErrorDetails, reason: Reason| {
+        details.set_error_info(reason.grpc(), DOMAIN, HashMap::new());
     };
     let mut details = ErrorDetails::new();
     let code = match error {
         Error::Invalid(violations) => {
-            info(&mut details, "INVALID_SPEC");
+            info(&mut details, Reason::InvalidSpec);
             let all = violations.iter().take(MAX_VIOLATIONS);
             let all = all.map(|it| {
                 FieldViolation::new(
@@ -36,44 +36,44 @@ pub(super) fn status(error: &Error) -> Status {
             details.set_bad_request(all);
             Code::InvalidArgument
         }
-        Error::Precondition(rejection) => {
-            info(&mut details, &screaming_snake_case(rejection.reason));
-            let all = rejection.violations.iter().take(MAX_VIOLATIONS);
+        Error::Precondition { reason, violations, .. } => {
+            info(&mut details, *reason);
+            let all = violations.iter().take(MAX_VIOLATIONS);
             let all = all.map(|it| {
                 let (field, message) =
                     (truncate(&it.field, MAX_FIELD), truncate(&it.message, MAX_FIELD));
-                PreconditionViolation::new(rejection.reason, field, message)
+                PreconditionViolation::new(reason.as_str(), field, message)
             });
             let all: Vec<_> = all.collect();
             details.set_precondition_failure(all);
             Code::FailedPrecondition
         }
         Error::NotFound(_) => {
-            info(&mut details, "NOT_FOUND");
+            info(&mut details, Reason::NotFound);
             Code::NotFound
         }
         Error::AlreadyExists(_) => {
-            info(&mut details, "NAME_TAKEN");
+            info(&mut details, Reason::NameTaken);
             Code::AlreadyExists
         }
         Error::Unavailable { reason, .. } => {
-            info(&mut details, reason);
+            info(&mut details, *reason);
             details.set_retry_info(Some(RETRY_DELAY));
             Code::Unavailable
         }
         Error::Throttled(pause) => {
-            info(&mut details, "API_SERVER_THROTTLED");
+            info(&mut details, Reason::ApiServerThrottled);
             details.set_retry_info(Some(*pause));
             Code::ResourceExhausted
         }
         // Not UNAUTHENTICATED, which would be about the caller's credentials, and not UNAVAILABLE,
         // which clients retry without end.
         Error::Unauthenticated(_) => {
-            info(&mut details, "API_SERVER_UNAUTHENTICATED");
+            info(&mut details, Reason::ApiServerUnauthenticated);
             Code::FailedPrecondition
         }
         Error::Internal(_) => {
-            info(&mut details, "INTERNAL");
+            info(&mut details, Reason::Internal);
             Code::Internal
         }
     };
@@ -84,7 +84,7 @@ pub(super) fn status(error: &Error) -> Status {
 /// use.
 pub(super) fn too_large() -> Status {
     let mut details = ErrorDetails::new();
-    details.set_error_info("TOO_LARGE", DOMAIN, HashMap::new());
+    details.set_error_info(Reason::TooLarge.grpc(), DOMAIN, HashMap::new());
     let message = format!("the message is larger than the limit of {} bytes", super::MAX_MESSAGE);
     Status::with_error_details(Code::ResourceExhausted, message, details)
 }
@@ -105,32 +105,24 @@ fn truncate(text: &str, max: usize) -> String {
     kept
 }
 
-/// `NoSuitableTemplate` as `NO_SUITABLE_TEMPLATE`.
-fn screaming_snake_case(reason: &str) -> String {
-    let mut text = String::with_capacity(reason.len() + 4);
-    for (at, letter) in reason.chars().enumerate() {
-        if at > 0 && letter.is_ascii_uppercase() {
-            text.push('_');
-        }
-        text.push(letter.to_ascii_uppercase());
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use oprc_unit::Rejection;
+    use oprc_unit::{Rejection, RejectionReason};
 
     use super::*;
 
     #[test]
     fn precondition_carries_reason_and_field() {
-        let rejection = Rejection::precondition("NoSuitableTemplate", "constraints", "too slow");
-        let status = status(&Error::Precondition(rejection));
+        let reason = RejectionReason::NoSuitableTemplate;
+        let rejection = Rejection::precondition(reason, "constraints", "too slow");
+        let status = status(&Error::from(rejection));
         assert_eq!(status.code(), Code::FailedPrecondition);
         let details = status.get_error_details();
         assert_eq!(details.error_info().unwrap().reason, "NO_SUITABLE_TEMPLATE");
-        assert_eq!(details.precondition_failure().unwrap().violations[0].subject, "constraints");
+        assert_eq!(
+            details.precondition_failure().unwrap().violations[0].subject,
+            "spec.constraints"
+        );
     }
 
     #[test]

@@ -7,9 +7,10 @@ use std::{
 
 use crate::{
     kinds::{AUTOSCALER, DEPLOYMENT, Kind},
+    reason::Reason,
     reconcile::{
         ObservedClass,
-        observe::{Child, PodTrouble, State},
+        observe::{Child, ObservedState, PodProblem},
     },
 };
 
@@ -38,12 +39,12 @@ pub(super) struct Index {
     pub(super) children: HashMap<Kind, HashMap<Key, Arc<Child>>>,
     pub(super) by_owner: HashMap<String, BTreeSet<(Kind, String)>>,
     /// Names of autoscalers by the Deployment that they scale.
-    pub(super) scalers: HashMap<Key, BTreeSet<String>>,
+    pub(super) autoscalers: HashMap<Key, BTreeSet<String>>,
     pub(super) claims: HashMap<Key, BTreeMap<String, Arc<Child>>>,
-    pub(super) troubles: HashMap<Key, BTreeMap<String, PodTrouble>>,
+    pub(super) pod_problems: HashMap<Key, BTreeMap<String, PodProblem>>,
     pub(super) pods: HashMap<Key, String>,
     /// Why pods can't be created, by the uid of their workload.
-    pub(super) unmade: HashMap<String, String>,
+    pub(super) pod_creation_failures: HashMap<String, String>,
     pub(super) synced: HashSet<String>,
     /// Uids of objects deleted lately: a late API response must not resurrect a deleted object.
     pub(super) tombstones: VecDeque<String>,
@@ -75,11 +76,11 @@ impl Index {
             place.insert((child.kind.clone(), child.name.clone()));
         }
         match &child.state {
-            State::Autoscaler(kind, name) if *kind == DEPLOYMENT.kind => {
+            ObservedState::Autoscaler(kind, name) if *kind == DEPLOYMENT.kind => {
                 let target = (child.namespace.clone(), name.clone());
-                self.scalers.entry(target).or_default().insert(child.name.clone());
+                self.autoscalers.entry(target).or_default().insert(child.name.clone());
             }
-            State::Claim(..) => {
+            ObservedState::Claim(..) => {
                 if let Some(class) = &child.class {
                     let place = (child.namespace.clone(), class.clone());
                     self.claims
@@ -106,16 +107,16 @@ impl Index {
                 self.by_owner.remove(owner);
             }
         }
-        if let State::Autoscaler(_, name) = &child.state {
+        if let ObservedState::Autoscaler(_, name) = &child.state {
             let target = (child.namespace.clone(), name.clone());
-            if let Some(all) = self.scalers.get_mut(&target) {
+            if let Some(all) = self.autoscalers.get_mut(&target) {
                 all.remove(&child.name);
                 if all.is_empty() {
-                    self.scalers.remove(&target);
+                    self.autoscalers.remove(&target);
                 }
             }
         }
-        if let (State::Claim(..), Some(class)) = (&child.state, &child.class) {
+        if let (ObservedState::Claim(..), Some(class)) = (&child.state, &child.class) {
             let place = (child.namespace.clone(), class.clone());
             if let Some(all) = self.claims.get_mut(&place) {
                 all.remove(&child.name);
@@ -138,7 +139,7 @@ impl Index {
             all.push(key);
         }
         if child.kind == AUTOSCALER
-            && let State::Autoscaler(_, name) = &child.state
+            && let ObservedState::Autoscaler(_, name) = &child.state
             && let Some(target) = self
                 .children
                 .get(&DEPLOYMENT)
@@ -158,5 +159,8 @@ impl Index {
 }
 
 fn is_blocked(class: &ObservedClass) -> bool {
-    class.status.as_ref().is_some_and(|status| status.reason.as_deref() == Some("NameTaken"))
+    class
+        .status
+        .as_ref()
+        .is_some_and(|status| status.reason.as_deref() == Some(Reason::NameTaken.as_str()))
 }

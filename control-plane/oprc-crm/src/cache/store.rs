@@ -18,7 +18,7 @@ use crate::{
     kinds::{AUTOSCALER, Kind},
     reconcile::{
         ObservedClass,
-        observe::{Child, PodTrouble, Sight, Unmade},
+        observe::{Child, ClusterView, PodCreationFailure, PodProblem},
     },
 };
 
@@ -199,7 +199,7 @@ impl Cache {
         if let Some(known) = &known {
             if child.newer_than(known) {
                 child = child.after(known);
-            } else if let Some(taught) = known.taught_by(&child) {
+            } else if let Some(taught) = known.with_applied_hash_of(&child) {
                 child = taught;
             } else {
                 return;
@@ -210,8 +210,8 @@ impl Cache {
         }
         let child = Arc::new(child);
         index.insert(&child);
-        if child.has_its_pods() {
-            index.unmade.remove(&child.uid);
+        if child.has_all_pods() {
+            index.pod_creation_failures.remove(&child.uid);
         }
         let mut affected = index.affected(&child);
         if let Some(known) = &known {
@@ -234,7 +234,7 @@ impl Cache {
             return;
         }
         index.remove(&known);
-        index.unmade.remove(uid);
+        index.pod_creation_failures.remove(uid);
         let affected = index.affected(&known);
         drop(index);
         for key in affected {
@@ -243,27 +243,27 @@ impl Cache {
     }
 
     /// Records the problem of a pod, or that it has none.
-    pub fn put_pod(&self, namespace: &str, pod: &str, trouble: Option<PodTrouble>) {
+    pub fn put_pod(&self, namespace: &str, pod: &str, problem: Option<PodProblem>) {
         let key = (namespace.to_owned(), pod.to_owned());
         let mut index = self.write();
         let before = index.pods.get(&key).cloned();
-        let after = trouble.as_ref().map(|it| it.class.clone());
+        let after = problem.as_ref().map(|it| it.class.clone());
         let mut changed = false;
         if let Some(class) = &before {
             let place = (namespace.to_owned(), class.clone());
-            if let Some(all) = index.troubles.get_mut(&place) {
-                changed = all.remove(pod).as_ref() != trouble.as_ref();
+            if let Some(all) = index.pod_problems.get_mut(&place) {
+                changed = all.remove(pod).as_ref() != problem.as_ref();
                 if all.is_empty() {
-                    index.troubles.remove(&place);
+                    index.pod_problems.remove(&place);
                 }
             }
             index.pods.remove(&key);
         }
-        if let Some(trouble) = trouble {
+        if let Some(problem) = problem {
             changed |= before.is_none();
-            let place = (namespace.to_owned(), trouble.class.clone());
-            index.pods.insert(key, trouble.class.clone());
-            index.troubles.entry(place).or_default().insert(pod.to_owned(), trouble);
+            let place = (namespace.to_owned(), problem.class.clone());
+            index.pods.insert(key, problem.class.clone());
+            index.pod_problems.entry(place).or_default().insert(pod.to_owned(), problem);
         }
         let affected: Vec<Key> = if changed {
             let both = before.into_iter().chain(after);
@@ -278,18 +278,19 @@ impl Cache {
     }
 
     /// Records why the pods of a workload can't be created.
-    pub fn put_unmade(&self, namespace: &str, unmade: &Unmade) {
-        let key = (namespace.to_owned(), unmade.name.clone());
+    pub fn put_pod_creation_failure(&self, namespace: &str, failure: &PodCreationFailure) {
+        let key = (namespace.to_owned(), failure.name.clone());
         let mut index = self.write();
-        let known = index.children.get(&unmade.kind).and_then(|all| all.get(&key)).cloned();
+        let known = index.children.get(&failure.kind).and_then(|all| all.get(&key)).cloned();
         // An Event outlives the problem that it reports, and may precede its workload.
         let matters =
-            |it: &Arc<Child>| it.uid == unmade.uid && it.owner.is_some() && !it.has_its_pods();
+            |it: &Arc<Child>| it.uid == failure.uid && it.owner.is_some() && !it.has_all_pods();
         if known.as_ref().is_some_and(|it| !matters(it)) {
             return;
         }
-        let before = index.unmade.insert(unmade.uid.clone(), unmade.why.clone());
-        let affected = match known.filter(|_| before.as_ref() != Some(&unmade.why)) {
+        let before =
+            index.pod_creation_failures.insert(failure.uid.clone(), failure.message.clone());
+        let affected = match known.filter(|_| before.as_ref() != Some(&failure.message)) {
             Some(known) => index.affected(&known),
             None => Vec::new(),
         };
@@ -300,20 +301,20 @@ impl Cache {
     }
 
     /// Removes creation failures of workloads that don't exist.
-    pub fn prune_unmade(&self) {
+    pub fn prune_pod_creation_failures(&self) {
         let mut index = self.write();
         let existing: HashSet<String> = index
             .children
             .values()
             .flat_map(HashMap::values)
-            .filter(|child| index.unmade.contains_key(&child.uid))
+            .filter(|child| index.pod_creation_failures.contains_key(&child.uid))
             .map(|child| child.uid.clone())
             .collect();
-        index.unmade.retain(|uid, _| existing.contains(uid));
+        index.pod_creation_failures.retain(|uid, _| existing.contains(uid));
     }
 
-    pub fn remove_unmade(&self, uid: &str) {
-        self.write().unmade.remove(uid);
+    pub fn remove_pod_creation_failure(&self, uid: &str) {
+        self.write().pod_creation_failures.remove(uid);
     }
 
     /// Removes the problems of pods that aren't in `kept`.
@@ -361,7 +362,7 @@ fn newer(class: &ObservedClass, known: &ObservedClass) -> bool {
     }
 }
 
-impl Sight for Cache {
+impl ClusterView for Cache {
     fn owned(&self, namespace: &str, uid: &str) -> Vec<Arc<Child>> {
         let index = self.read();
         let names = index.by_owner.get(uid).into_iter().flatten();
@@ -376,9 +377,9 @@ impl Sight for Cache {
         self.read().children.get(kind)?.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    fn scalers(&self, namespace: &str, deployment: &str) -> Vec<Arc<Child>> {
+    fn autoscalers(&self, namespace: &str, deployment: &str) -> Vec<Arc<Child>> {
         let index = self.read();
-        let names = index.scalers.get(&(namespace.to_owned(), deployment.to_owned()));
+        let names = index.autoscalers.get(&(namespace.to_owned(), deployment.to_owned()));
         names
             .into_iter()
             .flatten()
@@ -394,14 +395,14 @@ impl Sight for Cache {
         all.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    fn troubles(&self, namespace: &str, class: &str) -> Vec<PodTrouble> {
+    fn pod_problems(&self, namespace: &str, class: &str) -> Vec<PodProblem> {
         let index = self.read();
-        let all = index.troubles.get(&(namespace.to_owned(), class.to_owned()));
+        let all = index.pod_problems.get(&(namespace.to_owned(), class.to_owned()));
         all.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    fn unmade(&self, uid: &str) -> Option<String> {
-        self.read().unmade.get(uid).cloned()
+    fn pod_creation_failure(&self, uid: &str) -> Option<String> {
+        self.read().pod_creation_failures.get(uid).cloned()
     }
 }
 

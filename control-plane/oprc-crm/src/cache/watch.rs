@@ -36,7 +36,7 @@ use crate::{
     decode::{RawClass, decode},
     kinds::{BUILT_IN, CLAIM, Kind},
     reconcile::{
-        observe::{Child, EVENTS, pod_trouble, unmade},
+        observe::{Child, FAILED_CREATE_EVENTS, pod_creation_failure, pod_problem},
         render::OWNER,
     },
 };
@@ -230,7 +230,7 @@ impl Watches {
             let mut listed = HashSet::new();
             let put = |pod: &Pod| {
                 let (namespace, name) = key(pod);
-                cache.put_pod(&namespace, &name, pod_trouble(pod, Timestamp::now()));
+                cache.put_pod(&namespace, &name, pod_problem(pod, Timestamp::now()));
             };
             follow(api, watcher::Config::default().labels(OWNER), "pods", |event| match event {
                 Event::Init => listed.clear(),
@@ -259,14 +259,14 @@ impl Watches {
         let api: Api<CoreEvent> = self.api();
         let cache = Arc::clone(&self.cache);
         self.spawn("events", async move {
-            let params = WatchParams::default().fields(EVENTS);
+            let params = WatchParams::default().fields(FAILED_CREATE_EVENTS);
             let mut pauses = retry_policy().build();
             loop {
                 let pause = match api.watch(&params, "0").await {
                     Ok(events) => {
                         cache.set_synced("events");
                         // Events deleted in between aren't reported.
-                        cache.prune_unmade();
+                        cache.prune_pod_creation_failures();
                         handle_events(&cache, events).await;
                         pauses = retry_policy().build();
                         RELIST_DELAY
@@ -312,13 +312,13 @@ async fn handle_events(
     while let Some(Ok(event)) = events.next().await {
         match event {
             WatchEvent::Added(it) | WatchEvent::Modified(it) => {
-                if let Some(unmade) = unmade(&it) {
-                    cache.put_unmade(&key(&it).0, &unmade);
+                if let Some(failure) = pod_creation_failure(&it) {
+                    cache.put_pod_creation_failure(&key(&it).0, &failure);
                 }
             }
             WatchEvent::Deleted(it) => {
-                if let Some(unmade) = unmade(&it) {
-                    cache.remove_unmade(&unmade.uid);
+                if let Some(failure) = pod_creation_failure(&it) {
+                    cache.remove_pod_creation_failure(&failure.uid);
                 }
             }
             WatchEvent::Bookmark(_) | WatchEvent::Error(_) => {}

@@ -23,9 +23,10 @@ use crate::{
     decode::{RawClass, decode, deployment_id, encode_status},
     kinds::Kind,
     leader::Leadership,
+    reason::Reason,
     reconcile::{
-        Action, FINALIZER, Notice, ObservedClass,
-        diff::Write,
+        Action, EventRecord, FINALIZER, ObservedClass,
+        diff::Apply,
         observe::{Child, MANAGER},
         render::DEPLOYMENT_ID,
         report::Failure,
@@ -79,11 +80,11 @@ impl Applier {
                 let rest: Vec<&str> = all.filter(|it| *it != FINALIZER).collect();
                 self.set_finalizers(class, version, &rest, end).await
             }
-            Action::Apply(write) => self.apply_object(class, write, end).await,
+            Action::Apply(apply) => self.apply_object(class, apply, end).await,
             Action::Delete(child) => self.delete(child, end).await,
             Action::Status(status) => self.write_status(class, version, status, end).await,
-            Action::Event(notice) => {
-                self.record_event(class, notice, end).await;
+            Action::Event(record) => {
+                self.record_event(class, record, end).await;
                 Ok(())
             }
         }
@@ -124,30 +125,30 @@ impl Applier {
     async fn apply_object(
         &self,
         class: &ObservedClass,
-        write: &Write,
+        apply: &Apply,
         end: Instant,
     ) -> Result<(), Error> {
-        let wanted = &write.wanted;
-        let mut object = wanted.object.clone();
+        let desired = &apply.desired;
+        let mut object = desired.object.clone();
         if let (Some(uid), Some(meta)) =
-            (&write.uid, object.get_mut("metadata").and_then(Value::as_object_mut))
+            (&apply.uid, object.get_mut("metadata").and_then(Value::as_object_mut))
         {
             // An update must never recreate a deleted object.
             meta.insert("uid".to_owned(), uid.clone().into());
         }
-        let api = self.api(&wanted.kind, &class.namespace);
+        let api = self.api(&desired.kind, &class.namespace);
         let mut params = PatchParams::apply(MANAGER);
         // Another controller may have created an object of this name that the cache doesn't have yet:
         // without force the API server reports the conflict, and the next reconcile finds the name
         // taken.
-        params.force = write.uid.is_some();
-        match bounded(end, api.patch(&wanted.name, &params, &Patch::Apply(&object))).await {
+        params.force = apply.uid.is_some();
+        match bounded(end, api.patch(&desired.name, &params, &Patch::Apply(&object))).await {
             Ok(written) => {
-                let child = Child::of(&wanted.kind, &written).answering(&wanted.object);
+                let child = Child::of(&desired.kind, &written).with_applied(&desired.object);
                 self.cache.put_child(child);
                 Ok(())
             }
-            Err(error) => Err(error.classify(&format!("{} {}", wanted.kind, wanted.name))),
+            Err(error) => Err(error.classify(&format!("{} {}", desired.kind, desired.name))),
         }
     }
 
@@ -185,11 +186,6 @@ impl Applier {
         status: &ClassRuntimeStatus,
         end: Instant,
     ) -> Result<(), Error> {
-        let mut status = status.clone();
-        // Owned by the field manager of the requirements analysis.
-        status.nfr_recommendations.clear();
-        status.last_applied_recommendations.clear();
-        status.last_applied_at = None;
         let object = json!({
             "apiVersion": ClassRuntime::api_version(&()),
             "kind": ClassRuntime::kind(&()),
@@ -197,7 +193,7 @@ impl Applier {
                 "name": class.name, "namespace": class.namespace,
                 "uid": class.uid, "resourceVersion": version,
             },
-            "status": encode_status(&status),
+            "status": encode_status(status),
         });
         let api = self.classes(&class.namespace);
         let params = PatchParams::apply(MANAGER).force();
@@ -223,9 +219,9 @@ impl Applier {
     }
 
     /// A failure to record an Event doesn't fail the reconcile.
-    async fn record_event(&self, class: &ObservedClass, notice: &Notice, end: Instant) {
-        tracing::info!(reason = notice.reason, note = notice.note, "recording an Event");
-        let event = event(class, notice, &self.identity, Timestamp::now());
+    async fn record_event(&self, class: &ObservedClass, record: &EventRecord, end: Instant) {
+        tracing::info!(reason = record.reason.as_str(), note = record.note, "recording an Event");
+        let event = event(class, record, &self.identity, Timestamp::now());
         let api: Api<Event> = Api::namespaced(self.client.clone(), &class.namespace);
         match until(end, api.create(&PostParams::default(), &event)).await {
             Some(Ok(_)) => {}
@@ -237,10 +233,10 @@ impl Applier {
 
 /// Built here and not by kube's recorder, which sets no annotations and repeats the note of an
 /// earlier Event with the same reason.
-fn event(class: &ObservedClass, notice: &Notice, identity: &str, now: Timestamp) -> Event {
+fn event(class: &ObservedClass, record: &EventRecord, identity: &str, now: Timestamp) -> Event {
     let correlation =
         class.correlation_id.as_ref().map_or_else(String::new, |id| format!(" [{id}]"));
-    let mut note = notice.note.clone();
+    let mut note = record.note.clone();
     while note.len() + correlation.len() > MAX_NOTE && note.pop().is_some() {}
     note.push_str(&correlation);
     let deployment_id = deployment_id(class);
@@ -262,8 +258,8 @@ fn event(class: &ObservedClass, notice: &Notice, identity: &str, now: Timestamp)
             uid: Some(class.uid.clone()),
             ..ObjectReference::default()
         }),
-        type_: Some(if notice.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(notice.reason.clone()),
+        type_: Some(if record.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(record.reason.as_str().to_owned()),
         note: Some(note),
         action: Some("Reconcile".to_owned()),
         event_time: Some(MicroTime(now)),
@@ -295,9 +291,9 @@ async fn bounded<T>(
 impl RequestError {
     fn transient(self, what: &str) -> Error {
         let (reason, message) = match self {
-            Self::Api(409, message) => ("Conflict", message),
-            Self::Api(code, message) => ("ApiServerFails", format!("{code}: {message}")),
-            Self::Other(message) => ("ApiServerFails", message),
+            Self::Api(409, message) => (Reason::Conflict, message),
+            Self::Api(code, message) => (Reason::ApiServerFails, format!("{code}: {message}")),
+            Self::Other(message) => (Reason::ApiServerFails, message),
         };
         Error::Transient(Failure { reason, message: format!("{what}: {message}") })
     }
@@ -309,10 +305,10 @@ impl RequestError {
             other => return other.transient(what),
         };
         let reason = match code {
-            403 if message.contains("exceeded quota") => "QuotaExceeded",
-            403 => "Forbidden",
-            404 => "KindMissing",
-            _ => "Rejected",
+            403 if message.contains("exceeded quota") => Reason::QuotaExceeded,
+            403 => Reason::Forbidden,
+            404 => Reason::KindMissing,
+            _ => Reason::Rejected,
         };
         Error::Permanent(Failure { reason, message: format!("{what}: {message}") })
     }
@@ -324,7 +320,7 @@ mod tests {
     use crate::reconcile::CORRELATION;
 
     /// Whether an error is permanent, its reason, and its message.
-    fn outcome(error: Error) -> (bool, &'static str, String) {
+    fn outcome(error: Error) -> (bool, Reason, String) {
         match error {
             Error::Permanent(failure) => (true, failure.reason, failure.message),
             Error::Transient(failure) => (false, failure.reason, failure.message),
@@ -338,19 +334,19 @@ mod tests {
         let quota = "pods \"p\" is forbidden: exceeded quota: few";
         let message = |said: &str| format!("Service shop: {said}");
         for (error, permanent, reason, said) in [
-            (api(400, "no JSON"), true, "Rejected", "no JSON"),
-            (api(401, "who?"), false, "ApiServerFails", "401: who?"),
-            (api(403, "may not"), true, "Forbidden", "may not"),
-            (api(403, quota), true, "QuotaExceeded", quota),
-            (api(404, "not found"), true, "KindMissing", "not found"),
-            (api(405, "not so"), true, "Rejected", "not so"),
-            (api(409, "changed"), false, "Conflict", "changed"),
-            (api(413, "too large"), true, "Rejected", "too large"),
-            (api(422, "immutable"), true, "Rejected", "immutable"),
-            (api(429, "later"), false, "ApiServerFails", "429: later"),
-            (api(500, "webhook"), false, "ApiServerFails", "500: webhook"),
-            (api(503, "away"), false, "ApiServerFails", "503: away"),
-            (RequestError::Other("cut".to_owned()), false, "ApiServerFails", "cut"),
+            (api(400, "no JSON"), true, Reason::Rejected, "no JSON"),
+            (api(401, "who?"), false, Reason::ApiServerFails, "401: who?"),
+            (api(403, "may not"), true, Reason::Forbidden, "may not"),
+            (api(403, quota), true, Reason::QuotaExceeded, quota),
+            (api(404, "not found"), true, Reason::KindMissing, "not found"),
+            (api(405, "not so"), true, Reason::Rejected, "not so"),
+            (api(409, "changed"), false, Reason::Conflict, "changed"),
+            (api(413, "too large"), true, Reason::Rejected, "too large"),
+            (api(422, "immutable"), true, Reason::Rejected, "immutable"),
+            (api(429, "later"), false, Reason::ApiServerFails, "429: later"),
+            (api(500, "webhook"), false, Reason::ApiServerFails, "500: webhook"),
+            (api(503, "away"), false, Reason::ApiServerFails, "503: away"),
+            (RequestError::Other("cut".to_owned()), false, Reason::ApiServerFails, "cut"),
         ] {
             assert_eq!(outcome(error.classify("Service shop")), (permanent, reason, message(said)));
         }
@@ -360,11 +356,11 @@ mod tests {
     #[test]
     fn errors_of_status_and_finalizer_are_transient() {
         for (code, reason, said) in [
-            (403, "ApiServerFails", "the status: 403: no"),
-            (404, "ApiServerFails", "the status: 404: no"),
-            (409, "Conflict", "the status: no"),
-            (422, "ApiServerFails", "the status: 422: no"),
-            (500, "ApiServerFails", "the status: 500: no"),
+            (403, Reason::ApiServerFails, "the status: 403: no"),
+            (404, Reason::ApiServerFails, "the status: 404: no"),
+            (409, Reason::Conflict, "the status: no"),
+            (422, Reason::ApiServerFails, "the status: 422: no"),
+            (500, Reason::ApiServerFails, "the status: 500: no"),
         ] {
             let error = RequestError::Api(code, "no".to_owned());
             assert_eq!(outcome(error.transient("the status")), (false, reason, said.to_owned()));
@@ -381,9 +377,9 @@ mod tests {
             "spec": {"deployment_unit": {"id": "Shop/cart"}},
         });
         let class = decode(&serde_json::from_value(raw).unwrap());
-        let notice =
-            Notice { warning: true, reason: "CrashLoop".to_owned(), note: "é".repeat(MAX_NOTE) };
-        let event = event(&class, &notice, "crm-0", Timestamp::UNIX_EPOCH);
+        let record =
+            EventRecord { warning: true, reason: Reason::CrashLoop, note: "é".repeat(MAX_NOTE) };
+        let event = event(&class, &record, "crm-0", Timestamp::UNIX_EPOCH);
         let of = |all: Option<std::collections::BTreeMap<String, String>>| {
             all.unwrap().remove("oaas.io/deployment-id").unwrap()
         };

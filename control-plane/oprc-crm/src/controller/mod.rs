@@ -20,7 +20,7 @@ use crate::{
     cache::{ApiHealth, Cache, Key},
     decode::deployment_id,
     metrics::Metrics,
-    reconcile::{Action, Input, ObservedClass, decide, report::Failure},
+    reconcile::{Action, Input, ObservedClass, plan_actions, report::Failure},
 };
 
 /// The wall clock, replaceable in tests.
@@ -139,34 +139,34 @@ impl Controller {
     }
 
     async fn reconcile_inner(&self, class: &ObservedClass, failed: u32) -> Outcome {
-        let environment = (self.environment)();
-        let decide = |failures: &[Failure]| {
-            decide(&Input {
+        let platform = (self.environment)();
+        let plan = |failures: &[Failure]| {
+            plan_actions(&Input {
                 class,
-                environment: &environment,
-                sight: &*self.cache,
+                platform: &platform,
+                view: &*self.cache,
                 now: (self.clock)(),
                 failures,
             })
         };
-        let decision = decide(&[]);
+        let decision = plan(&[]);
         let mut version = class.resource_version.clone();
         let mut failures: Vec<Failure> = Vec::new();
         for action in &decision.actions {
-            if !failures.is_empty() && !action.stands_alone() {
+            if !failures.is_empty() && !action.is_independent() {
                 continue;
             }
             match self.apply(class, &mut version, action).await {
                 Ok(()) => {}
                 Err(apply::Error::NotLeader) => return Outcome::NotLeader,
                 Err(apply::Error::Permanent(failure)) => {
-                    let (reason, message) = (failure.reason, &failure.message);
+                    let (reason, message) = (failure.reason.as_str(), &failure.message);
                     tracing::warn!(reason, message, "API server rejected a write, retrying");
                     failures.push(failure);
                 }
                 // Other writes would most likely fail, too.
                 Err(apply::Error::Transient(failure)) => {
-                    let (reason, message) = (failure.reason, &failure.message);
+                    let (reason, message) = (failure.reason.as_str(), &failure.message);
                     if failed < REPORT_AFTER_FAILURES {
                         tracing::debug!(reason, message, "write failed, retrying");
                     } else {
@@ -183,7 +183,7 @@ impl Controller {
         if failures.is_empty() {
             return Outcome::Done(decision.requeue_after);
         }
-        self.write_status(class, &mut version, &decide(&failures).actions).await;
+        self.write_status(class, &mut version, &plan(&failures).actions).await;
         Outcome::Failed
     }
 

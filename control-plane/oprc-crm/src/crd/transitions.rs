@@ -1,109 +1,144 @@
-//! How a status goes from one phase to another, and when that is worth a write.
+//! Transitions of a ClassRuntime's status, and which changes are worth a write.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
-
 use oprc_unit::truncate_message;
 
 use super::{ClassRuntimeStatus, Phase};
+use crate::reason::{MessageChange, Reason};
 
-/// Conditions of every class.
+/// Every function has its required replicas, of whatever generation.
 pub const AVAILABLE: &str = "Available";
-/// Whether something is under way.
 pub const PROGRESSING: &str = "Progressing";
-/// Whether something is wrong.
 pub const DEGRADED: &str = "Degraded";
-/// Whether a user's own autoscaler scales the class.
+/// An autoscaler of another owner scales the class.
 pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
-/// Whether limits on calls at once are kept.
+/// False if `max_concurrency` isn't enforced.
 pub const CONCURRENCY_LIMITED: &str = "ConcurrencyLimited";
 
-/// What pods and quotas say with figures and made-up names in it. While the reason is the same,
-/// other words aren't news.
-const IN_OTHER_WORDS: [&str; 6] = [
-    "ContainerNotCreated",
-    "CrashLoop",
-    "ImagePullFailed",
-    "PodsNotCreated",
-    "QuotaExceeded",
-    "Unschedulable",
-];
+/// The conditions that the reconciler applies. Others belong to other field managers.
+pub const OWNED_CONDITIONS: [&str; 5] =
+    [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER, CONCURRENCY_LIMITED];
 
-/// What the API server and those it asks say, now and then with numbers of requests and connections
-/// in it. While the reason is the same, other numbers aren't news: each would be another write, and
-/// another look at the class because of that.
-const WITH_NUMBERS: [&str; 4] = ["ApiServerFails", "Conflict", "Forbidden", "Rejected"];
+/// The data grid's entry in `stable_since`. No function can have this key.
+pub const GRID_STABILITY_KEY: &str = "addon:odgm";
+/// Its former entry, which a function with that key shared.
+const FORMER_GRID_STABILITY_KEY: &str = "odgm";
 
-/// Whether two sentences for the same reason say the same.
-fn no_news(reason: &str, left: &str, right: &str) -> bool {
-    fn words(text: &str) -> impl Iterator<Item = &str> {
-        let all = text.split(|it: char| !it.is_alphanumeric());
-        all.filter(|word| !word.contains(|it: char| it.is_ascii_digit()))
+const SERVING: &str = "every function has its required replicas";
+
+impl Phase {
+    /// On the way to Available, without a failure.
+    pub fn is_in_progress(self) -> bool {
+        matches!(self, Self::Pending | Self::Applying | Self::Progressing)
     }
-    IN_OTHER_WORDS.contains(&reason)
-        || WITH_NUMBERS.contains(&reason) && words(left).eq(words(right))
 }
 
 impl ClassRuntimeStatus {
-    /// It is in a phase, and why.
-    pub fn enter(&mut self, phase: Phase, reason: &str, message: &str) {
+    /// The part of a status that the reconciler applies. To apply more would take fields from their
+    /// owners.
+    #[must_use]
+    pub fn owned_by_reconciler(&self) -> Self {
+        let mut own = self.clone();
+        own.conditions.retain(|it| OWNED_CONDITIONS.contains(&it.type_.as_str()));
+        own.nfr_recommendations.clear();
+        own.last_applied_recommendations.clear();
+        own.last_applied_at = None;
+        own
+    }
+
+    /// Moves the record of the data grid to its present key.
+    pub fn migrate_stability_key(&mut self) {
+        if self.odgm.is_none() || self.stable_since.contains_key(GRID_STABILITY_KEY) {
+            return;
+        }
+        let shared = self.functions.iter().any(|it| it.key == FORMER_GRID_STABILITY_KEY);
+        let since = if shared {
+            self.stable_since.get(FORMER_GRID_STABILITY_KEY).cloned()
+        } else {
+            self.stable_since.remove(FORMER_GRID_STABILITY_KEY)
+        };
+        self.stable_since.extend(since.map(|since| (GRID_STABILITY_KEY.to_owned(), since)));
+    }
+
+    fn set_phase(&mut self, phase: Phase, reason: Reason, message: &str) {
         self.phase = phase;
-        self.reason = Some(reason.to_owned());
+        self.reason = Some(reason.as_str().to_owned());
         self.message = Some(truncate_message(message));
     }
 
-    /// Everything is ready.
-    pub fn become_available(&mut self, now: Timestamp) {
-        self.enter(Phase::Available, "Available", "everything is ready");
-        self.set(AVAILABLE, true, "Available", "everything is ready", now);
-        self.set(PROGRESSING, false, "Complete", "", now);
-        self.set(DEGRADED, false, "AsExpected", "", now);
+    pub fn mark_available(&mut self, now: Timestamp) {
+        let message = "all components are ready";
+        self.set_phase(Phase::Available, Reason::Available, message);
+        self.set_condition(AVAILABLE, true, Reason::Available, message, now);
+        self.set_condition(PROGRESSING, false, Reason::Complete, "", now);
+        self.set_condition(DEGRADED, false, Reason::AsExpected, "", now);
     }
 
-    /// It is on its way. `missing` says what keeps it from being Available.
-    pub fn progress(&mut self, message: &str, missing: &str, now: Timestamp) {
-        self.enter(Phase::Progressing, "Progressing", message);
-        self.set(AVAILABLE, false, "Progressing", missing, now);
-        self.set(PROGRESSING, true, "Progressing", "objects are written", now);
-        self.set(DEGRADED, false, "AsExpected", "", now);
+    /// `missing` says why it isn't Available; none if all functions serve.
+    pub fn mark_in_progress(
+        &mut self,
+        phase: Phase,
+        reason: Reason,
+        message: &str,
+        missing: Option<&str>,
+        now: Timestamp,
+    ) {
+        self.set_phase(phase, reason, message);
+        match missing {
+            None => self.set_condition(AVAILABLE, true, Reason::Available, SERVING, now),
+            Some(it) => self.set_condition(AVAILABLE, false, Reason::Progressing, it, now),
+        }
+        let rollout = "the latest specification is being rolled out";
+        self.set_condition(PROGRESSING, true, Reason::Progressing, rollout, now);
+        self.set_condition(DEGRADED, false, Reason::AsExpected, "", now);
     }
 
-    /// Something is wrong, and it isn't Available.
-    pub fn fail(&mut self, reason: &str, message: &str, now: Timestamp) {
+    /// `serving` says whether all functions serve nevertheless.
+    pub fn mark_degraded(&mut self, reason: Reason, message: &str, serving: bool, now: Timestamp) {
         self.degrade(reason, message, now);
-        self.set(AVAILABLE, false, reason, message, now);
+        if serving {
+            self.set_condition(AVAILABLE, true, Reason::Available, SERVING, now);
+        } else {
+            self.set_condition(AVAILABLE, false, reason, message, now);
+        }
     }
 
-    /// A former specification runs, in place of one that missed its deadline.
-    pub fn run_as_before(&mut self, message: &str, now: Timestamp) {
-        self.degrade("RolledBack", message, now);
-        self.set(AVAILABLE, true, "RolledBack", message, now);
+    /// An earlier specification runs in place of the latest.
+    pub fn mark_rolled_back(&mut self, message: &str, now: Timestamp) {
+        self.degrade(Reason::RolledBack, message, now);
+        self.set_condition(AVAILABLE, true, Reason::RolledBack, message, now);
     }
 
-    /// It is going.
-    pub fn go(&mut self, message: &str, now: Timestamp) {
-        self.enter(Phase::Deleting, "Deleting", message);
-        self.set(AVAILABLE, false, "Deleting", message, now);
-        self.set(PROGRESSING, true, "Deleting", message, now);
+    pub fn mark_deleting(&mut self, message: &str, now: Timestamp) {
+        self.set_phase(Phase::Deleting, Reason::Deleting, message);
+        self.set_condition(AVAILABLE, false, Reason::Deleting, message, now);
+        self.set_condition(PROGRESSING, true, Reason::Deleting, message, now);
     }
 
-    fn degrade(&mut self, reason: &str, message: &str, now: Timestamp) {
-        self.enter(Phase::Degraded, reason, message);
-        self.set(PROGRESSING, false, reason, "", now);
-        self.set(DEGRADED, true, reason, message, now);
+    fn degrade(&mut self, reason: Reason, message: &str, now: Timestamp) {
+        self.set_phase(Phase::Degraded, reason, message);
+        self.set_condition(PROGRESSING, false, reason, "", now);
+        self.set_condition(DEGRADED, true, reason, message, now);
     }
 
-    /// Says whether a condition holds, and since when.
-    pub fn set(&mut self, type_: &str, holds: bool, reason: &str, message: &str, now: Timestamp) {
-        let status = if holds { "True" } else { "False" };
+    pub fn set_condition(
+        &mut self,
+        type_: &str,
+        is_true: bool,
+        reason: Reason,
+        message: &str,
+        now: Timestamp,
+    ) {
+        let status = if is_true { "True" } else { "False" };
         let before = self.conditions.iter().find(|it| it.type_ == type_ && it.status == status);
         let since = before.map_or(Time(now), |before| before.last_transition_time.clone());
         let condition = Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
-            reason: reason.to_owned(),
+            reason: reason.as_str().to_owned(),
             message: truncate_message(message),
             last_transition_time: since,
             observed_generation: self.observed_generation,
@@ -115,29 +150,28 @@ impl ClassRuntimeStatus {
         self.conditions.sort_by(|left, right| left.type_.cmp(&right.type_));
     }
 
-    /// Says nothing of a condition any more.
-    pub fn unset(&mut self, type_: &str) {
+    pub fn remove_condition(&mut self, type_: &str) {
         self.conditions.retain(|it| it.type_ != type_);
     }
 
-    /// Whether a condition holds.
-    pub fn holds(&self, type_: &str) -> bool {
+    pub fn is_true(&self, type_: &str) -> bool {
         self.conditions.iter().any(|it| it.type_ == type_ && it.status == "True")
     }
 
-    /// Whether another status is worth a write. While things are under way only what is decided
-    /// counts; figures are told when they have come to rest.
-    pub fn worth_writing_over(&self, old: Option<&Self>) -> bool {
+    /// Whether this status is worth a write. During a rollout only decisions count; counters are
+    /// written when it ends.
+    pub fn differs_materially_from(&self, old: Option<&Self>) -> bool {
         let Some(old) = old else { return true };
-        if self.phase != Phase::Progressing || old.phase != Phase::Progressing {
-            let mut same = old.clone();
+        if !self.phase.is_in_progress() || !old.phase.is_in_progress() {
+            let mut same = old.owned_by_reconciler();
             same.last_updated.clone_from(&self.last_updated);
-            same.take_words_of(self);
+            same.copy_immaterial_messages_from(self);
             return *self != same;
         }
         let conditions = |status: &Self| {
-            let all = status.conditions.iter();
-            all.map(|it| {
+            let own = status.conditions.iter();
+            let own = own.filter(|it| OWNED_CONDITIONS.contains(&it.type_.as_str()));
+            own.map(|it| {
                 (it.type_.clone(), it.status.clone(), it.reason.clone(), it.observed_generation)
             })
             .collect::<Vec<_>>()
@@ -146,8 +180,8 @@ impl ClassRuntimeStatus {
             let all = status.functions.iter();
             all.map(|it| (it.key.clone(), it.reason.clone())).collect::<Vec<_>>()
         };
-        // An address that is there can wait until all are; one that was told can't be wrong.
-        let told_otherwise = old.functions.iter().any(|before| {
+        // A new address can wait until all are known; one that was reported must not be wrong.
+        let address_changed = old.functions.iter().any(|before| {
             before.url.is_some()
                 && self.functions.iter().any(|it| it.key == before.key && it.url != before.url)
         });
@@ -160,7 +194,7 @@ impl ClassRuntimeStatus {
         self.observed_generation != old.observed_generation
             || conditions(self) != conditions(old)
             || functions(self) != functions(old)
-            || told_otherwise
+            || address_changed
             || odgm(self) != odgm(old)
             || self.selection != old.selection
             || self.kept_collections != old.kept_collections
@@ -170,42 +204,56 @@ impl ClassRuntimeStatus {
             || self.progress_since != old.progress_since
     }
 
-    /// Says in another's words what both say.
-    fn take_words_of(&mut self, other: &Self) {
-        let take = |reasons: [Option<&str>; 2], own: &mut Option<String>, its: &Option<String>| {
+    /// Takes over the messages whose change isn't worth a write.
+    fn copy_immaterial_messages_from(&mut self, new: &Self) {
+        let copy = |reasons: [Option<&str>; 2], own: &mut Option<String>, its: &Option<String>| {
             let [Some(reason), Some(same)] = reasons else { return };
             let (left, right) = (own.as_deref(), its.as_deref());
             if reason == same
-                && no_news(reason, left.unwrap_or_default(), right.unwrap_or_default())
+                && is_immaterial(reason, left.unwrap_or_default(), right.unwrap_or_default())
             {
                 own.clone_from(its);
             }
         };
-        if self.phase == other.phase {
-            let reasons = [self.reason.as_deref(), other.reason.as_deref()];
-            take(reasons, &mut self.message, &other.message);
+        if self.phase == new.phase {
+            let reasons = [self.reason.as_deref(), new.reason.as_deref()];
+            copy(reasons, &mut self.message, &new.message);
         }
-        for (own, its) in self.conditions.iter_mut().zip(&other.conditions) {
+        for (own, its) in self.conditions.iter_mut().zip(&new.conditions) {
             if own.type_ == its.type_
                 && own.status == its.status
                 && own.reason == its.reason
-                && no_news(&own.reason, &own.message, &its.message)
+                && is_immaterial(&own.reason, &own.message, &its.message)
             {
                 own.message.clone_from(&its.message);
             }
         }
-        for (own, its) in self.functions.iter_mut().zip(&other.functions) {
+        for (own, its) in self.functions.iter_mut().zip(&new.functions) {
             if own.key == its.key {
-                take(
+                copy(
                     [own.reason.as_deref(), its.reason.as_deref()],
                     &mut own.message,
                     &its.message,
                 );
             }
         }
-        if let (Some(own), Some(its)) = (&mut self.odgm, &other.odgm) {
-            take([own.reason.as_deref(), its.reason.as_deref()], &mut own.message, &its.message);
+        if let (Some(own), Some(its)) = (&mut self.odgm, &new.odgm) {
+            copy([own.reason.as_deref(), its.reason.as_deref()], &mut own.message, &its.message);
         }
+    }
+}
+
+/// Whether a changed message of the same reason isn't worth a write: each write leads to another
+/// reconcile.
+fn is_immaterial(reason: &str, left: &str, right: &str) -> bool {
+    fn words(text: &str) -> impl Iterator<Item = &str> {
+        let all = text.split(|it: char| !it.is_alphanumeric());
+        all.filter(|word| !word.contains(|it: char| it.is_ascii_digit()))
+    }
+    match Reason::parse(reason).map(Reason::message_change) {
+        Some(MessageChange::Volatile) => true,
+        Some(MessageChange::NumbersVary) => words(left).eq(words(right)),
+        Some(MessageChange::Significant) | None => false,
     }
 }
 
@@ -215,42 +263,74 @@ mod tests {
     use crate::crd::FunctionStatus;
     use oprc_unit::MAX_MESSAGE;
 
-    fn failing(reason: &str, message: &str) -> ClassRuntimeStatus {
+    fn failing(reason: Reason, message: &str) -> ClassRuntimeStatus {
         let mut status = ClassRuntimeStatus {
             functions: vec![FunctionStatus {
                 key: "f".to_owned(),
-                reason: Some(reason.to_owned()),
+                reason: Some(reason.as_str().to_owned()),
                 message: Some(message.to_owned()),
                 ..FunctionStatus::default()
             }],
             ..ClassRuntimeStatus::default()
         };
-        status.fail(reason, message, Timestamp::UNIX_EPOCH);
+        status.mark_degraded(reason, message, false, Timestamp::UNIX_EPOCH);
         status
     }
 
     #[test]
-    fn the_same_in_other_words_is_no_news() {
-        let before = failing("QuotaExceeded", "pods \"a-1\" is forbidden: exceeded quota");
-        let after = failing("QuotaExceeded", "pods \"a-2\" is forbidden: exceeded quota");
-        assert!(!after.worth_writing_over(Some(&before)));
-        assert!(failing("CrashLoop", "pod a-1").worth_writing_over(Some(&before)));
+    fn changed_words_of_a_volatile_message_are_not_written() {
+        let before = failing(Reason::QuotaExceeded, "pods \"a-1\" is forbidden: exceeded quota");
+        let after = failing(Reason::QuotaExceeded, "pods \"a-2\" is forbidden: exceeded quota");
+        assert!(!after.differs_materially_from(Some(&before)));
+        assert!(failing(Reason::CrashLoop, "pod a-1").differs_materially_from(Some(&before)));
 
-        let reset =
-            |port: u16| failing("ApiServerFails", &format!("500: tcp 10.0.0.5:{port}: reset"));
-        assert!(!reset(1).worth_writing_over(Some(&reset(2))));
-        let other = failing("ApiServerFails", "500: tcp 10.0.0.5:1: refused");
-        assert!(other.worth_writing_over(Some(&reset(1))));
+        let reset = |port: u16| {
+            failing(Reason::ApiServerFails, &format!("500: tcp 10.0.0.5:{port}: reset"))
+        };
+        assert!(!reset(1).differs_materially_from(Some(&reset(2))));
+        let other = failing(Reason::ApiServerFails, "500: tcp 10.0.0.5:1: refused");
+        assert!(other.differs_materially_from(Some(&reset(1))));
 
-        // Where the words are what there is to know, they count.
-        let before = failing("NameTaken", "Service a");
-        assert!(failing("NameTaken", "Service b").worth_writing_over(Some(&before)));
+        // Other messages count.
+        let before = failing(Reason::NameTaken, "Service a");
+        assert!(failing(Reason::NameTaken, "Service b").differs_materially_from(Some(&before)));
     }
 
     #[test]
-    fn no_message_is_longer_than_it_may_be() {
-        let status = failing("Rejected", &"é".repeat(1_000_000));
+    fn long_messages_are_cut() {
+        let status = failing(Reason::Rejected, &"é".repeat(1_000_000));
         assert!(status.message.unwrap().chars().count() <= MAX_MESSAGE + 1);
         assert!(status.conditions.iter().all(|it| it.message.chars().count() <= MAX_MESSAGE + 1));
+    }
+
+    #[test]
+    fn the_grids_stability_record_gets_its_own_key() {
+        let since = Time(Timestamp::UNIX_EPOCH);
+        let with = |function: &str| {
+            let mut status = ClassRuntimeStatus {
+                functions: vec![FunctionStatus {
+                    key: function.to_owned(),
+                    ..FunctionStatus::default()
+                }],
+                odgm: Some(crate::crd::OdgmStatus::default()),
+                stable_since: [("odgm".to_owned(), since.clone())].into(),
+                ..ClassRuntimeStatus::default()
+            };
+            status.migrate_stability_key();
+            status.stable_since.into_keys().collect::<Vec<_>>()
+        };
+        assert_eq!(with("f"), [GRID_STABILITY_KEY]);
+        assert_eq!(with("odgm"), [GRID_STABILITY_KEY, "odgm"]);
+    }
+
+    #[test]
+    fn conditions_of_other_managers_are_neither_applied_nor_compared() {
+        let mut old = failing(Reason::CrashLoop, "pod a-1");
+        let new = old.clone();
+        let condition = Condition { type_: "NfrObserved".to_owned(), ..old.conditions[0].clone() };
+        old.conditions.push(condition);
+        old.last_applied_at = Some(Time(Timestamp::UNIX_EPOCH));
+        assert_eq!(old.owned_by_reconciler(), new);
+        assert!(!new.differs_materially_from(Some(&old)));
     }
 }

@@ -3,7 +3,7 @@ use oprc_unit::SelectionStatus;
 use serde_json::json;
 
 use super::*;
-use crate::decode::decode;
+use crate::{decode::decode, reason::Reason};
 
 fn class(name: &str, phase: Option<&str>) -> ObservedClass {
     let status = phase.map(|phase| {
@@ -56,19 +56,25 @@ impl Rollout {
     }
 
     fn progressing(&mut self, generation: i64) {
-        self.write_status(generation, |it| it.progress("", "", Timestamp::UNIX_EPOCH));
+        self.write_status(generation, |it| {
+            let (phase, reason) = (Phase::Progressing, Reason::Progressing);
+            it.mark_in_progress(phase, reason, "", Some(""), Timestamp::UNIX_EPOCH);
+        });
     }
 
     fn available(&mut self, generation: i64) {
-        self.write_status(generation, |it| it.become_available(Timestamp::UNIX_EPOCH));
+        self.write_status(generation, |it| it.mark_available(Timestamp::UNIX_EPOCH));
     }
 
     fn degraded(&mut self, generation: i64, reason: &str) {
-        self.write_status(generation, |it| it.fail(reason, "", Timestamp::UNIX_EPOCH));
+        let reason = Reason::parse(reason).unwrap();
+        self.write_status(generation, |it| {
+            it.mark_degraded(reason, "", false, Timestamp::UNIX_EPOCH);
+        });
     }
 
     fn deleting(&mut self, generation: i64, message: &str) {
-        self.write_status(generation, |it| it.go(message, Timestamp::UNIX_EPOCH));
+        self.write_status(generation, |it| it.mark_deleting(message, Timestamp::UNIX_EPOCH));
     }
 
     /// `crm_deployments_total` with this status.

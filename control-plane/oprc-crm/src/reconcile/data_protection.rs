@@ -1,14 +1,16 @@
-//! Spares data: what is known of the claims that a class has, and what mustn't be done to them.
+//! Protects the data of persistent collections against changes that would lose it.
 
-use oprc_unit::{CollectionPlan, OdgmPlan, Rejection, UnitSpec, persistence, shard_type};
+use oprc_unit::{
+    CollectionPlan, OdgmPlan, Rejection, RejectionReason, UnitSpec, persistence, shard_type,
+};
 
 use crate::crd::{ClassRuntimeStatus, OdgmCollectionStatus};
 
-/// How many collections a status can remember.
-const REMEMBERED: usize = 256;
+/// The limit of `status.kept_collections`.
+const MAX_KEPT: usize = 256;
 
-/// Persistent collections that there are claims for, as far as is known: those of now, and those
-/// of before that were left out without their data being given up.
+/// Persistent collections that may have claims: the present ones, and former ones whose data
+/// wasn't given up.
 pub fn kept_collections(
     plan: Option<&OdgmPlan>,
     before: &[OdgmCollectionStatus],
@@ -27,8 +29,7 @@ pub fn kept_collections(
     kept
 }
 
-/// How many nodes have claims with something in them, as far as is known. A grid that is switched
-/// off has none, and its claims are still there.
+/// How many nodes may have claims with data. The claims of a grid that was removed still exist.
 pub fn kept_nodes(
     plan: Option<&OdgmPlan>,
     before: Option<i32>,
@@ -41,16 +42,15 @@ pub fn may_lose_data(spec: &UnitSpec) -> bool {
     spec.data_retention.as_ref().is_some_and(|it| it.allow_data_loss)
 }
 
-/// A specification that has its grid keep the nodes that have come since. They may hold copies by
-/// now: to give them up is for the class to say, and not a part of going back.
+/// Keeps nodes that were added since: they may hold replicas, and a rollback must not give them up.
 pub fn with_nodes_kept(spec: &mut UnitSpec, status: &ClassRuntimeStatus) {
     let Some(nodes) = status.kept_nodes.filter(|_| !may_lose_data(spec)) else { return };
     let config = spec.odgm_config.get_or_insert_default();
     config.replicas = Some(config.replicas.unwrap_or(1).max(nodes));
 }
 
-/// Refuses to change what a live persistent collection is made of, unless its data may go.
-pub fn guard_data(
+/// Rejects changes to the layout of persistent collections unless data loss is allowed.
+pub fn check_data_protection(
     plan: Option<&OdgmPlan>,
     status: Option<&ClassRuntimeStatus>,
     spec: &UnitSpec,
@@ -60,8 +60,8 @@ pub fn guard_data(
         return Ok(());
     }
     let at_risk = |field: &str, what: String| {
-        let message = format!("{what}; that needs data_retention.allow_data_loss");
-        Err(Rejection::precondition("DataAtRisk", field, message))
+        let message = format!("{what}; this requires data_retention.allow_data_loss");
+        Err(Rejection::precondition(RejectionReason::DataAtRisk, field, message))
     };
     if let Some(field) = status.unreadable.keys().next() {
         let message =
@@ -73,7 +73,7 @@ pub fn guard_data(
         return at_risk(
             "odgm_config.replicas",
             format!(
-                "the data grid has persistent collections, and would go from {nodes} nodes to {}",
+                "the data grid has persistent collections and would shrink from {nodes} nodes to {}",
                 plan.replicas
             ),
         );
@@ -84,18 +84,18 @@ pub fn guard_data(
             return at_risk(
                 "odgm_config.collections",
                 format!(
-                    "{what} of the persistent collection {:?} would change from {from} to {to}",
+                    "the {what} of the persistent collection {:?} would change from {from} to {to}",
                     old.name
                 ),
             );
         }
     }
-    if kept_collections(Some(plan), &status.kept_collections, spec).len() > REMEMBERED {
+    if kept_collections(Some(plan), &status.kept_collections, spec).len() > MAX_KEPT {
         return at_risk(
             "odgm_config.collections",
             format!(
-                "there may be claims for {} other persistent collections, and no more than \
-                 {REMEMBERED} can be told apart: some would be forgotten",
+                "{} former persistent collections may have claims, and CRM can record at most \
+                 {MAX_KEPT}: some would be forgotten",
                 status.kept_collections.len()
             ),
         );
@@ -103,22 +103,21 @@ pub fn guard_data(
     Ok(())
 }
 
-/// What would change of a collection, from what to what.
+/// The first property of a collection that would change, with both values.
 fn difference(
     old: &OdgmCollectionStatus,
     new: &OdgmCollectionStatus,
 ) -> Option<(&'static str, String, String)> {
     [
-        ("the partitions", old.partition_count.to_string(), new.partition_count.to_string()),
-        ("the shard type", old.shard_type.clone(), new.shard_type.clone()),
-        ("the replication", old.replica_count.to_string(), new.replica_count.to_string()),
-        ("the persistence", old.persistence_mode.clone(), new.persistence_mode.clone()),
+        ("partition count", old.partition_count.to_string(), new.partition_count.to_string()),
+        ("shard type", old.shard_type.clone(), new.shard_type.clone()),
+        ("replication", old.replica_count.to_string(), new.replica_count.to_string()),
+        ("persistence", old.persistence_mode.clone(), new.persistence_mode.clone()),
     ]
     .into_iter()
     .find(|(_, from, to)| from != to)
 }
 
-/// A collection as the status records it.
 pub fn collection_status(plan: &CollectionPlan) -> OdgmCollectionStatus {
     OdgmCollectionStatus {
         name: plan.name.clone(),
@@ -184,8 +183,11 @@ mod tests {
 
     fn guarded(spec: &Value, status: &ClassRuntimeStatus) -> Result<(), String> {
         let plan = check(spec).odgm;
-        guard_data(plan.as_ref(), Some(status), &read(spec)).map_err(|rejection| {
-            assert_eq!((rejection.reason, rejection.precondition), ("DataAtRisk", true));
+        check_data_protection(plan.as_ref(), Some(status), &read(spec)).map_err(|rejection| {
+            assert_eq!(
+                (rejection.reason, rejection.precondition),
+                (RejectionReason::DataAtRisk, true)
+            );
             rejection.message
         })
     }
@@ -202,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn data_is_not_put_at_risk_unless_the_class_says_so() {
+    fn changes_that_lose_data_need_permission() {
         let status = status_of(&collection(&json!({})));
         guarded(&collection(&json!({})), &status).unwrap();
         for (change, word) in [
-            (json!({"partition_count": 8}), "partitions"),
+            (json!({"partition_count": 8}), "partition count"),
             (json!({"shard_type": "basic"}), "shard type"),
             (json!({"replica_count": 3}), "replication"),
             (json!({"persistence_mode": "ephemeral"}), "persistence"),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn data_that_goes_with_its_pods_is_not_guarded() {
+    fn ephemeral_collections_are_not_protected() {
         let ephemeral = collection(&json!({"persistence_mode": "ephemeral"}));
         let status = status_of(&ephemeral);
         let other = json!({"persistence_mode": "ephemeral", "partition_count": 8});
@@ -232,16 +234,16 @@ mod tests {
         guarded(&collection(&json!({})), &status).unwrap();
     }
 
-    /// Claims stay when the grid is switched off, and so does what is known of them.
+    /// Claims stay when the grid is removed.
     #[test]
-    fn what_was_kept_is_remembered_while_the_grid_is_off() {
+    fn collections_stay_protected_while_the_grid_is_removed() {
         let mut status = status_of(&collection(&json!({})));
         guarded(&plain(), &status).unwrap();
         status.kept_collections = kept_collections(None, &status.kept_collections, &read(&plain()));
         status.odgm = None;
         assert!(guarded(&collection(&json!({"partition_count": 8})), &status).is_err());
         guarded(&collection(&json!({})), &status).unwrap();
-        // Nor is it a way to fewer nodes.
+        // Nor does removing the grid allow fewer nodes.
         status.kept_nodes = kept_nodes(None, status.kept_nodes, &status.kept_collections);
         let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
         assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
@@ -252,9 +254,9 @@ mod tests {
         guarded(&collection(&json!({"partition_count": 8})), &status).unwrap();
     }
 
-    /// A status can't remember any number of collections; it forgets none silently.
+    /// The status is bounded; no collection is dropped silently.
     #[test]
-    fn more_collections_than_can_be_remembered_are_refused() {
+    fn more_collections_than_the_status_can_hold_are_rejected() {
         let mut status = status_of(&collection(&json!({})));
         let one = status.kept_collections[0].clone();
         status.kept_collections = (0..256)

@@ -1,181 +1,238 @@
-//! What must be done so that what is becomes what is wanted. Nothing, in a steady state.
+//! The difference between desired and live objects. Empty in a steady state.
 
-use oprc_unit::{Identity, Shape};
 use std::sync::Arc;
 
-use super::{
-    observe::{Child, Sight},
-    render::{Desired, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED, Wanted},
-};
-use crate::kinds::{AUTOSCALER, DEPLOYMENT, STATEFUL_SET};
+use oprc_unit::{Identity, Shape};
 
-/// An object to be written.
+use super::{
+    observe::{Child, ClusterView},
+    render::{Desired, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
+};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT};
+
+/// An object to be applied.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Write {
-    /// How it is to be.
-    pub wanted: Wanted,
-    /// The object that is to be changed; none where it is to be made.
+pub struct Apply {
+    pub desired: DesiredObject,
+    /// The uid of the live object; none if it is to be created.
     pub uid: Option<String>,
 }
 
-/// What must be done, and what can't be.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Changes {
-    /// Objects to be written, in order.
-    pub writes: Vec<Write>,
-    /// Objects that nobody wants any more.
-    pub deletes: Vec<Arc<Child>>,
-    /// Objects of another template, or a data grid that isn't wanted any more, that go on serving
-    /// until nobody needs them.
-    pub replaced: Vec<Arc<Child>>,
-    /// Objects with a name of ours that belong to somebody else.
-    pub foreign: Vec<String>,
-    /// Deployments that a user's own autoscaler scales.
-    pub scaled_by_others: Vec<String>,
-    /// Objects that wait for the data grid, or for something else to be gone.
-    pub held: usize,
+/// Why an object can't be applied yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocked {
+    /// The data grid isn't ready.
+    DataGrid,
+    /// Another object must be deleted first.
+    Deletion,
 }
 
-/// Compares what is wanted with what is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Changes {
+    /// In the order in which they are applied.
+    pub applies: Vec<Apply>,
+    /// Objects that aren't desired.
+    pub deletes: Vec<Arc<Child>>,
+    /// Objects of a former shape, or of a data grid that was removed. They serve until they are
+    /// drained.
+    pub draining: Vec<Arc<Child>>,
+    /// Desired objects whose names belong to objects of another owner.
+    pub conflicts: Vec<String>,
+    /// Deployments that an autoscaler of another owner scales.
+    pub scaled_by_others: Vec<String>,
+    pub blocked: Vec<Blocked>,
+}
+
+/// Compares desired objects with live ones. `completed` tells whether a Job has completed for this
+/// generation.
 pub fn diff(
     identity: &Identity,
     desired: &Desired,
-    sight: &dyn Sight,
-    odgm_ready: bool,
+    view: &dyn ClusterView,
+    grid_ready: bool,
     completed: &dyn Fn(&str) -> bool,
 ) -> Changes {
+    let comparison = Comparison { identity, desired, view, grid_ready, completed };
     let mut changes = Changes::default();
-    let namespace = &identity.namespace;
-    for wanted in &desired.objects {
-        let live = sight.named(&wanted.kind, namespace, &wanted.name);
-        if wanted.kind == AUTOSCALER && others_scale(sight, identity, &wanted.name) {
-            // Whatever its name, theirs does the work; two would get in each other's way.
-            changes.scaled_by_others.push(wanted.name.clone());
-            let ours = |it: &Arc<Child>| it.owner.as_deref() == Some(&identity.uid) && !it.deleting;
-            changes.deletes.extend(live.filter(ours));
-            continue;
-        }
-        if let Some(live) = &live
-            && live.owner.as_deref() != Some(&identity.uid)
-        {
-            // A former class of the same name is still being cleared away.
-            if live.owner_name.as_deref() == Some(&identity.name) {
-                changes.held += 1;
-                continue;
-            }
-            changes.foreign.push(format!("{} {}", wanted.kind, wanted.name));
-            continue;
-        }
-        let mut wanted = wanted.clone();
-        if wanted.kind == DEPLOYMENT {
-            let others = others_scale(sight, identity, &wanted.name);
-            let scaled = others
-                || desired.objects.iter().any(|it| it.kind == AUTOSCALER && it.name == wanted.name);
-            // An autoscaler does nothing about a Deployment that somebody has scaled to nothing;
-            // where it isn't ours, that may well be meant.
-            let asleep = !others && live.as_ref().is_some_and(|live| live.has_no_replicas());
-            if scaled && !asleep && live.as_ref().is_some_and(|live| live.replicas_elsewhere) {
-                drop_replicas(&mut wanted);
-            }
-            if others && !changes.scaled_by_others.contains(&wanted.name) {
-                changes.scaled_by_others.push(wanted.name.clone());
-            }
-        }
-        if let Some(live) = live.as_ref().filter(|_| wanted.runs_once) {
-            let Some(object) = live.with_its_pods(wanted.object) else { continue };
-            wanted.object = object;
-        }
-        match live {
-            // It comes back by itself once it is gone: its end is an event.
-            Some(live) if live.deleting => {}
-            // So does this: its end is awaited, and what it kept on disk stays.
-            Some(live) if live.must_be_made_anew(&wanted.object) => {
-                changes.held += 1;
-                changes.deletes.push(live);
-            }
-            Some(live) if !live.differs_from(&wanted.object) => {}
-            // Whoever admits objects changes it: to write it again would lead to the same.
-            Some(live) if live.answers(&wanted.object) => {}
-            None if wanted.runs_once && completed(&wanted.name) => {}
-            None if wanted.waits_for_odgm && !odgm_ready => changes.held += 1,
-            // One that is to begin with the grid waits for it as well; one that uses it already is
-            // healed and changed however the grid is.
-            Some(live)
-                if wanted.runs_with_odgm
-                    && !odgm_ready
-                    && !live.mentions(ODGM_ENABLED)
-                    && !live.is_written_for(&wanted.object) =>
-            {
-                changes.held += 1;
-            }
-            // Two grids with one name and one disk would each take themselves for the only one.
-            None if former_grid(identity, desired, &wanted, sight).is_some() => changes.held += 1,
-            live => {
-                let uid = live.map(|live| live.uid.clone());
-                changes.writes.push(Write { wanted, uid });
-            }
-        }
+    for object in &desired.objects {
+        comparison.add(object, &mut changes);
     }
     changes.scaled_by_others.sort();
     changes.scaled_by_others.dedup();
-    leftovers(identity, desired, sight, &mut changes);
+    comparison.add_leftovers(&mut changes);
     changes
 }
 
-/// The data grid of the other kind, where it is still there.
-fn former_grid(
-    identity: &Identity,
-    desired: &Desired,
-    wanted: &Wanted,
-    sight: &dyn Sight,
-) -> Option<Arc<Child>> {
-    let grid = desired.odgm.as_ref()?;
-    if wanted.kind != grid.kind || wanted.name != grid.workload {
-        return None;
-    }
-    let other = if grid.kind == DEPLOYMENT { STATEFUL_SET } else { DEPLOYMENT };
-    let former = sight.named(&other, &identity.namespace, &grid.workload)?;
-    (former.owner.as_deref() == Some(&identity.uid)).then_some(former)
+/// What has to happen to one object.
+enum Step {
+    Keep,
+    Apply,
+    /// Delete it now; it is created when it is gone.
+    Recreate,
+    Wait(Blocked),
 }
 
-/// Whether a user's own autoscaler scales a Deployment of ours.
-fn others_scale(sight: &dyn Sight, identity: &Identity, deployment: &str) -> bool {
-    let scalers = sight.scalers(&identity.namespace, deployment);
-    scalers.iter().any(|scaler| scaler.owner.as_deref() != Some(&identity.uid))
+struct Comparison<'a> {
+    identity: &'a Identity,
+    desired: &'a Desired,
+    view: &'a dyn ClusterView,
+    grid_ready: bool,
+    completed: &'a dyn Fn(&str) -> bool,
 }
 
-fn drop_replicas(wanted: &mut Wanted) {
-    if let Some(spec) = wanted.object.get_mut("spec").and_then(|spec| spec.as_object_mut()) {
-        spec.remove("replicas");
-    }
-}
-
-/// What belongs to the class and isn't wanted goes at once, unless it serves a function that is
-/// about to be served by something else, or to do without.
-fn leftovers(identity: &Identity, desired: &Desired, sight: &dyn Sight, changes: &mut Changes) {
-    for child in sight.owned(&identity.namespace, &identity.uid) {
-        let wanted = desired
-            .objects
-            .iter()
-            .any(|wanted| wanted.kind == child.kind && wanted.name == child.name);
-        if wanted || child.deleting {
-            continue;
+impl Comparison<'_> {
+    fn add(&self, object: &DesiredObject, changes: &mut Changes) {
+        let live = self.view.named(&object.kind, &self.identity.namespace, &object.name);
+        if object.kind == AUTOSCALER && self.scaled_by_others(&object.name) {
+            // Two autoscalers of one Deployment would work against each other.
+            changes.scaled_by_others.push(object.name.clone());
+            changes.deletes.extend(live.filter(|it| self.owns(it) && !it.deleting));
+            return;
         }
-        // Functions use a grid until all of their pods are those that don't.
-        let grid = desired.odgm.is_none() && child.template.as_deref() == Some(ODGM_COMPONENT);
-        if grid || serves_elsewhere(&child, &desired.functions) {
-            changes.replaced.push(child);
+        if let Some(other) = live.as_ref().filter(|it| !self.owns(it)) {
+            if other.owner_name.as_deref() == Some(&self.identity.name) {
+                // Left over from a deleted ClassRuntime of the same name.
+                changes.blocked.push(Blocked::Deletion);
+            } else {
+                changes.conflicts.push(format!("{} {}", object.kind, object.name));
+            }
+            return;
+        }
+        let mut object = object.clone();
+        if object.kind == DEPLOYMENT {
+            self.leave_replicas_to_autoscaler(&mut object, live.as_deref(), changes);
+        }
+        if let Some(live) = live.as_ref().filter(|_| object.runs_once) {
+            let Some(manifest) = live.with_live_pod_template(object.object) else { return };
+            object.object = manifest;
+        }
+        let step = match &live {
+            Some(live) => self.update_step(&object, live),
+            None => self.create_step(&object),
+        };
+        match step {
+            Step::Keep => {}
+            Step::Wait(blocked) => changes.blocked.push(blocked),
+            Step::Recreate => {
+                changes.blocked.push(Blocked::Deletion);
+                changes.deletes.extend(live);
+            }
+            Step::Apply => {
+                let uid = live.map(|live| live.uid.clone());
+                changes.applies.push(Apply { desired: object, uid });
+            }
+        }
+    }
+
+    fn update_step(&self, object: &DesiredObject, live: &Child) -> Step {
+        // The end of its deletion is an event that leads to the next reconcile.
+        if live.deleting {
+            Step::Keep
+        } else if live.must_be_recreated(&object.object) {
+            Step::Recreate
+        } else if is_in_sync(live, object) {
+            Step::Keep
+        } else if !self.grid_ready && starts_using_grid(live, object) {
+            Step::Wait(Blocked::DataGrid)
         } else {
-            changes.deletes.push(child);
+            Step::Apply
+        }
+    }
+
+    fn create_step(&self, object: &DesiredObject) -> Step {
+        if object.runs_once && (self.completed)(&object.name) {
+            Step::Keep
+        } else if object.waits_for_odgm && !self.grid_ready {
+            Step::Wait(Blocked::DataGrid)
+        } else if self.replaces_existing_grid(object) {
+            Step::Wait(Blocked::Deletion)
+        } else {
+            Step::Apply
+        }
+    }
+
+    fn owns(&self, child: &Child) -> bool {
+        child.is_owned_by(&self.identity.uid)
+    }
+
+    /// Whether the grid's workload of the other kind still exists. Two grids with one name and one
+    /// volume would each act as the only one.
+    fn replaces_existing_grid(&self, object: &DesiredObject) -> bool {
+        self.desired.odgm.as_ref().is_some_and(|grid| {
+            let is_grid = object.kind == grid.kind && object.name == grid.workload;
+            let other = || {
+                let (kind, namespace) = (grid.other_kind(), &self.identity.namespace);
+                self.view.named(&kind, namespace, &grid.workload)
+            };
+            is_grid && other().is_some_and(|it| self.owns(&it))
+        })
+    }
+
+    /// Whether an autoscaler of another owner scales a Deployment.
+    fn scaled_by_others(&self, deployment: &str) -> bool {
+        let all = self.view.autoscalers(&self.identity.namespace, deployment);
+        all.iter().any(|autoscaler| !self.owns(autoscaler))
+    }
+
+    /// Removes `spec.replicas` from the manifest if an autoscaler sets it.
+    fn leave_replicas_to_autoscaler(
+        &self,
+        object: &mut DesiredObject,
+        live: Option<&Child>,
+        changes: &mut Changes,
+    ) {
+        let others = self.scaled_by_others(&object.name);
+        let own = || {
+            let mut all = self.desired.objects.iter();
+            all.any(|it| it.kind == AUTOSCALER && it.name == object.name)
+        };
+        // An autoscaler ignores a Deployment that is scaled to zero. Under an autoscaler of another
+        // owner that may be intended.
+        let asleep = !others && live.is_some_and(Child::has_no_replicas);
+        let set_elsewhere = live.is_some_and(|live| live.replicas_elsewhere);
+        if set_elsewhere && !asleep && (others || own()) {
+            let spec = object.object.get_mut("spec").and_then(|spec| spec.as_object_mut());
+            spec.map(|spec| spec.remove("replicas"));
+        }
+        if others {
+            changes.scaled_by_others.push(object.name.clone());
+        }
+    }
+
+    /// Objects of the class that aren't desired are deleted at once, or drained if they serve a
+    /// function that gets another shape, or a grid that functions may still use.
+    fn add_leftovers(&self, changes: &mut Changes) {
+        for child in self.view.owned(&self.identity.namespace, &self.identity.uid) {
+            let mut desired = self.desired.objects.iter();
+            if child.deleting || desired.any(|it| it.kind == child.kind && it.name == child.name) {
+                continue;
+            }
+            let of_grid = child.template.as_deref() == Some(ODGM_COMPONENT);
+            let former_grid = of_grid && self.desired.odgm.is_none();
+            if former_grid || self.desired.functions.iter().any(|it| is_former_shape(&child, it)) {
+                changes.draining.push(child);
+            } else {
+                changes.deletes.push(child);
+            }
         }
     }
 }
 
-fn serves_elsewhere(child: &Child, functions: &[FunctionPlan]) -> bool {
-    functions.iter().any(|plan| {
-        child.function.as_deref() == Some(&plan.label)
-            && child.template.as_deref() != Some(plan.shape.as_str())
-            // A run serves nobody.
-            && child.template.as_deref() != Some(Shape::Job.as_str())
-    })
+/// Whether an apply would change nothing. An object that an admission webhook changes is in sync
+/// once the manifest was applied: applying it again would lead to the same.
+fn is_in_sync(live: &Child, object: &DesiredObject) -> bool {
+    !live.differs_from(&object.object) || live.was_applied_as(&object.object)
+}
+
+/// Whether the update makes pods use the data grid that don't yet. Pods that use it already are
+/// updated whether or not the grid is ready.
+fn starts_using_grid(live: &Child, object: &DesiredObject) -> bool {
+    object.runs_with_odgm && !live.mentions(ODGM_ENABLED) && !live.has_spec_hash_of(&object.object)
+}
+
+/// Whether an object serves a function that now has another shape. A Job serves no calls.
+fn is_former_shape(child: &Child, plan: &FunctionPlan) -> bool {
+    child.function.as_deref() == Some(&plan.label)
+        && child.template.as_deref() != Some(plan.shape.as_str())
+        && child.template.as_deref() != Some(Shape::Job.as_str())
 }

@@ -1,4 +1,4 @@
-//! What is seen of a class's objects: projections, small enough to be kept by the thousand.
+//! What the cluster contains: projections of objects, small enough to keep thousands in memory.
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -13,143 +13,73 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::{
-    fields::{Owned, owned_by_others},
-    render::{FUNCTION, OWNER, TEMPLATE, WANTED},
+    managed_fields::{OwnedFields, owned_by_others},
+    manifest::{FUNCTION, OWNER, SPEC_HASH, TEMPLATE},
+    shapes,
 };
 pub use super::{
-    pods::{PodTrouble, Trouble, pod_trouble},
-    unmade::{EVENTS, Unmade, unmade},
+    pod_creation_failure::{FAILED_CREATE_EVENTS, PodCreationFailure, pod_creation_failure},
+    pod_problem::{PodProblem, pod_problem},
+    shapes::ObservedState,
 };
 use crate::{
     crd::{GROUP, ResourceRef},
-    kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET},
+    kinds::{Kind, STATEFUL_SET},
 };
 
-/// The field manager under which children and status are written.
+/// The field manager of children and status.
 pub const MANAGER: &str = "oprc-crm";
 
-/// An object that belongs to a class, or might.
+/// An object that may belong to a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
-    /// Its kind.
     pub kind: Kind,
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Its identity.
     pub uid: String,
-    /// Its version.
     pub resource_version: String,
-    /// The identity of the ClassRuntime that controls it.
+    pub created: Option<Timestamp>,
+    /// The uid of the ClassRuntime that controls it.
     pub owner: Option<String>,
     /// The name of that ClassRuntime.
     pub owner_name: Option<String>,
-    /// What its label says about the class it belongs to.
+    /// The label [`OWNER`].
     pub class: Option<String>,
-    /// What its label says about the function it belongs to.
+    /// The label [`FUNCTION`].
     pub function: Option<String>,
-    /// What its label says about the template that it comes from.
+    /// The label [`TEMPLATE`].
     pub template: Option<String>,
-    /// Whether it is going.
     pub deleting: bool,
-    /// Whether something other than us says how many replicas it has.
+    /// Whether another field manager owns `spec.replicas`.
     pub replicas_elsewhere: bool,
-    /// What its annotation says was wanted of it when it was written.
-    pub wanted: Option<Box<str>>,
-    /// Since when it has been ready, where it says that it is.
+    /// The annotation [`SPEC_HASH`].
+    pub spec_hash: Option<Box<str>>,
+    /// Since when it has been ready, as far as its status tells.
     pub ready_since: Option<Timestamp>,
-    /// What we own of it, as text: a tenth of the size of the tree.
+    /// The fields that CRM owns, as JSON: a tenth of the size of the tree.
     owned: Option<Box<str>>,
-    /// A digest of what was written when what we own of it came to be as it is.
-    answers: Option<u64>,
-    /// How it is.
-    pub state: State,
+    /// A hash of the manifest whose apply gave the owned fields their present values.
+    applied_hash: Option<u64>,
+    pub state: ObservedState,
 }
 
-/// How an object is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum State {
-    /// Pods.
-    Workload(Workload),
-    /// A Knative Service.
-    Knative(Knative),
-    /// A run to completion.
-    Job(JobState),
-    /// Scales something: kind and name.
-    Autoscaler(String, String),
-    /// A volume claim: whether it has its volume, and its storage class.
-    Claim(bool, Option<String>),
-    /// Nothing to tell.
-    #[default]
-    Other,
-}
-
-/// How a workload is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Workload {
-    /// Whether its controller has seen its latest specification.
-    pub current: bool,
-    /// How many pods there are to be.
-    pub replicas: i32,
-    /// How many pods are of the latest specification.
-    pub updated: i32,
-    /// How many pods can be used.
-    pub available: i32,
-    /// How many pods there are, old ones included.
-    pub total: i32,
-    /// Whether the latest specification has been rolled out; scaling doesn't matter here.
-    pub rolled_out: bool,
-    /// Why pods can't be made.
-    pub failure: Option<String>,
-}
-
-/// How a Knative Service is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Knative {
-    /// Whether its controller has seen its latest specification.
-    pub current: bool,
-    /// Whether it is ready; unknown while it is on its way.
-    pub ready: Option<bool>,
-    /// Why it isn't, in one word.
-    pub reason: Option<String>,
-    /// Why it isn't, in one sentence.
-    pub message: Option<String>,
-    /// Where it answers everybody.
-    pub url: Option<String>,
-    /// Where it answers in the cluster.
-    pub address: Option<String>,
-}
-
-/// How a run is.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct JobState {
-    /// Whether it has completed.
-    pub complete: bool,
-    /// Whether it has, or had, a pod.
-    pub begun: bool,
-    /// Why it failed.
-    pub failed: Option<String>,
-}
-
-/// What can be seen, from caches only.
-pub trait Sight {
-    /// Everything that a ClassRuntime controls.
+/// The objects of the cluster, read from caches only.
+pub trait ClusterView {
+    /// All objects that a ClassRuntime controls.
     fn owned(&self, namespace: &str, uid: &str) -> Vec<Arc<Child>>;
-    /// An object by its name, whoever it belongs to.
+    /// An object by name, whoever owns it.
     fn named(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Child>>;
     /// Autoscalers of a Deployment.
-    fn scalers(&self, namespace: &str, deployment: &str) -> Vec<Arc<Child>>;
-    /// Volume claims of a class's data grid.
+    fn autoscalers(&self, namespace: &str, deployment: &str) -> Vec<Arc<Child>>;
+    /// PersistentVolumeClaims that are labelled with a class.
     fn claims(&self, namespace: &str, class: &str) -> Vec<Arc<Child>>;
-    /// Pods of a class that have something to complain about.
-    fn troubles(&self, namespace: &str, class: &str) -> Vec<PodTrouble>;
-    /// Why pods of a workload can't be made, where it doesn't say so itself.
-    fn unmade(&self, uid: &str) -> Option<String>;
+    /// Pods of a class that have a problem.
+    fn pod_problems(&self, namespace: &str, class: &str) -> Vec<PodProblem>;
+    /// Why pods of a workload can't be created, if its own status doesn't tell.
+    fn pod_creation_failure(&self, uid: &str) -> Option<String>;
 }
 
 impl Child {
-    /// What is kept of an object.
     pub fn of(kind: &Kind, object: &DynamicObject) -> Self {
         let meta = &object.metadata;
         let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
@@ -162,18 +92,18 @@ impl Child {
         let owner = owner(meta);
         let owned = owner.and_then(|_| {
             let mut whole = object.data.clone();
-            // Only what can be ours of the metadata.
             whole.as_object_mut()?.insert("metadata".to_owned(), serde_json::to_value(meta).ok()?);
-            let owned = Owned::of(&whole, &managed, MANAGER)?;
+            let owned = OwnedFields::of(&whole, &managed, MANAGER)?;
             serde_json::to_string(&(owned.fields, owned.live)).ok().map(String::into_boxed_str)
         });
-        let generation = meta.generation.unwrap_or(0);
+        let observed = shapes::observe(kind, &object.data, meta.generation.unwrap_or(0));
         Self {
             kind: kind.clone(),
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
+            created: meta.creation_timestamp.as_ref().map(|time| time.0),
             owner: owner.map(|owner| owner.uid.clone()),
             owner_name: owner.map(|owner| owner.name.clone()),
             class: label(OWNER),
@@ -181,99 +111,101 @@ impl Child {
             template: label(TEMPLATE),
             deleting: meta.deletion_timestamp.is_some(),
             replicas_elsewhere: owned_by_others(&managed, MANAGER, &["f:spec", "f:replicas"]),
-            wanted: meta
+            spec_hash: meta
                 .annotations
                 .as_ref()
-                .and_then(|all| Some(all.get(WANTED)?.as_str().into())),
-            ready_since: ready_since(kind, &object.data),
+                .and_then(|all| Some(all.get(SPEC_HASH)?.as_str().into())),
+            ready_since: observed.ready_since,
             owned,
-            answers: None,
-            state: state(kind, &object.data, generation),
+            applied_hash: None,
+            state: observed.state,
         }
     }
 
-    /// Whether an apply of `wanted` would change anything.
-    pub fn differs_from(&self, wanted: &Value) -> bool {
+    /// Whether an apply of the manifest would change anything.
+    pub fn differs_from(&self, manifest: &Value) -> bool {
         let Some(owned) = &self.owned else { return true };
         let Ok((fields, live)) = serde_json::from_str(owned) else { return true };
-        Owned { fields, live }.differs_from(wanted)
+        OwnedFields { fields, live }.differs_from(manifest)
     }
 
-    /// It is what the API server made of `wanted`.
+    /// The API server's response to an apply of the manifest.
     #[must_use]
-    pub fn answering(mut self, wanted: &Value) -> Self {
-        self.answers = Some(digest(wanted));
+    pub fn with_applied(mut self, manifest: &Value) -> Self {
+        self.applied_hash = Some(hash(manifest));
         self
     }
 
-    /// Whether it is what the API server made of just that, when it was asked last. Where it
-    /// differs all the same, somebody else has a say in what is written, and would have it again.
-    pub fn answers(&self, wanted: &Value) -> bool {
-        self.answers.is_some_and(|it| it == digest(wanted))
+    /// Whether the owned fields are the result of applying just this manifest. If they differ from
+    /// it nevertheless, an admission webhook changes it, and would do so again.
+    pub fn was_applied_as(&self, manifest: &Value) -> bool {
+        self.applied_hash.is_some_and(|it| it == hash(manifest))
     }
 
-    /// It takes the place of what was known of the object before. What is ours of it hasn't
-    /// changed for as long as it reads the same, whatever else has.
+    /// Keeps the applied hash of the cached version if the owned fields are the same.
     #[must_use]
     pub fn after(mut self, known: &Self) -> Self {
-        if self.answers.is_none() && self.uid == known.uid && self.owned == known.owned {
-            self.answers = known.answers;
+        if self.applied_hash.is_none() && self.uid == known.uid && self.owned == known.owned {
+            self.applied_hash = known.applied_hash;
         }
         self
     }
 
-    /// What is known, and that it answers what was written: the news of a write may come before
-    /// its answer.
-    pub fn taught_by(&self, answer: &Self) -> Option<Self> {
-        let new = answer.answers.is_some() && answer.answers != self.answers;
-        (new && self.uid == answer.uid && self.owned == answer.owned)
-            .then(|| Self { answers: answer.answers, ..self.clone() })
+    /// The watch event may precede the response of the apply; takes only the applied hash from the
+    /// response. None if that changes nothing.
+    pub fn with_applied_hash_of(&self, response: &Self) -> Option<Self> {
+        let new = response.applied_hash.is_some() && response.applied_hash != self.applied_hash;
+        (new && self.uid == response.uid && self.owned == response.owned)
+            .then(|| Self { applied_hash: response.applied_hash, ..self.clone() })
     }
 
-    /// Whether it was written for just that: what is to be done about it then is to heal it.
-    pub fn is_written_for(&self, wanted: &Value) -> bool {
-        let mark =
-            wanted.pointer("/metadata/annotations").and_then(|all| all.get(WANTED)?.as_str());
-        mark.is_some() && mark == self.wanted.as_deref()
+    /// Whether it was applied for the same desired spec: differences are then drift.
+    pub fn has_spec_hash_of(&self, manifest: &Value) -> bool {
+        let annotations = manifest.pointer("/metadata/annotations");
+        let hash = annotations.and_then(|all| all.get(SPEC_HASH)?.as_str());
+        hash.is_some() && hash == self.spec_hash.as_deref()
     }
 
-    /// Whether it is a workload that is to have no pods.
+    /// Whether it is a workload that is scaled to zero.
     pub fn has_no_replicas(&self) -> bool {
-        matches!(&self.state, State::Workload(workload) if workload.replicas == 0)
+        matches!(&self.state, ObservedState::Workload(workload) if workload.replicas == 0)
     }
 
-    /// Whether all of its pods are there.
-    pub fn has_its_pods(&self) -> bool {
+    /// Whether all of its pods exist.
+    pub fn has_all_pods(&self) -> bool {
         match &self.state {
-            State::Workload(workload) => workload.total >= workload.replicas,
-            State::Job(job) => job.begun || job.complete,
+            ObservedState::Workload(workload) => workload.total >= workload.replicas,
+            ObservedState::Job(job) => job.begun || job.complete,
             _ => true,
         }
     }
 
-    /// Whether what we said of it has a word in it.
+    /// Whether the fields that CRM owns contain a word.
     pub fn mentions(&self, word: &str) -> bool {
         self.owned.as_ref().is_some_and(|owned| owned.contains(word))
     }
 
-    /// Whether no change can make it what is wanted, as the API server lets nobody give a
-    /// StatefulSet claims, or take them away.
-    pub fn must_be_made_anew(&self, wanted: &Value) -> bool {
+    /// Whether it can't be updated to the manifest: the claim templates of a StatefulSet are
+    /// immutable.
+    pub fn must_be_recreated(&self, manifest: &Value) -> bool {
         let claims = |object: &Value| object.pointer("/spec/volumeClaimTemplates").is_some();
         let owned = self.owned.as_ref().filter(|_| self.kind == STATEFUL_SET);
         let read = owned.and_then(|owned| serde_json::from_str::<(Value, Value)>(owned).ok());
-        read.is_some_and(|(_, live)| claims(&live) != claims(wanted))
+        read.is_some_and(|(_, live)| claims(&live) != claims(manifest))
     }
 
-    /// What is wanted of it, with the pods that it was made with: nobody can change those of a run
-    /// that has begun. None where we don't own what it says of them.
-    pub fn with_its_pods(&self, mut wanted: Value) -> Option<Value> {
+    /// The manifest with the pod template of the live object: that of a Job is immutable. None if
+    /// CRM doesn't own it.
+    pub fn with_live_pod_template(&self, mut manifest: Value) -> Option<Value> {
         let (_, mut live): (Value, Value) = serde_json::from_str(self.owned.as_ref()?).ok()?;
-        *wanted.pointer_mut("/spec/template")? = live.pointer_mut("/spec/template")?.take();
-        Some(wanted)
+        *manifest.pointer_mut("/spec/template")? = live.pointer_mut("/spec/template")?.take();
+        Some(manifest)
     }
 
-    /// What the status says of it.
+    pub fn is_owned_by(&self, uid: &str) -> bool {
+        self.owner.as_deref() == Some(uid)
+    }
+
     pub fn reference(&self) -> ResourceRef {
         ResourceRef {
             api_version: self.kind.api_version(),
@@ -292,8 +224,8 @@ impl Child {
     }
 }
 
-/// The class that an object belongs to. Where nobody controls it, that is one that it refers to if
-/// CRM has written it: to be told otherwise is a change to be healed.
+/// The ClassRuntime that controls an object. An object that CRM applied and that lost its
+/// controller flag still counts: the flag is restored like any other field.
 fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
     let is_class = |owner: &&OwnerReference| {
         owner.kind == "ClassRuntime" && owner.api_version.starts_with(&format!("{GROUP}/"))
@@ -302,113 +234,15 @@ fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
     if let Some(controller) = all.clone().find(|owner| owner.controller == Some(true)) {
         return Some(controller).filter(is_class);
     }
-    let written = meta.managed_fields.iter().flatten().any(|entry| {
+    let applied = meta.managed_fields.iter().flatten().any(|entry| {
         entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
     });
-    all.find(is_class).filter(|_| written)
+    all.find(is_class).filter(|_| applied)
 }
 
 /// Only compared within one process.
-fn digest(wanted: &Value) -> u64 {
+fn hash(manifest: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
-    wanted.to_string().hash(&mut hasher);
+    manifest.to_string().hash(&mut hasher);
     hasher.finish()
-}
-
-fn state(kind: &Kind, data: &Value, generation: i64) -> State {
-    let number = |pointer: &str| {
-        let value = data.pointer(pointer).and_then(Value::as_i64).unwrap_or(0);
-        i32::try_from(value).unwrap_or(i32::MAX)
-    };
-    let text = |pointer: &str| data.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
-    let current = data.pointer("/status/observedGeneration").and_then(Value::as_i64).unwrap_or(0)
-        >= generation;
-    if *kind == DEPLOYMENT {
-        let progressing = condition(data, "Progressing");
-        let reason = progressing.and_then(|it| it.get("reason")?.as_str());
-        let failure = condition(data, "ReplicaFailure")
-            .filter(|it| it.get("status").and_then(Value::as_str) == Some("True"))
-            .and_then(|it| it.get("message")?.as_str().map(str::to_owned));
-        State::Workload(Workload {
-            current,
-            replicas: number("/spec/replicas"),
-            updated: number("/status/updatedReplicas"),
-            available: number("/status/availableReplicas"),
-            total: number("/status/replicas"),
-            rolled_out: reason == Some("NewReplicaSetAvailable"),
-            failure,
-        })
-    } else if *kind == STATEFUL_SET {
-        let same = text("/status/currentRevision") == text("/status/updateRevision");
-        let ready = number("/status/readyReplicas");
-        State::Workload(Workload {
-            current,
-            replicas: number("/spec/replicas"),
-            updated: if same { ready } else { number("/status/updatedReplicas") },
-            available: number("/status/availableReplicas"),
-            total: number("/status/replicas"),
-            rolled_out: same,
-            failure: None,
-        })
-    } else if *kind == KNATIVE_SERVICE {
-        let ready = condition(data, "Ready");
-        let part = |name: &str| ready.and_then(|it| it.get(name)?.as_str().map(str::to_owned));
-        State::Knative(Knative {
-            current,
-            ready: part("status").and_then(|status| status.to_ascii_lowercase().parse().ok()),
-            reason: part("reason"),
-            message: part("message"),
-            url: text("/status/url"),
-            address: text("/status/address/url"),
-        })
-    } else if *kind == JOB {
-        let holds = |name: &str| {
-            condition(data, name)
-                .filter(|it| it.get("status").and_then(Value::as_str) == Some("True"))
-        };
-        State::Job(JobState {
-            complete: holds("Complete").is_some(),
-            begun: ["active", "succeeded", "failed"]
-                .iter()
-                .any(|it| number(&format!("/status/{it}")) > 0),
-            failed: holds("Failed").map(|it| {
-                it.get("message").and_then(Value::as_str).unwrap_or("the run failed").to_owned()
-            }),
-        })
-    } else if *kind == AUTOSCALER {
-        State::Autoscaler(
-            text("/spec/scaleTargetRef/kind").unwrap_or_default(),
-            text("/spec/scaleTargetRef/name").unwrap_or_default(),
-        )
-    } else if *kind == CLAIM {
-        let bound = text("/status/phase").as_deref() == Some("Bound");
-        State::Claim(bound, text("/spec/storageClassName"))
-    } else {
-        State::Other
-    }
-}
-
-/// Since when an object has been ready, by the time that its controller noted.
-fn ready_since(kind: &Kind, data: &Value) -> Option<Timestamp> {
-    let noted = |name: &str, reason: Option<&str>, field: &str| {
-        let found = condition(data, name)?;
-        let fits =
-            reason.is_none_or(|reason| found.get("reason").and_then(Value::as_str) == Some(reason));
-        found.get(field)?.as_str().filter(|_| fits)
-    };
-    let time = if *kind == DEPLOYMENT {
-        noted("Progressing", Some("NewReplicaSetAvailable"), "lastUpdateTime")
-    } else if *kind == KNATIVE_SERVICE {
-        noted("Ready", None, "lastTransitionTime")
-    } else if *kind == JOB {
-        noted("Complete", None, "lastTransitionTime")
-    } else {
-        None
-    };
-    time?.parse().ok()
-}
-
-fn condition<'a>(data: &'a Value, name: &str) -> Option<&'a Value> {
-    let conditions = data.pointer("/status/conditions")?.as_array()?;
-    conditions.iter().find(|it| it.get("type").and_then(Value::as_str) == Some(name))
 }

@@ -1,4 +1,4 @@
-//! What the status of a class says: phase, conditions, references, addresses.
+//! The status of a class: phase, conditions, references and addresses.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,80 +6,108 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use oprc_unit::{Rejection, Selection, UnitSpec, ValidClass, truncate_message};
 
 use super::{
-    components::Component,
     data_protection::{self, collection_status},
-    diff::Changes,
-    render::{Desired, FunctionPlan},
+    diff::{Blocked, Changes},
+    manifest::FunctionPlan,
+    render::Desired,
+    shapes::{self, Component, WorkloadShape},
 };
 pub use crate::crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING};
 use crate::{
     crd::{
-        AnyObject, ClassRuntimeStatus, FunctionStatus, LastAvailable, OdgmStatus, Phase, Replaced,
+        AnyObject, ClassRuntimeStatus, FunctionStatus, GRID_STABILITY_KEY, LastAvailable,
+        OdgmStatus, Phase, Replaced, ResourceRef,
     },
-    kinds::{KNATIVE_SERVICE, SERVICE},
+    reason::Reason,
 };
 
-/// The largest specification that is kept to go back to: the whole status has to fit into an
-/// object of the API server, beside the specification itself.
-const KEPT: usize = 256 * 1024;
-/// How long a function that is ready may wait for others before its address is told.
-const UNTOLD: Duration = Duration::from_secs(10);
+/// The largest specification that is kept for a rollback, in bytes: status and specification must
+/// fit into one object of the API server.
+const MAX_KEPT_SPEC: usize = 256 * 1024;
+/// How long a ready function waits for the others before its address is written.
+const READY_DELAY: Duration = Duration::from_secs(10);
+/// How long all objects must exist before `Progressing` is written over `Applying`: a class that
+/// becomes Available sooner needs no write in between.
+const PHASE_DELAY: Duration = Duration::from_secs(30);
 
-/// Why a write failed in a way that the class has to be told.
+/// A failed write that is reported in the status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// In one word.
-    pub reason: &'static str,
-    /// In one sentence.
+    pub reason: Reason,
     pub message: String,
 }
 
-/// All that failed, in one word and in one sentence.
-pub(super) fn all(failures: &[Failure]) -> Option<(&'static str, String)> {
+/// The first reason, and all messages.
+pub(super) fn join(failures: &[Failure]) -> Option<(Reason, String)> {
     let messages: Vec<&str> = failures.iter().map(|it| it.message.as_str()).collect();
     Some((failures.first()?.reason, messages.join("; ")))
 }
 
 /// Everything that a status follows from.
-pub(super) struct Seen<'a> {
+pub(super) struct StatusInputs<'a> {
     pub(super) class: &'a ValidClass,
     pub(super) spec: &'a UnitSpec,
-    /// The generation that was asked for; `class` may be an older one that it went back to.
+    /// The latest generation; `class` may be an earlier one after a rollback.
     pub(super) generation: i64,
     pub(super) selection: &'a Selection,
     pub(super) desired: &'a Desired,
     pub(super) changes: &'a Changes,
     pub(super) functions: Vec<Component>,
     pub(super) odgm: Option<Component>,
-    /// Why an older one runs, where the one that was asked for can't be brought about.
+    /// Objects of the class that exist.
+    pub(super) resource_refs: Vec<ResourceRef>,
+    /// When the newest of them was created.
+    pub(super) last_created: Option<Timestamp>,
+    /// Why the latest generation is rejected, if an earlier one takes its place.
     pub(super) rejection: Option<&'a Rejection>,
     pub(super) failures: &'a [Failure],
     pub(super) deadline: Duration,
     pub(super) now: Timestamp,
 }
 
-/// Begins a status for a generation with what stays of the one before.
-pub(super) fn carried(old: Option<&ClassRuntimeStatus>, generation: i64) -> ClassRuntimeStatus {
-    let mut status = old.cloned().unwrap_or_default();
+impl StatusInputs<'_> {
+    /// Functions and the data grid, by the keys of `stable_since`.
+    fn components(&self) -> Vec<(&str, &Component)> {
+        let keys = self.desired.functions.iter().map(|plan| plan.key.as_str());
+        let grid = self.odgm.iter().map(|component| (GRID_STABILITY_KEY, component));
+        keys.zip(&self.functions).chain(grid).collect()
+    }
+
+    fn is_rolled_back(&self) -> bool {
+        self.class.identity.generation != self.generation
+    }
+}
+
+/// How a component is called in messages.
+fn display(key: &str) -> &str {
+    if key == GRID_STABILITY_KEY { "the data grid" } else { key }
+}
+
+/// The status of a generation before anything is known of it.
+fn carried(old: Option<&ClassRuntimeStatus>, generation: i64) -> ClassRuntimeStatus {
+    let mut status = old.map(ClassRuntimeStatus::owned_by_reconciler).unwrap_or_default();
     status.observed_generation = Some(generation);
+    status.migrate_stability_key();
     status
 }
 
-/// The status of a class that can't be brought about.
-pub(super) fn refused(
+/// The status of a class whose specification is rejected. `refresh` updates what is known of the
+/// objects that exist, and returns whether they serve.
+pub(super) fn rejected(
     old: Option<&ClassRuntimeStatus>,
     generation: i64,
     rejection: &Rejection,
+    refresh: impl FnOnce(&mut ClassRuntimeStatus) -> bool,
     now: Timestamp,
 ) -> ClassRuntimeStatus {
     let mut status = carried(old, generation);
-    // Its time begins when it can be brought about.
+    // The deadline starts when the specification is admitted.
     status.progress_since = None;
-    status.fail(rejection.reason, &rejection.message, now);
+    let serving = refresh(&mut status);
+    status.mark_degraded(rejection.reason.into(), &rejection.message, serving, now);
     status
 }
 
-/// The status of a class that is going.
 pub(super) fn deleting(
     old: Option<&ClassRuntimeStatus>,
     generation: i64,
@@ -87,148 +115,195 @@ pub(super) fn deleting(
     now: Timestamp,
 ) -> ClassRuntimeStatus {
     let mut status = carried(old, generation);
-    status.go(message, now);
+    status.mark_deleting(message, now);
     status
 }
 
-/// The status of a class.
-pub(super) fn report(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> ClassRuntimeStatus {
-    let now = seen.now;
-    let mut status = carried(old, seen.generation);
-    let fresh = old.is_none_or(|old| old.observed_generation != Some(seen.generation));
-    status.selection = Some(seen.selection.status(seen.class.identity.generation));
-    let components: Vec<(&str, &Component)> = seen
-        .desired
-        .functions
-        .iter()
-        .map(|plan| plan.key.as_str())
-        .zip(&seen.functions)
-        .chain(seen.odgm.iter().map(|component| ("odgm", component)))
-        .collect();
+pub(super) fn report(
+    old: Option<&ClassRuntimeStatus>,
+    inputs: &StatusInputs<'_>,
+) -> ClassRuntimeStatus {
+    let mut status = carried(old, inputs.generation);
+    record_facts(&mut status, old, inputs);
+    let settled = is_settled(old, inputs);
+    let fresh = old.is_none_or(|old| old.observed_generation != Some(inputs.generation));
+    if settled {
+        status.progress_since = None;
+    } else if fresh || status.progress_since.is_none() {
+        status.progress_since = Some(Time(inputs.now));
+    }
+    // A rejected generation isn't given up: it is tried again in each reconcile.
+    let given_up = inputs.is_rolled_back() && inputs.rejection.is_none();
+    status.rolled_back = given_up.then_some(inputs.generation);
+    // Draining starts over when a replacement isn't ready any more.
+    let replaced = status.replaced.take();
+    match failure(&status, inputs, settled) {
+        Some((reason, message)) => {
+            let serving = inputs.components().iter().all(|(_, it)| it.serving);
+            status.mark_degraded(reason, &message, serving, inputs.now);
+        }
+        None if settled => mark_settled(&mut status, inputs, replaced),
+        None => mark_in_progress(&mut status, old, inputs),
+    }
+    if inputs.spec.paused {
+        let message = "spec.paused is set: no object is changed";
+        status.set_condition(PROGRESSING, false, Reason::Paused, message, inputs.now);
+    }
+    if inputs.rejection.is_some() {
+        status.progress_since = None;
+    }
+    record_remarks(&mut status, inputs);
+    status
+}
+
+/// Records what is known of components, selection and data, whatever the phase.
+fn record_facts(
+    status: &mut ClassRuntimeStatus,
+    old: Option<&ClassRuntimeStatus>,
+    inputs: &StatusInputs<'_>,
+) {
+    let components = inputs.components();
     let ready = components.iter().filter(|(_, component)| component.ready).count();
     status.ready = Some(format!("{ready}/{}", components.len()));
-    status.functions = function_statuses(old, seen);
-    status.odgm = odgm_status(seen);
+    status.selection = Some(inputs.selection.status(inputs.class.identity.generation));
+    status.functions = function_statuses(old, inputs);
+    status.odgm = odgm_status(inputs);
+    status.resource_refs.clone_from(&inputs.resource_refs);
     let before = std::mem::take(&mut status.kept_collections);
-    if data_protection::may_lose_data(seen.spec) {
+    if data_protection::may_lose_data(inputs.spec) {
         status.unreadable.clear();
     }
-    let plan = seen.class.odgm.as_ref();
-    status.kept_collections = data_protection::kept_collections(plan, &before, seen.spec);
+    let plan = inputs.class.odgm.as_ref();
+    status.kept_collections = data_protection::kept_collections(plan, &before, inputs.spec);
     status.kept_nodes =
         data_protection::kept_nodes(plan, status.kept_nodes, &status.kept_collections);
+    let before = std::mem::take(&mut status.stable_since);
     status.stable_since = components
         .iter()
         .filter(|(_, component)| component.ready)
-        .map(|(name, _)| {
-            let before = old.and_then(|old| old.stable_since.get(*name)).cloned();
-            ((*name).to_owned(), before.unwrap_or(Time(now)))
-        })
+        .map(|(key, _)| ((*key).to_owned(), before.get(*key).cloned().unwrap_or(Time(inputs.now))))
         .collect::<BTreeMap<_, _>>();
-
-    // One generation may stand for two: itself, and what runs while it is refused.
-    let same = old
-        .and_then(|old| old.selection.as_ref())
-        .is_some_and(|it| it.generation == seen.class.identity.generation);
-    let was_available = !fresh && same && old.is_some_and(|old| old.holds(AVAILABLE));
-    // A write that heals doesn't by itself make a class less available; what it leads to may.
-    let settled = ready == components.len()
-        && seen.changes.held == 0
-        && (seen.changes.writes.is_empty() || was_available);
-    let hard = components.iter().find_map(|(name, it)| {
-        it.trouble.as_ref().filter(|trouble| !trouble.soft).map(|it| (name, it))
-    });
-    if !settled && (fresh || status.progress_since.is_none()) {
-        status.progress_since = Some(Time(now));
-    }
-    // What was replaced goes only while all that replaces it is there.
-    let replaced = status.replaced.take();
-    let rolled_back = seen.class.identity.generation != seen.generation;
-    // One that was refused isn't given up: it is tried as soon as it can be.
-    status.rolled_back = (rolled_back && seen.rejection.is_none()).then_some(seen.generation);
-    if let Some((reason, message)) = all(seen.failures) {
-        status.fail(reason, &message, now);
-    } else if !seen.changes.foreign.is_empty() {
-        let names = seen.changes.foreign.join(", ");
-        let message = format!("belongs to somebody else, and is left alone: {names}");
-        status.fail("NameTaken", &message, now);
-    } else if settled {
-        status.progress_since = None;
-        settle(&mut status, seen, rolled_back, replaced);
-    } else if let Some(rejection) = seen.rejection {
-        status.fail(rejection.reason, &rejection.message, now);
-    } else if let Some((name, trouble)) = hard {
-        let message = format!("{name}: {}", trouble.message);
-        status.fail(trouble.reason, &message, now);
-    } else if overdue(&status, seen) && !seen.spec.paused {
-        let soft = components.iter().find_map(|(_, it)| it.trouble.as_ref());
-        let reason = soft.map_or("ProgressDeadlineExceeded", |trouble| trouble.reason);
-        let waiting: Vec<&str> =
-            components.iter().filter(|(_, it)| !it.ready).map(|(name, _)| *name).collect();
-        let message = format!(
-            "not Available within {} s; not ready: {}{}",
-            seen.deadline.as_secs(),
-            waiting.join(", "),
-            soft.map_or_else(String::new, |trouble| format!(" ({})", trouble.message))
-        );
-        status.fail(reason, &message, now);
-    } else {
-        let message = format!("{ready} of {} components are ready", components.len());
-        let missing = match ready == components.len() {
-            true if seen.spec.paused => "a change waits until spec.paused is cleared",
-            true => "a change is being written",
-            false => "not all components are ready",
-        };
-        status.progress(&message, missing, now);
-    }
-    if seen.spec.paused {
-        status.set(
-            PROGRESSING,
-            false,
-            "Paused",
-            "nothing is changed while spec.paused is set",
-            now,
-        );
-    }
-    if seen.rejection.is_some() {
-        status.progress_since = None;
-    }
-    notes(&mut status, seen);
-    status
 }
 
-fn settle(
+/// Whether everything that is desired exists and is ready.
+fn is_settled(old: Option<&ClassRuntimeStatus>, inputs: &StatusInputs<'_>) -> bool {
+    let ready = inputs.components().iter().all(|(_, component)| component.ready);
+    // While a generation is rejected, the last good one runs under the same observedGeneration:
+    // the selection tells which one the status is about.
+    let was_settled = old.is_some_and(|old| {
+        let selected = old.selection.as_ref().map(|it| it.generation);
+        let rolled_back = old.reason.as_deref() == Some(Reason::RolledBack.as_str());
+        old.observed_generation == Some(inputs.generation)
+            && selected == Some(inputs.class.identity.generation)
+            && (old.phase == Phase::Available || rolled_back)
+    });
+    // An apply that restores drift doesn't make a class less ready; what it leads to may.
+    let unchanged = inputs.changes.applies.is_empty() || was_settled;
+    ready && unchanged && inputs.changes.blocked.is_empty()
+}
+
+/// Why a class is Degraded; the first that applies.
+fn failure(
+    status: &ClassRuntimeStatus,
+    inputs: &StatusInputs<'_>,
+    settled: bool,
+) -> Option<(Reason, String)> {
+    if let Some(failure) = join(inputs.failures) {
+        return Some(failure);
+    }
+    if !inputs.changes.conflicts.is_empty() {
+        let names = inputs.changes.conflicts.join(", ");
+        return Some((Reason::NameTaken, format!("owned by another controller or user: {names}")));
+    }
+    if settled {
+        return None;
+    }
+    if let Some(rejection) = inputs.rejection {
+        return Some((rejection.reason.into(), rejection.message.clone()));
+    }
+    let components = inputs.components();
+    let permanent = components.iter().find_map(|(key, it)| {
+        let problem = it.problem.as_ref().filter(|problem| !problem.reason.is_transient())?;
+        Some((problem.reason, format!("{}: {}", display(key), problem.message)))
+    });
+    let overdue = time_left(status, inputs.deadline, inputs.now).is_some_and(|it| it.is_zero());
+    permanent.or_else(|| (overdue && !inputs.spec.paused).then(|| deadline_exceeded(inputs)))
+}
+
+fn deadline_exceeded(inputs: &StatusInputs<'_>) -> (Reason, String) {
+    let components = inputs.components();
+    let transient = components.iter().find_map(|(_, it)| it.problem.as_ref());
+    let waiting: Vec<&str> =
+        components.iter().filter(|(_, it)| !it.ready).map(|(key, _)| display(key)).collect();
+    let message = format!(
+        "not Available within {} s; not ready: {}{}",
+        inputs.deadline.as_secs(),
+        waiting.join(", "),
+        transient.map_or_else(String::new, |problem| format!(" ({})", problem.message))
+    );
+    (transient.map_or(Reason::ProgressDeadlineExceeded, |problem| problem.reason), message)
+}
+
+fn mark_in_progress(
     status: &mut ClassRuntimeStatus,
-    seen: &Seen<'_>,
-    rolled_back: bool,
+    old: Option<&ClassRuntimeStatus>,
+    inputs: &StatusInputs<'_>,
+) {
+    let (components, changes) = (inputs.components(), inputs.changes);
+    let ready = components.iter().filter(|(_, component)| component.ready).count();
+    let (phase, reason, message) = if inputs.spec.paused && inputs.resource_refs.is_empty() {
+        let message = "spec.paused is set: no object is created".to_owned();
+        (Phase::Pending, Reason::Paused, message)
+    } else if changes.blocked.contains(&Blocked::Deletion) {
+        let message = "waiting for the deletion of former objects".to_owned();
+        (Phase::Applying, Reason::WaitingForDeletion, message)
+    } else if !changes.blocked.is_empty() {
+        let message = format!("{} objects wait for the data grid", changes.blocked.len());
+        (Phase::Applying, Reason::WaitingForDataGrid, message)
+    } else {
+        let message = format!("{ready} of {} components are ready", components.len());
+        (Phase::Progressing, Reason::Progressing, message)
+    };
+    let missing = match ready == components.len() {
+        true if inputs.spec.paused => "a change waits until spec.paused is cleared",
+        true => "a change is being applied",
+        false => "not all components are ready",
+    };
+    // A class that was not Available becomes so when its rollout ends: one write less.
+    let serving = components.iter().all(|(_, it)| it.serving);
+    let available = serving && old.is_some_and(|old| old.is_true(AVAILABLE));
+    status.mark_in_progress(phase, reason, &message, (!available).then_some(missing), inputs.now);
+}
+
+fn mark_settled(
+    status: &mut ClassRuntimeStatus,
+    inputs: &StatusInputs<'_>,
     replaced: Option<Replaced>,
 ) {
-    let now = seen.now;
-    if rolled_back {
-        let why = seen.rejection.map_or_else(
+    let now = inputs.now;
+    if inputs.is_rolled_back() {
+        let why = inputs.rejection.map_or_else(
             || "missed its deadline".to_owned(),
-            |rejection| {
-                format!("can't be brought about ({}: {})", rejection.reason, rejection.message)
-            },
+            |rejection| format!("is rejected ({}: {})", rejection.reason, rejection.message),
         );
         let message = format!(
             "generation {} {why}; generation {} runs",
-            seen.generation, seen.class.identity.generation
+            inputs.generation, inputs.class.identity.generation
         );
-        status.run_as_before(&message, now);
+        status.mark_rolled_back(&message, now);
     } else {
-        status.become_available(now);
+        status.mark_available(now);
         let kept = status.last_available.take();
-        if seen.spec.rollout.as_ref().is_some_and(|it| it.rollback) {
-            // What was told of this generation stays as it was told: numbers may come back from
-            // the API server in another form.
-            let told =
-                kept.filter(|kept| kept.generation == seen.generation && kept.selection.is_some());
-            status.last_available = told.or_else(|| last_available(seen));
+        if inputs.spec.rollout.as_ref().is_some_and(|it| it.rollback) {
+            // A stored record of this generation stays: numbers may come back from the API server
+            // in another form.
+            let stored = kept
+                .filter(|kept| kept.generation == inputs.generation && kept.selection.is_some());
+            status.last_available = stored.or_else(|| last_available(inputs));
         }
     }
-    let refs: Vec<_> = seen.changes.replaced.iter().map(|child| child.reference()).collect();
-    // With what is replaced only now, time begins anew.
+    let refs: Vec<_> = inputs.changes.draining.iter().map(|child| child.reference()).collect();
+    // An object that starts to drain restarts the time of all.
     let known = replaced.filter(|it| refs.iter().all(|one| it.resource_refs.contains(one)));
     status.replaced = (!refs.is_empty()).then(|| Replaced {
         since: known.map_or(Time(now), |replaced| replaced.since),
@@ -236,39 +311,39 @@ fn settle(
     });
 }
 
-/// What to go back to, where it isn't too large to be kept.
-fn last_available(seen: &Seen<'_>) -> Option<LastAvailable> {
-    let text = serde_json::to_string(seen.spec).ok().filter(|text| text.len() <= KEPT)?;
+/// The record for a rollback; none if it is too large.
+fn last_available(inputs: &StatusInputs<'_>) -> Option<LastAvailable> {
+    let text = serde_json::to_string(inputs.spec).ok().filter(|it| it.len() <= MAX_KEPT_SPEC)?;
     let spec = AnyObject(serde_json::from_str(&text).ok()?);
-    let selection = Some(seen.selection.status(seen.generation));
-    Some(LastAvailable { generation: seen.generation, spec, selection })
+    let selection = Some(inputs.selection.status(inputs.generation));
+    Some(LastAvailable { generation: inputs.generation, spec, selection })
 }
 
-/// How long until functions that are ready are told of although others aren't; none where there is
-/// nothing new to tell.
-pub(super) fn until_told(
+/// The time until a change that is immaterial by itself is written nevertheless: a function that
+/// has been ready for a while although others aren't, or a phase that has lasted.
+pub(super) fn until_reported(
     old: Option<&ClassRuntimeStatus>,
     status: &ClassRuntimeStatus,
-    functions: &[Component],
-    now: Timestamp,
+    inputs: &StatusInputs<'_>,
 ) -> Option<Duration> {
     let old = old.filter(|old| {
-        old.phase == Phase::Progressing
-            && status.phase == Phase::Progressing
+        old.phase.is_in_progress()
+            && status.phase.is_in_progress()
             && old.observed_generation == status.observed_generation
     })?;
-    let told = |key: &str| old.functions.iter().any(|it| it.key == key && it.ready);
-    let untold =
-        status.functions.iter().zip(functions).filter(|(it, _)| it.ready && !told(&it.key));
-    untold.filter_map(|(_, it)| Some(remaining(it.ready_since?, UNTOLD, now))).min()
+    let reported = |key: &str| old.functions.iter().any(|it| it.key == key && it.ready);
+    let functions = status
+        .functions
+        .iter()
+        .zip(&inputs.functions)
+        .filter(|(it, _)| it.ready && !reported(&it.key))
+        .filter_map(|(_, it)| Some(remaining(it.ready_since?, READY_DELAY, inputs.now)));
+    let rollout = old.phase == Phase::Applying && status.phase == Phase::Progressing;
+    let phase = inputs.last_created.filter(|_| rollout);
+    functions.chain(phase.map(|since| remaining(since, PHASE_DELAY, inputs.now))).min()
 }
 
-/// Whether time is up.
-fn overdue(status: &ClassRuntimeStatus, seen: &Seen<'_>) -> bool {
-    time_left(status, seen.deadline, seen.now).is_some_and(|left| left.is_zero())
-}
-
-/// How long until time is up.
+/// The time until the deadline of a rollout.
 pub(super) fn time_left(
     status: &ClassRuntimeStatus,
     deadline: Duration,
@@ -277,79 +352,93 @@ pub(super) fn time_left(
     status.progress_since.as_ref().map(|since| remaining(since.0, deadline, now))
 }
 
-/// What is left of a span that began then.
+/// What is left of a span of time.
 pub(super) fn remaining(since: Timestamp, span: Duration, now: Timestamp) -> Duration {
     let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     span.saturating_sub(passed)
 }
 
-fn function_statuses(old: Option<&ClassRuntimeStatus>, seen: &Seen<'_>) -> Vec<FunctionStatus> {
+fn function_statuses(
+    old: Option<&ClassRuntimeStatus>,
+    inputs: &StatusInputs<'_>,
+) -> Vec<FunctionStatus> {
     let before = |key: &str| old.and_then(|old| old.functions.iter().find(|it| it.key == key));
-    let still_serves = |plan: &FunctionPlan, before: &FunctionStatus| {
-        seen.changes.replaced.iter().any(|child| {
-            child.function.as_deref() == Some(&plan.label)
-                && child.template == before.runs_as
-                && (child.kind == SERVICE || child.kind == KNATIVE_SERVICE)
-        })
-    };
-    let running = seen.desired.functions.iter().zip(&seen.functions).map(|(plan, component)| {
-        let before = before(&plan.key);
-        let shape = plan.shape.as_str();
-        let same_shape = before.is_some_and(|it| it.runs_as.as_deref() == Some(shape));
-        let (runs_as, url, public_url) = if component.ready || same_shape {
-            let told = component.ready || before.is_some_and(|it| it.url.is_some());
-            let url = component.url.clone().filter(|_| told);
-            (Some(shape.to_owned()), url, component.public_url.clone().filter(|_| told))
-        } else if let Some(before) = before.filter(|before| still_serves(plan, before)) {
-            // What is being replaced answers until the new one does.
-            (before.runs_as.clone(), before.url.clone(), before.public_url.clone())
-        } else {
-            (Some(shape.to_owned()), None, None)
-        };
+    let running = inputs.desired.functions.iter().zip(&inputs.functions);
+    let running = running.map(|(plan, component)| {
+        let (runs_as, url, public_url) = addresses(plan, component, before(&plan.key), inputs);
         FunctionStatus {
             key: plan.key.clone(),
             runs_as,
             ready: component.ready,
             url,
             public_url,
-            completed: component.completed.then_some(seen.class.identity.generation),
-            reason: component.trouble.as_ref().map(|it| it.reason.to_owned()),
-            message: component.trouble.as_ref().map(|it| truncate_message(&it.message)),
+            completed: component.completed.then_some(inputs.class.identity.generation),
+            reason: component.problem.as_ref().map(|it| it.reason.as_str().to_owned()),
+            message: component.problem.as_ref().map(|it| truncate_message(&it.message)),
         }
     });
-    let passive = seen.class.passive.iter().map(|passive| FunctionStatus {
+    let passive = inputs.class.passive.iter().map(|passive| FunctionStatus {
         key: passive.key.clone(),
-        reason: Some(passive.reason.to_owned()),
+        reason: Some(Reason::from(passive.reason).as_str().to_owned()),
         ..FunctionStatus::default()
     });
     running.chain(passive).collect()
 }
 
-fn odgm_status(seen: &Seen<'_>) -> Option<OdgmStatus> {
-    let (wanted, component) = (seen.desired.odgm.as_ref()?, seen.odgm.as_ref()?);
-    let collections = seen.class.odgm.iter().flat_map(|plan| &plan.collections);
+/// The shape that serves a function, its URL and its public URL. While the shape changes, the former
+/// one serves until the new one is ready.
+fn addresses(
+    plan: &FunctionPlan,
+    component: &Component,
+    before: Option<&FunctionStatus>,
+    inputs: &StatusInputs<'_>,
+) -> (Option<String>, Option<String>, Option<String>) {
+    let shape = plan.shape.as_str();
+    let same_shape = before.is_some_and(|it| it.runs_as.as_deref() == Some(shape));
+    if component.ready || same_shape {
+        let known = component.ready || before.is_some_and(|it| it.url.is_some());
+        let url = component.url.clone().filter(|_| known);
+        return (Some(shape.to_owned()), url, component.public_url.clone().filter(|_| known));
+    }
+    let still_serves = |before: &&FunctionStatus| {
+        inputs.changes.draining.iter().any(|child| {
+            let former = shapes::labelled(child.template.as_deref());
+            child.function.as_deref() == Some(&plan.label)
+                && child.template == before.runs_as
+                && former.and_then(WorkloadShape::address_kind).as_ref() == Some(&child.kind)
+        })
+    };
+    match before.filter(still_serves) {
+        Some(before) => (before.runs_as.clone(), before.url.clone(), before.public_url.clone()),
+        None => (Some(shape.to_owned()), None, None),
+    }
+}
+
+fn odgm_status(inputs: &StatusInputs<'_>) -> Option<OdgmStatus> {
+    let (grid, component) = (inputs.desired.odgm.as_ref()?, inputs.odgm.as_ref()?);
+    let collections = inputs.class.odgm.iter().flat_map(|plan| &plan.collections);
     Some(OdgmStatus {
         ready: component.ready,
-        service: wanted.service.clone(),
-        replicas: wanted.replicas,
+        service: grid.service.clone(),
+        replicas: grid.replicas,
         collections: collections.map(collection_status).collect(),
-        reason: component.trouble.as_ref().map(|it| it.reason.to_owned()),
-        message: component.trouble.as_ref().map(|it| truncate_message(&it.message)),
+        reason: component.problem.as_ref().map(|it| it.reason.as_str().to_owned()),
+        message: component.problem.as_ref().map(|it| truncate_message(&it.message)),
     })
 }
 
-/// What else there is to be told.
-fn notes(status: &mut ClassRuntimeStatus, seen: &Seen<'_>) {
-    let now = seen.now;
-    if seen.changes.scaled_by_others.is_empty() {
-        status.unset(FOREIGN_AUTOSCALER);
+/// Conditions that don't depend on the phase.
+fn record_remarks(status: &mut ClassRuntimeStatus, inputs: &StatusInputs<'_>) {
+    let now = inputs.now;
+    if inputs.changes.scaled_by_others.is_empty() {
+        status.remove_condition(FOREIGN_AUTOSCALER);
     } else {
-        let names = seen.changes.scaled_by_others.join(", ");
+        let names = inputs.changes.scaled_by_others.join(", ");
         let message =
-            format!("an autoscaler of somebody else scales {names}: replicas are left alone");
-        status.set(FOREIGN_AUTOSCALER, true, FOREIGN_AUTOSCALER, &message, now);
+            format!("an autoscaler of another owner scales {names}: CRM doesn't set replicas");
+        status.set_condition(FOREIGN_AUTOSCALER, true, Reason::ForeignAutoscaler, &message, now);
     }
-    let unlimited: Vec<&str> = seen
+    let unlimited: Vec<&str> = inputs
         .desired
         .functions
         .iter()
@@ -357,12 +446,12 @@ fn notes(status: &mut ClassRuntimeStatus, seen: &Seen<'_>) {
         .map(|plan| plan.key.as_str())
         .collect();
     if unlimited.is_empty() {
-        status.unset(CONCURRENCY_LIMITED);
+        status.remove_condition(CONCURRENCY_LIMITED);
     } else {
         let message = format!(
-            "max_concurrency isn't kept by k8s_deployment (knative keeps it): {}",
+            "k8s_deployment doesn't enforce max_concurrency, knative does: {}",
             unlimited.join(", ")
         );
-        status.set(CONCURRENCY_LIMITED, false, "NotEnforced", &message, now);
+        status.set_condition(CONCURRENCY_LIMITED, false, Reason::NotEnforced, &message, now);
     }
 }

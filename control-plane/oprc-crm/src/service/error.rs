@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use oprc_unit::{Rejection, Violation};
 
+use crate::reason::Reason;
+
 /// The pause for clients when the API server names none.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -13,8 +15,8 @@ pub enum Error {
     #[error("{}", join(.0))]
     Invalid(Vec<Violation>),
     /// The request is valid, but can't be served in the current state of the class or the cluster.
-    #[error("{}", .0.message)]
-    Precondition(Rejection),
+    #[error("{message}")]
+    Precondition { reason: Reason, message: String, violations: Vec<Violation> },
     #[error("class {0:?} not found")]
     NotFound(String),
     /// Another class has the name.
@@ -22,7 +24,7 @@ pub enum Error {
     AlreadyExists(String),
     /// Worth a retry.
     #[error("{message}")]
-    Unavailable { reason: &'static str, message: String },
+    Unavailable { reason: Reason, message: String },
     /// The API server throttles CRM.
     #[error("the Kubernetes API server throttles CRM's requests; retry after {} s", .0.as_secs().max(1))]
     Throttled(Duration),
@@ -44,21 +46,27 @@ impl Error {
         Self::Invalid(vec![Violation { field: field.into(), message: message.into() }])
     }
 
+    /// One field can't be served in the current state of the class or the cluster.
+    pub(super) fn precondition(reason: Reason, field: &str, message: String) -> Self {
+        let violation = Violation { field: field.to_owned(), message: message.clone() };
+        Self::Precondition { reason, message, violations: vec![violation] }
+    }
+
     pub(super) fn deleting(id: &str) -> Self {
         let message = format!("{id} is being deleted; retry after it is deleted");
-        Self::Unavailable { reason: "DELETING", message }
+        Self::Unavailable { reason: Reason::Deleting, message }
     }
 
     fn crd_missing() -> Self {
         Self::Unavailable {
-            reason: "CRD_MISSING",
+            reason: Reason::CrdMissing,
             message: "the ClassRuntime CRD is not installed; apply k8s/crds".to_owned(),
         }
     }
 
     fn api_server_unavailable() -> Self {
         Self::Unavailable {
-            reason: "API_SERVER_UNAVAILABLE",
+            reason: Reason::ApiServerUnavailable,
             message: "the Kubernetes API server is unavailable".to_owned(),
         }
     }
@@ -137,23 +145,34 @@ impl Error {
             403 if status.message.contains("is forbidden: User \"") => {
                 Self::Internal(format!("CRM lacks a permission in the cluster: {}", status.message))
             }
-            403 => Self::Precondition(Rejection::precondition(
-                "ClusterRefuses",
-                "namespace",
-                status.message.clone(),
-            )),
+            403 => Self::precondition(Reason::ClusterRefuses, "namespace", status.message.clone()),
             413 => Self::invalid("spec", "is larger than the API server accepts"),
-            404 if status.message.contains("namespaces") => Self::Precondition(
-                Rejection::precondition("NamespaceMissing", "namespace", status.message.clone()),
-            ),
+            404 if status.message.contains("namespaces") => {
+                Self::precondition(Reason::NamespaceMissing, "namespace", status.message.clone())
+            }
             404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
             404 => Self::crd_missing(),
             // A webhook is unavailable, and the API server isn't.
-            500 if status.message.contains("failed calling webhook") => {
-                Self::Unavailable { reason: "WEBHOOK_UNAVAILABLE", message: status.message.clone() }
-            }
-            409 => Self::Unavailable { reason: "CONFLICT", message: status.message.clone() },
+            500 if status.message.contains("failed calling webhook") => Self::Unavailable {
+                reason: Reason::WebhookUnavailable,
+                message: status.message.clone(),
+            },
+            409 => Self::Unavailable { reason: Reason::Conflict, message: status.message.clone() },
             _ => Self::api_server_unavailable(),
+        }
+    }
+}
+
+impl From<Rejection> for Error {
+    fn from(mut rejection: Rejection) -> Self {
+        for violation in &mut rejection.violations {
+            violation.field = format!("spec.{}", violation.field);
+        }
+        let Rejection { reason, precondition, message, violations } = rejection;
+        if precondition {
+            Self::Precondition { reason: reason.into(), message, violations }
+        } else {
+            Self::Invalid(violations)
         }
     }
 }
@@ -167,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    fn reason(message: &str) -> &'static str {
+    fn reason(message: &str) -> Reason {
         let status = Status::failure(message, "InternalError").with_code(500).boxed();
         match Error::of_write(Some(kube::Error::Api(status)), "shop", None) {
             Error::Unavailable { reason, .. } => reason,
@@ -178,8 +197,8 @@ mod tests {
     #[test]
     fn unavailable_webhook_is_not_an_unavailable_api_server() {
         let webhook = "Internal error occurred: failed calling webhook \"a.b.c\": no endpoints";
-        assert_eq!(reason(webhook), "WEBHOOK_UNAVAILABLE");
-        assert_eq!(reason("etcdserver: no leader"), "API_SERVER_UNAVAILABLE");
+        assert_eq!(reason(webhook), Reason::WebhookUnavailable);
+        assert_eq!(reason("etcdserver: no leader"), Reason::ApiServerUnavailable);
     }
 
     fn api_error(code: u16) -> kube::Error {
@@ -204,7 +223,7 @@ mod tests {
         }
         for error in [Error::of_read(Some(api_error(503)), asked), Error::of_read(None, asked)] {
             assert!(
-                matches!(error, Error::Unavailable { reason: "API_SERVER_UNAVAILABLE", .. }),
+                matches!(error, Error::Unavailable { reason: Reason::ApiServerUnavailable, .. }),
                 "{error}"
             );
         }

@@ -18,7 +18,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use oprc_models::parse_label_selector;
-use oprc_unit::{Identity, Rejection, UnitSpec, names, select, spec::DeploymentUnit, validate};
+use oprc_unit::{Identity, UnitSpec, names, spec::DeploymentUnit};
 use serde_json::{Value, json};
 
 pub use self::{
@@ -34,9 +34,8 @@ use crate::{
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, decode_spec, deployment_id},
     leader::Leadership,
-    reconcile::{
-        CORRELATION, FINALIZER, ObservedClass, data_protection::guard_data, render::DEPLOYMENT_ID,
-    },
+    reason::Reason,
+    reconcile::{CORRELATION, FINALIZER, ObservedClass, admission::admit, render::DEPLOYMENT_ID},
 };
 
 /// The field manager under which specifications are written, by whichever process is asked.
@@ -142,7 +141,7 @@ impl Service {
         Ok(Arc::new(class))
     }
 
-    /// Everything that can be told to be wrong before anything is written.
+    /// Admits a specification before it is written, as the reconciler does.
     fn check(
         &self,
         namespace: &str,
@@ -158,7 +157,6 @@ impl Service {
         } else if unit.id != id {
             return Err(Error::invalid("spec.deployment_unit.id", "is another than deployment_id"));
         }
-        let environment = (self.environment)();
         let identity = Identity {
             name: name.to_owned(),
             base: names::base(name),
@@ -168,15 +166,12 @@ impl Service {
             deployment_id: id.to_owned(),
             environment: spec.target_environment.clone(),
         };
-        // The same specification is the same generation, which keeps what it was given.
-        let profile = known
+        // The same specification is the same generation, which keeps its selection.
+        let former = known
             .filter(|known| known.spec.as_ref().is_ok_and(|it| *it == spec))
-            .and_then(|known| known.profile_of(known.generation))
-            .unwrap_or(environment.profile);
-        let valid = validate(profile, identity, &spec, &environment)?;
+            .and_then(|known| known.selection_of(known.generation));
         let status = known.and_then(|known| known.status.as_ref());
-        guard_data(valid.odgm.as_ref(), status, &spec)?;
-        select(&valid, &environment, None)?;
+        admit(identity, &spec, &(self.environment)(), status, former)?;
         Ok(spec)
     }
 
@@ -251,7 +246,7 @@ impl Service {
         }
         let message =
             format!("CRM is starting, its caches are not synced yet: {}", missing.join(", "));
-        Err(Error::Unavailable { reason: "NOT_READY", message })
+        Err(Error::Unavailable { reason: Reason::NotReady, message })
     }
 
     /// An empty namespace means all of them.
@@ -292,7 +287,7 @@ impl Service {
         let service = bounded(api.get_opt(name)).await.map_err(|error| self.read_error(error))?;
         let address = service.and_then(|it| it.spec?.cluster_ip).filter(|it| it != "None");
         address.ok_or_else(|| Error::Unavailable {
-            reason: "NO_ADDRESS",
+            reason: Reason::NoAddress,
             message: format!("Service {name} has no cluster IP yet"),
         })
     }
@@ -317,17 +312,4 @@ async fn bounded<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Option<kube::Error>> {
     until(Instant::now() + REQUEST_TIMEOUT, request).await.ok_or(None)?.map_err(Some)
-}
-
-impl From<Rejection> for Error {
-    fn from(mut rejection: Rejection) -> Self {
-        for violation in &mut rejection.violations {
-            violation.field = format!("spec.{}", violation.field);
-        }
-        if rejection.precondition {
-            Self::Precondition(rejection)
-        } else {
-            Self::Invalid(rejection.violations)
-        }
-    }
 }

@@ -10,6 +10,7 @@ use oprc_unit::names;
 use tonic::{Request, transport::Endpoint};
 
 use super::{Error, Service};
+use crate::reason::Reason;
 
 /// Bound on one request to the data grid; the deadline of the call may be sooner.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,18 +27,15 @@ impl Service {
         let (class, _) = self.get(namespace, id).await?;
         let odgm = class.status.as_ref().and_then(|status| status.odgm.as_ref());
         let Some(odgm) = odgm else {
-            return Err(Error::Precondition(oprc_unit::Rejection::precondition(
-                "NoOdgm",
-                "deployment_id",
-                format!("class {id} has no data grid"),
-            )));
+            let message = format!("class {id} has no data grid");
+            return Err(Error::precondition(Reason::NoOdgm, "deployment_id", message));
         };
         let name = names::odgm_service(&names::base(&class.name));
         let address = self.service_address(&class.namespace, &name).await?;
         let port = odgm.service.rsplit_once(':').map_or("8081", |(_, port)| port);
         let host = if address.contains(':') { format!("[{address}]") } else { address };
         let unavailable = |error: &dyn std::fmt::Display| Error::Unavailable {
-            reason: "ODGM_UNAVAILABLE",
+            reason: Reason::OdgmUnavailable,
             message: format!("the data grid of {id} does not respond: {error}"),
         };
         let endpoint = Endpoint::from_shared(format!("http://{host}:{port}"))

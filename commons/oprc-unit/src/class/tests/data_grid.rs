@@ -33,7 +33,7 @@ fn requires_the_addon_and_the_feature() {
     let mut off = platform();
     off.features.odgm = false;
     let rejection = check_in(&grid(&json!({})), &off).unwrap_err();
-    assert_eq!((rejection.reason, rejection.precondition), ("OdgmDisabled", true));
+    assert_eq!((rejection.reason.as_str(), rejection.precondition), ("OdgmDisabled", true));
     assert_eq!(rejection.violations[0].field, "addons");
     check_in(&spec, &off).unwrap();
 }

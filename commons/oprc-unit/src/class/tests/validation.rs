@@ -4,11 +4,15 @@ use oprc_models::RESERVED_ENV;
 use serde_json::{Value, json};
 
 use super::{check, plain, with};
-use crate::spec::Access;
+use crate::{PassiveReason, spec::Access};
 
 fn assert_rejected(spec: &Value, field: &str, word: &str) {
     let rejection = check(spec).expect_err(field);
-    assert_eq!((rejection.reason, rejection.precondition), ("InvalidSpec", false), "{field}");
+    assert_eq!(
+        (rejection.reason.as_str(), rejection.precondition),
+        ("InvalidSpec", false),
+        "{field}"
+    );
     let found = rejection.violations.iter().find(|it| it.field == field);
     let found = found.unwrap_or_else(|| panic!("{field} isn't among {:?}", rejection.violations));
     assert!(found.message.contains(word), "{field}: {}", found.message);
@@ -239,7 +243,11 @@ fn functions_without_a_container_are_passive() {
     let passive: Vec<_> = class.passive.iter().map(|it| (it.key.as_str(), it.reason)).collect();
     assert_eq!(
         passive,
-        [("macro", "NoContainer"), ("logical", "NoContainer"), ("off", "Disabled")]
+        [
+            ("macro", PassiveReason::NoContainer),
+            ("logical", PassiveReason::NoContainer),
+            ("off", PassiveReason::Disabled),
+        ]
     );
     assert_eq!(class.functions[0].key, "builtin");
     assert!(!class.functions[0].task);

@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     decode::{RawClass, decode},
     kinds::{SERVICE, STATEFUL_SET},
-    reconcile::observe::unmade,
+    reconcile::observe::pod_creation_failure,
 };
 
 fn service(uid: &str, version: &str) -> Child {
@@ -59,14 +59,14 @@ fn object_created_during_a_list_is_kept() {
 #[test]
 fn applied_manifest_hash_is_kept_across_watch_events() {
     let wanted = json!({"spec": 1});
-    let answers = |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().answers(&wanted);
+    let answers = |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().was_applied_as(&wanted);
     for news_first in [true, false] {
         let cache = Cache::default();
         if news_first {
             cache.put_child(service("one", "5"));
             assert!(!answers(&cache));
         }
-        cache.put_child(service("one", "5").answering(&wanted));
+        cache.put_child(service("one", "5").with_applied(&wanted));
         cache.put_child(service("one", "5"));
         assert!(answers(&cache));
         cache.put_child(service("one", "6"));
@@ -102,21 +102,21 @@ fn pod_creation_failure_is_dropped_once_pods_exist() {
         "message": "create Pod s-0 in StatefulSet s failed: exceeded quota",
     }))
     .unwrap();
-    let failure = unmade(&event).unwrap();
+    let failure = pod_creation_failure(&event).unwrap();
     for event_first in [true, false] {
         let cache = Cache::default();
         if event_first {
-            cache.put_unmade("n", &failure);
+            cache.put_pod_creation_failure("n", &failure);
         }
         cache.put_child(set("1", 1));
         if !event_first {
-            cache.put_unmade("n", &failure);
+            cache.put_pod_creation_failure("n", &failure);
         }
-        assert_eq!(cache.unmade("set").as_ref(), Some(&failure.why));
+        assert_eq!(cache.pod_creation_failure("set").as_ref(), Some(&failure.message));
         cache.put_child(set("2", 2));
-        assert_eq!(cache.unmade("set"), None);
-        cache.put_unmade("n", &failure);
-        assert_eq!(cache.unmade("set"), None, "it is over");
+        assert_eq!(cache.pod_creation_failure("set"), None);
+        cache.put_pod_creation_failure("n", &failure);
+        assert_eq!(cache.pod_creation_failure("set"), None, "it is over");
     }
 }
 

@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 
 use super::{
     super::{
-        Action, Decision, FINALIZER, Input, Notice, ObservedClass, decide,
-        diff::Write,
+        Action, Decision, EventRecord, FINALIZER, Input, ObservedClass,
+        diff::Apply,
         observe::{Child, MANAGER},
+        plan_actions,
         report::Failure,
     },
     api_server::{immutable, with_defaults},
@@ -27,6 +28,7 @@ use crate::{
     crd::{ClassRuntimeStatus, GROUP, Phase},
     decode::decode,
     kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, Kind},
+    reason::Reason,
 };
 
 pub(super) const NAMESPACE: &str = "ns";
@@ -66,13 +68,13 @@ pub(super) struct Cluster {
     pub(super) now: Timestamp,
     /// Kinds whose controllers do nothing at the moment.
     pub(super) away: BTreeSet<Kind>,
-    pub(super) events: Vec<Notice>,
+    pub(super) events: Vec<EventRecord>,
     /// What somebody makes of everything that is written.
     pub(super) admission: Option<fn(&mut Value)>,
     /// Objects that nobody may write, by their names.
     pub(super) refused: BTreeSet<String>,
     /// Why pods can't be made, by the identity of their workload.
-    pub(super) unmade: BTreeMap<String, String>,
+    pub(super) pod_creation_failure: BTreeMap<String, String>,
     class: Option<Value>,
     objects: BTreeMap<Key, Entry>,
     version: u64,
@@ -88,7 +90,7 @@ impl Cluster {
             events: Vec::new(),
             admission: None,
             refused: BTreeSet::new(),
-            unmade: BTreeMap::new(),
+            pod_creation_failure: BTreeMap::new(),
             class: None,
             objects: BTreeMap::new(),
             version: 0,
@@ -291,19 +293,17 @@ impl Cluster {
             .map(|class| decode(&serde_json::from_str(&class.to_string()).unwrap()));
         let children =
             self.objects.iter().map(|(key, entry)| (key.clone(), Arc::clone(&entry.child)));
-        View { class, children: children.collect(), unmade: self.unmade.clone() }
+        View {
+            class,
+            children: children.collect(),
+            pod_creation_failure: self.pod_creation_failure.clone(),
+        }
     }
 
     /// What is decided on a view.
-    pub(super) fn decide(&self, view: &View, failures: &[Failure]) -> Decision {
+    pub(super) fn plan_actions(&self, view: &View, failures: &[Failure]) -> Decision {
         let Some(class) = &view.class else { return Decision::default() };
-        decide(&Input {
-            class,
-            environment: &self.environment,
-            sight: view,
-            now: self.now,
-            failures,
-        })
+        plan_actions(&Input { class, platform: &self.environment, view, now: self.now, failures })
     }
 
     /// One pass over what is there now.
@@ -314,12 +314,12 @@ impl Cluster {
     /// One pass over a view that may be stale, by a process that ends after some actions.
     pub(super) fn pass_on(&mut self, view: &View, most: usize) -> Decision {
         self.now += SignedDuration::from_secs(1);
-        let decision = self.decide(view, &[]);
+        let decision = self.plan_actions(view, &[]);
         let Some(class) = &view.class else { return decision };
         let mut version = class.resource_version.clone();
         let mut failures = Vec::new();
         for action in decision.actions.iter().take(most) {
-            if !failures.is_empty() && !action.stands_alone() {
+            if !failures.is_empty() && !action.is_independent() {
                 continue;
             }
             match self.perform(class, &mut version, action) {
@@ -330,7 +330,7 @@ impl Cluster {
         }
         // As the loop does it: the class is told when all that can be done is.
         if !failures.is_empty() {
-            for action in self.decide(view, &failures).actions {
+            for action in self.plan_actions(view, &failures).actions {
                 if matches!(action, Action::Status(_) | Action::Event(_))
                     && self.perform(class, &mut version, &action).is_err()
                 {
@@ -406,31 +406,31 @@ impl Cluster {
         Ok(())
     }
 
-    fn apply(&mut self, write: &Write) -> Result<(), Refused> {
-        let wanted = &write.wanted;
-        if self.refused.contains(&wanted.name) {
-            let message = format!("{} {}: not here", wanted.kind, wanted.name);
-            return Err(Refused::Invalid(Failure { reason: "Rejected", message }));
+    fn apply(&mut self, write: &Apply) -> Result<(), Refused> {
+        let desired = &write.desired;
+        if self.refused.contains(&desired.name) {
+            let message = format!("{} {}: not here", desired.kind, desired.name);
+            return Err(Refused::Invalid(Failure { reason: Reason::Rejected, message }));
         }
-        let key = (wanted.kind.clone(), wanted.name.clone());
+        let key = (desired.kind.clone(), desired.name.clone());
         let live = self.object(&key).cloned();
         let uid = live.as_ref().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned());
         if write.uid.is_some() && write.uid != uid {
             return Err(Refused::Conflict);
         }
-        let applied = managed::apply(live.as_ref(), &wanted.object, MANAGER);
-        let mut object = with_defaults(&wanted.kind, applied);
+        let applied = managed::apply(live.as_ref(), &desired.object, MANAGER);
+        let mut object = with_defaults(&desired.kind, applied);
         if let Some(admit) = self.admission {
             admit(&mut object);
         }
         if let Some(live) = &live
-            && let Some(message) = immutable(&wanted.kind, live, &object)
+            && let Some(message) = immutable(&desired.kind, live, &object)
         {
-            return Err(Refused::Invalid(Failure { reason: "Rejected", message }));
+            return Err(Refused::Invalid(Failure { reason: Reason::Rejected, message }));
         }
         self.put(&key, object);
         if let Some(entry) = self.objects.get_mut(&key) {
-            entry.child = Arc::new((*entry.child).clone().answering(&wanted.object));
+            entry.child = Arc::new((*entry.child).clone().with_applied(&desired.object));
         }
         Ok(())
     }
@@ -461,7 +461,7 @@ impl Cluster {
                 None => return,
             }
         }
-        let last = self.decide(&self.look(), &[]);
+        let last = self.plan_actions(&self.look(), &[]);
         panic!("no rest after {PASSES} passes; {:?}; {:#?}", self.phase(), last.actions);
     }
 

@@ -82,7 +82,7 @@ fn fresh(life: &[(Value, Vec<Step>)]) -> Cluster {
 /// Rest means that nothing is written, now or an hour later.
 fn assert_at_rest(cluster: &mut Cluster) {
     for _ in 0..2 {
-        let decision = cluster.decide(&cluster.look(), &[]);
+        let decision = cluster.plan_actions(&cluster.look(), &[]);
         assert_eq!(decision.actions, [], "at rest");
         assert_eq!(decision.requeue_after, None);
         cluster.wait(std::time::Duration::from_hours(1));

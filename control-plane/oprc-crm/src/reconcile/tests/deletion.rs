@@ -123,7 +123,7 @@ fn what_keeps_a_class_from_going_is_named_once() {
     cluster.rest();
     let status = cluster.status();
     assert_eq!(status.phase, Phase::Deleting);
-    assert_eq!(status.message.unwrap(), "waits until these are gone: Deployment shop--alpha");
+    assert_eq!(status.message.unwrap(), "waiting for deletion of Deployment shop--alpha");
     assert_eq!(cluster.pass().actions, [], "waiting writes nothing");
 
     cluster.edit(&key, "somebody", |it| it["metadata"]["finalizers"] = json!([]));
@@ -141,11 +141,11 @@ fn a_class_that_never_was_ours_goes_by_itself() {
     let class = view.class.as_mut().unwrap();
     class.deleting = Some(cluster.now);
     class.finalizers = vec!["somebody/else".to_owned()];
-    assert_eq!(cluster.decide(&view, &[]).actions, []);
+    assert_eq!(cluster.plan_actions(&view, &[]).actions, []);
 
     let class = view.class.as_mut().unwrap();
     class.finalizers.push(FINALIZER.to_owned());
-    assert_eq!(cluster.decide(&view, &[]).actions, [Action::RemoveFinalizer]);
+    assert_eq!(cluster.plan_actions(&view, &[]).actions, [Action::RemoveFinalizer]);
 }
 
 /// A label that anybody can set isn't enough to lose a disk by.

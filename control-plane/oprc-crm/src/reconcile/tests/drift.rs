@@ -98,7 +98,7 @@ fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
         .actions
         .iter()
         .filter_map(|action| match action {
-            Action::Apply(write) => Some((write.wanted.kind.clone(), write.wanted.name.clone())),
+            Action::Apply(write) => Some((write.desired.kind.clone(), write.desired.name.clone())),
             Action::Delete(child) => panic!("{what}: deletes {}", child.name),
             _ => None,
         })
@@ -301,7 +301,7 @@ fn a_users_own_autoscaler_is_left_to_its_work() {
         cluster.rest();
         let status = cluster.status();
         assert_eq!(status.phase, Phase::Available, "{name}: {:?}", status.message);
-        assert!(status.holds("ForeignAutoscaler"));
+        assert!(status.is_true("ForeignAutoscaler"));
         let key = (DEPLOYMENT, "shop--steady".to_owned());
         assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 7, "{name}");
         assert!(cluster.child(&theirs).unwrap().owner.is_none());
@@ -310,7 +310,7 @@ fn a_users_own_autoscaler_is_left_to_its_work() {
 
         cluster.remove(&theirs);
         cluster.rest();
-        assert!(!cluster.status().holds("ForeignAutoscaler"));
+        assert!(!cluster.status().is_true("ForeignAutoscaler"));
         assert!(cluster.child(&(AUTOSCALER, key.1)).unwrap().owner.is_some(), "ours is");
     }
 }

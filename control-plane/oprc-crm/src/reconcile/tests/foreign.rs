@@ -27,7 +27,7 @@ proptest! {
             for action in cluster.pass().actions {
                 match action {
                     Action::Apply(write) => {
-                        prop_assert_ne!(&(write.wanted.kind, write.wanted.name), key);
+                        prop_assert_ne!(&(write.desired.kind, write.desired.name), key);
                     }
                     Action::Delete(child) => {
                         prop_assert_ne!(&(child.kind.clone(), child.name.clone()), key);
@@ -73,7 +73,7 @@ fn the_end_of_a_former_class_is_awaited() {
     cluster.ask(&specs::one("dev"));
     let decision = cluster.pass();
     assert!(!decision.actions.iter().any(|it| matches!(it, Action::Apply(_) | Action::Delete(_))));
-    assert_eq!(cluster.phase().0, Phase::Progressing);
+    assert_eq!(cluster.phase(), (Phase::Applying, "WaitingForDeletion".to_owned()));
     cluster.rest();
     assert_eq!(cluster.phase().0, Phase::Available);
 }

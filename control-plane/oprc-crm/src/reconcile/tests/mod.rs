@@ -23,7 +23,7 @@ mod view;
 use proptest::prelude::ProptestConfig;
 use serde_json::Value;
 
-use super::{fields::Owned, observe::MANAGER};
+use super::{managed_fields::OwnedFields, observe::MANAGER};
 
 /// So many cases, or as many as `PROPTEST_CASES` says; and no files beside the sources for those
 /// that fail.
@@ -36,5 +36,5 @@ fn cases(cases: u32) -> ProptestConfig {
 /// What we own of an object.
 fn owned(object: &Value) -> Value {
     let managed = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    Owned::of(object, &managed, MANAGER).map(|it| it.live).unwrap_or_default()
+    OwnedFields::of(object, &managed, MANAGER).map(|it| it.live).unwrap_or_default()
 }

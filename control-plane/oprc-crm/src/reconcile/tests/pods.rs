@@ -3,19 +3,20 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::super::observe::{Trouble, pod_trouble};
+use super::super::{observe::pod_problem, pod_problem::Problem};
+use crate::reason::Reason;
 
-fn pod(container: &Value) -> Option<Trouble> {
+fn pod(container: &Value) -> Option<Problem> {
     pod_at(container, "2026-01-01T00:02:00Z")
 }
 
-fn pod_at(container: &Value, now: &str) -> Option<Trouble> {
+fn pod_at(container: &Value, now: &str) -> Option<Problem> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p", "labels": {"oaas.io/owner": "shop", "oaas.io/function": "f"}},
         "status": {"containerStatuses": [container]},
     }))
     .unwrap();
-    pod_trouble(&pod, now.parse().unwrap()).map(|it| it.trouble)
+    pod_problem(&pod, now.parse().unwrap()).map(|it| it.problem)
 }
 
 fn container(ready: bool, restarts: i32, state: &Value, ran_for: Option<&str>) -> Value {
@@ -49,10 +50,9 @@ fn a_crash_loop_is_one_at_every_moment_of_it() {
     .iter()
     .map(pod)
     .collect();
-    let expected = Trouble {
-        reason: "CrashLoop",
-        message: "pod p ends again and again with exit code 7".to_owned(),
-        soft: false,
+    let expected = Problem {
+        reason: Reason::CrashLoop,
+        message: "a container of pod p exits repeatedly with exit code 7".to_owned(),
     };
     assert_eq!(told, vec![Some(expected); 5]);
 }
@@ -99,5 +99,5 @@ fn an_image_that_cant_be_pulled_is_told_in_the_same_words() {
         &format!("Back-off pulling image \"x\": ErrImagePull: {cause}"),
     );
     assert_eq!(tries, waits);
-    assert_eq!((tries.reason, tries.message), ("ImagePullFailed", format!("pod p: {cause}")));
+    assert_eq!((tries.reason, tries.message), (Reason::ImagePullFailed, format!("pod p: {cause}")));
 }

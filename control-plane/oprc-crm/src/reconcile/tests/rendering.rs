@@ -26,10 +26,10 @@ fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
     let unmarked = |mut object: Value| {
         let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
         // A digest of what is to be seen anyway.
-        assert_eq!(annotations.remove(render::WANTED).unwrap().as_str().unwrap().len(), 16);
+        assert_eq!(annotations.remove(render::SPEC_HASH).unwrap().as_str().unwrap().len(), 16);
         object
     };
-    desired.objects.into_iter().map(|wanted| unmarked(wanted.object)).collect()
+    desired.objects.into_iter().map(|desired| unmarked(desired.object)).collect()
 }
 
 /// Compares objects with those that were looked at.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::{
     super::{
         ObservedClass,
-        observe::{Child, PodTrouble, Sight, State},
+        observe::{Child, ClusterView, ObservedState, PodProblem},
     },
     cluster::Key,
 };
@@ -16,10 +16,10 @@ use crate::kinds::{DEPLOYMENT, Kind};
 pub(super) struct View {
     pub(super) class: Option<ObservedClass>,
     pub(super) children: BTreeMap<Key, Arc<Child>>,
-    pub(super) unmade: BTreeMap<String, String>,
+    pub(super) pod_creation_failure: BTreeMap<String, String>,
 }
 
-impl Sight for View {
+impl ClusterView for View {
     fn owned(&self, _: &str, uid: &str) -> Vec<Arc<Child>> {
         self.filter(|child| child.owner.as_deref() == Some(uid))
     }
@@ -28,25 +28,25 @@ impl Sight for View {
         self.children.get(&(kind.clone(), name.to_owned())).cloned()
     }
 
-    fn scalers(&self, _: &str, deployment: &str) -> Vec<Arc<Child>> {
+    fn autoscalers(&self, _: &str, deployment: &str) -> Vec<Arc<Child>> {
         self.filter(|child| {
-            matches!(&child.state, State::Autoscaler(kind, name)
+            matches!(&child.state, ObservedState::Autoscaler(kind, name)
                 if *kind == DEPLOYMENT.kind && name == deployment)
         })
     }
 
     fn claims(&self, _: &str, class: &str) -> Vec<Arc<Child>> {
         self.filter(|child| {
-            matches!(child.state, State::Claim(..)) && child.class.as_deref() == Some(class)
+            matches!(child.state, ObservedState::Claim(..)) && child.class.as_deref() == Some(class)
         })
     }
 
-    fn troubles(&self, _: &str, _: &str) -> Vec<PodTrouble> {
+    fn pod_problems(&self, _: &str, _: &str) -> Vec<PodProblem> {
         Vec::new()
     }
 
-    fn unmade(&self, uid: &str) -> Option<String> {
-        self.unmade.get(uid).cloned()
+    fn pod_creation_failure(&self, uid: &str) -> Option<String> {
+        self.pod_creation_failure.get(uid).cloned()
     }
 }
 

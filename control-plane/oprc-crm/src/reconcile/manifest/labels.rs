@@ -1,4 +1,4 @@
-//! Labels, annotations and owners of everything that is made for a class.
+//! Labels, annotations and owner references of a class's objects.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,24 @@ use oprc_unit::names;
 use super::{Context, FunctionPlan};
 use crate::crd::ClassRuntime;
 
-/// The class that an object belongs to.
+/// Label: the class that an object belongs to.
 pub const OWNER: &str = "oaas.io/owner";
-/// The id that the class was deployed under; as an annotation, in full.
+/// Label and annotation: the deployment id of the class; the annotation has it unabridged.
 pub const DEPLOYMENT_ID: &str = "oaas.io/deployment-id";
-/// The function that an object belongs to.
+/// Label: the function that an object belongs to.
 pub const FUNCTION: &str = "oaas.io/function";
-/// What an object is part of: a function, or the data grid.
+/// Label: `function` or `odgm`.
 pub const COMPONENT: &str = "oaas.io/component";
-/// The template that brought an object about.
+/// Label: the shape that an object belongs to, or `odgm`.
 pub const TEMPLATE: &str = "oaas.io/template";
-/// The part of its class's data that a unit has.
+/// Label: the partition that a unit holds.
 pub const PARTITION: &str = "oaas.io/partition";
-/// Which copy of that part.
+/// Label: the replica of that partition.
 pub const PARTITION_REPLICA: &str = "oaas.io/partition-replica";
-/// The annotation with a digest of what is wanted of an object.
-pub const WANTED: &str = "oaas.io/wanted";
-/// Who made it.
+/// Annotation: a hash of the object's desired spec.
+pub const SPEC_HASH: &str = "oaas.io/wanted";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// The component label of the data grid.
+/// The value of [`COMPONENT`] and [`TEMPLATE`] on objects of the data grid.
 pub const ODGM_COMPONENT: &str = "odgm";
 
 type Labels = BTreeMap<String, String>;
@@ -37,16 +36,15 @@ fn map(pairs: &[(&str, &str)]) -> Labels {
 }
 
 impl Context<'_> {
-    /// What a function's pods are found by.
-    pub(super) fn function_selector(&self, plan: &FunctionPlan) -> Labels {
+    pub(in crate::reconcile) fn function_selector(&self, plan: &FunctionPlan) -> Labels {
         let base = &self.class.identity.base;
-        // During a change of template both are there: neither may take the other's pods for its own.
+        // While the shape changes, both workloads exist; the selectors must not overlap.
         let template = plan.shape.as_str();
         map(&[("app", base), (OWNER, base), (FUNCTION, &plan.label), (TEMPLATE, template)])
     }
 
-    /// What the data grid's pods are found by: not by `app=<class>`, which is for functions.
-    pub(super) fn odgm_selector(&self) -> Labels {
+    /// Not `app=<class>`, which selects functions.
+    pub(in crate::reconcile) fn odgm_selector(&self) -> Labels {
         let base = &self.class.identity.base;
         map(&[("app", &names::odgm(base)), (OWNER, base), (COMPONENT, ODGM_COMPONENT)])
     }
@@ -61,23 +59,20 @@ impl Context<'_> {
         labels
     }
 
-    /// Labels of everything that belongs to a function.
-    pub(super) fn function_labels(&self, plan: &FunctionPlan) -> Labels {
+    pub(in crate::reconcile) fn function_labels(&self, plan: &FunctionPlan) -> Labels {
         self.common(self.function_selector(plan), "function", plan.shape.as_str())
     }
 
-    /// Labels of everything that belongs to the data grid.
-    pub(super) fn odgm_labels(&self) -> Labels {
+    pub(in crate::reconcile) fn odgm_labels(&self) -> Labels {
         self.common(self.odgm_selector(), ODGM_COMPONENT, ODGM_COMPONENT)
     }
 
-    /// Tells Prometheus where a function's metrics are.
-    pub(super) fn scrape_function(&self, port: i32) -> Labels {
+    pub(in crate::reconcile) fn scrape_function(&self, port: i32) -> Labels {
         self.scrape(port, self.class.telemetry.metrics_path.as_deref())
     }
 
-    /// Tells Prometheus where metrics are.
-    pub(super) fn scrape(&self, port: i32, path: Option<&str>) -> Labels {
+    /// Annotations for Prometheus.
+    pub(in crate::reconcile) fn scrape(&self, port: i32, path: Option<&str>) -> Labels {
         if self.class.telemetry.metrics == Some(false) {
             return Labels::new();
         }
@@ -89,10 +84,9 @@ impl Context<'_> {
         ])
     }
 
-    /// Metadata of an object of the class.
-    pub(super) fn meta(&self, name: &str, mut labels: Labels) -> ObjectMeta {
+    pub(in crate::reconcile) fn meta(&self, name: &str, mut labels: Labels) -> ObjectMeta {
         let identity = &self.class.identity;
-        // Not of pods and claims: neither may be made anew for it.
+        // Pods and claims don't have them: a change must not recreate either.
         if let Some(part) = &self.class.partition {
             labels.extend(map(&[
                 (PARTITION, &part.partition_id.to_string()),
@@ -117,7 +111,6 @@ impl Context<'_> {
     }
 }
 
-/// A selector of labels.
-pub(super) fn selector(labels: Labels) -> LabelSelector {
+pub(in crate::reconcile) fn selector(labels: Labels) -> LabelSelector {
     LabelSelector { match_labels: Some(labels), match_expressions: None }
 }

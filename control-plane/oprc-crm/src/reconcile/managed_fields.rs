@@ -1,24 +1,24 @@
-//! Compares what we want of an object with what we own of it, as its managed fields tell.
+//! Compares a manifest with the fields that CRM owns of the live object, by its managed fields.
 //!
-//! A field that we want and don't own is a difference, and so is one that we own and don't want
-//! any more. What others own is none of our business. Within a value that is owned as a whole, the
-//! API server's defaults may stand beside what we said.
+//! A field that is in the manifest and not owned is a difference, and so is one that is owned and
+//! no longer in the manifest. Fields of other managers are ignored. A value that is owned as a
+//! whole may contain defaults of the API server.
 
 use serde_json::{Map, Value};
 
 use oprc_unit::same_quantity;
 
-/// What we own of an object: the field set, and the values at those fields.
+/// The fields of an object that a manager owns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Owned {
+pub struct OwnedFields {
     /// The field set, in the API server's notation.
     pub fields: Value,
     /// The object, cut down to those fields.
     pub live: Value,
 }
 
-impl Owned {
-    /// What a manager owns by apply of an object with these managed fields.
+impl OwnedFields {
+    /// The fields that a manager owns by apply.
     pub fn of(object: &Value, managed_fields: &[Value], manager: &str) -> Option<Self> {
         let entry = managed_fields.iter().find(|entry| {
             entry.get("manager").and_then(Value::as_str) == Some(manager)
@@ -30,11 +30,11 @@ impl Owned {
         Some(Self { fields, live })
     }
 
-    /// Whether an apply of `wanted` would change anything.
-    pub fn differs_from(&self, wanted: &Value) -> bool {
-        let mut wanted = wanted.clone();
-        // Names aren't fields.
-        if let Some(map) = wanted.as_object_mut() {
+    /// Whether an apply of the manifest would change anything.
+    pub fn differs_from(&self, manifest: &Value) -> bool {
+        let mut manifest = manifest.clone();
+        // These aren't in field sets.
+        if let Some(map) = manifest.as_object_mut() {
             map.remove("apiVersion");
             map.remove("kind");
             if let Some(meta) = map.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -42,11 +42,11 @@ impl Owned {
                 meta.remove("namespace");
             }
         }
-        differs(&wanted, &self.live, &self.fields, "")
+        differs(&manifest, &self.live, &self.fields, "")
     }
 }
 
-/// Whether a manager other than ours owns a path of fields, such as `["f:spec", "f:replicas"]`.
+/// Whether another manager owns a path of fields, such as `["f:spec", "f:replicas"]`.
 pub fn owned_by_others(managed_fields: &[Value], manager: &str, path: &[&str]) -> bool {
     managed_fields.iter().any(|entry| {
         let other = entry.get("manager").and_then(Value::as_str) != Some(manager);
@@ -58,18 +58,18 @@ pub fn owned_by_others(managed_fields: &[Value], manager: &str, path: &[&str]) -
     })
 }
 
-fn differs(wanted: &Value, live: &Value, fields: &Value, parent: &str) -> bool {
+fn differs(manifest: &Value, live: &Value, fields: &Value, parent: &str) -> bool {
     let none = Map::new();
     let set = fields.as_object().unwrap_or(&none);
     if set.is_empty() {
-        return !covers(wanted, live, parent);
+        return !covers(manifest, live, parent);
     }
-    match wanted {
+    match manifest {
         Value::Object(map) => {
             let owned_differs = set.iter().filter(|(key, _)| *key != ".").any(|(key, below)| {
                 let Some(name) = key.strip_prefix("f:") else { return true };
                 match (map.get(name), live.get(name)) {
-                    (Some(wanted), Some(live)) => differs(wanted, live, below, name),
+                    (Some(manifest), Some(live)) => differs(manifest, live, below, name),
                     _ => true,
                 }
             });
@@ -93,16 +93,16 @@ fn element_differs(items: &[Value], live: &Value, key: &str, below: &Value, pare
     let Some(entry) = Entry::of(key) else { return true };
     let live = live.as_array().map(Vec::as_slice).unwrap_or_default();
     match (entry.find(items), entry.find(live)) {
-        (Some(wanted), Some(live)) => differs(wanted, live, below, parent),
+        (Some(manifest), Some(live)) => differs(manifest, live, below, parent),
         _ => true,
     }
 }
 
-/// What a field set says of an element of a list.
+/// How a field set identifies an element of a list.
 enum Entry {
-    /// `v:…`, the element itself.
+    /// `v:…`, by value.
     Itself(Value),
-    /// `k:{…}`, what it is known by.
+    /// `k:{…}`, by key fields.
     Keyed(Map<String, Value>),
 }
 
@@ -126,25 +126,27 @@ impl Entry {
     }
 }
 
-/// Whether everything that is wanted is there.
-fn covers(wanted: &Value, live: &Value, parent: &str) -> bool {
-    match (wanted, live) {
-        (Value::Object(wanted), Value::Object(live)) => wanted.iter().all(|(name, wanted)| {
-            live.get(name).is_some_and(|live| covers(wanted, live, name_or(parent, name)))
-        }),
-        (Value::Array(wanted), Value::Array(live)) => {
-            wanted.len() == live.len()
-                && wanted.iter().zip(live).all(|(wanted, live)| covers(wanted, live, parent))
+/// Whether the live value contains everything of the manifest.
+fn covers(manifest: &Value, live: &Value, parent: &str) -> bool {
+    match (manifest, live) {
+        (Value::Object(manifest), Value::Object(live)) => {
+            manifest.iter().all(|(name, manifest)| {
+                live.get(name).is_some_and(|live| covers(manifest, live, name_or(parent, name)))
+            })
         }
-        (Value::String(wanted), Value::String(live)) => {
-            wanted == live || (is_quantity(parent) && same_quantity(wanted, live))
+        (Value::Array(manifest), Value::Array(live)) => {
+            manifest.len() == live.len()
+                && manifest.iter().zip(live).all(|(manifest, live)| covers(manifest, live, parent))
         }
-        (Value::Number(wanted), Value::Number(live)) => wanted.as_f64() == live.as_f64(),
-        _ => wanted == live,
+        (Value::String(manifest), Value::String(live)) => {
+            manifest == live || (is_quantity(parent) && same_quantity(manifest, live))
+        }
+        (Value::Number(manifest), Value::Number(live)) => manifest.as_f64() == live.as_f64(),
+        _ => manifest == live,
     }
 }
 
-/// Amounts stand below these words, or are one of them.
+/// Quantities are below these fields, or in them.
 fn name_or<'a>(parent: &'a str, name: &'a str) -> &'a str {
     if is_quantity(parent) { parent } else { name }
 }
@@ -167,14 +169,14 @@ fn prune(live: &Value, fields: &Value) -> Value {
             });
             Value::Object(kept.collect())
         }
-        // In the order in which they are: written back, they stay so.
+        // In live order, so that applying the result keeps it.
         Value::Array(items) => {
             let entries: Vec<_> =
                 set.iter().filter_map(|(key, below)| Some((Entry::of(key)?, below))).collect();
             let kept = items.iter().filter_map(|item| {
                 let (entry, below) = entries.iter().find(|(entry, _)| entry.is(item))?;
                 let mut kept = prune(item, below);
-                // What an element is known by stays, though somebody else may own it.
+                // Key fields stay, even if another manager owns them.
                 if let (Some(kept), Entry::Keyed(names)) = (kept.as_object_mut(), entry) {
                     kept.extend(names.clone());
                 }
@@ -192,12 +194,12 @@ mod tests {
 
     use super::*;
 
-    fn owned(object: &Value, fields: &Value) -> Owned {
+    fn owned(object: &Value, fields: &Value) -> OwnedFields {
         let entry = json!({"manager": "us", "operation": "Apply", "fieldsV1": fields});
-        Owned::of(object, &[entry], "us").unwrap()
+        OwnedFields::of(object, &[entry], "us").unwrap()
     }
 
-    fn live() -> Owned {
+    fn live() -> OwnedFields {
         owned(
             &json!({
                 "metadata": {"name": "x", "labels": {"a": "1", "other": "2"}},
@@ -227,7 +229,7 @@ mod tests {
         )
     }
 
-    fn wanted() -> Value {
+    fn manifest() -> Value {
         json!({
             "apiVersion": "v1", "kind": "X",
             "metadata": {"name": "x", "labels": {"a": "1"}},
@@ -243,12 +245,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_wanted_makes_no_difference() {
-        assert!(!live().differs_from(&wanted()));
+    fn a_manifest_that_matches_is_no_difference() {
+        assert!(!live().differs_from(&manifest()));
     }
 
     #[test]
-    fn every_way_to_differ_is_seen() {
+    fn every_kind_of_difference_is_found() {
         let mut changes = Vec::new();
         let mut set = |pointer: &'static str, value: Value| {
             changes.push((pointer, value));
@@ -269,14 +271,14 @@ mod tests {
         set("/spec/template/spec/containers/0/resources/limits/cpu", json!("2"));
         set("/spec/template/spec/containers", json!([]));
         for (pointer, value) in changes {
-            let mut object = wanted();
+            let mut object = manifest();
             *object.pointer_mut(pointer).unwrap() = value;
             assert!(live().differs_from(&object), "{pointer}: {object}");
         }
     }
 
     #[test]
-    fn quantities_count_only_where_quantities_stand() {
+    fn quantities_are_compared_by_value_only_in_quantity_fields() {
         let owned = owned(&json!({"spec": {"value": "1"}}), &json!({"f:spec": {"f:value": {}}}));
         assert!(owned.differs_from(&json!({"spec": {"value": "1000m"}})));
     }
@@ -291,9 +293,9 @@ mod tests {
         assert!(owned.differs_from(&json!({"metadata": {"finalizers": ["other"]}})));
     }
 
-    /// Where nobody may change a list, its order isn't to be changed either.
+    /// The order of an immutable list must not change.
     #[test]
-    fn what_we_own_of_a_list_keeps_its_order() {
+    fn owned_elements_of_a_list_keep_their_order() {
         let names = |all: &[&str]| json!({"env": all.iter().map(|it| json!({"name": it})).collect::<Vec<_>>()});
         let owned = owned(
             &names(&["Z", "theirs", "A", "M"]),
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn the_autoscaler_is_seen_to_own_replicas() {
+    fn replicas_owned_by_an_autoscaler_are_detected() {
         let entries = [json!({
             "manager": "kube-controller-manager", "operation": "Update", "subresource": "scale",
             "fieldsV1": {"f:spec": {"f:replicas": {}}},

@@ -1,4 +1,4 @@
-//! Containers and pods, as far as templates share them.
+//! Containers and pods, as far as shapes share them.
 
 use std::collections::BTreeMap;
 
@@ -20,25 +20,27 @@ use oprc_unit::{
 
 use super::{Context, FunctionPlan, GRID_PORT, labels};
 
-/// Who pods run as that don't say.
-pub(super) const USER: i64 = 65_532;
-/// The name of a function's container.
-pub(super) const CONTAINER: &str = "function";
-/// How long a pod goes on answering after it was told to end, until nobody sends it anything more.
-pub(super) const LAME_DUCK_SECONDS: i64 = 5;
-/// How long a call may take that doesn't say.
+/// The default user of containers.
+pub(in crate::reconcile) const USER: i64 = 65_532;
+pub(in crate::reconcile) const CONTAINER: &str = "function";
+/// How long a terminating pod keeps serving, until endpoints are updated on every node.
+pub(in crate::reconcile) const LAME_DUCK_SECONDS: i64 = 5;
+/// The default timeout of a call.
 const TIMEOUT_MS: i32 = 25_000;
 
-/// A variable with a value. An empty one is the same as none to the API server, which drops it:
-/// said all the same, it would be missing for ever.
-pub(super) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+/// The API server drops empty values; applying one would be a difference in every reconcile.
+pub(in crate::reconcile) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
     let value = Some(value.into()).filter(|value| !value.is_empty());
     EnvVar { name: name.to_owned(), value, value_from: None }
 }
 
 impl Context<'_> {
-    /// The container of a function, but for its port's name and its probes.
-    pub(super) fn container(&self, function: &ValidFunction, port_name: &str) -> Container {
+    /// The container of a function without probes.
+    pub(in crate::reconcile) fn container(
+        &self,
+        function: &ValidFunction,
+        port_name: &str,
+    ) -> Container {
         Container {
             name: CONTAINER.to_owned(),
             image: Some(function.image.clone()),
@@ -64,7 +66,7 @@ impl Context<'_> {
         }
     }
 
-    /// Sizes of a function that doesn't say: by the latency it must keep, or the profile's own.
+    /// Default resources: by the required latency, or the profile's.
     fn function_sizes(&self, function: &ValidFunction) -> Sizes {
         let mut sizes = self.sized().function_sizes.clone();
         if let Some(latency) = function.latency {
@@ -116,8 +118,10 @@ impl Context<'_> {
         all
     }
 
-    /// Instances of a function are spread over nodes where there are several.
-    pub(super) fn spread(&self, plan: &FunctionPlan) -> Option<Vec<TopologySpreadConstraint>> {
+    pub(in crate::reconcile) fn spread(
+        &self,
+        plan: &FunctionPlan,
+    ) -> Option<Vec<TopologySpreadConstraint>> {
         plan.is_many().then(|| {
             vec![TopologySpreadConstraint {
                 max_skew: 1,
@@ -130,8 +134,7 @@ impl Context<'_> {
     }
 }
 
-/// A pod with a container.
-pub(super) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpec {
+pub(in crate::reconcile) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpec {
     let secrets = function.pull_secrets.iter();
     PodSpec {
         containers: vec![container],
@@ -140,29 +143,28 @@ pub(super) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpe
             &secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>(),
         ),
         volumes: filled(&volumes(function)),
-        security_context: disks(function),
-        // A function that has no account of its own has no business with the API server.
+        security_context: volume_security(function),
+        // A function without its own ServiceAccount has no need for the API server.
         automount_service_account_token: function.service_account.is_none().then_some(false),
         enable_service_links: Some(false),
         ..PodSpec::default()
     }
 }
 
-/// One of our words, as it is spelled.
-pub(super) fn word(value: &impl serde::Serialize) -> String {
+/// The serialized name of an enum value.
+pub(in crate::reconcile) fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value)
         .ok()
         .and_then(|value| value.as_str().map(str::to_owned))
         .unwrap_or_default()
 }
 
-/// A list, where there is anything in it.
-pub(super) fn filled<T: Clone>(list: &[T]) -> Option<Vec<T>> {
+/// None if the list is empty.
+pub(in crate::reconcile) fn filled<T: Clone>(list: &[T]) -> Option<Vec<T>> {
     (!list.is_empty()).then(|| list.to_vec())
 }
 
-/// A variable of the user.
-pub(super) fn user_variable(variable: &spec::EnvVar) -> EnvVar {
+pub(in crate::reconcile) fn user_variable(variable: &spec::EnvVar) -> EnvVar {
     let secret = variable.secret.as_ref().map(|from| EnvVarSource {
         secret_key_ref: Some(SecretKeySelector {
             name: from.name.clone(),
@@ -237,14 +239,14 @@ fn volumes(function: &ValidFunction) -> Vec<Volume> {
     function.mounts.iter().enumerate().map(one).collect()
 }
 
-/// What is said stands; of the rest, requests stay below limits.
-pub(super) fn resources(
+/// Explicit values are kept; defaults are adjusted so that requests don't exceed limits.
+pub(in crate::reconcile) fn resources(
     requests: &Resources,
     limits: &Resources,
     default: &Sizes,
 ) -> ResourceRequirements {
-    let mut asked = BTreeMap::new();
-    let mut most = BTreeMap::new();
+    let mut all_requests = BTreeMap::new();
+    let mut all_limits = BTreeMap::new();
     for (name, request, limit, default_request, default_limit) in [
         ("cpu", &requests.cpu, &limits.cpu, &default.requests.cpu, &default.limits.cpu),
         (
@@ -265,28 +267,26 @@ pub(super) fn resources(
             (limit, _) => limit.clone(),
         });
         if let Some(request) = request {
-            asked.insert(name.to_owned(), Quantity(request));
+            all_requests.insert(name.to_owned(), Quantity(request));
         }
         if let Some(limit) = limit {
-            most.insert(name.to_owned(), Quantity(limit));
+            all_limits.insert(name.to_owned(), Quantity(limit));
         }
     }
     ResourceRequirements {
-        requests: (!asked.is_empty()).then_some(asked),
-        limits: (!most.is_empty()).then_some(most),
+        requests: (!all_requests.is_empty()).then_some(all_requests),
+        limits: (!all_limits.is_empty()).then_some(all_limits),
         claims: None,
     }
 }
 
-/// What a container may do: nothing beyond its own files, unless the class says so.
-pub(super) fn security(security: &Security) -> Option<SecurityContext> {
+pub(in crate::reconcile) fn security(security: &Security) -> Option<SecurityContext> {
     match security.level {
         SecurityLevel::Restricted => Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             capabilities: Some(Capabilities { drop: Some(vec!["ALL".to_owned()]), add: None }),
             run_as_non_root: Some(true),
-            // Whoever the image names: a user that is known only by name can't be checked, and
-            // the kubelet refuses it.
+            // The kubelet can't verify that a user that the image gives by name isn't root.
             run_as_user: Some(security.run_as_user.unwrap_or(USER)),
             seccomp_profile: Some(SeccompProfile {
                 type_: "RuntimeDefault".to_owned(),
@@ -300,8 +300,8 @@ pub(super) fn security(security: &Security) -> Option<SecurityContext> {
     }
 }
 
-/// A volume belongs to root where nobody says otherwise, and who isn't root couldn't write to it.
-fn disks(function: &ValidFunction) -> Option<PodSecurityContext> {
+/// Without an fsGroup a volume belongs to root, and other users can't write to it.
+fn volume_security(function: &ValidFunction) -> Option<PodSecurityContext> {
     let claims = function.mounts.iter().any(|mount| mount.claim.is_some());
     (claims && function.security.level == SecurityLevel::Restricted).then(|| PodSecurityContext {
         fs_group: Some(function.security.run_as_user.unwrap_or(USER)),
@@ -309,18 +309,17 @@ fn disks(function: &ValidFunction) -> Option<PodSecurityContext> {
     })
 }
 
-/// Whether a function is well, asked in the way that it says.
-pub(super) struct Probes {
-    pub(super) startup: Probe,
-    pub(super) readiness: Probe,
-    pub(super) liveness: Probe,
+pub(in crate::reconcile) struct Probes {
+    pub(in crate::reconcile) startup: Probe,
+    pub(in crate::reconcile) readiness: Probe,
+    pub(in crate::reconcile) liveness: Probe,
 }
 
-pub(super) fn probes(function: &ValidFunction, port: &IntOrString) -> Probes {
+pub(in crate::reconcile) fn probes(function: &ValidFunction, port: &IntOrString) -> Probes {
     let health = &function.health;
     let port = health.port.map_or_else(|| port.clone(), IntOrString::Int);
     let number = health.port.unwrap_or(function.port);
-    let ask = Probe {
+    let probe = Probe {
         grpc: health.grpc.then_some(GRPCAction { port: number, service: None }),
         http_get: health.path.clone().map(|path| HTTPGetAction {
             path: Some(path),
@@ -332,7 +331,7 @@ pub(super) fn probes(function: &ValidFunction, port: &IntOrString) -> Probes {
             .then_some(TCPSocketAction { port, host: None }),
         ..Probe::default()
     };
-    // One that must answer fast is found out sooner; a probe may take as long as a call.
+    // A latency requirement shortens the period; a probe may take as long as a call.
     let quick = function.latency.is_some_and(|latency| latency < 100);
     let timeout = health.timeout_seconds.unwrap_or_else(|| {
         let call = function.timeout_ms.unwrap_or(1000).div_euclid(1000);
@@ -347,27 +346,27 @@ pub(super) fn probes(function: &ValidFunction, port: &IntOrString) -> Probes {
             timeout_seconds: Some(timeout),
             failure_threshold: Some(start),
             success_threshold: Some(1),
-            ..ask.clone()
+            ..probe.clone()
         },
         readiness: Probe {
             period_seconds: Some(period),
             timeout_seconds: Some(timeout),
             failure_threshold: Some(failures),
             success_threshold: Some(1),
-            ..ask.clone()
+            ..probe.clone()
         },
         liveness: Probe {
             period_seconds: Some(period.saturating_mul(2)),
             timeout_seconds: Some(timeout),
             failure_threshold: Some(failures),
             success_threshold: Some(1),
-            ..ask
+            ..probe
         },
     }
 }
 
-/// How long a pod may take to end: what it still answers, and one call.
-pub(super) fn grace_seconds(function: &ValidFunction) -> i64 {
+/// The lame-duck period and one call.
+pub(in crate::reconcile) fn grace_seconds(function: &ValidFunction) -> i64 {
     let call = function.timeout_ms.unwrap_or(TIMEOUT_MS);
     LAME_DUCK_SECONDS + i64::from(call).div_euclid(1000) + 1
 }

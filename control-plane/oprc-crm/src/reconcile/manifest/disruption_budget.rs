@@ -1,4 +1,4 @@
-//! Keeps pods of one workload from being evicted all at once.
+//! The PodDisruptionBudget of a workload.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,25 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::ObjectMeta, util::intstr::IntOrString},
 };
 
-use super::{Context, FunctionPlan, Wanted, labels, wanted};
+use super::{Context, DesiredObject, FunctionPlan, desired_object, labels};
 use crate::kinds::DISRUPTION_BUDGET;
 
-/// Of a function.
-pub(super) fn of_function(context: &Context<'_>, plan: &FunctionPlan) -> Wanted {
+pub(in crate::reconcile) fn function_budget(
+    context: &Context<'_>,
+    plan: &FunctionPlan,
+) -> DesiredObject {
     let meta = context.meta(&plan.workload, context.function_labels(plan));
-    Wanted { waits_for_odgm: true, ..budget(&plan.workload, meta, context.function_selector(plan)) }
+    DesiredObject {
+        waits_for_odgm: true,
+        ..budget(&plan.workload, meta, context.function_selector(plan))
+    }
 }
 
-/// Of any workload.
-pub(super) fn budget(
+pub(in crate::reconcile) fn budget(
     name: &str,
     metadata: ObjectMeta,
     selector: BTreeMap<String, String>,
-) -> Wanted {
+) -> DesiredObject {
     let object = PodDisruptionBudget {
         metadata,
         spec: Some(PodDisruptionBudgetSpec {
@@ -31,5 +35,5 @@ pub(super) fn budget(
         }),
         status: None,
     };
-    wanted(DISRUPTION_BUDGET, name, &object)
+    desired_object(DISRUPTION_BUDGET, name, &object)
 }

@@ -6,13 +6,15 @@ use k8s_openapi::api::autoscaling::v2::{
     ResourceMetricSource,
 };
 
-use super::{Context, FunctionPlan, Wanted, wanted};
+use super::{Context, DesiredObject, FunctionPlan, desired_object};
 use crate::kinds::{AUTOSCALER, DEPLOYMENT};
 
 const CPU_PERCENT: i32 = 70;
 
-/// Builds it.
-pub(super) fn autoscaler(context: &Context<'_>, plan: &FunctionPlan) -> Wanted {
+pub(in crate::reconcile) fn autoscaler(
+    context: &Context<'_>,
+    plan: &FunctionPlan,
+) -> DesiredObject {
     let policy = |type_: &str, value, period_seconds| HPAScalingPolicy {
         type_: type_.to_owned(),
         value,
@@ -57,5 +59,5 @@ pub(super) fn autoscaler(context: &Context<'_>, plan: &FunctionPlan) -> Wanted {
         }),
         status: None,
     };
-    Wanted { waits_for_odgm: true, ..wanted(AUTOSCALER, &plan.workload, &object) }
+    DesiredObject { waits_for_odgm: true, ..desired_object(AUTOSCALER, &plan.workload, &object) }
 }

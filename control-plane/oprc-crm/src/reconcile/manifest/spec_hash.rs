@@ -1,23 +1,21 @@
-//! Marks each object with a short digest of what is wanted of it.
+//! Annotates each object with a short hash of its desired spec.
 //!
-//! What the API server owns as a whole, such as the containers of a Knative Service, doesn't tell
-//! a default from something that we said once and say no more. The mark does: another wish has
-//! another mark.
+//! Fields that the API server owns as a whole, such as the containers of a Knative Service, don't
+//! show whether a value is a default or was set by an earlier manifest. A changed hash does.
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{Wanted, labels::WANTED};
+use super::{DesiredObject, SPEC_HASH};
 
-/// How many digits a mark has.
 const DIGITS: usize = 16;
 
-/// Marks an object. Metadata is compared field by field, and has no part in its mark; nor have the
-/// pods of a run, which stay as they were made whatever is wanted later.
-pub(super) fn stamp(wanted: &mut Wanted) {
+/// Metadata is left out, because it is compared field by field; so is the pod template of a Job,
+/// which is immutable.
+pub(in crate::reconcile) fn add_spec_hash(desired: &mut DesiredObject) {
     let mut digest = Sha256::new();
-    let mut object = wanted.object.clone();
-    if let Some(pods) = object.pointer_mut("/spec/template").filter(|_| wanted.runs_once) {
+    let mut object = desired.object.clone();
+    if let Some(pods) = object.pointer_mut("/spec/template").filter(|_| desired.runs_once) {
         pods.take();
     }
     for (name, value) in object.as_object().into_iter().flatten() {
@@ -26,15 +24,15 @@ pub(super) fn stamp(wanted: &mut Wanted) {
             feed(&mut digest, value);
         }
     }
-    let mut mark = hex::encode(digest.finalize());
-    mark.truncate(DIGITS);
-    let annotations = wanted.object.pointer_mut("/metadata/annotations");
+    let mut hash = hex::encode(digest.finalize());
+    hash.truncate(DIGITS);
+    let annotations = desired.object.pointer_mut("/metadata/annotations");
     if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
-        annotations.insert(WANTED.to_owned(), mark.into());
+        annotations.insert(SPEC_HASH.to_owned(), hash.into());
     }
 }
 
-/// Fields in the order of their names, so that a mark doesn't depend on how maps are kept.
+/// Fields are sorted by name, so that the hash doesn't depend on how a map is stored.
 fn feed(digest: &mut Sha256, value: &Value) {
     match value {
         Value::Object(map) => {

@@ -1,0 +1,63 @@
+//! Which Events tell of a reconcile.
+
+use super::diff::Apply;
+use crate::{
+    crd::{ClassRuntimeStatus, Phase},
+    reason::Reason,
+};
+
+/// A Kubernetes Event to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRecord {
+    pub warning: bool,
+    pub reason: Reason,
+    pub note: String,
+}
+
+impl EventRecord {
+    fn normal(reason: Reason, note: String) -> Self {
+        Self { warning: false, reason, note }
+    }
+}
+
+pub(super) fn applied(applies: &[Apply]) -> EventRecord {
+    let names: Vec<String> =
+        applies.iter().map(|it| format!("{} {}", it.desired.kind, it.desired.name)).collect();
+    EventRecord::normal(Reason::Applied, format!("applied {}", names.join(", ")))
+}
+
+/// The Events of a status write. `applied` says that an Event tells of applied objects, which makes
+/// one for the start of the rollout redundant.
+pub(super) fn of_status(
+    old: Option<&ClassRuntimeStatus>,
+    status: &ClassRuntimeStatus,
+    selection: Option<&oprc_unit::Selection>,
+    applied: bool,
+) -> Vec<EventRecord> {
+    let mut events = Vec::new();
+    let former = old.and_then(|old| old.selection.as_ref()).map(|it| it.template.as_str());
+    if let Some(selection) = selection.filter(|it| former != Some(it.template.as_str())) {
+        let note = format!("{}: {}", selection.template.as_str(), selection.basis);
+        events.push(EventRecord::normal(Reason::TemplateSelected, note));
+    }
+    let before = old.map(|old| old.phase).unwrap_or_default();
+    let message = status.message.clone().unwrap_or_default();
+    match status.phase {
+        Phase::Degraded => {
+            let changed = old.is_none_or(|old| old.reason != status.reason);
+            if changed || before != Phase::Degraded {
+                let reason = status.reason.as_deref().unwrap_or_default();
+                let note = format!("{reason}: {message}");
+                let rolled_back = reason == Reason::RolledBack.as_str();
+                let reason = if rolled_back { Reason::RolledBack } else { Reason::Failed };
+                events.push(EventRecord { warning: true, reason, note });
+            }
+        }
+        _ if before == status.phase => {}
+        Phase::Available => events.push(EventRecord::normal(Reason::Available, message)),
+        Phase::Deleting => events.push(EventRecord::normal(Reason::Deleting, message)),
+        phase if applied || before.is_in_progress() && phase.is_in_progress() => {}
+        _ => events.push(EventRecord::normal(Reason::Progressing, message)),
+    }
+    events
+}

@@ -1,0 +1,109 @@
+//! What the manifests of all shapes share: metadata, pods, the spec hash, and child objects that
+//! belong to more than one shape.
+
+mod autoscaler;
+mod disruption_budget;
+mod labels;
+pub(super) mod pod;
+mod spec_hash;
+
+use oprc_unit::{Platform, Selection, Shape, ValidClass};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use self::labels::{
+    COMPONENT, DEPLOYMENT_ID, FUNCTION, MANAGED_BY, ODGM_COMPONENT, OWNER, PARTITION,
+    PARTITION_REPLICA, SPEC_HASH, TEMPLATE,
+};
+pub(super) use self::{
+    autoscaler::autoscaler,
+    disruption_budget::{budget, function_budget},
+    labels::selector,
+    spec_hash::add_spec_hash,
+};
+use crate::kinds::Kind;
+
+/// The environment variable that tells a function that its class has a data grid.
+pub const ODGM_ENABLED: &str = "ODGM_ENABLED";
+/// The port of the data grid's HTTP and gRPC server.
+pub(super) const GRID_PORT: i32 = 8081;
+/// The name of the port that a function listens on.
+pub(super) const HTTP: &str = "http";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredObject {
+    pub kind: Kind,
+    pub name: String,
+    /// The manifest that is applied.
+    pub object: Value,
+    /// A Job: its pod template is immutable, and it isn't created again once it has completed.
+    pub runs_once: bool,
+    /// Created only when the data grid is ready.
+    pub waits_for_odgm: bool,
+    /// Its pods use the data grid.
+    pub runs_with_odgm: bool,
+}
+
+/// How one function runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionPlan {
+    pub key: String,
+    /// The value of [`FUNCTION`].
+    pub label: String,
+    pub shape: Shape,
+    /// The workload's name.
+    pub workload: String,
+    /// The URL, if it is known before the workload exists.
+    pub url: Option<String>,
+    pub min: i32,
+    /// More than `min` means that the number of instances varies.
+    pub max: i32,
+    /// Whether CRM creates an autoscaler.
+    pub autoscaled: bool,
+    /// `max_concurrency`, if the shape doesn't enforce it.
+    pub unenforced_concurrency: Option<i32>,
+}
+
+impl FunctionPlan {
+    /// Whether there are, or may be, several instances.
+    pub fn is_many(&self) -> bool {
+        self.min > 1 || (self.autoscaled && self.max > 1)
+    }
+}
+
+/// What every builder needs.
+pub(super) struct Context<'a> {
+    pub(super) class: &'a ValidClass,
+    pub(super) platform: &'a Platform,
+    pub(super) selection: &'a Selection,
+}
+
+impl Context<'_> {
+    /// The platform with the sizes of the class's profile: those configured for CRM's own profile,
+    /// the defaults for another.
+    pub(super) fn sized(&self) -> std::borrow::Cow<'_, Platform> {
+        if self.selection.profile == self.platform.profile {
+            std::borrow::Cow::Borrowed(self.platform)
+        } else {
+            std::borrow::Cow::Owned(Platform::of(self.selection.profile))
+        }
+    }
+}
+
+/// The manifest of an object without its status.
+pub(super) fn desired_object(kind: Kind, name: &str, object: &impl Serialize) -> DesiredObject {
+    let mut object = serde_json::to_value(object).unwrap_or_default();
+    if let Some(map) = object.as_object_mut() {
+        map.insert("apiVersion".to_owned(), kind.api_version().into());
+        map.insert("kind".to_owned(), kind.kind.to_string().into());
+        map.remove("status");
+    }
+    DesiredObject {
+        kind,
+        name: name.to_owned(),
+        object,
+        runs_once: false,
+        waits_for_odgm: false,
+        runs_with_odgm: false,
+    }
+}

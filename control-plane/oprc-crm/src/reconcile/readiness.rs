@@ -1,0 +1,231 @@
+//! The condition of a class's components: each function, and the data grid. What the shapes tell
+//! of their workloads is combined with problems of pods and claims.
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use oprc_unit::{Shape, names};
+
+use super::{
+    ObservedClass,
+    manifest::{FunctionPlan, ODGM_COMPONENT},
+    observe::{Child, ClusterView, ObservedState},
+    pod_problem::Problem,
+    shapes::{
+        self, Assessed, Component, WorkloadShape,
+        grid::{self, DesiredGrid},
+    },
+};
+use crate::{
+    crd::{ClassRuntimeStatus, GRID_STABILITY_KEY},
+    kinds::{SERVICE, STATEFUL_SET},
+    reason::Reason,
+};
+
+/// How many instances are required.
+#[derive(Clone, Copy)]
+struct Required {
+    min: i32,
+    varies: bool,
+    scaled_by_others: bool,
+}
+
+/// What is required of a workload whose plan isn't known.
+const ANY: Required = Required { min: 1, varies: true, scaled_by_others: false };
+
+pub(super) struct Readiness<'a> {
+    view: &'a dyn ClusterView,
+    namespace: &'a str,
+    uid: &'a str,
+    base: String,
+    children: Vec<Arc<Child>>,
+}
+
+impl<'a> Readiness<'a> {
+    pub(super) fn new(class: &'a ObservedClass, view: &'a dyn ClusterView) -> Self {
+        Self {
+            view,
+            namespace: &class.namespace,
+            uid: &class.uid,
+            base: names::base(&class.name),
+            children: view.owned(&class.namespace, &class.uid),
+        }
+    }
+
+    /// When the newest object of the class was created.
+    pub(super) fn last_created(&self) -> Option<Timestamp> {
+        self.children.iter().filter_map(|child| child.created).max()
+    }
+
+    /// `completed` says that a Job has completed for this generation; it may have been deleted.
+    pub(super) fn function(
+        &self,
+        plan: &FunctionPlan,
+        scaled_by_others: bool,
+        completed: bool,
+    ) -> Component {
+        let shape = shapes::of(plan.shape);
+        let required = Required { min: plan.min, varies: plan.max > plan.min, scaled_by_others };
+        let workload = self.view.named(&shape.kind(), self.namespace, &plan.workload);
+        let mut component = match workload.filter(|child| child.is_owned_by(self.uid)) {
+            Some(child) => self.assess(shape, &child, required),
+            None => {
+                let completed = completed && plan.shape == Shape::Job;
+                Component {
+                    ready: completed,
+                    serving: completed,
+                    completed,
+                    ..Component::default()
+                }
+            }
+        };
+        component.url = component.url.or_else(|| plan.url.clone());
+        component.serving |= self.former_shape_serves(plan);
+        if !component.ready {
+            let problems = self.pod_problems(Some(&plan.label));
+            component.problem = worst(problems.chain(component.problem));
+        }
+        component
+    }
+
+    fn assess(&self, shape: &dyn WorkloadShape, child: &Child, required: Required) -> Component {
+        let service = self.view.named(&SERVICE, self.namespace, &child.name);
+        let component = shape.assess(&Assessed {
+            state: &child.state,
+            deleting: child.deleting,
+            has_service: service.is_some_and(|it| it.is_owned_by(self.uid) && !it.deleting),
+            creation_failure: self.view.pod_creation_failure(&child.uid),
+            min: required.min,
+            varies: required.varies,
+            scaled_by_others: required.scaled_by_others,
+        });
+        Component { ready_since: child.ready_since, ..component }
+    }
+
+    /// The workload of a function in a shape that serves calls.
+    fn serving_workload(&self, label: &str, shape: &dyn WorkloadShape) -> Option<&Child> {
+        let kind = shape.address_kind().map(|_| shape.kind())?;
+        let mut all = self.children.iter().map(Arc::as_ref);
+        all.find(|it| it.kind == kind && it.function.as_deref() == Some(label))
+    }
+
+    /// Whether a workload of another shape, which is being replaced, still serves.
+    fn former_shape_serves(&self, plan: &FunctionPlan) -> bool {
+        let required = Required { min: plan.min.max(1), ..ANY };
+        shapes::others(plan.shape).any(|shape| {
+            let workload = self.serving_workload(&plan.label, shape);
+            workload.is_some_and(|child| self.assess(shape, child, required).serving)
+        })
+    }
+
+    fn pod_problems(&self, function: Option<&str>) -> impl Iterator<Item = Problem> {
+        let all = self.view.pod_problems(self.namespace, &self.base).into_iter();
+        all.filter(move |it| it.function.as_deref() == function).map(|it| it.problem)
+    }
+
+    pub(super) fn grid(&self, grid: &DesiredGrid) -> Component {
+        let workload = self.view.named(&grid.kind, self.namespace, &grid.workload);
+        let workload = workload.filter(|child| child.is_owned_by(self.uid));
+        let mut component = workload.map_or_else(Component::default, |child| {
+            self.assess_grid(&child, grid.replicas, grid.needed)
+        });
+        if !component.ready {
+            let claims = if grid.kind == STATEFUL_SET {
+                claims(self.view, self.namespace, &self.base)
+            } else {
+                Vec::new()
+            };
+            let unbound = claims.iter().filter_map(|claim| unbound_claim(claim));
+            let problems = unbound.chain(self.pod_problems(None)).chain(component.problem);
+            component.problem = worst(problems);
+        }
+        component
+    }
+
+    fn assess_grid(&self, child: &Child, replicas: i32, needed: i32) -> Component {
+        let assessed = Assessed {
+            state: &child.state,
+            deleting: child.deleting,
+            has_service: true,
+            creation_failure: self.view.pod_creation_failure(&child.uid),
+            min: replicas,
+            varies: false,
+            scaled_by_others: false,
+        };
+        grid::assess(&assessed, needed)
+    }
+
+    /// Updates the status of a class whose specification is rejected: its objects stay, and may
+    /// fail and recover meanwhile. Returns whether all of its functions serve.
+    pub(super) fn refresh(&self, status: &mut ClassRuntimeStatus) -> bool {
+        let mut serving = status.selection.is_some();
+        for function in status.functions.iter_mut().filter(|it| it.runs_as.is_some()) {
+            let Some(shape) = shapes::labelled(function.runs_as.as_deref()) else { continue };
+            // A completed Job stays completed.
+            if shape.address_kind().is_none() {
+                serving &= function.ready;
+                continue;
+            }
+            let workload = self.serving_workload(&names::label(&function.key), shape);
+            let component =
+                workload.map_or_else(Component::default, |child| self.assess(shape, child, ANY));
+            serving &= component.serving;
+            function.ready = component.ready;
+            function.url = component.url.or_else(|| function.url.take());
+            if function.ready {
+                (function.reason, function.message) = (None, None);
+            }
+        }
+        if let Some(odgm) = &mut status.odgm {
+            let mut grids = self.children.iter().filter(|child| {
+                child.template.as_deref() == Some(ODGM_COMPONENT)
+                    && matches!(child.state, ObservedState::Workload(_))
+            });
+            let all = odgm.replicas;
+            let component = grids
+                .find_map(|child| Some(self.assess_grid(child, all, all)).filter(|it| it.ready));
+            odgm.ready = component.is_some();
+            serving &= odgm.ready;
+            if odgm.ready {
+                (odgm.reason, odgm.message) = (None, None);
+            }
+        }
+        let all: Vec<(&str, bool)> = status
+            .functions
+            .iter()
+            .filter(|it| it.runs_as.is_some())
+            .map(|it| (it.key.as_str(), it.ready))
+            .chain(status.odgm.iter().map(|it| (GRID_STABILITY_KEY, it.ready)))
+            .collect();
+        let ready = all.iter().filter(|(_, ready)| *ready).count();
+        status.ready = status.ready.take().map(|_| format!("{ready}/{}", all.len()));
+        status.stable_since.retain(|name, _| all.contains(&(name.as_str(), true)));
+        serving
+    }
+}
+
+/// The claims of a class's data grid. A label alone, which any client can set, doesn't make a claim
+/// one of them: they may be deleted with the class.
+pub(super) fn claims(view: &dyn ClusterView, namespace: &str, base: &str) -> Vec<Arc<Child>> {
+    let mut all = view.claims(namespace, base);
+    all.retain(|claim| {
+        claim.template.as_deref() == Some(ODGM_COMPONENT) && names::is_odgm_claim(base, &claim.name)
+    });
+    all
+}
+
+fn unbound_claim(claim: &Child) -> Option<Problem> {
+    let ObservedState::Claim(false, class) = &claim.state else { return None };
+    let class = class.as_deref().unwrap_or("the cluster's default");
+    let message = format!("claim {} isn't bound (storage class: {class})", claim.name);
+    Some(Problem { reason: Reason::VolumeNotBound, message })
+}
+
+/// Permanent problems come first; a pod without a node comes last, because other problems can be
+/// its cause.
+fn worst(problems: impl Iterator<Item = Problem>) -> Option<Problem> {
+    let rank = |it: &Problem| (it.reason.is_transient(), it.reason == Reason::Unschedulable);
+    problems.min_by(|left, right| {
+        rank(left).cmp(&rank(right)).then_with(|| left.message.cmp(&right.message))
+    })
+}

@@ -1,0 +1,105 @@
+//! The data grid of a class: a StatefulSet if it has several nodes or persistent collections,
+//! otherwise a Deployment, with its Services.
+
+mod env;
+mod objects;
+
+use k8s_openapi::api::apps::v1::StatefulSetStatus;
+use oprc_unit::{OdgmPlan, names};
+use serde_json::Value;
+
+use super::{
+    super::manifest::{Context, DesiredObject, FunctionPlan, GRID_PORT, budget},
+    Assessed, Component, Observation, ObservedState, Workload, creation_problem, spec_replicas,
+    status, text,
+};
+use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
+
+const ZENOH_PORT: i32 = 7447;
+const DATA_DIR: &str = "/data";
+
+/// How the data grid runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredGrid {
+    pub kind: Kind,
+    /// The workload's name.
+    pub workload: String,
+    /// Host and port for clients.
+    pub service: String,
+    pub replicas: i32,
+    /// How many nodes must be available before functions start.
+    pub needed: i32,
+}
+
+impl DesiredGrid {
+    /// The kind of workload that the grid had with another number of nodes or persistence.
+    pub(in crate::reconcile) fn other_kind(&self) -> Kind {
+        if self.kind == DEPLOYMENT { STATEFUL_SET } else { DEPLOYMENT }
+    }
+}
+
+pub(in crate::reconcile) fn objects(
+    context: &Context<'_>,
+    plan: &OdgmPlan,
+    functions: &[FunctionPlan],
+) -> (DesiredGrid, Vec<DesiredObject>) {
+    let base = &context.class.identity.base;
+    let name = names::odgm(base);
+    let service = names::odgm_service(base);
+    let mut all = vec![objects::service(context, &service, false)];
+    let container = objects::container(context, plan, functions);
+    let workload = if plan.stateful() {
+        all.push(objects::service(context, &names::odgm_peers(base), true));
+        objects::stateful_set(context, plan, &name, container)
+    } else {
+        objects::deployment(context, plan, &name, container)
+    };
+    let kind = workload.kind.clone();
+    all.push(workload);
+    if plan.replicas > 1 {
+        let meta = context.meta(&name, context.odgm_labels());
+        all.push(budget(&name, meta, context.odgm_selector()));
+    }
+    let grid = DesiredGrid {
+        kind,
+        workload: name,
+        service: format!("{service}:{GRID_PORT}"),
+        replicas: plan.replicas,
+        needed: plan.needed(),
+    };
+    (grid, all)
+}
+
+/// `needed` nodes suffice for functions to work with the grid.
+pub(in crate::reconcile) fn assess(workload: &Assessed<'_>, needed: i32) -> Component {
+    let ObservedState::Workload(state) = workload.state else { return Component::default() };
+    let failure = state.failure.as_ref().or(workload.creation_failure.as_ref());
+    Component {
+        ready: !workload.deleting && state.is_complete(workload.min, false),
+        serving: state.available >= needed,
+        problem: failure.map(|message| creation_problem(message)),
+        ..Component::default()
+    }
+}
+
+pub(super) fn observe_stateful_set(object: &Value, generation: i64) -> Observation {
+    let status: StatefulSetStatus = status(object);
+    let rolled_out = status.current_revision == status.update_revision;
+    let ready = status.ready_replicas.unwrap_or(0);
+    let state = ObservedState::Workload(Workload {
+        current: status.observed_generation.unwrap_or(0) >= generation,
+        replicas: spec_replicas(object),
+        updated: if rolled_out { ready } else { status.updated_replicas.unwrap_or(0) },
+        available: status.available_replicas.unwrap_or(0),
+        total: status.replicas,
+        rolled_out,
+        failure: None,
+    });
+    Observation { state, ready_since: None }
+}
+
+pub(super) fn observe_claim(object: &Value, _: i64) -> Observation {
+    let bound = text(object, "/status/phase").as_deref() == Some("Bound");
+    let state = ObservedState::Claim(bound, text(object, "/spec/storageClassName"));
+    Observation { state, ready_since: None }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use oprc_unit::{Rejection, Violation};
+use oprc_unit::{Rejection, Violation, names};
 
 use crate::reason::Reason;
 
@@ -55,6 +55,11 @@ impl Error {
     pub(super) fn deleting(id: &str) -> Self {
         let message = format!("{id} is being deleted; retry after it is deleted");
         Self::Unavailable { reason: Reason::Deleting, message }
+    }
+
+    pub(super) fn name_taken(id: &str) -> Self {
+        let name = names::class_runtime(id);
+        Self::AlreadyExists(format!("{id:?} needs the name {name}, which another ClassRuntime has"))
     }
 
     fn crd_missing() -> Self {
@@ -122,9 +127,7 @@ impl Error {
         match status.code {
             400 | 422 => {
                 if status.message.contains(TAKEN) {
-                    return Self::AlreadyExists(format!(
-                        "the name for {id:?} belongs to another class"
-                    ));
+                    return Self::name_taken(id);
                 }
                 let causes =
                     status.details.as_ref().map(|it| it.causes.as_slice()).unwrap_or_default();

@@ -104,6 +104,9 @@ impl Service {
         if known.as_ref().is_some_and(|known| known.deleting.is_some()) {
             return Err(Error::deleting(id));
         }
+        if known.as_ref().is_some_and(|known| !has_id(known, id)) {
+            return Err(Error::name_taken(id));
+        }
         let spec = self.check(&namespace, &name, id, spec, known.as_deref())?;
         let object = json!({
             "apiVersion": ClassRuntime::api_version(&()),

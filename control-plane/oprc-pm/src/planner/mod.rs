@@ -35,6 +35,7 @@ pub use self::{
     capacity::Asks,
     facts::{Capabilities, Capacity, ClusterFacts},
 };
+use oprc_unit::names;
 pub use oprc_unit::{UnitId, parse_unit_id, unit_id};
 
 /// What is to be planned.
@@ -96,6 +97,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
     for class in &classes {
         assign(request, class, &mut drafts, &mut faults, &mut warnings);
     }
+    names_taken(request, &drafts, &mut faults);
     triggers(request, &drafts, &mut warnings);
     if !faults.all.is_empty() {
         return Err(faults);
@@ -115,6 +117,22 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
         reasons,
         warnings,
     })
+}
+
+/// Rejects a class that differs only in case from one that the deployment runs: CRM would reject
+/// its unit for as long as the other exists, because both have the same object names.
+fn names_taken(request: &Request<'_>, drafts: &[Draft<'_>], faults: &mut Diagnostics) {
+    let name = |cluster: &str, id: &str| (cluster.to_owned(), names::class_runtime(id));
+    let planned: BTreeMap<_, _> =
+        drafts.iter().map(|draft| (name(draft.place.cluster, &draft.id), draft)).collect();
+    for unit in request.former.iter().flat_map(|plan| &plan.units) {
+        let draft = planned.get(&name(&unit.cluster, &unit.id));
+        if let Some(draft) = draft.filter(|draft| draft.id != unit.id) {
+            let (new, old) = (&draft.class.key, &unit.class);
+            let message = format!("{new:?} differs from the deployed class {old:?} only in case");
+            faults::hint(faults, "classes", message, "rename it, or delete the deployment first");
+        }
+    }
 }
 
 fn version(request: &Request<'_>) -> Reason {

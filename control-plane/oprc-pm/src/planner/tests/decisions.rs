@@ -109,6 +109,28 @@ fn who_names_no_cluster_gets_the_best_and_stays_there() {
 }
 
 #[test]
+fn rejects_a_class_that_differs_from_a_deployed_one_only_in_case() {
+    let (package, deployment) = shop("", "");
+    let all = clusters([("a", cluster())]);
+    let mut former = planned(&package, &deployment, &all).unwrap();
+    let request = Request {
+        deployment: &deployment,
+        package: &package,
+        clusters: &all,
+        defaults: &Defaults { environment: None },
+        former: Some(&former.clone()),
+    };
+    plan(&request).unwrap();
+    former.units[0].id = "shop.cart..a".to_owned();
+    former.units[0].class = "cart".to_owned();
+    let faults = plan(&Request { former: Some(&former), ..request }).unwrap_err();
+    let message = "\"Cart\" differs from the deployed class \"cart\" only in case";
+    assert_eq!(faults.all[0].message, message);
+    former.units[0].cluster = "b".to_owned();
+    plan(&Request { former: Some(&former), ..request }).unwrap();
+}
+
+#[test]
 fn clusters_that_arent_there_are_told_with_those_that_are() {
     let (package, mut deployment) = shop("", "    targetClusters: [x]");
     let all = clusters([("a", cluster())]);

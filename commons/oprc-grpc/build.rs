@@ -4,6 +4,8 @@ use std::{env, error::Error, fs, path::PathBuf};
 
 use prost::Message as _;
 
+const SERDE: &str = "#[derive(serde::Serialize, serde::Deserialize)]\n\
+    #[serde(default, deny_unknown_fields)]";
 const FILES: [&str; 2] = ["deployment.proto", "odgm.proto"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -13,9 +15,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()
         .btree_map(".")
-        // A unit has the same words on the wire and in the cluster: one goes into the other as it is.
-        .message_attribute(".deployment.unit", "#[derive(serde::Serialize, serde::Deserialize)]")
-        .message_attribute(".deployment.unit", "#[serde(default, deny_unknown_fields)]")
+        // Units and platforms have the same field names here and in oprc-unit: `src/unit.rs`
+        // converts them by way of serde.
+        .message_attribute(".deployment.unit", SERDE)
+        .message_attribute(".deployment.platform", SERDE)
         .compile_fds(descriptors)?;
     Ok(())
 }

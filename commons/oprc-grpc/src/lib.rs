@@ -5,9 +5,14 @@
 pub mod deployment {
     tonic::include_proto!("deployment");
 
-    /// A unit: one class as it is to run.
+    /// The unit: one class as it runs in one environment of one cluster.
     pub mod unit {
         tonic::include_proto!("deployment.unit");
+    }
+
+    /// The settings and capabilities of a cluster's CRM.
+    pub mod platform {
+        tonic::include_proto!("deployment.platform");
     }
 }
 
@@ -19,9 +24,7 @@ pub mod odgm {
 
 #[cfg(feature = "client")]
 pub mod client;
-
-#[cfg(feature = "models")]
-pub mod models;
+pub mod unit;
 
 /// Descriptors of all of the above, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

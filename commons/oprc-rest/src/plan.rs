@@ -1,5 +1,7 @@
 //! Plans: which units run on which clusters, and why.
 
+use oprc_unit::{Capacity, TemplateScore, UnitSpec};
+
 use crate::document;
 
 document! {
@@ -33,9 +35,23 @@ document! {
         pub namespace: String,
         /// Key of the class.
         pub class: String,
-        /// Spec sent to the CRM of the cluster (`deployment.unit.ClassSpec`).
+        /// The template that the cluster's CRM selects; absent where the cluster never connected.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub template: Option<String>,
+        /// Why that template is selected.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub template_basis: String,
+        /// Each template with its score from 0 to 10, the rows that it is the mean of, and why it is
+        /// rejected.
+        #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub scores: Vec<TemplateScore>,
+        /// CPU and memory that all instances request that always run.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
-        pub spec: serde_json::Value,
+        pub requested: Capacity,
+        /// The unit as the cluster gets it: the spec of its ClassRuntime.
+        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
+        pub spec: UnitSpec,
         /// Why each value was chosen.
         pub reasons: Vec<Reason>,
     }

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::spec::Resources;
 
 /// Sizes and defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Profile {
     /// A developer's machine.
     #[default]
@@ -50,7 +53,7 @@ impl Profile {
 }
 
 /// What is switched on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
     /// The data grid.
     pub odgm: bool,
@@ -61,7 +64,7 @@ pub struct Features {
 }
 
 /// The least latency that each template can promise, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Floors {
     /// Of a plain workload.
     pub k8s_deployment: i32,
@@ -78,7 +81,7 @@ impl Default for Floors {
 }
 
 /// Requests and limits of a container that doesn't say.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sizes {
     /// What it asks for.
     pub requests: Resources,
@@ -98,7 +101,7 @@ impl Sizes {
 }
 
 /// Images of the data grid for classes that don't name one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OdgmImages {
     /// The one for every profile, where one is configured.
     pub any: Option<String>,
@@ -119,7 +122,7 @@ impl OdgmImages {
 }
 
 /// What classes meet: limits, features and defaults, and what the cluster can do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Platform {
     /// The profile of this CRM.
     pub profile: Profile,
@@ -127,15 +130,20 @@ pub struct Platform {
     pub features: Features,
     /// Whether the cluster has Knative Serving.
     pub knative: bool,
+    /// Whether the cluster has the autoscaling API and a source of resource metrics.
+    pub autoscaling: bool,
     /// What templates can promise.
     pub floors: Floors,
     /// The longest time that Knative gives a call.
+    #[serde(rename = "knative_timeout_seconds", with = "seconds")]
     pub knative_timeout: Duration,
     /// The template where nothing speaks for any.
     pub default_template: Option<String>,
     /// How long a class may take to become Available.
+    #[serde(rename = "progress_deadline_seconds", with = "seconds")]
     pub progress_deadline: Duration,
     /// How long what a change of template replaces goes on answering.
+    #[serde(rename = "drain_seconds", with = "seconds")]
     pub drain: Duration,
     /// Functions that don't say.
     pub function_sizes: Sizes,
@@ -166,6 +174,7 @@ impl Platform {
                 knative: true,
             },
             knative: false,
+            autoscaling: false,
             floors: Floors::default(),
             // Knative's own default, `max-revision-timeout-seconds`.
             knative_timeout: Duration::from_mins(10),
@@ -183,8 +192,48 @@ impl Platform {
         }
     }
 
-    /// Whether Knative is there and switched on.
+    /// Whether Knative is detected and switched on.
     pub fn can_knative(&self) -> bool {
         self.knative && self.features.knative
+    }
+
+    /// Whether autoscalers scale: they are switched on, and the cluster has what they need.
+    pub fn can_autoscale(&self) -> bool {
+        self.autoscaling && self.features.hpa
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn autoscaling_needs_the_flag_and_the_cluster() {
+        for (flag, detected) in [(true, true), (true, false), (false, true), (false, false)] {
+            let mut platform = Platform::of(Profile::Full);
+            platform.features.hpa = flag;
+            platform.autoscaling = detected;
+            assert_eq!(platform.can_autoscale(), flag && detected);
+        }
+    }
+}
+
+/// Durations as whole seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(duration.as_secs())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_secs)
     }
 }

@@ -292,7 +292,8 @@ fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option
 }
 
 fn knative_floor(function: &ValidFunction, platform: &Platform) -> i32 {
-    if function.min_scale.is_some_and(|min| min >= 1) && !function.standby {
+    let min = function.min_scale.max(function.required_instances);
+    if min.is_some_and(|min| min >= 1) && !function.standby {
         platform.floors.knative_warm
     } else {
         platform.floors.knative_cold

@@ -16,6 +16,7 @@ use crate::{
     cache::{ApiHealth, Cache, Nodes, Watches, probe},
     config::Config,
     controller::{Applier, Clock, Controller, PlatformNow},
+    kinds::AUTOSCALER,
     leader::{Candidate, Leadership},
     metrics::Metrics,
     service::{Service, SingleFlight},
@@ -107,7 +108,7 @@ impl Crm {
             api_health.clone(),
             Arc::clone(&nodes),
         );
-        let environment = platform_now(&config, &watches);
+        let environment = platform_now(&config, &watches, &cache);
         let identity = identity("oprc-crm");
         let (election, leadership) = Election::new(&config, &client, &identity);
         let metrics = Arc::new(Metrics::new(&api_health, Arc::clone(&cache), leadership.clone()));
@@ -224,11 +225,15 @@ async fn synced(service: &Service) {
     }
 }
 
-fn platform_now(config: &Config, watches: &Arc<Watches>) -> PlatformNow {
+fn platform_now(config: &Config, watches: &Arc<Watches>, cache: &Arc<Cache>) -> PlatformNow {
     let (environment, detected) = (config.environment.clone(), watches.detected());
+    let cache = Arc::clone(cache);
     Arc::new(move || {
         let mut environment = environment.clone();
-        environment.knative = detected.borrow().knative;
+        let detected = *detected.borrow();
+        environment.knative = detected.knative;
+        // CRM watches autoscalers anyway: the watch syncs only if autoscaling/v2 is served.
+        environment.autoscaling = detected.metrics && cache.is_synced(&AUTOSCALER.plural);
         environment
     })
 }

@@ -373,10 +373,7 @@ async fn requests_of_other_deployments_reduce_capacity() {
     assert_eq!(warnings(&second).await, [""; 0]);
     manager.deployments.create(first.clone(), &caller()).await.unwrap();
     let found = warnings(&second).await;
-    assert!(
-        found[0].contains("5000m of processor time and other deployments for 5000m"),
-        "{found:?}"
-    );
+    assert!(found[0].contains("5000m CPU and other deployments 5000m"), "{found:?}");
     assert_eq!(warnings(&first).await, [""; 0], "its own is no other's");
     manager.deployments.delete("greeting", None, &caller()).await.unwrap();
     assert_eq!(warnings(&second).await, [""; 0]);

@@ -6,11 +6,11 @@ use super::{
 };
 use crate::{
     platform::Profile,
-    quantity,
+    quantity, replication,
     spec::{
-        AccessPattern, Collection, CollectionSpec, Consistency, EnvVar, EventTrigger, OdgmConfig,
-        PersistenceMode, Requirements, Resources, Route, ShardAssignment, ShardType, StateSpec,
-        StateType, Storage, UnitSpec,
+        AccessPattern, Collection, CollectionSpec, EnvVar, EventTrigger, OdgmConfig,
+        PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
+        Storage, UnitSpec,
     },
 };
 
@@ -127,17 +127,30 @@ pub(super) fn plan(
     let config = spec.odgm_config.clone().unwrap_or_default();
     let class = spec.deployment_unit.as_ref().and_then(|unit| unit.class.clone());
     let class = class.unwrap_or_else(|| identity.name.clone());
-    let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
-    // The profiles' own number is one node each.
-    let replicas = config.replicas.unwrap_or(1).max(factor.unwrap_or(1)).clamp(1, 99);
-    let latency = demands(spec).filter_map(|it| it.max_latency_ms).min();
-    let throughput = demands(spec).filter_map(|it| it.min_throughput_rps).max();
+    let planned = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
+    let planned = planned.unwrap_or_else(|| replication::default_copies(spec));
+    let nodes = config.replicas.unwrap_or(1).max(planned).clamp(1, 99);
+    let (consensus, _) = replication::consensus(spec);
+    let default_type = config.shard_type.unwrap_or(if nodes > 1 && consensus {
+        ShardType::Raft
+    } else {
+        ShardType::Basic
+    });
+    let raft = |collection: &Collection| match collection {
+        Collection::Name(_) => default_type == ShardType::Raft,
+        Collection::Spec(spec) => spec.shard_type.unwrap_or(default_type) == ShardType::Raft,
+    };
+    let any_raft = if config.collections.is_empty() {
+        spec.state.is_some() && default_type == ShardType::Raft
+    } else {
+        config.collections.iter().any(raft)
+    };
+    let replicas = if any_raft { replication::raft_copies(nodes) } else { nodes };
+    let latency = replication::required_latency(spec);
     let rules = Rules {
-        partitions: config.partition_count.unwrap_or_else(|| partitions(throughput)),
+        partitions: replication::partitions(spec).0,
         replicas,
-        shard_type: config
-            .shard_type
-            .unwrap_or_else(|| shard_type_for(replicas, latency, consistency(spec))),
+        shard_type: default_type,
         profile,
         state: spec.state.clone(),
         config: config.clone(),
@@ -180,13 +193,6 @@ pub(super) fn plan(
         limits: config.limits.unwrap_or_default(),
         env: config.env,
     }
-}
-
-/// Everything that is required of the class: as a whole and of each function, whether that runs
-/// here or not. What data is made of mustn't depend on which functions happen to run.
-fn demands(spec: &UnitSpec) -> impl Iterator<Item = &Requirements> {
-    let of_functions = spec.bodies().filter_map(|(_, body)| body.requirements.as_ref());
-    spec.nfr_requirements.iter().chain(of_functions)
 }
 
 /// A function can use what there is.
@@ -243,7 +249,18 @@ impl Rules {
         })
     }
 
-    fn settle(&self, spec: CollectionSpec, partitions: i32, replicas: i32) -> CollectionPlan {
+    fn resolve(
+        &self,
+        spec: CollectionSpec,
+        partitions: i32,
+        default_copies: i32,
+    ) -> CollectionPlan {
+        let shard_type = spec.shard_type.unwrap_or(self.shard_type);
+        let copies = spec.replica_count.or(self.config.replica_count).unwrap_or(default_copies);
+        let copies =
+            if shard_type == ShardType::Raft { replication::raft_copies(copies) } else { copies };
+        // A copy needs a node.
+        let replicas = copies.min(self.replicas);
         let patterns = if spec.access_patterns.is_empty() {
             self.state.as_ref().map(|state| state.access_patterns.clone()).unwrap_or_default()
         } else {
@@ -252,13 +269,8 @@ impl Rules {
         CollectionPlan {
             name: spec.name,
             partitions: spec.partition_count.unwrap_or(partitions),
-            // A copy needs a node.
-            replicas: spec
-                .replica_count
-                .or(self.config.replica_count)
-                .unwrap_or(replicas)
-                .min(self.replicas),
-            shard_type: spec.shard_type.unwrap_or(self.shard_type),
+            replicas,
+            shard_type,
             persistence: spec.persistence_mode.unwrap_or_else(|| self.persistence()),
             access_patterns: if patterns.is_empty() {
                 vec![AccessPattern::ReadWrite]
@@ -286,25 +298,19 @@ fn collections(faults: &mut Faults, class: &str, rules: &Rules) -> Vec<Collectio
         if all.iter().any(|other: &CollectionPlan| other.name == spec.name) {
             faults.add(field, format!("{:?} is given twice", spec.name));
         }
-        all.push(rules.settle(spec, rules.partitions, 2));
+        all.push(rules.resolve(spec, rules.partitions, 2));
     }
     if let (true, Some(state)) = (all.is_empty(), &rules.state) {
-        let (suffix, partitions, replicas, batch) = match state.state_type {
-            StateType::Singleton => ("singleton", 1, 3, false),
-            StateType::Collection => ("collection", rules.partitions.max(4), 3, true),
-            StateType::Normal => ("data", rules.partitions, 2, false),
+        let copies = match state.state_type {
+            StateType::Singleton | StateType::Collection => 3,
+            StateType::Normal => 2,
         };
-        let spec = CollectionSpec {
-            name: format!("{class}_{suffix}"),
-            access_patterns: if batch && state.access_patterns.is_empty() {
-                vec![AccessPattern::ReadWrite, AccessPattern::BatchRead]
-            } else {
-                Vec::new()
-            },
-            ..CollectionSpec::default()
-        };
+        let mut spec = replication::default_collection(class, state.state_type);
+        if state.state_type == StateType::Collection && state.access_patterns.is_empty() {
+            spec.access_patterns = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
+        }
         check_collection(faults, "deployment_unit.class", &spec);
-        all.push(rules.settle(spec, partitions, replicas));
+        all.push(rules.resolve(spec, rules.partitions, copies));
     }
     all
 }
@@ -383,35 +389,4 @@ fn triggers(
         });
     }
     all
-}
-
-/// What the state says, and otherwise the most that anything of the class demands.
-fn consistency(spec: &UnitSpec) -> Option<Consistency> {
-    let state = spec.state.as_ref().and_then(|state| state.consistency);
-    let demanded = |wanted: Consistency| {
-        demands(spec).any(|it| it.consistency == Some(wanted)).then_some(wanted)
-    };
-    state.or_else(|| demanded(Consistency::Strong)).or_else(|| demanded(Consistency::Eventual))
-}
-
-/// More parts spread load better and cost more.
-fn partitions(throughput: Option<i32>) -> i32 {
-    match throughput {
-        Some(..=1000) => 1,
-        None | Some(1001..=5000) => 4,
-        Some(5001..=20_000) => 8,
-        Some(_) => 16,
-    }
-}
-
-/// Copies are kept the same by consensus, unless answers must come faster than that, or nobody
-/// needs it.
-fn shard_type_for(replicas: i32, latency: Option<i32>, wanted: Option<Consistency>) -> ShardType {
-    let hurried = latency.is_some_and(|latency| latency < 50);
-    let consensus = match wanted {
-        Some(Consistency::Strong) => true,
-        Some(Consistency::Eventual) => false,
-        None => !hurried,
-    };
-    if replicas > 1 && consensus { ShardType::Raft } else { ShardType::Basic }
 }

@@ -109,6 +109,9 @@ pub struct ValidFunction {
     pub min_scale: Option<i32>,
     /// How many at most.
     pub max_scale: Option<i32>,
+    /// Instances that the availability requirement takes; none where nothing is required, or on
+    /// standby.
+    pub required_instances: Option<i32>,
     /// What each instance asks for, as far as it is said.
     pub requests: Resources,
     /// What each instance may not exceed, as far as it is said.
@@ -159,7 +162,7 @@ impl ValidFunction {
 
     /// Whether its bounds say that load comes in bursts.
     pub fn is_bursty(&self) -> bool {
-        let floor = self.min_scale.unwrap_or(1).max(1);
+        let floor = self.min_scale.max(self.required_instances).unwrap_or(1).max(1);
         self.max_scale.is_some_and(|max| max >= floor.saturating_mul(4))
     }
 
@@ -170,7 +173,7 @@ impl ValidFunction {
 
     /// Whether it is to cost as little as possible.
     pub fn is_cost_bound(&self) -> bool {
-        self.standby || self.min_scale == Some(0)
+        self.standby || (self.min_scale == Some(0) && self.required_instances.is_none())
     }
 }
 

@@ -8,9 +8,11 @@ use super::{
     grid,
 };
 use crate::{
+    availability::floor,
+    instances::MAX_SCALE,
     names,
     platform::{Platform, Profile},
-    quantity,
+    quantity, replication,
     spec::{
         Access, Constraints, EnvVar, FunctionConfig, FunctionType, Provision, Requirements,
         SingleFunction, UnitSpec,
@@ -20,7 +22,7 @@ use crate::{
 /// The port of a function that doesn't say.
 const PORT: i32 = 8080;
 /// The addons that there are.
-const ADDONS: [&str; 1] = ["odgm"];
+const ADDONS: [&str; 1] = [replication::ODGM];
 
 /// Parses a specification, with the profile that it gets where it asks for none.
 pub fn validate(
@@ -68,7 +70,7 @@ pub fn validate(
             faults.add(field, format!("{key:?} is no function of the class"));
         }
     }
-    let wants_odgm = spec.addons.iter().any(|addon| addon == "odgm");
+    let wants_odgm = replication::has_grid(spec);
     let odgm = wants_odgm.then(|| grid::plan(&mut faults, &identity, spec, &functions, profile));
     if !faults.0.is_empty() {
         return Err(Rejection::invalid(faults.0));
@@ -170,8 +172,10 @@ fn function(
     let own = body.requirements.clone().unwrap_or_default();
     let class_limits = spec.constraints.clone().unwrap_or_default();
     let own_limits = body.constraints.clone().unwrap_or_default();
-    // A binding that doesn't say is as open as its function.
-    let widest = body.bindings.iter().filter_map(|binding| binding.access.or(body.access)).max();
+    let default_access = body.access.unwrap_or(Access::Internal);
+    let widest = body.bindings.iter().map(|it| it.access.unwrap_or(default_access)).max();
+    let standby = spec.standby_functions.iter().any(|standby| standby == key);
+    let availability = own.availability().or_else(|| class.availability());
     ValidFunction {
         key: key.to_owned(),
         name_key: name_key.map(str::to_owned),
@@ -197,8 +201,9 @@ fn function(
         latency: own.max_latency_ms.or(class.max_latency_ms),
         hard_latency: least(own_limits.hard_latency_ms, class_limits.hard_latency_ms),
         max_concurrency: least(own_limits.max_concurrency, class_limits.max_concurrency),
-        access: widest.or(body.access).unwrap_or(Access::Internal),
-        standby: spec.standby_functions.iter().any(|standby| standby == key),
+        access: widest.unwrap_or(default_access),
+        required_instances: availability.filter(|_| !standby).map(floor),
+        standby,
         odgm: body.odgm.clone().unwrap_or_default(),
     }
 }
@@ -249,8 +254,8 @@ fn environment(
 }
 
 fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
-    faults.range(&format!("{field}.min_scale"), provision.min_scale, 0, 10_000);
-    faults.range(&format!("{field}.max_scale"), provision.max_scale, 1, 10_000);
+    faults.range(&format!("{field}.min_scale"), provision.min_scale, 0, MAX_SCALE);
+    faults.range(&format!("{field}.max_scale"), provision.max_scale, 1, MAX_SCALE);
     if let (Some(min), Some(max)) = (provision.min_scale, provision.max_scale)
         && min > max
     {

@@ -34,6 +34,13 @@ pub struct Requirements {
     pub consistency: Option<Consistency>,
 }
 
+impl Requirements {
+    /// The required availability as a fraction, whichever field gives it.
+    pub fn availability(&self) -> Option<f64> {
+        self.availability.or_else(|| self.availability_pct.map(|percent| percent / 100.0))
+    }
+}
+
 /// Consistency of reads of replicated data: `strong` reads see the latest write, `eventual` reads
 /// may see an older one. The consistency of `state` overrides that of requirements, of which the
 /// strictest applies.

@@ -8,7 +8,7 @@ use crate::{
     decode::deployment_id,
     phase_mapping,
     reconcile::ObservedClass,
-    service::{ClusterInfo, Error},
+    service::ClusterInfo,
 };
 
 fn time(time: Option<&Time>) -> String {
@@ -38,47 +38,9 @@ pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
     }
 }
 
-/// The specification; none if it has fields that the wire type lacks, as one written by hand may.
+/// The unit of a class; none where the wire has no field for what a hand-written class sets.
 pub(super) fn spec(class: &ObservedClass) -> Option<wire::unit::ClassSpec> {
-    let spec = serde_json::to_value(class.spec.as_ref().ok()?).ok()?;
-    serde_json::from_value(without_nulls(spec)).ok()
-}
-
-/// The requested specification. Numbers that aren't finite are rejected, because JSON would silently
-/// drop them.
-pub(super) fn requested_spec(spec: &wire::unit::ClassSpec) -> Result<serde_json::Value, Error> {
-    let of_functions = spec.functions.iter().enumerate().filter_map(|(at, function)| {
-        Some((format!("spec.functions[{at}].requirements"), function.requirements.as_ref()?))
-    });
-    let of_class = spec.nfr_requirements.iter().map(|it| ("spec.nfr_requirements".to_owned(), it));
-    for (field, requirements) in of_class.chain(of_functions) {
-        for (name, number) in [
-            ("availability", requirements.availability),
-            ("availability_pct", requirements.availability_pct),
-        ] {
-            if let Some(number) = number.filter(|number| !number.is_finite()) {
-                let message = format!("{number} is not a finite number");
-                return Err(Error::invalid(format!("{field}.{name}"), message));
-            }
-        }
-    }
-    let spec = serde_json::to_value(spec).map_err(|error| {
-        Error::Internal(format!("failed to convert the specification: {error}"))
-    })?;
-    Ok(without_nulls(spec))
-}
-
-/// Fields that are unset on the wire are left out of the specification.
-fn without_nulls(value: serde_json::Value) -> serde_json::Value {
-    use serde_json::Value;
-    match value {
-        Value::Object(map) => {
-            let kept = map.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(kept.map(|(key, value)| (key, without_nulls(value))).collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(without_nulls).collect()),
-        other => other,
-    }
+    oprc_grpc::unit::to_wire(class.spec.as_ref().ok()?)
 }
 
 fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
@@ -202,54 +164,15 @@ pub(super) fn cluster_info(
         capabilities: info.capabilities,
         capacity: info.capacity,
         templates: info.templates,
-        profile: info.profile,
+        profile: info
+            .platform
+            .as_ref()
+            .map(|it| it.profile.as_str().to_owned())
+            .unwrap_or_default(),
+        platform: info.platform.as_ref().and_then(oprc_grpc::unit::platform_to_wire),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         leading: info.leading,
         stale: info.stale,
         correlation_id,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn number_that_is_not_finite_is_rejected_by_its_field() {
-        let requirements = |number: f64| wire::unit::Requirements {
-            availability: Some(number),
-            ..wire::unit::Requirements::default()
-        };
-        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            let of_class = wire::unit::ClassSpec {
-                nfr_requirements: Some(requirements(number)),
-                ..wire::unit::ClassSpec::default()
-            };
-            let function = wire::unit::Function {
-                requirements: Some(wire::unit::Requirements {
-                    availability_pct: Some(number),
-                    ..wire::unit::Requirements::default()
-                }),
-                ..wire::unit::Function::default()
-            };
-            let of_function = wire::unit::ClassSpec {
-                functions: vec![function],
-                ..wire::unit::ClassSpec::default()
-            };
-            for (spec, field) in [
-                (of_class, "spec.nfr_requirements.availability"),
-                (of_function, "spec.functions[0].requirements.availability_pct"),
-            ] {
-                let Err(Error::Invalid(violations)) = requested_spec(&spec) else {
-                    panic!("{number}")
-                };
-                assert_eq!(violations[0].field, field);
-            }
-        }
-        let fine = wire::unit::ClassSpec {
-            nfr_requirements: Some(requirements(0.9)),
-            ..wire::unit::ClassSpec::default()
-        };
-        assert_eq!(requested_spec(&fine).unwrap()["nfr_requirements"]["availability"], 0.9);
     }
 }

@@ -140,7 +140,8 @@ impl DeploymentService for DeploymentApi {
             let spec = request
                 .spec
                 .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
-            let spec = convert::requested_spec(&spec).map_err(|error| status(&error))?;
+            let spec = oprc_grpc::unit::from_wire(&spec)
+                .map_err(|violation| status(&crate::service::Error::Invalid(vec![violation])))?;
             let class = self
                 .service
                 .deploy(&request.namespace, &request.deployment_id, spec, &correlation_id)

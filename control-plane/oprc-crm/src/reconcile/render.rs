@@ -1,6 +1,9 @@
 //! The objects of a class under its template.
 
-use oprc_unit::{Platform, Selection, Shape, ValidClass, ValidFunction, names, shape_under};
+use oprc_unit::{
+    InstanceBounds, Platform, Selection, Shape, ValidClass, ValidFunction, instance_bounds, names,
+    shape_under,
+};
 
 use super::{
     manifest::{Context, add_spec_hash},
@@ -42,7 +45,7 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
     let shape = shape_under(selection.template, function, context.platform);
     let workload = shapes::of(shape).workload_name(identity, function.name_key.as_deref());
     let called = shapes::of(shape).address_kind().is_some();
-    let (min, max) = bounds(function, shape, selection.profile.function_replicas());
+    let InstanceBounds { min, max } = instance_bounds(function, shape, selection.profile);
     FunctionPlan {
         key: function.key.clone(),
         label: names::label(&function.key),
@@ -53,29 +56,5 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
         max,
         autoscaled: shape == Shape::Deployment && max > min && context.platform.features.hpa,
         unenforced_concurrency: function.max_concurrency.filter(|_| shape == Shape::Deployment),
-    }
-}
-
-/// The minimum and maximum number of instances of a function.
-fn bounds(function: &ValidFunction, shape: Shape, profile: i32) -> (i32, i32) {
-    match shape {
-        Shape::Job => (1, 1),
-        // A maximum of 0 means no limit to Knative.
-        Shape::Knative => (
-            if function.standby { 0 } else { function.min_scale.unwrap_or(0) },
-            function.max_scale.unwrap_or(0),
-        ),
-        Shape::Deployment => {
-            let by_load = function.throughput.map(|rps| (rps / 1000).max(1).saturating_mul(2));
-            let max = function.max_scale;
-            let min = match (function.min_scale, max) {
-                (Some(min), _) => min.max(1),
-                (None, _) if function.standby => 1,
-                (None, max) => profile.min(max.unwrap_or(profile)),
-            };
-            // A minimum without a maximum is a fixed number.
-            let ceiling = max.or(if function.min_scale.is_some() { None } else { by_load });
-            (min, ceiling.unwrap_or(min).max(min))
-        }
     }
 }

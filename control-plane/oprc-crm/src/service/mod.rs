@@ -32,7 +32,7 @@ use crate::{
     controller::PlatformNow,
     crd::ClassRuntime,
     deadline::{REQUEST_TIMEOUT, until},
-    decode::{RawClass, decode, decode_spec, deployment_id},
+    decode::{RawClass, decode, deployment_id},
     leader::Leadership,
     reason::Reason,
     reconcile::{CORRELATION, FINALIZER, ObservedClass, admission::admit, render::DEPLOYMENT_ID},
@@ -93,7 +93,7 @@ impl Service {
         &self,
         namespace: &str,
         id: &str,
-        spec: Value,
+        spec: UnitSpec,
         correlation_id: &str,
     ) -> Result<Arc<ObservedClass>, Error> {
         let id = Self::deployment_id(id)?;
@@ -107,7 +107,7 @@ impl Service {
         if known.as_ref().is_some_and(|known| !has_id(known, id)) {
             return Err(Error::name_taken(id));
         }
-        let spec = self.check(&namespace, &name, id, spec, known.as_deref())?;
+        let spec = self.check(&namespace, id, spec, known.as_deref())?;
         let object = json!({
             "apiVersion": ClassRuntime::api_version(&()),
             "kind": ClassRuntime::kind(&()),
@@ -148,27 +148,17 @@ impl Service {
     fn check(
         &self,
         namespace: &str,
-        name: &str,
         id: &str,
-        spec: Value,
+        mut spec: UnitSpec,
         known: Option<&ObservedClass>,
     ) -> Result<UnitSpec, Error> {
-        let mut spec = decode_spec(spec).map_err(|violation| Error::Invalid(vec![violation]))?;
         let unit = spec.deployment_unit.get_or_insert_with(DeploymentUnit::default);
         if unit.id.is_empty() {
             id.clone_into(&mut unit.id);
         } else if unit.id != id {
             return Err(Error::invalid("spec.deployment_unit.id", "is another than deployment_id"));
         }
-        let identity = Identity {
-            name: name.to_owned(),
-            base: names::base(name),
-            namespace: namespace.to_owned(),
-            uid: String::new(),
-            generation: 0,
-            deployment_id: id.to_owned(),
-            environment: spec.target_environment.clone(),
-        };
+        let identity = Identity::for_unit(id, namespace, spec.target_environment.as_deref());
         // The same specification is the same generation, which keeps its selection.
         let former = known
             .filter(|known| known.spec.as_ref().is_ok_and(|it| *it == spec))

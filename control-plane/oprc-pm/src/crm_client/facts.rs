@@ -1,13 +1,11 @@
 //! Nodes, capacity and capabilities of a cluster, for planning and for the API.
 
-use oprc_grpc::deployment::GetClusterInfoResponse;
+use oprc_grpc::{deployment::GetClusterInfoResponse, unit::platform_from_wire};
 use oprc_rest::Health;
+use oprc_unit::Capacity;
 
 use super::CrmClient;
-use crate::{
-    clock,
-    planner::{Capabilities, Capacity, ClusterFacts},
-};
+use crate::{clock, planner::ClusterFacts};
 
 fn count(nodes: i32) -> usize {
     usize::try_from(nodes).unwrap_or_default()
@@ -24,18 +22,11 @@ pub(super) fn facts(client: &CrmClient) -> ClusterFacts {
         ..ClusterFacts::default()
     };
     let Some(info) = cache.info() else { return configured };
-    let can = |name: &str| info.capabilities.get(name).copied().unwrap_or_default();
     ClusterFacts {
         nodes_known: info.nodes_known,
         ready_nodes: count(info.ready_nodes),
-        capabilities: Some(Capabilities {
-            knative: can("knative"),
-            odgm: can("odgm"),
-            hpa: can("hpa"),
-        }),
+        platform: info.platform.as_ref().and_then(platform_from_wire),
         capacity: capacity(info),
-        templates: info.templates.clone(),
-        profile: info.profile.clone(),
         ..configured
     }
 }

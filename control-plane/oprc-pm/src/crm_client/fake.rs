@@ -16,6 +16,7 @@ use oprc_grpc::deployment::{
     deployment_service_server::{DeploymentService, DeploymentServiceServer},
     watch_event::Kind,
 };
+use oprc_unit::{Platform, Profile};
 use tokio::sync::{broadcast, watch};
 use tonic::{Code, Request, Response, Status, transport::server::TcpIncoming};
 use tonic_types::{ErrorDetails, StatusExt as _};
@@ -45,6 +46,10 @@ pub(crate) struct State {
 
 impl State {
     fn info(&self) -> GetClusterInfoResponse {
+        let mut platform = Platform::of(Profile::Dev);
+        platform.features.odgm = true;
+        platform.features.hpa = true;
+        platform.autoscaling = true;
         GetClusterInfoResponse {
             nodes_known: true,
             nodes: 3,
@@ -58,6 +63,7 @@ impl State {
                 .into(),
             templates: vec!["k8s_deployment".to_owned()],
             profile: "dev".to_owned(),
+            platform: oprc_grpc::unit::platform_to_wire(&platform),
             ..GetClusterInfoResponse::default()
         }
     }

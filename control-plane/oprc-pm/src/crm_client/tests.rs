@@ -112,7 +112,7 @@ async fn reconnects_to_a_cluster_that_was_unreachable() {
     assert_eq!(health(&unconnected), Some(Health::Unreachable));
     let (clusters, client, running) = connect(&fake).await;
     let facts = clusters.facts().remove("one").unwrap();
-    assert!(facts.reachable && facts.capabilities.unwrap().odgm);
+    assert!(facts.reachable && facts.platform.unwrap().features.odgm);
     assert_eq!(facts.capacity.unwrap().cpu_millis, 8000);
     assert_eq!(health(&clusters), Some(Health::Healthy));
     client.deploy("unit", "", ClassSpec::default(), "call").await;

@@ -8,7 +8,7 @@ use std::{
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use oprc_cp_storage::{Check, Transaction};
-use oprc_grpc::deployment::unit::ClassSpec;
+use oprc_grpc::unit::to_wire;
 use tokio::sync::watch;
 
 use super::Dispatcher;
@@ -121,11 +121,11 @@ impl Dispatcher {
             _ if !self.lease.is_held() => {
                 CallOutcome::Failed("this process no longer owns the store".to_owned())
             }
-            (Step::Deploy, Some(spec)) => match serde_json::from_value::<ClassSpec>(spec.clone()) {
-                Ok(spec) => {
+            (Step::Deploy, Some(spec)) => match to_wire(spec) {
+                Some(spec) => {
                     client.deploy(&key.1, &record.namespace, spec, &record.correlation_id).await
                 }
-                Err(error) => CallOutcome::Rejected(format!("cannot decode the plan: {error}")),
+                None => CallOutcome::Rejected("the unit has no form on the wire".to_owned()),
             },
             _ => client.delete(&key.1, &record.namespace, &record.correlation_id).await,
         };

@@ -1,64 +1,62 @@
 //! What is known of clusters when a plan is made.
 
+use std::borrow::Cow;
+
+use oprc_unit::{Capacity, Platform, Profile};
+
 /// What is known of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
-    /// Whether deployments that name no cluster may go there.
+    /// Whether deployments that name no cluster may use it.
     pub default: bool,
-    /// Whether it answers now. One that doesn't is planned for all the same, as it was when it was
-    /// heard of last, and catches up when it returns.
+    /// Whether it is connected. A cluster that isn't is planned for with the facts it reported
+    /// last, and catches up when it returns.
     pub reachable: bool,
     /// Whether its CRM can see nodes.
     pub nodes_known: bool,
-    /// How many nodes are ready, where they are known.
     pub ready_nodes: usize,
-    /// The part of the time that each of its nodes is available, where that is configured.
+    /// The availability of each of its nodes, where that is configured.
     pub node_availability: Option<f64>,
-    /// What it can do; none where it was never heard of.
-    pub capabilities: Option<Capabilities>,
-    /// What pods can have of its ready nodes; none where that isn't known.
+    /// The settings and capabilities of its CRM; none where it never reported them.
+    pub platform: Option<Platform>,
+    /// Allocatable on ready nodes; none where that isn't known.
     pub capacity: Option<Capacity>,
-    /// What other deployments ask of it.
-    pub taken: Capacity,
-    /// The templates that it has; empty where it was never heard of.
-    pub templates: Vec<String>,
-    /// The profile of its CRM; empty where it was never heard of.
-    pub profile: String,
-    /// The environments that it is configured to have; empty where any will do.
+    /// Requested by other deployments.
+    pub requested: Capacity,
+    /// The environments that it is configured to have; empty where any name is allowed.
     pub environments: Vec<String>,
 }
 
-/// What a cluster can do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Capabilities {
-    /// Whether it has Knative.
-    pub knative: bool,
-    /// Whether it may have data grids.
-    pub odgm: bool,
-    /// Whether it has autoscalers.
-    pub hpa: bool,
-}
-
-/// What pods can have, or ask for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Capacity {
-    /// Processor time, in thousandths of a processor.
-    pub cpu_millis: u64,
-    /// Memory.
-    pub memory_bytes: u64,
-}
-
 impl ClusterFacts {
-    /// What others leave of it; nothing where it isn't known what it has.
-    pub(super) fn room(&self) -> Capacity {
+    /// Capacity that other deployments don't request; zero where capacity isn't known.
+    pub(super) fn free(&self) -> Capacity {
         let all = self.capacity.unwrap_or_default();
         Capacity {
-            cpu_millis: all.cpu_millis.saturating_sub(self.taken.cpu_millis),
-            memory_bytes: all.memory_bytes.saturating_sub(self.taken.memory_bytes),
+            cpu_millis: all.cpu_millis.saturating_sub(self.requested.cpu_millis),
+            memory_bytes: all.memory_bytes.saturating_sub(self.requested.memory_bytes),
         }
     }
 
-    /// Whether it may have that environment.
+    /// The platform to plan with. Of a cluster that never reported, the defaults of profile `dev`
+    /// with every feature switched on are assumed.
+    pub(super) fn platform(&self) -> Cow<'_, Platform> {
+        match &self.platform {
+            Some(platform) => Cow::Borrowed(platform),
+            None => {
+                let mut platform = Platform::of(Profile::Dev);
+                platform.features.odgm = true;
+                platform.features.hpa = true;
+                platform.autoscaling = true;
+                Cow::Owned(platform)
+            }
+        }
+    }
+
+    /// Whether it reported that it has no data grid.
+    pub(super) fn lacks_grid(&self) -> bool {
+        self.platform.as_ref().is_some_and(|platform| !platform.features.odgm)
+    }
+
     pub(super) fn has_environment(&self, environment: &str) -> bool {
         let named = |it: &String| it == environment;
         environment.is_empty()

@@ -1,12 +1,9 @@
 //! What is to run where, and why: a function of the deployment, its package and what is known of
 //! clusters, with no IO and no clock, so that the same question has the same answer.
 
-mod availability;
 mod capacity;
-mod demand;
 mod facts;
 mod faults;
-mod profile;
 mod replicas;
 mod scale;
 mod shards;
@@ -31,10 +28,7 @@ use self::{
 };
 use crate::rollout::MAX_UNITS;
 
-pub use self::{
-    capacity::Asks,
-    facts::{Capabilities, Capacity, ClusterFacts},
-};
+pub use self::facts::ClusterFacts;
 use oprc_unit::names;
 pub use oprc_unit::{UnitId, parse_unit_id, unit_id};
 
@@ -102,9 +96,18 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
     if !faults.all.is_empty() {
         return Err(faults);
     }
+    let admitted: Vec<_> =
+        drafts.iter().map(|it| it.admit(request, &mut faults, &mut warnings)).collect();
+    if !faults.all.is_empty() {
+        return Err(faults);
+    }
     let mut load = Load::default();
     let namespace = deployment.namespace.as_deref().unwrap_or_default();
-    let units = drafts.into_iter().map(|draft| draft.finish(namespace, &mut load)).collect();
+    let units = drafts
+        .into_iter()
+        .zip(admitted)
+        .map(|(draft, admitted)| draft.finish(namespace, admitted, &mut load))
+        .collect();
     warnings.extend(load.warnings());
     // Environments of a cluster have the same said of them.
     let mut told = BTreeSet::new();

@@ -1,37 +1,64 @@
-//! How many copies of its data a class has in a place.
+//! How many copies of its state a class has in a place.
 
-use oprc_grpc::deployment::unit::{ClassSpec, ResourceAllocation};
-use oprc_models::Diagnostics;
+use oprc_models::{Diagnostics, OClassDeployment};
 use oprc_rest::Reason;
+use oprc_unit::{
+    UnitSpec,
+    availability::{MAX_COPIES, Needs, availability_of, copies, floor},
+    replication::{copies_needed, is_raft, raft_copies, required_availability},
+    spec::{Collection, ResourceAllocation},
+};
 
 use super::{
-    availability::{MOST, copies, floor, together},
-    demand::Demand,
     faults,
     targets::{Place, reason},
 };
 
-/// Settles how many copies there are, and tells why: of collections that don't say, which is given
-/// back, of those that do, and of the grid, which has a node for each.
+/// What the number of copies follows from.
+struct Rules<'a> {
+    class: &'a str,
+    place: &'a Place<'a>,
+    /// The required availability, and what requires it.
+    target: Option<(f64, String)>,
+    needs: Needs,
+    why: &'static str,
+}
+
+/// Sets the number of copies: of collections that set none, which is returned, of those that do,
+/// and of the grid, which has a node for each.
 pub(super) fn replicas(
-    spec: &mut ClassSpec,
-    demand: &Demand<'_>,
+    spec: &mut UnitSpec,
+    deployment: &OClassDeployment,
     class: &str,
     place: &Place<'_>,
     faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> (i32, Vec<Reason>) {
+    let (needs, why) = copies_needed(spec);
+    let target = required_availability(spec).map(|(target, who)| (target, who.to_owned()));
+    let rules = Rules { class, place, target, needs, why };
+    let raft: Vec<bool> = spec
+        .odgm_config
+        .iter()
+        .flat_map(|config| config.collections.iter())
+        .map(|collection| is_raft(spec, collection))
+        .collect();
     let mut reasons = Vec::new();
     let mut own: Option<(i32, String)> = None;
-    let mut all_say = spec.odgm_config.as_ref().is_some_and(|it| !it.collections.is_empty());
+    let mut all_set = !raft.is_empty();
     let collections = spec.odgm_config.iter_mut().flat_map(|it| &mut it.collections);
-    for (at, collection) in collections.enumerate() {
-        let Some(said) = collection.replica_count else {
-            all_say = false;
+    for (at, (collection, raft)) in collections.zip(raft).enumerate() {
+        let Collection::Spec(collection) = collection else {
+            all_set = false;
+            continue;
+        };
+        let Some(count) = collection.replica_count else {
+            all_set = false;
             continue;
         };
         let whose = format!("replicaCount of {}", collection.name);
-        let (number, because) = by_word(said, &whose, demand, class, place, warnings);
+        let needs = if raft { Needs::Quorum } else { Needs::Any };
+        let (number, because) = rules.requested(count, &whose, needs, warnings);
         collection.replica_count = Some(number);
         let field = format!("odgm_config.collections[{at}].replica_count");
         reasons.push(reason(field, number.to_string(), because.as_str()));
@@ -39,13 +66,12 @@ pub(super) fn replicas(
             own = Some((number, because));
         }
     }
-    let (usual, because) = match (demand.copies(), &own) {
-        (Some(said), _) => {
-            by_word(said, "replicaCount of the deployment", demand, class, place, warnings)
+    let (usual, because) = match (deployment.replica_count, &own) {
+        (Some(count), _) => {
+            rules.requested(count, "replicaCount of the deployment", needs, warnings)
         }
-        // Nothing is left that availability would have to say it for.
-        (None, Some(most)) if all_say => most.clone(),
-        (None, _) => by_availability(demand, class, place, faults),
+        (None, Some(most)) if all_set => most.clone(),
+        (None, _) => rules.by_availability(faults),
     };
     if let Some(config) = &mut spec.odgm_config {
         config.replica_count = Some(usual);
@@ -61,8 +87,8 @@ pub(super) fn replicas(
     let ready = place.facts.ready_nodes;
     if place.facts.nodes_known && usize::try_from(factor).is_ok_and(|factor| factor > ready) {
         warnings.push(format!(
-            "{class} on {}: {factor} copies, and {ready} nodes are ready: one that fails takes \
-             several with it",
+            "{class} on {}: {factor} copies on {ready} ready nodes: a node that fails takes several \
+             copies with it",
             place.cluster
         ));
     }
@@ -70,60 +96,71 @@ pub(super) fn replicas(
     (usual, reasons)
 }
 
-/// How many copies there are where nobody says a number, and why.
-fn by_availability(
-    demand: &Demand<'_>,
-    class: &str,
-    place: &Place<'_>,
-    faults: &mut Diagnostics,
-) -> (i32, String) {
-    let Some((target, who)) = demand.availability() else {
-        return (1, "nothing is said of availability".to_owned());
-    };
-    let (needs, why) = demand.needs();
-    let node = place.facts.node_availability;
-    if let Some((number, because)) = copies(target, needs, node) {
-        let because = if node.is_some() { format!("{because}; {why}") } else { because };
-        return (number, format!("{who} demands {because}"));
+impl Rules<'_> {
+    /// The number of copies where none is set, and why.
+    fn by_availability(&self, faults: &mut Diagnostics) -> (i32, String) {
+        let Some((target, who)) = &self.target else {
+            return (1, "no availability is required".to_owned());
+        };
+        let node = self.place.facts.node_availability;
+        if let Some((number, because)) = copies(*target, self.needs, node) {
+            let because = if node.is_some() { format!("{because}; {}", self.why) } else { because };
+            return rounded(number, format!("{who} requires {because}"), self.needs);
+        }
+        let message = format!(
+            "{} requires availability {target}, which up to {MAX_COPIES} copies don't reach on the \
+             nodes of {} at {}: {}",
+            self.class,
+            self.place.cluster,
+            node.unwrap_or_default(),
+            self.why
+        );
+        faults::hint(faults, "replicaCount", message, "set replicaCount, or require less");
+        (1, String::new())
     }
-    let message = format!(
-        "{class} demands availability {target}, which no number of copies up to {MOST} comes to on \
-         the nodes of {} at {}: {why}",
-        place.cluster,
-        node.unwrap_or_default()
-    );
-    faults::hint(faults, "replicaCount", message, "say replicaCount, or demand less");
-    (1, String::new())
+
+    /// The number of copies that is set, or the least that the availability takes.
+    fn requested(
+        &self,
+        count: i32,
+        whose: &str,
+        needs: Needs,
+        warnings: &mut Vec<String>,
+    ) -> (i32, String) {
+        let Some((target, who)) = &self.target else {
+            return rounded(count, whose.to_owned(), needs);
+        };
+        let (class, cluster) = (self.class, self.place.cluster);
+        let least = floor(*target);
+        if count < least {
+            warnings.push(format!(
+                "{class} on {cluster}: {whose}, {count}, is raised to {least}, which availability \
+                 {target} of {who} takes"
+            ));
+        }
+        let because = format!("{whose} is {count}; availability {target} takes at least {least}");
+        let (number, because) = rounded(count.max(least), because, needs);
+        if let Some(node) = self.place.facts.node_availability {
+            let reached = availability_of(needs, node, number);
+            if reached + 1e-12 < *target {
+                warnings.push(format!(
+                    "{class} on {cluster}: {number} copies on nodes at {node} reach {reached:.6}, \
+                     but {who} requires {target}"
+                ));
+            }
+        }
+        (number, because)
+    }
 }
 
-/// As many copies as are said, or as many as the target takes at the least.
-fn by_word(
-    said: i32,
-    whose: &str,
-    demand: &Demand<'_>,
-    class: &str,
-    place: &Place<'_>,
-    warnings: &mut Vec<String>,
-) -> (i32, String) {
-    let Some((target, who)) = demand.availability() else { return (said, whose.to_owned()) };
-    let (needs, _) = demand.needs();
-    let least = floor(target);
-    let number = said.max(least);
-    let cluster = place.cluster;
-    if said < least {
-        warnings.push(format!(
-            "{class} on {cluster}: {whose}, {said}, is less than the {least} that availability \
-             {target} of {who} takes; it gets {least}"
-        ));
+/// Under consensus, two copies become three, and the plan says so.
+fn rounded(number: i32, because: String, needs: Needs) -> (i32, String) {
+    match needs {
+        Needs::Quorum if raft_copies(number) != number => {
+            let raised = raft_copies(number);
+            let why = "two copies under consensus are less available than one";
+            (raised, format!("{because}; raised to {raised}: {why}"))
+        }
+        _ => (number, because),
     }
-    if let Some(node) = place.facts.node_availability
-        && together(needs, node, number) + 1e-12 < target
-    {
-        warnings.push(format!(
-            "{class} on {cluster}: {number} copies on nodes at {node} come to {:.6}, and {who} \
-             demands {target}",
-            together(needs, node, number)
-        ));
-    }
-    (number, format!("{whose} is {said}; availability {target} takes {least} at least"))
 }

@@ -1,23 +1,25 @@
 //! Within which bounds functions scale.
 
-use oprc_grpc::deployment::unit::{ClassSpec, Provision};
+use std::collections::BTreeMap;
+
 use oprc_models::{Diagnostics, Requirements, ResolvedClass};
 use oprc_rest::Reason;
-
-use super::{
-    availability::{MOST, Needs, copies, floor},
-    faults,
-    targets::{Place, reason},
-    template,
+use oprc_unit::{
+    Shape, UnitSpec, admit,
+    availability::{MAX_COPIES, Needs, copies, floor},
+    instance_bounds, max_by_load, shape_under,
 };
 
-/// The most that CRM takes as `max_scale`.
-const MOST_BY_LOAD: i32 = 10_000;
+use super::{
+    faults,
+    targets::{Place, reason},
+    unit::identity,
+};
 
-/// Raises the least number of instances of each function to what its availability takes. A
-/// function's own number is never lowered, and neither is what it has without one.
+/// Raises `min_scale` of each function to what its availability takes. It is never lowered, and
+/// neither is the number that the function would have without one.
 pub(super) fn bounds(
-    spec: &mut ClassSpec,
+    spec: &mut UnitSpec,
     class: &ResolvedClass,
     replica_count: Option<i32>,
     place: &Place<'_>,
@@ -25,20 +27,18 @@ pub(super) fn bounds(
     warnings: &mut Vec<String>,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    let asked = spec.selected_template.as_deref();
-    let profile = place.facts.profile().under(asked);
+    let defaults = default_instances(spec, place);
     let class_load = spec.nfr_requirements.as_ref().and_then(|it| it.min_throughput_rps);
     for (at, function) in spec.functions.iter_mut().enumerate() {
         let Some(resolved) = class.function(&function.key) else { continue };
-        if function.image.is_none() || spec.disabled_functions.contains(&function.key) {
+        if function.body.image.is_none() || spec.disabled_functions.contains(&function.key) {
             continue;
         }
         let field = format!("functions[{at}].provision.min_scale");
-        let own = function.provision.as_ref().and_then(|it| it.min_scale);
-        let highest = function.provision.as_ref().and_then(|it| it.max_scale);
+        let own = function.body.provision.as_ref().and_then(|it| it.min_scale);
         if spec.standby_functions.contains(&function.key) {
-            let value = own.map_or_else(|| "as the profile has it".to_owned(), |it| it.to_string());
-            reasons.push(reason(field, value, "on standby it runs at the least cost"));
+            let value = own.map_or_else(|| "default".to_owned(), |it| it.to_string());
+            reasons.push(reason(field, value, "a standby function runs at the least cost"));
             continue;
         }
         let required = |it: &Option<Requirements>| it.as_ref().and_then(Requirements::availability);
@@ -47,72 +47,79 @@ pub(super) fn bounds(
         let whose = format!("{} of {}", function.key, class.key);
         let planned =
             target.map(|target| instances(target, replica_count, &whose, place, faults, warnings));
-        // Where there is no data, instances are the copies.
-        let said = replica_count.filter(|_| !class.has_grid());
-        let said = said.map(|count| (count, "replicaCount of the deployment".to_owned()));
-        let most = [planned, said].into_iter().flatten().max_by_key(|(number, _)| *number);
-        if let Some(most) = highest.filter(|most| *most > own.unwrap_or(1))
-            && place.facts.capabilities.is_some_and(|it| !it.hpa)
-            && !template::is_knative(asked, resolved, place)
-        {
-            warnings.push(format!(
-                "{whose} on {}: nothing scales it up to {most} there (capability hpa)",
-                place.cluster
-            ));
-        }
+        // Without state, instances are the copies.
+        let requested = replica_count.filter(|_| !class.has_grid());
+        let requested = requested.map(|count| (count, "replicaCount of the deployment".to_owned()));
+        let most = [planned, requested].into_iter().flatten().max_by_key(|(number, _)| *number);
         let Some((number, because)) = most else { continue };
         if let Some(own) = own.filter(|own| *own >= number) {
-            reasons.push(reason(field, own.to_string(), format!("minScale is enough; {because}")));
+            reasons.push(reason(field, own.to_string(), format!("minScale suffices; {because}")));
             continue;
         }
-        let knative = template::is_knative(asked, resolved, place);
-        let provision = function.provision.get_or_insert_with(Provision::default);
-        // What CRM makes of no number depends on the template, which only it chooses: the floor
-        // holds under each of them where it is said.
-        let before = own.unwrap_or_else(|| {
-            profile.instances(if knative { Some("knative") } else { asked }, false, provision)
-        });
-        let least = number.max(before);
-        provision.min_scale = Some(least);
+        let default = defaults.get(&function.key).copied();
+        let before = own.or(default.map(|it| it.0)).unwrap_or_default();
+        let min = number.max(before);
         let because = match own {
-            None if before >= number => format!("the profile's own number is enough; {because}"),
-            None => format!("raised from {before}, as nothing is said; {because}"),
+            None if before >= number => format!("the default suffices; {because}"),
+            None => format!("raised from the default, {before}; {because}"),
             Some(own) => format!("raised from {own}; {because}"),
         };
-        reasons.push(reason(field, least.to_string(), because));
-        let load = function.requirements.as_ref().and_then(|it| it.min_throughput_rps);
-        let (most, because) = match (highest, load.or(class_load)) {
-            (Some(highest), _) if highest < least => {
+        reasons.push(reason(field, min.to_string(), because));
+        let load = function.body.requirements.as_ref().and_then(|it| it.min_throughput_rps);
+        let provision = function.body.provision.get_or_insert_default();
+        provision.min_scale = Some(min);
+        let (max, because) = match (provision.max_scale, load.or(class_load)) {
+            (Some(max), _) if max < min => {
                 warnings.push(format!(
-                    "{whose} on {}: maxScale {highest} is less than the {least} that it takes at \
-                     least; it gets {least}",
+                    "{whose} on {}: maxScale {max} is raised to {min}, which its availability takes",
                     place.cluster
                 ));
-                (least, format!("raised from {highest}: no less than min_scale"))
+                (min, format!("raised from {max}: no less than min_scale"))
             }
-            // CRM scales by load where no bound is said, and to CRM the least number now is one.
-            // Without a bound Knative knows none.
-            (None, Some(load)) if own.is_none() && !knative => {
-                let most = (load / 1000).max(1).saturating_mul(2).min(MOST_BY_LOAD);
-                if most <= least {
+            // CRM takes a `min_scale` without `max_scale` for a fixed number.
+            (None, Some(load))
+                if own.is_none() && default.is_some_and(|it| it.1 != Shape::Knative) =>
+            {
+                let max = max_by_load(load, before);
+                if max <= min {
                     continue;
                 }
-                (most, format!("{load} requests/s: 2 instances for each 1000"))
+                (
+                    max,
+                    format!(
+                        "{load} requests/s: 2 instances for each 1000, at least twice the minimum"
+                    ),
+                )
             }
             _ => continue,
         };
-        provision.max_scale = Some(most);
+        provision.max_scale = Some(max);
         let field = format!("functions[{at}].provision.max_scale");
-        reasons.push(reason(field, most.to_string(), because));
+        reasons.push(reason(field, max.to_string(), because));
     }
     reasons
 }
 
-/// How many instances a target takes, and why. What nodes never come to is only done by who says
-/// how many there are to be.
+/// How many instances each function always has if the plan sets no number, and its shape; empty
+/// where the unit is rejected as it is.
+fn default_instances(spec: &UnitSpec, place: &Place<'_>) -> BTreeMap<String, (i32, Shape)> {
+    let platform = place.facts.platform();
+    let Ok(admitted) = admit(identity(spec, place), spec, &platform) else {
+        return BTreeMap::new();
+    };
+    let functions = admitted.class.functions.iter().map(|function| {
+        let shape = shape_under(admitted.selection.template, function, &platform);
+        let bounds = instance_bounds(function, shape, admitted.selection.profile);
+        (function.key.clone(), (bounds.min, shape))
+    });
+    functions.collect()
+}
+
+/// How many instances an availability takes, and why. Where no number reaches it on the nodes of
+/// the cluster, the deployment must set `replicaCount`.
 fn instances(
     target: f64,
-    said: Option<i32>,
+    replica_count: Option<i32>,
     whose: &str,
     place: &Place<'_>,
     faults: &mut Diagnostics,
@@ -122,15 +129,14 @@ fn instances(
         return found;
     }
     let message = format!(
-        "{whose} demands availability {target}, which no number of instances up to {MOST} comes \
-         to on {}",
+        "{whose} requires availability {target}, which up to {MAX_COPIES} instances don't reach on {}",
         place.cluster
     );
-    let Some(said) = said else {
-        faults::hint(faults, "replicaCount", message, "say replicaCount, or demand less");
+    let Some(count) = replica_count else {
+        faults::hint(faults, "replicaCount", message, "set replicaCount, or require less");
         return (1, String::new());
     };
-    let number = said.max(floor(target));
-    warnings.push(format!("{message}; it gets {number} at least"));
-    (number, format!("replicaCount is {said}; no number comes to availability {target}"))
+    let number = count.max(floor(target));
+    warnings.push(format!("{message}; it gets {number}"));
+    (number, format!("replicaCount is {count}; no number reaches availability {target}"))
 }

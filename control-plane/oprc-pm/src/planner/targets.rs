@@ -203,12 +203,10 @@ impl<'a> Search<'a> {
         // What runs somewhere stays there: its data is there.
         let stays = free.iter().copied().find(|(name, _)| was_there(name));
         let chosen = stays.or_else(|| {
-            let ungridded = |facts: &ClusterFacts| {
-                self.wants_grid && facts.capabilities.is_some_and(|it| !it.odgm)
-            };
+            let ungridded = |facts: &ClusterFacts| self.wants_grid && facts.lacks_grid();
             free.iter().copied().min_by_key(|(name, facts)| {
-                let room = facts.room();
-                let least_first = (u64::MAX - room.memory_bytes, u64::MAX - room.cpu_millis);
+                let free = facts.free();
+                let least_first = (u64::MAX - free.memory_bytes, u64::MAX - free.cpu_millis);
                 (ungridded(facts), !facts.reachable, least_first, *name)
             })
         });

@@ -1,17 +1,18 @@
 //! One class in one place.
 
-use oprc_grpc::{
-    deployment::unit::{ClassSpec, Requirements},
-    models::{Source, assignment, class_spec},
-};
 use oprc_models::{Assignment, Diagnostics, ResolvedClass};
 use oprc_rest::{Reason, UnitPlan};
-use serde_json::Value;
+use oprc_unit::{
+    Admitted, Identity, Shape, UnitSpec, admit,
+    from_model::{Source, assignment, unit_spec},
+    instance_bounds,
+    replication::{collection_names, partitions},
+    requested, shape_under,
+};
 
 use super::{
     Request,
     capacity::Load,
-    demand::Demand,
     faults, replicas, scale,
     targets::{Place, reason},
     template, unit_id,
@@ -22,10 +23,17 @@ pub(super) struct Draft<'a> {
     pub(super) id: String,
     pub(super) place: Place<'a>,
     pub(super) class: &'a ResolvedClass,
-    pub(super) spec: ClassSpec,
+    pub(super) spec: UnitSpec,
     pub(super) replicas: i32,
     pub(super) partitions: i32,
     pub(super) reasons: Vec<Reason>,
+}
+
+/// The identity under which CRM would admit the unit.
+pub(super) fn identity(spec: &UnitSpec, place: &Place<'_>) -> Identity {
+    let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str()).unwrap_or_default();
+    let environment = Some(place.environment).filter(|it| !it.is_empty());
+    Identity::for_unit(id, "", environment)
 }
 
 /// Plans one class in one place, but for what depends on other places.
@@ -38,7 +46,7 @@ pub(super) fn draft<'a>(
 ) -> Draft<'a> {
     let deployment = request.deployment;
     let id = unit_id(&deployment.key, &class.key, place.environment, place.cluster);
-    let mut spec = class_spec(&Source {
+    let mut spec = unit_spec(&Source {
         id: &id,
         package: &request.package.name,
         version: &request.package.version,
@@ -47,76 +55,56 @@ pub(super) fn draft<'a>(
         member: place.member,
         environment: place.environment,
     });
-    let demand = Demand::new(class, deployment);
     let mut reasons = Vec::new();
-    reasons.extend(availability(&mut spec, class, &demand));
     let (replicas, why) =
-        replicas::replicas(&mut spec, &demand, &class.key, &place, faults, warnings);
+        replicas::replicas(&mut spec, deployment, &class.key, &place, faults, warnings);
     reasons.extend(why);
-    let mut partitions = 1;
+    let mut parts = 1;
     if class.has_grid() {
-        grid(class, &place, &demand, faults, warnings);
-        let (count, because) = demand.partitions();
-        partitions = count;
+        check_grid(class, &spec, &place, faults, warnings);
+        let (count, because) = partitions(&spec);
+        parts = count;
         reasons.push(reason("odgm_config.partition_count", count.to_string(), because));
         if let Some(config) = &mut spec.odgm_config {
             config.partition_count = Some(count);
         }
     }
-    let said = deployment.replica_count;
-    reasons.extend(scale::bounds(&mut spec, class, said, &place, faults, warnings));
-    // The bounds have a say in whether a hint can be followed.
-    reasons.push(template::template(&mut spec, class, deployment, &place, faults));
-    Draft { id, place, class, spec, replicas, partitions, reasons }
+    // The hint decides how many instances a function has by default, and the number of instances
+    // whether the hint can be followed.
+    template::hint(&mut spec, class, deployment, &place);
+    let count = deployment.replica_count;
+    reasons.extend(scale::bounds(&mut spec, class, count, &place, faults, warnings));
+    reasons.push(template::hint(&mut spec, class, deployment, &place));
+    Draft { id, place, class, spec, replicas, partitions: parts, reasons }
 }
 
-/// A class is as available as its most demanding function needs it.
-fn availability(
-    spec: &mut ClassSpec,
+/// Whether the cluster has a data grid, and functions use collections that exist.
+fn check_grid(
     class: &ResolvedClass,
-    demand: &Demand<'_>,
-) -> Option<Reason> {
-    let (target, who) = demand.availability()?;
-    let own = class.requirements.as_ref().and_then(oprc_models::Requirements::availability);
-    if own.is_some_and(|own| own >= target) {
-        return None;
-    }
-    let requirements = spec.nfr_requirements.get_or_insert_with(Requirements::default);
-    requirements.availability = Some(target);
-    requirements.availability_pct = None;
-    let because = format!("{who} demands more than the class itself");
-    Some(reason("nfr_requirements.availability", target.to_string(), because))
-}
-
-/// Whether the cluster can have its data grid, and functions use what that has.
-fn grid(
-    class: &ResolvedClass,
+    spec: &UnitSpec,
     place: &Place<'_>,
-    demand: &Demand<'_>,
     faults: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) {
-    match place.facts.capabilities {
-        Some(it) if !it.odgm => {
-            let message = format!(
-                "the class {} has state, and the cluster {} has no data grid (capability odgm)",
-                class.key, place.cluster
-            );
-            let hint = "name other clusters, or switch it on there (features.odgm)";
-            faults::hint(faults, "targetClusters", message, hint);
-        }
-        Some(_) => {}
-        None => warnings.push(format!(
-            "{}: it was never heard of, so nobody knows whether it can have the data grid of {}",
+    if place.facts.lacks_grid() {
+        let message = format!(
+            "the class {} has state, but the cluster {} has no data grid (capability odgm)",
+            class.key, place.cluster
+        );
+        let hint = "name other clusters, or switch it on there (features.odgm)";
+        faults::hint(faults, "targetClusters", message, hint);
+    } else if place.facts.platform.is_none() {
+        warnings.push(format!(
+            "{} never connected, so it is unknown whether it has a data grid for {}",
             place.cluster, class.key
-        )),
+        ));
     }
-    let known = demand.collections();
+    let known = collection_names(spec, &class.key);
     for function in &class.functions {
         let used = function.function.odgm.iter().flat_map(|it| &it.collections);
         for name in used.filter(|name| !known.contains(name)) {
             let message = format!(
-                "{} uses the collection {name:?}, and {} has: {}",
+                "{} uses the collection {name:?}, but {} has: {}",
                 function.key,
                 class.key,
                 known.join(", ")
@@ -127,7 +115,7 @@ fn grid(
 }
 
 impl<'a> Draft<'a> {
-    /// Gives the unit its part of what was assigned to members.
+    /// Sets the shard assignments of the unit's member.
     pub(super) fn assign(&mut self, all: &[Assignment]) {
         let Some(member) = self.place.member else { return };
         let Some(config) = &mut self.spec.odgm_config else { return };
@@ -135,44 +123,93 @@ impl<'a> Draft<'a> {
         let shards: usize = own.iter().map(|it| it.shard_ids.len()).sum();
         config.shard_assignments = own.into_iter().map(assignment).collect();
         let because = format!(
-            "member {} has {shards} of {} parts, spread evenly by maxShards and allPartitions",
+            "member {} has {shards} of {} partitions, spread evenly by maxShards and allPartitions",
             member.id, self.partitions
         );
         self.reasons.push(reason("odgm_config.shard_assignments", shards.to_string(), because));
     }
 
-    /// The unit, and what it asks of its cluster.
-    pub(super) fn finish(mut self, namespace: &str, load: &mut Load<'a>) -> UnitPlan {
-        let asked = load.add(&self.place, &self.spec);
+    /// Admits the unit as its cluster will. None where it is rejected: by a cluster that never
+    /// connected only with a warning, because its platform is assumed.
+    pub(super) fn admit(
+        &self,
+        request: &Request<'_>,
+        faults: &mut Diagnostics,
+        warnings: &mut Vec<String>,
+    ) -> Option<Admitted> {
+        let (place, platform) = (&self.place, self.place.facts.platform());
+        let rejection = match admit(identity(&self.spec, place), &self.spec, &platform) {
+            Ok(admitted) => {
+                self.warn_of_fixed_scale(&admitted, warnings);
+                return Some(admitted);
+            }
+            Err(rejection) => rejection,
+        };
+        let message = format!("{} on {}: {}", self.class.key, place.cluster, rejection.message);
+        if place.facts.platform.is_none() {
+            warnings.push(message);
+            return None;
+        }
+        let field = rejection.violations.first().map(|it| it.field.as_str()).unwrap_or_default();
+        let path = match field {
+            "selected_template" => template::requested(request.deployment, place).0,
+            field => format!("{}.{field}", self.class.key),
+        };
+        faults::add(faults, path, message);
+        None
+    }
+
+    /// Warns of a `maxScale` that nothing scales up to.
+    fn warn_of_fixed_scale(&self, admitted: &Admitted, warnings: &mut Vec<String>) {
+        let platform = self.place.facts.platform();
+        if self.place.facts.platform.is_none() || platform.can_autoscale() {
+            return;
+        }
+        for function in &admitted.class.functions {
+            let shape = shape_under(admitted.selection.template, function, &platform);
+            let bounds = instance_bounds(function, shape, admitted.selection.profile);
+            if shape == Shape::Deployment && function.max_scale.is_some() && bounds.max > bounds.min
+            {
+                warnings.push(format!(
+                    "{} of {} on {}: nothing scales it up to {}, because the cluster has no \
+                     autoscaling (capability hpa)",
+                    function.key, self.class.key, self.place.cluster, bounds.max
+                ));
+            }
+        }
+    }
+
+    /// The planned unit.
+    pub(super) fn finish(
+        mut self,
+        namespace: &str,
+        admitted: Option<Admitted>,
+        load: &mut Load<'a>,
+    ) -> UnitPlan {
+        let platform = self.place.facts.platform();
+        let requested = admitted
+            .as_ref()
+            .map(|it| requested(&it.class, &it.selection, &platform))
+            .unwrap_or_default();
+        load.add(&self.place, requested);
         self.reasons.push(reason(
             "capacity",
-            format!("{}m, {}Mi", asked.cpu_millis, asked.memory_bytes.div_ceil(1 << 20)),
-            "what its instances ask for, as many as there always are; where nothing is said, what \
-             the profile has them ask for",
+            format!("{}m, {}Mi", requested.cpu_millis, requested.memory_bytes.div_ceil(1 << 20)),
+            "requests of all instances that always run, with the profile's defaults where none are set",
         ));
+        let selection = admitted.map(|it| it.selection);
         UnitPlan {
             id: self.id,
             cluster: self.place.cluster.to_owned(),
             environment: self.place.environment.to_owned(),
             namespace: namespace.to_owned(),
             class: self.class.key.clone(),
-            // Numbers and texts always become a document.
-            spec: said(serde_json::to_value(&self.spec).unwrap_or_default()),
+            template: selection.as_ref().map(|it| it.template.as_str().to_owned()),
+            template_basis: selection.as_ref().map(|it| it.basis.clone()).unwrap_or_default(),
+            scores: selection.map(|it| it.scores).unwrap_or_default(),
+            requested,
+            spec: self.spec,
             reasons: self.reasons,
         }
-    }
-}
-
-/// A document without what isn't said.
-fn said(value: Value) -> Value {
-    let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-    match value {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(_, value)| !empty(value))
-            .map(|(name, value)| (name, said(value)))
-            .collect(),
-        Value::Array(all) => all.into_iter().map(said).collect(),
-        other => other,
     }
 }

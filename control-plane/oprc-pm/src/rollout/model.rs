@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use oprc_models::OClassDeployment;
 use oprc_rest::Plan;
+use oprc_unit::{Capacity, UnitSpec};
 use serde::{Deserialize, Serialize};
 
 /// Maximum units of a deployment: all of them are written in one transaction.
@@ -120,7 +121,10 @@ pub struct UnitRecord {
     /// Empty for the cluster's default namespace.
     pub namespace: String,
     /// None where the unit must be deleted from the cluster; the record is deleted afterwards.
-    pub spec: Option<serde_json::Value>,
+    pub spec: Option<UnitSpec>,
+    /// What the unit requests of its cluster, by the plan.
+    #[serde(default)]
+    pub requested: Capacity,
     /// The object that the cluster reported when it accepted the unit. An object that differs from
     /// it was changed by another client, and the unit is sent again.
     #[serde(default, rename = "taken", skip_serializing_if = "Option::is_none")]

@@ -130,6 +130,7 @@ pub fn desired_units(
             environment: unit.environment.clone(),
             namespace: unit.namespace.clone(),
             spec: Some(unit.spec.clone()),
+            requested: unit.requested,
             acknowledged,
             correlation_id: correlation_id.to_owned(),
         };

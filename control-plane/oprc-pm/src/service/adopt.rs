@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use oprc_cp_storage::{Check, Transaction};
-use oprc_grpc::deployment::ClassRuntime;
+use oprc_grpc::{deployment::ClassRuntime, unit::from_wire};
 use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{Deployment, Plan, Reason, UnitPlan};
+use oprc_unit::{Capacity, Identity, UnitSpec, admit, requested};
 
 use super::{
     Caller, DeploymentService,
@@ -46,8 +47,8 @@ impl DeploymentService {
         }
         let namespace = orphan.unit.namespace;
         let class = self.fetch_class(cluster, id, &namespace, caller).await?;
-        let spec = class.spec.as_ref().ok_or_else(|| {
-            conflict("UNREADABLE", format!("{cluster} does not report the specification of {id}"))
+        let spec = class.spec.as_ref().and_then(|spec| from_wire(spec).ok()).ok_or_else(|| {
+            conflict("UNREADABLE", format!("{cluster} does not report a readable spec of {id}"))
         })?;
         let unit = UnitPlan {
             id: id.to_owned(),
@@ -55,15 +56,30 @@ impl DeploymentService {
             environment: parts.environment.to_owned(),
             namespace,
             class: parts.class.to_owned(),
-            spec: serde_json::to_value(spec).map_err(|it| Error::Internal(it.to_string()))?,
+            requested: self.requested_by(cluster, &spec),
+            spec,
             reasons: vec![Reason {
                 field: "unit".to_owned(),
                 value: "adopted".to_owned(),
                 because: "the cluster had this unit".to_owned(),
             }],
+            ..UnitPlan::default()
         };
         self.store_adopted(deployment, &class, &unit, caller).await?;
         self.get(deployment)
+    }
+
+    /// What a unit requests of a cluster; nothing where that can't be evaluated.
+    fn requested_by(&self, cluster: &str, spec: &UnitSpec) -> Capacity {
+        let facts = self.clusters.facts();
+        let Some(platform) = facts.get(cluster).and_then(|facts| facts.platform.as_ref()) else {
+            return Capacity::default();
+        };
+        let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str()).unwrap_or_default();
+        let identity = Identity::for_unit(id, "", spec.target_environment.as_deref());
+        admit(identity, spec, platform)
+            .map(|it| requested(&it.class, &it.selection, platform))
+            .unwrap_or_default()
     }
 
     async fn fetch_class(
@@ -147,6 +163,7 @@ impl Adoption {
             environment: unit.environment.clone(),
             namespace: unit.namespace.clone(),
             spec: Some(unit.spec.clone()),
+            requested: unit.requested,
             acknowledged: Some(Acknowledged {
                 revision: record.revision.clone(),
                 uid: class.uid.clone(),

@@ -77,7 +77,7 @@ impl DeploymentService {
         let packages = packages.to_vec();
         let mut clusters = self.clusters.facts();
         for (name, facts) in &mut clusters {
-            facts.taken = self.cache.requested(name, &deployment.key).on(facts);
+            facts.requested = self.cache.requested(name, &deployment.key);
         }
         let former = self.cache.deployment(&deployment.key);
         let defaults = self.defaults.clone();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use oprc_cp_storage::{Check, Transaction};
 use oprc_rest::ClassRuntime;
+use oprc_unit::Capacity;
 use tokio::time::timeout;
 
 use super::{Caller, DeploymentService, RuntimeFilter, conflict};
@@ -69,6 +70,7 @@ impl DeploymentService {
             environment: parts.environment.to_owned(),
             namespace: orphan.unit.namespace,
             spec: None,
+            requested: Capacity::default(),
             acknowledged: None,
             correlation_id: caller.correlation_id.clone(),
         };

@@ -14,9 +14,9 @@ use super::{
 use crate::{
     backoff,
     error::Error,
-    planner::Asks,
     rollout::{DeploymentRecord, UnitKey, UnitRecord},
 };
+use oprc_unit::Capacity;
 
 const PACKAGES: &str = "package/";
 const VERSIONS: &str = "version/";
@@ -231,7 +231,7 @@ impl Cache {
     }
 
     /// What all deployments except one request on a cluster.
-    pub fn requested(&self, cluster: &str, except: &str) -> Asks {
+    pub fn requested(&self, cluster: &str, except: &str) -> Capacity {
         self.read(|records| records.deployments.requested(cluster, except))
     }
 

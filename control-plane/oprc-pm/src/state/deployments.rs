@@ -6,11 +6,11 @@ use std::{
 };
 
 use oprc_cp_storage::Revision;
+use oprc_unit::Capacity;
 
 use super::schema::decode_or_skip;
 use crate::{
     id,
-    planner::Asks,
     rollout::{DeploymentRecord, UnitKey, UnitRecord},
 };
 
@@ -38,8 +38,6 @@ pub(super) struct DeploymentIndex {
     pub(super) deployments: BTreeMap<String, Versioned<DeploymentRecord>>,
     pub(super) units: BTreeMap<UnitKey, Versioned<UnitRecord>>,
     by_deployment: BTreeMap<String, BTreeSet<UnitKey>>,
-    /// Resource requests of the units that clusters should have.
-    requests: BTreeMap<UnitKey, Asks>,
 }
 
 impl DeploymentIndex {
@@ -56,9 +54,6 @@ impl DeploymentIndex {
             self.remove(key);
             let of = record.deployment.clone();
             self.by_deployment.entry(of).or_default().insert(unit.clone());
-            if let Some(spec) = &record.spec {
-                self.requests.insert(unit.clone(), Asks::read(spec));
-            }
             self.units.insert(unit, Versioned { version, record: Arc::new(record) });
         }
     }
@@ -74,7 +69,6 @@ impl DeploymentIndex {
             if of.is_empty() {
                 self.by_deployment.remove(&stored.record.deployment);
             }
-            self.requests.remove(&unit);
         }
     }
 
@@ -96,11 +90,11 @@ impl DeploymentIndex {
         units.map(|(key, stored)| (key.clone(), stored.clone())).collect()
     }
 
-    pub(super) fn requested(&self, cluster: &str, except: &str) -> Asks {
-        let own = self.by_deployment.get(except);
-        let others = on_cluster(&self.requests, cluster)
-            .filter(|(key, _)| own.is_none_or(|own| !own.contains(*key)));
-        others.fold(Asks::default(), |sum, (_, requests)| sum.and(*requests))
+    pub(super) fn requested(&self, cluster: &str, except: &str) -> Capacity {
+        on_cluster(&self.units, cluster)
+            .map(|(_, stored)| &stored.record)
+            .filter(|record| record.spec.is_some() && record.deployment != except)
+            .fold(Capacity::default(), |sum, record| sum.plus(record.requested, 1))
     }
 }
 

@@ -69,7 +69,7 @@ mod tests {
         let plan = |bytes: usize| {
             json!({"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [], "units": [
                 {"id": "d.A..east", "cluster": "east", "environment": "", "namespace": "",
-                 "class": "A", "spec": "x".repeat(bytes), "reasons": []}]})
+                 "class": "A", "spec": {"template_hint": "x".repeat(bytes)}, "reasons": []}]})
         };
         let deployment = json!({"key": "d", "policy": policy});
         let former = former.map(|bytes| {

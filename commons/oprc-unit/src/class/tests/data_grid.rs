@@ -84,7 +84,7 @@ fn default_collection_depends_on_the_state_type() {
     let batch = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
     assert_eq!(by("SINGLETON"), ("Cart_singleton".to_owned(), 1, 3, plain.clone()));
     assert_eq!(by("COLLECTION"), ("Cart_collection".to_owned(), 4, 3, batch));
-    assert_eq!(by("NORMAL"), ("Cart_data".to_owned(), 1, 2, plain));
+    assert_eq!(by("NORMAL"), ("Cart_data".to_owned(), 1, 3, plain));
 }
 
 #[test]
@@ -160,13 +160,50 @@ fn consistency_of_the_state_overrides_requirements() {
 
 #[test]
 fn replicas_are_limited_by_the_number_of_nodes() {
-    let spec = grid(&json!({"collections": [{"name": "a", "replica_count": 5}], "replicas": 2}));
+    let collection = json!({"name": "a", "replica_count": 5, "shard_type": "basic"});
+    let spec = grid(&json!({"collections": [collection], "replicas": 2}));
     assert_eq!((plan(&spec).replicas, only(&spec).replicas), (2, 2));
     // The replication factor is a minimum for the number of nodes.
     let spec = with(&spec, "/resource_allocation/replication_factor", json!(3));
     assert_eq!((plan(&spec).replicas, only(&spec).replicas), (3, 3));
     let spec = with(&spec, "/resource_allocation/replication_factor", json!(1));
     assert_eq!(plan(&spec).replicas, 2);
+}
+
+#[test]
+fn two_copies_under_consensus_become_three() {
+    let by = |config: Value| {
+        let spec = grid(&config);
+        (
+            plan(&spec).replicas,
+            plan(&spec).collections.iter().map(|it| it.replicas).collect::<Vec<_>>(),
+        )
+    };
+    let raft = json!({"collections": ["a"], "replicas": 2, "shard_type": "raft"});
+    assert_eq!(by(raft), (3, vec![3]));
+    // By default copies agree by consensus.
+    assert_eq!(by(json!({"collections": ["a"], "replicas": 2})), (3, vec![3]));
+    let mixed = json!({"replicas": 2, "collections": [
+        {"name": "a", "shard_type": "raft", "replica_count": 2},
+        {"name": "b", "shard_type": "basic", "replica_count": 2},
+    ]});
+    assert_eq!(by(mixed), (3, vec![3, 2]));
+    assert_eq!(by(json!({"collections": ["a"], "replicas": 2, "shard_type": "mst"})), (2, vec![2]));
+    assert_eq!(
+        by(json!({"collections": ["a"], "replicas": 1, "shard_type": "raft"})),
+        (1, vec![1])
+    );
+    assert_eq!(by(json!({"collections": ["a"], "replicas": 4, "shard_type": "raft"})).0, 4);
+}
+
+/// Classes created by `kubectl` or plain gRPC have no plan: the same rules apply to them.
+#[test]
+fn availability_sets_copies_where_no_plan_does() {
+    let spec =
+        with(&grid(&json!({"collections": ["a"]})), "/nfr_requirements/availability", json!(0.999));
+    assert_eq!(plan(&spec).replicas, 3);
+    let planned = with(&spec, "/resource_allocation/replication_factor", json!(1));
+    assert_eq!(plan(&planned).replicas, 1);
 }
 
 #[test]

@@ -340,6 +340,7 @@ fn bindings_without_access_inherit_it() {
     assert_eq!(by(json!("PUBLIC"), json!([open, private])), Access::Public);
     assert_eq!(by(json!("PUBLIC"), json!([private])), Access::Private);
     assert_eq!(by(json!(null), json!([open])), Access::Internal);
+    assert_eq!(by(json!(null), json!([open, private])), Access::Internal);
     assert_eq!(by(json!("PUBLIC"), json!([])), Access::Public);
 }
 

@@ -78,18 +78,6 @@ pub(super) struct Context<'a> {
     pub(super) selection: &'a Selection,
 }
 
-impl Context<'_> {
-    /// The platform with the sizes of the class's profile: those configured for CRM's own profile,
-    /// the defaults for another.
-    pub(super) fn sized(&self) -> std::borrow::Cow<'_, Platform> {
-        if self.selection.profile == self.platform.profile {
-            std::borrow::Cow::Borrowed(self.platform)
-        } else {
-            std::borrow::Cow::Owned(Platform::of(self.selection.profile))
-        }
-    }
-}
-
 /// The manifest of an object without its status.
 pub(super) fn desired_object(kind: Kind, name: &str, object: &impl Serialize) -> DesiredObject {
     let mut object = serde_json::to_value(object).unwrap_or_default();

@@ -14,7 +14,7 @@ use k8s_openapi::{
     apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
 };
 use oprc_unit::{
-    Sizes, ValidFunction, exceeds, names,
+    Sizes, ValidFunction, exceeds, function_sizes, names,
     spec::{self, Resources, Security, SecurityLevel},
 };
 
@@ -58,23 +58,12 @@ impl Context<'_> {
             resources: Some(resources(
                 &function.requests,
                 &function.limits,
-                &self.function_sizes(function),
+                &function_sizes(function, self.platform, self.selection.profile),
             )),
             volume_mounts: filled(&mounts(function)),
             security_context: security(&function.security),
             ..Container::default()
         }
-    }
-
-    /// Default resources: by the required latency, or the profile's.
-    fn function_sizes(&self, function: &ValidFunction) -> Sizes {
-        let mut sizes = self.sized().function_sizes.clone();
-        if let Some(latency) = function.latency {
-            let (cpu, memory) = if latency < 100 { ("500m", "512Mi") } else { ("200m", "256Mi") };
-            sizes.requests.cpu = Some(cpu.to_owned());
-            sizes.requests.memory = Some(memory.to_owned());
-        }
-        sizes
     }
 
     fn variables(&self, function: &ValidFunction) -> Vec<EnvVar> {

@@ -42,6 +42,7 @@ pub(super) type Key = (Kind, String);
 pub(super) fn environment() -> Platform {
     let mut environment = Platform::of(Profile::Full);
     environment.knative = true;
+    environment.autoscaling = true;
     environment
 }
 

@@ -10,6 +10,7 @@ fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
     let mut environment = Platform::of(profile);
     environment.features.odgm = true;
     environment.knative = true;
+    environment.autoscaling = true;
     let identity = Identity {
         name: "shop".to_owned(),
         base: "shop".to_owned(),

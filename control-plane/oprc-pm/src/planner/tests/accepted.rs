@@ -1,44 +1,29 @@
-//! CRM takes whatever is planned: read by its own types, and parsed by its own rules.
+//! CRM admits whatever is planned, and selects the planned template.
 
+use oprc_grpc::unit::{from_wire, to_wire};
 use oprc_rest::Plan;
-use oprc_unit::{Identity, Platform, Profile, UnitSpec, validate};
+use oprc_unit::{Identity, Profile, admit};
 
-use super::{cluster, clusters, example, planned, shop};
+use super::{cluster, clusters, example, planned, platform, shop};
 
 fn accepted(plan: &Plan) {
     assert!(!plan.units.is_empty());
     for unit in &plan.units {
-        // CRM gets the message, and reads what that says.
-        let message = serde_json::to_value(super::spec(unit)).unwrap();
-        let message = without_nulls(message);
-        let spec: UnitSpec = serde_json::from_value(message.clone())
-            .unwrap_or_else(|error| panic!("{}: {error}: {message}", unit.id));
+        let spec = from_wire(&to_wire(&unit.spec).unwrap()).unwrap();
+        assert_eq!(spec, unit.spec, "{}", unit.id);
         let identity = Identity::for_unit(&unit.id, "default", spec.target_environment.as_deref());
-        let mut environment = Platform::of(Profile::Full);
-        environment.features.odgm = true;
-        let class = validate(Profile::Full, identity, &spec, &environment)
+        let admitted = admit(identity, &spec, &platform(Profile::Dev))
             .unwrap_or_else(|rejection| panic!("{}: {rejection:?}", unit.id));
-        // Nothing is lost on the way: what is planned is what CRM comes to.
-        if let (Some(grid), Some(config)) = (&class.odgm, &spec.odgm_config) {
+        let template = admitted.selection.template.as_str();
+        assert_eq!(unit.template.as_deref(), Some(template), "{}", unit.id);
+        // The planned numbers are those that CRM comes to.
+        if let (Some(grid), Some(config)) = (&admitted.class.odgm, &spec.odgm_config) {
             let own = grid.collections.iter().filter(|it| it.name.starts_with(&unit.class));
             for collection in own {
                 assert_eq!(Some(collection.partitions), config.partition_count, "{}", unit.id);
                 assert_eq!(Some(collection.replicas), config.replica_count, "{}", unit.id);
             }
         }
-    }
-}
-
-fn without_nulls(value: serde_json::Value) -> serde_json::Value {
-    use serde_json::Value;
-    match value {
-        Value::Object(fields) => fields
-            .into_iter()
-            .filter(|(_, value)| !value.is_null())
-            .map(|(name, value)| (name, without_nulls(value)))
-            .collect(),
-        Value::Array(all) => all.into_iter().map(without_nulls).collect(),
-        other => other,
     }
 }
 

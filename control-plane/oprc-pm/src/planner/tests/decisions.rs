@@ -1,7 +1,10 @@
 //! What is decided, case by case.
 
 use super::{because, cluster, clusters, planned, read, shop, single, spec};
-use crate::planner::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
+use oprc_unit::{Capacity, Profile};
+
+use super::platform;
+use crate::planner::{ClusterFacts, Defaults, Request, plan};
 
 const GRID: &str = "    stateSpec: {}";
 
@@ -10,11 +13,14 @@ fn availability_is_that_of_the_most_demanding_function() {
     let (package, deployment) = shop(GRID, "");
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
     let unit = spec(&plan.units[0]);
-    assert_eq!(unit.nfr_requirements.unwrap().availability, Some(0.99));
-    assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(2));
-    assert_eq!(unit.odgm_config.unwrap().replica_count, Some(2));
+    // Two copies, and three because they agree by consensus.
+    assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(3));
+    assert_eq!(unit.odgm_config.unwrap().replica_count, Some(3));
     let why = because(&plan.units[0], "resource_allocation.replication_factor");
-    assert!(why.starts_with("sell demands availability 0.99"), "{why}");
+    assert!(
+        why.starts_with("sell requires availability 0.99") && why.contains("raised to 3"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -24,8 +30,11 @@ fn the_number_of_clusters_leaves_functions_alone() {
     let plan = planned(&package, &deployment, &all).unwrap();
     assert_eq!(plan.units.len(), 3);
     for unit in &plan.units {
-        let scales: Vec<_> =
-            spec(unit).functions.iter().map(|it| it.provision.clone().unwrap().min_scale).collect();
+        let scales: Vec<_> = spec(unit)
+            .functions
+            .iter()
+            .map(|it| it.body.provision.clone().unwrap().min_scale)
+            .collect();
         // One says 1 and demands nothing, the other demands 0.99.
         assert_eq!(scales, [Some(1), Some(2)]);
     }
@@ -38,7 +47,7 @@ fn what_is_said_is_raised_to_the_floor_and_told() {
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
     let unit = spec(&plan.units[0]);
     assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(3));
-    let told = "replicaCount of the deployment, 1, is less than the 3";
+    let told = "replicaCount of the deployment, 1, is raised to 3";
     assert!(plan.warnings.iter().any(|it| it.contains(told)), "{:?}", plan.warnings);
 }
 
@@ -57,16 +66,20 @@ fn a_target_that_nodes_never_meet_is_refused() {
         let (package, deployment) = shop(&class, "    replicaCount: 4");
         let nodes = ClusterFacts { node_availability: Some(0.99), ..cluster() };
         let plan = planned(&package, &deployment, &clusters([("a", nodes)])).unwrap();
-        let told = "buy of Cart demands availability 1, which no number";
+        let told = "buy of Cart requires availability 1, which up to 99 instances";
         assert!(plan.warnings.iter().any(|it| it.starts_with(told)), "{:?}", plan.warnings);
-        assert_eq!(spec(&plan.units[0]).functions[0].provision.clone().unwrap().min_scale, Some(4));
+        assert_eq!(
+            spec(&plan.units[0]).functions[0].body.provision.clone().unwrap().min_scale,
+            Some(4)
+        );
     }
 }
 
 #[test]
 fn a_cluster_without_the_data_grid_is_refused_by_name() {
     let (package, deployment) = shop(GRID, "    targetClusters: [a, b]");
-    let without = ClusterFacts { capabilities: Some(Capabilities::default()), ..cluster() };
+    let without =
+        ClusterFacts { platform: Some(oprc_unit::Platform::of(Profile::Dev)), ..cluster() };
     let all = clusters([("a", cluster()), ("b", without)]);
     let faults = planned(&package, &deployment, &all).unwrap_err();
     assert_eq!(faults.all.len(), 1);
@@ -79,7 +92,7 @@ fn one_that_was_never_heard_of_is_planned_and_told() {
     let (package, deployment) = shop(GRID, "");
     let unknown = ClusterFacts { default: true, ..ClusterFacts::default() };
     let plan = planned(&package, &deployment, &clusters([("a", unknown)])).unwrap();
-    assert!(plan.warnings.iter().any(|it| it.contains("never heard of")), "{:?}", plan.warnings);
+    assert!(plan.warnings.iter().any(|it| it.contains("never connected")), "{:?}", plan.warnings);
     assert!(plan.warnings.iter().any(|it| it.contains("a doesn't answer")));
 }
 
@@ -90,7 +103,7 @@ fn who_names_no_cluster_gets_the_best_and_stays_there() {
     let small =
         ClusterFacts { capacity: Some(Capacity { cpu_millis: 1, memory_bytes: 1 }), ..cluster() };
     let other = ClusterFacts { default: false, ..cluster() };
-    let full = ClusterFacts { taken: cluster().capacity.unwrap(), ..cluster() };
+    let full = ClusterFacts { requested: cluster().capacity.unwrap(), ..cluster() };
     let all = clusters([("a", away), ("b", small), ("b2", full), ("c", cluster()), ("d", other)]);
     let first = planned(&package, &deployment, &all).unwrap();
     assert_eq!(first.units[0].cluster, "c");
@@ -178,7 +191,8 @@ fn members_share_the_shards() {
         .map(|it| spec(it).odgm_config.unwrap().shard_assignments)
         .map(|all| all.iter().map(|it| it.shard_ids.len()).sum())
         .collect();
-    assert_eq!(shards, [3, 2, 3]);
+    // Three copies, because two under consensus are less available than one.
+    assert_eq!(shards, [4, 2, 4]);
 }
 
 #[test]
@@ -194,10 +208,9 @@ fn templates_by_order_then_by_form() {
     assert_eq!(hint("knative", cluster(), "").as_deref(), Some("knative"));
     assert_eq!(hint("deployment", cluster(), "").as_deref(), Some("k8s_deployment"));
     assert_eq!(hint("docker", cluster(), ""), None);
-    let without = ClusterFacts {
-        capabilities: Some(Capabilities { odgm: true, ..Capabilities::default() }),
-        ..cluster()
-    };
+    let mut no_knative = platform(Profile::Dev);
+    no_knative.knative = false;
+    let without = ClusterFacts { platform: Some(no_knative), ..cluster() };
     assert_eq!(hint("knative", without, ""), None);
     // A hint that a hard constraint rules out would have the unit refused.
     assert_eq!(hint("knative", cluster(), "    constraints: {hardLatency: 100}"), None);
@@ -258,15 +271,15 @@ fn what_exceeds_a_cluster_is_told() {
     let capacity = plan.units[0].reasons.iter().find(|it| it.field == "capacity").unwrap();
     assert_eq!(capacity.value, "200m, 192Mi");
     assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
-    assert!(plan.warnings[0].contains("200m of processor time"), "{:?}", plan.warnings);
+    assert!(plan.warnings[0].contains("200m CPU"), "{:?}", plan.warnings);
 
     // What others have is no room.
     let half = Capacity { cpu_millis: 150, memory_bytes: 0 };
     let shared = ClusterFacts {
         capacity: Some(Capacity { cpu_millis: 300, memory_bytes: 1 << 30 }),
-        taken: half,
+        requested: half,
         ..cluster()
     };
     let plan = planned(&package, &deployment, &clusters([("a", shared)])).unwrap();
-    assert!(plan.warnings[0].contains("other deployments for 150m"), "{:?}", plan.warnings);
+    assert!(plan.warnings[0].contains("other deployments 150m"), "{:?}", plan.warnings);
 }

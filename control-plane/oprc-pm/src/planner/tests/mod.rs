@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod accepted;
+mod admission;
 mod decisions;
 mod golden;
 mod numbers;
@@ -11,11 +12,21 @@ mod unheeded;
 
 use std::collections::BTreeMap;
 
-use oprc_grpc::deployment::unit::ClassSpec;
 use oprc_models::{Body, Diagnostics, OClassDeployment, ResolvedPackage, parse, resolve};
 use oprc_rest::{Plan, UnitPlan};
+use oprc_unit::{Capacity, Platform, Profile, UnitSpec};
 
-use super::{Capabilities, Capacity, ClusterFacts, Defaults, Request, plan};
+use super::{ClusterFacts, Defaults, Request, plan};
+
+/// A platform with every feature.
+fn platform(profile: Profile) -> Platform {
+    let mut platform = Platform::of(profile);
+    platform.features.odgm = true;
+    platform.features.hpa = true;
+    platform.knative = true;
+    platform.autoscaling = true;
+    platform
+}
 
 /// A cluster that has everything.
 fn cluster() -> ClusterFacts {
@@ -25,11 +36,9 @@ fn cluster() -> ClusterFacts {
         nodes_known: true,
         ready_nodes: 5,
         node_availability: None,
-        capabilities: Some(Capabilities { knative: true, odgm: true, hpa: true }),
+        platform: Some(platform(Profile::Dev)),
         capacity: Some(Capacity { cpu_millis: 16_000, memory_bytes: 32 << 30 }),
-        taken: Capacity::default(),
-        templates: ["job", "k8s_deployment", "knative", "unified"].map(str::to_owned).to_vec(),
-        profile: "dev".to_owned(),
+        requested: Capacity::default(),
         environments: Vec::new(),
     }
 }
@@ -70,8 +79,8 @@ fn planned(
     plan(&Request { deployment, package, clusters, defaults: &defaults, former: None })
 }
 
-fn spec(unit: &UnitPlan) -> ClassSpec {
-    serde_json::from_value(unit.spec.clone()).unwrap()
+fn spec(unit: &UnitPlan) -> UnitSpec {
+    unit.spec.clone()
 }
 
 fn because<'a>(unit: &'a UnitPlan, field: &str) -> &'a str {

@@ -1,21 +1,24 @@
 //! How many instances and copies there are, and what they ask for.
 
-use oprc_grpc::deployment::unit::Provision;
 use oprc_rest::Plan;
+use oprc_unit::{
+    Profile,
+    spec::{Collection, Provision},
+};
 
-use super::{because, cluster, clusters, planned, shop, single, spec};
+use super::{because, cluster, clusters, planned, platform, shop, single, spec};
 use crate::planner::ClusterFacts;
 
 const AVAILABLE: &str = "    requirements: {availability: 0.99}";
 
 fn on(profile: &str) -> ClusterFacts {
-    ClusterFacts { profile: profile.to_owned(), ..cluster() }
+    ClusterFacts { platform: Profile::parse(profile).map(platform), ..cluster() }
 }
 
 fn scaled(form: &str, function: &str, more: &str, profile: &str) -> (Provision, Plan) {
     let (package, deployment) = single(form, function, more);
     let plan = planned(&package, &deployment, &clusters([("a", on(profile))])).unwrap();
-    let provision = spec(&plan.units[0]).functions[0].provision.clone().unwrap_or_default();
+    let provision = spec(&plan.units[0]).functions[0].body.provision.clone().unwrap_or_default();
     (provision, plan)
 }
 
@@ -44,7 +47,7 @@ fn the_floor_holds_under_each_template() {
 fn a_ceiling_below_the_floor_is_raised_and_told() {
     let (provision, plan) = scaled("docker: {image: i, maxScale: 1}", AVAILABLE, "", "full");
     assert_eq!((provision.min_scale, provision.max_scale), (Some(2), Some(2)));
-    assert!(plan.warnings.iter().any(|it| it.contains("maxScale 1 is less than the 2")));
+    assert!(plan.warnings.iter().any(|it| it.contains("maxScale 1 is raised to 2")));
     // The profile's own number makes way for a ceiling, as it does in CRM.
     let (provision, plan) = scaled("docker: {image: i, maxScale: 2}", AVAILABLE, "", "full");
     assert_eq!((provision.min_scale, provision.max_scale), (Some(2), Some(2)));
@@ -96,19 +99,26 @@ fn the_grid_has_a_node_for_each_copy_of_a_collection() {
         let plan = planned(&package, &deployment, &clusters([("a", on("full"))])).unwrap();
         let unit = spec(&plan.units[0]);
         let config = unit.odgm_config.unwrap();
-        let own: Vec<_> = config.collections.iter().map(|it| it.replica_count).collect();
+        let own: Vec<_> = config
+            .collections
+            .iter()
+            .map(|it| match it {
+                Collection::Name(_) => None,
+                Collection::Spec(it) => it.replica_count,
+            })
+            .collect();
         let factor = unit.resource_allocation.unwrap().replication_factor.unwrap();
         (factor, config.replica_count.unwrap(), own, plan.warnings)
     };
-    // One of the functions demands 0.99, which takes two.
+    // One of the functions requires 0.99, which takes two, and three under consensus.
     let more = "    odgm: {collections: [a, {name: b, replicaCount: 4}]}";
-    assert_eq!(grid("", more), (4, 2, vec![None, Some(4)], vec![]));
+    assert_eq!(grid("", more), (4, 3, vec![None, Some(4)], vec![]));
     let more = "    odgm: {collections: [{name: a, replicaCount: 1}, {name: b, replicaCount: 3}]}";
     let (factor, usual, own, warnings) = grid("", more);
-    assert_eq!((factor, usual, own), (3, 3, vec![Some(2), Some(3)]));
-    assert!(warnings[0].contains("replicaCount of a, 1, is less than the 2"), "{warnings:?}");
+    assert_eq!((factor, usual, own), (3, 3, vec![Some(3), Some(3)]));
+    assert!(warnings[0].contains("replicaCount of a, 1, is raised to 2"), "{warnings:?}");
     let more = "    replicaCount: 3\n    odgm: {collections: [{name: a, replicaCount: 2}]}";
-    assert_eq!(grid("", more), (3, 3, vec![Some(2)], vec![]));
+    assert_eq!(grid("", more), (3, 3, vec![Some(3)], vec![]));
 }
 
 #[test]

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use oprc_models::{Member, OClassDeployment, Requirements, ResolvedPackage, StateSpec};
 use proptest::prelude::*;
 
-use super::{cluster, planned, shop, spec};
-use crate::planner::{Asks, Capacity, ClusterFacts, availability};
+use super::{cluster, planned, platform, shop, spec};
+use oprc_unit::{Capacity, Profile, availability, spec::FunctionSpec};
+
+use crate::planner::ClusterFacts;
 
 fn facts() -> impl Strategy<Value = ClusterFacts> {
     let availability = proptest::option::of(0.6..1.0f64);
@@ -36,9 +38,9 @@ fn facts() -> impl Strategy<Value = ClusterFacts> {
                 reachable,
                 node_availability,
                 ready_nodes,
-                profile: profile.to_owned(),
+                platform: Profile::parse(profile).map(platform),
                 capacity: Some(Capacity { cpu_millis, memory_bytes }),
-                taken: Capacity {
+                requested: Capacity {
                     cpu_millis: cpu_millis / part,
                     memory_bytes: memory_bytes / part,
                 },
@@ -137,7 +139,7 @@ proptest! {
             for function in &spec.functions {
                 let own = if function.key == "sell" { Some(0.99) } else { case.function };
                 let least = availability::floor(own.unwrap_or(case.availability));
-                let provision = function.provision.clone().unwrap();
+                let provision = function.body.provision.clone().unwrap();
                 // What isn't said is left to the template, which may make it nothing.
                 let instances = provision.min_scale.unwrap();
                 prop_assert!(instances >= least, "{} {}", instances, least);
@@ -162,8 +164,8 @@ proptest! {
                     <= more.resource_allocation.unwrap().replication_factor
             );
             for (less, more) in less.functions.iter().zip(&more.functions) {
-                let least = |it: &oprc_grpc::deployment::unit::Function| {
-                    it.provision.as_ref().and_then(|it| it.min_scale)
+                let least = |it: &FunctionSpec| {
+                    it.body.provision.as_ref().and_then(|it| it.min_scale)
                 };
                 prop_assert!(least(less) <= least(more));
             }
@@ -176,20 +178,20 @@ proptest! {
         let Ok(plan) = planned(&package, &deployment, &case.clusters) else { return Ok(()) };
         for (name, facts) in &case.clusters {
             let own = plan.units.iter().filter(|it| it.cluster == *name);
-            let (mut cpu, mut memory) = (facts.taken.cpu_millis, facts.taken.memory_bytes);
+            let (mut cpu, mut memory) = (facts.requested.cpu_millis, facts.requested.memory_bytes);
             for unit in own {
-                let asked = Asks::read(&unit.spec).on(facts);
+                let asked = unit.requested;
                 cpu += asked.cpu_millis;
                 memory += asked.memory_bytes;
             }
             let room = facts.capacity.unwrap();
             let told = |what: &str| {
-                let begin = format!("{name}: what is planned");
+                let begin = format!("{name}: the plan requests");
                 plan.warnings.iter().any(|it| it.starts_with(&begin) && it.contains(what))
             };
             let any = plan.units.iter().any(|it| it.cluster == *name);
-            prop_assert_eq!(any && cpu > room.cpu_millis, told("processor"));
-            prop_assert_eq!(any && memory > room.memory_bytes, told("memory"));
+            prop_assert_eq!(any && cpu > room.cpu_millis, told("m CPU and"));
+            prop_assert_eq!(any && memory > room.memory_bytes, told("Mi memory and"));
         }
     }
 }

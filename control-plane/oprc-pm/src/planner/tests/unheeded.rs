@@ -1,6 +1,8 @@
 //! What is said takes effect, or is told.
 
-use super::{Capabilities, ClusterFacts, cluster, clusters, planned, read, shop, single};
+use oprc_unit::Profile;
+
+use super::{ClusterFacts, cluster, clusters, planned, platform, read, shop, single};
 
 const GRID: &str = "    stateSpec: {}";
 
@@ -32,7 +34,7 @@ fn one_member_takes_no_more_than_it_takes() {
     assert!(told[0].1.contains("no room for part 3 of 4"), "{told:?}");
     let (package, deployment) = shop(GRID, "    members: [{id: 1, cluster: a, maxShards: 4}]");
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
-    assert!(plan.units[0].spec["odgm_config"]["shard_assignments"].is_null());
+    assert_eq!(plan.units[0].spec.odgm_config.clone().unwrap().shard_assignments, []);
 }
 
 #[test]
@@ -95,8 +97,10 @@ fn a_binding_whose_function_is_switched_off_is_told() {
 fn bounds_that_nothing_scales_within_are_told() {
     let (package, deployment) = shop("", "");
     let warnings = |hpa: bool| {
-        let capabilities = Some(Capabilities { knative: false, odgm: true, hpa });
-        let all = clusters([("a", ClusterFacts { capabilities, ..cluster() })]);
+        let mut platform = platform(Profile::Dev);
+        platform.knative = false;
+        platform.features.hpa = hpa;
+        let all = clusters([("a", ClusterFacts { platform: Some(platform), ..cluster() })]);
         planned(&package, &deployment, &all).unwrap().warnings
     };
     assert_eq!(warnings(true), [""; 0]);

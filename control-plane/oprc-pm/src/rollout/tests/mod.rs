@@ -6,13 +6,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use oprc_models::Policy;
 use oprc_rest::{Plan, UnitPlan};
+use oprc_unit::UnitSpec;
 use proptest::prelude::*;
-use serde_json::Value;
 
 use self::simulation::{CLUSTERS, CallFate, MAX_ROUNDS, World, disturbance};
 use super::*;
 
-fn content(plan: &Plan) -> BTreeMap<UnitKey, Value> {
+fn content(plan: &Plan) -> BTreeMap<UnitKey, UnitSpec> {
     let unit = |unit: &UnitPlan| ((unit.cluster.clone(), unit.id.clone()), unit.spec.clone());
     plan.units.iter().map(unit).collect()
 }
@@ -24,7 +24,7 @@ fn check_end(world: &World) -> Result<(), TestCaseError> {
         prop_assert!(world.units.is_empty());
         return Ok(());
     };
-    let rejected = record.plan.units.iter().any(|unit| unit.spec["rejected"] == true);
+    let rejected = record.plan.units.iter().any(|unit| unit.spec.paused);
     match &record.stage {
         Stage::Succeeded { .. } => {
             prop_assert!(!rejected);
@@ -36,7 +36,7 @@ fn check_end(world: &World) -> Result<(), TestCaseError> {
             let mut former = former.unwrap_or_default();
             // A unit that was rejected before is rejected again.
             former.retain(|key, spec| {
-                let rejected = spec["rejected"] == true;
+                let rejected = spec.paused;
                 if rejected {
                     running.remove(key);
                 }

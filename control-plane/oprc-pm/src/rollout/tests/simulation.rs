@@ -10,8 +10,8 @@ use std::{
 use jiff::Timestamp;
 use oprc_models::{OClassDeployment, Policy};
 use oprc_rest::{Plan, UnitPlan};
+use oprc_unit::UnitSpec;
 use proptest::prelude::*;
-use serde_json::{Value, json};
 
 use super::super::*;
 
@@ -89,7 +89,7 @@ pub(super) fn disturbance() -> impl Strategy<Value = Disturbance> {
 struct Object {
     uid: String,
     generation: i64,
-    content: Value,
+    content: UnitSpec,
     phase: Phase,
     deleting: bool,
 }
@@ -224,7 +224,7 @@ impl World {
             }
             (Step::Deploy, object) => {
                 let content = call.record.spec.clone().unwrap();
-                if content["rejected"] == true {
+                if content.paused {
                     return CallOutcome::Rejected("rejected".to_owned());
                 }
                 let Some(object) = object else {
@@ -344,7 +344,12 @@ impl World {
         let units = CLUSTERS[..clusters].iter().enumerate().map(|(at, cluster)| UnitPlan {
             id: format!("unit-{cluster}"),
             cluster: (*cluster).to_owned(),
-            spec: json!({ "revision": revision, "rejected": rejected && at == 0 }),
+            spec: UnitSpec {
+                // Stands for a spec that the cluster rejects.
+                paused: rejected && at == 0,
+                target_environment: Some(revision.to_string()),
+                ..UnitSpec::default()
+            },
             ..UnitPlan::default()
         });
         let plan = Plan { units: units.collect(), ..Plan::default() };
@@ -402,7 +407,7 @@ impl World {
             Disturbance::DeleteObjects(name) => self.cluster(name).objects.clear(),
             Disturbance::ModifyObject(name) => {
                 if let Some(object) = self.cluster(name).objects.values_mut().next() {
-                    object.content = json!("modified");
+                    object.content.template_hint = Some("modified".to_owned());
                     object.generation += 1;
                 }
             }
@@ -442,7 +447,7 @@ impl World {
     }
 
     /// The contents of all objects.
-    pub(super) fn running(&self) -> BTreeMap<UnitKey, Value> {
+    pub(super) fn running(&self) -> BTreeMap<UnitKey, UnitSpec> {
         let of_cluster = |(name, cluster): (&String, &Cluster)| {
             let name = name.clone();
             let objects = cluster.objects.iter();

@@ -17,7 +17,7 @@ use k8s_openapi::{
         api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
     },
 };
-use oprc_unit::{OdgmPlan, Profile, names, spec::Security};
+use oprc_unit::{OdgmPlan, Profile, grid_sizes, names, spec::Security};
 
 use super::{
     super::super::manifest::{
@@ -81,7 +81,11 @@ pub(super) fn container(
         ),
         ports: Some(vec![port("grpc", GRID_PORT), port("zenoh", ZENOH_PORT)]),
         env: Some(variables(context, plan, functions)),
-        resources: Some(pod::resources(&plan.requests, &plan.limits, &context.sized().odgm_sizes)),
+        resources: Some(pod::resources(
+            &plan.requests,
+            &plan.limits,
+            &grid_sizes(context.platform, context.selection.profile),
+        )),
         volume_mounts: Some(vec![VolumeMount {
             name: VOLUME.to_owned(),
             mount_path: DATA_DIR.to_owned(),

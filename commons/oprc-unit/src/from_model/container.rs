@@ -1,15 +1,15 @@
-//! What containers run with.
+//! Containers of functions.
 
 use std::collections::BTreeMap;
 
 use oprc_models::{self as model, Container, EnvValue, Quantity};
 
-use super::word;
-use crate::deployment::unit::{
+use super::Same as _;
+use crate::spec::{
     EmptyDir, EnvFrom, EnvVar, HealthCheck, KeyRef, Provision, Resources, Security, VolumeMount,
 };
 
-/// What a container runs with, where it says anything.
+/// The provision of a container; none where the container sets nothing.
 pub(super) fn provision(container: &Container) -> Option<Provision> {
     let provision = Provision {
         min_scale: container.min_scale,
@@ -35,15 +35,14 @@ pub(super) fn provision(container: &Container) -> Option<Provision> {
                 optional: it.optional,
             })
             .collect(),
-        // Kubernetes' own words.
-        image_pull_policy: container.pull_policy.map(|it| it.as_str().to_owned()),
+        image_pull_policy: container.pull_policy.map(|it| it.same()),
         image_pull_secrets: container.pull_secrets.clone(),
         service_account: container.service_account.clone(),
         volume_mounts: container.volumes.iter().map(volume).collect(),
         command: container.command.iter().map(|it| it.0.clone()).collect(),
         args: container.args.iter().map(|it| it.0.clone()).collect(),
-        security: container.security.as_ref().map(|it| Security {
-            level: Some(word(it.level.unwrap_or_default().as_str())),
+        security: container.security.as_ref().map_or_else(Security::default, |it| Security {
+            level: it.level.unwrap_or_default().same(),
             run_as_user: it.run_as_user,
         }),
     };

@@ -1,11 +1,11 @@
-//! Whatever is said arrives, in the words that clusters read.
+//! Every field of a package and its deployment reaches the unit.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 use oprc_models::{Body, OClassDeployment, ResolvedPackage, parse, resolve};
 use serde_json::{Value, json};
 
-use super::{Source, class_spec};
+use super::{Source, unit_spec};
 
 const FILE: &str = r#"
 name: shop
@@ -110,10 +110,9 @@ fn shop() -> (ResolvedPackage, OClassDeployment) {
     (resolved, package.deployments[0].clone())
 }
 
-/// What a unit is, without what isn't said.
 fn unit(class: &str, member: usize) -> Value {
     let (package, deployment) = shop();
-    let spec = class_spec(&Source {
+    let spec = unit_spec(&Source {
         id: "u",
         package: &package.name,
         version: &package.version,
@@ -122,29 +121,11 @@ fn unit(class: &str, member: usize) -> Value {
         member: deployment.members.get(member),
         environment: "prod",
     });
-    said(serde_json::to_value(spec).unwrap())
-}
-
-fn said(value: Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let fields = fields.into_iter().map(|(name, value)| (name, said(value)));
-            let empty = |value: &Value| {
-                value.is_null()
-                    || *value == json!([])
-                    || *value == json!({})
-                    || *value == json!(false)
-            };
-            // `false` is said where leaving it out would mean something else.
-            fields.filter(|(name, value)| name == "metrics" || !empty(value)).collect()
-        }
-        Value::Array(all) => all.into_iter().map(said).collect(),
-        other => other,
-    }
+    serde_json::to_value(spec).unwrap()
 }
 
 #[test]
-fn everything_that_is_said_arrives() {
+fn every_field_reaches_the_unit() {
     let expected = json!({
         "deployment_unit": {"id": "u", "package": "shop", "package_version": "1.2.3", "class": "Cart"},
         "target_environment": "prod",
@@ -213,7 +194,7 @@ fn everything_that_is_said_arrives() {
 }
 
 #[test]
-fn what_concerns_other_classes_and_members_stays_away() {
+fn a_unit_has_only_what_concerns_its_class_and_member() {
     let cart = unit("Cart", 1);
     assert_eq!(cart["selected_template"], "knative");
     assert_eq!(cart["disabled_functions"], json!(["old", "rare"]));

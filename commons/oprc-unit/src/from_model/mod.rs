@@ -1,5 +1,5 @@
-//! From classes as packages have them to units as clusters are sent them. Whatever a class, a
-//! deployment and a member say has its field; numbers that nobody has said are left to who plans.
+//! From a class of a package and its deployment to a unit. Numbers that neither sets are left to
+//! the planner.
 
 mod container;
 mod function;
@@ -13,9 +13,12 @@ use oprc_models::{
     self as model, Assignment, FunctionState, Member, OClassDeployment, ResolvedClass,
 };
 
-use crate::deployment::unit::{
-    ClassSpec, Constraints, Enforcement, Nfr, Requirements, ResourceAllocation, Rollout, State,
-    Telemetry, UnitInfo,
+use crate::{
+    replication::ODGM,
+    spec::{
+        self, Constraints, DeploymentUnit, Enforcement, NfrSpec, Requirements, ResourceAllocation,
+        Rollout, ShardAssignment, StateSpec, Telemetry, UnitSpec,
+    },
 };
 
 /// What a unit is made from.
@@ -38,7 +41,7 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Functions of the class that aren't to run there.
+    /// Functions of the class that don't run there.
     fn disabled(&self) -> BTreeSet<&str> {
         let here = self.member.map(|it| it.disabled_fn.as_slice()).unwrap_or_default();
         let functions =
@@ -48,7 +51,7 @@ impl Source<'_> {
         functions.map(|it| it.key.as_str()).collect()
     }
 
-    /// Functions of the class that are to run there at the least cost.
+    /// Functions of the class that run there at the least cost.
     fn standby(&self, disabled: &BTreeSet<&str>) -> Vec<String> {
         let here = self.member.map(|it| it.standby_fn.as_slice()).unwrap_or_default();
         let functions = self.class.functions.iter().map(|it| &it.key);
@@ -57,15 +60,15 @@ impl Source<'_> {
     }
 
     /// Those assignments that concern the unit's member.
-    fn own(&self, all: &[Assignment]) -> Vec<crate::deployment::unit::ShardAssignment> {
+    fn own(&self, all: &[Assignment]) -> Vec<ShardAssignment> {
         let Some(member) = self.member else { return Vec::new() };
         let own = all.iter().filter(|it| it.owners.contains(&member.id));
         own.map(assignment).collect()
     }
 }
 
-/// A unit with everything that is said of it.
-pub fn class_spec(source: &Source<'_>) -> ClassSpec {
+/// The unit of a class in one place.
+pub fn unit_spec(source: &Source<'_>) -> UnitSpec {
     let Source { class, deployment, .. } = source;
     let disabled = source.disabled();
     let options = deployment.options.clone().unwrap_or_default();
@@ -80,25 +83,27 @@ pub fn class_spec(source: &Source<'_>) -> ClassSpec {
         drain_seconds: options.drain_seconds,
     };
     let forced = source.member.and_then(|it| it.force_template.clone());
-    ClassSpec {
-        deployment_unit: Some(UnitInfo {
+    UnitSpec {
+        deployment_unit: Some(DeploymentUnit {
             id: source.id.to_owned(),
             package: Some(source.package.to_owned()),
             package_version: Some(source.version.to_string()),
             class: Some(class.key.clone()),
-            // A unit has all parts of a class, or those that its assignments tell.
             partition_info: None,
         }),
         target_environment: (!source.environment.is_empty()).then(|| source.environment.to_owned()),
         selected_template: forced.or_else(|| deployment.template.clone()),
-        // For who plans: nobody has said it.
         template_hint: None,
+        function: None,
         functions: class.functions.iter().map(|it| function::spec(class, it)).collect(),
         state: state(class),
         nfr_requirements: class.requirements.as_ref().map(requirements),
         constraints: class.constraints.as_ref().map(constraints),
-        nfr: deployment.enforcement.as_ref().map(|it| Nfr { enforcement: Some(enforcement(it)) }),
-        addons: class.has_grid().then(|| "odgm".to_owned()).into_iter().collect(),
+        nfr: deployment
+            .enforcement
+            .as_ref()
+            .map(|it| NfrSpec { enforcement: Some(enforcement(it)) }),
+        addons: class.has_grid().then(|| ODGM.to_owned()).into_iter().collect(),
         resource_allocation: deployment
             .replica_count
             .map(|count| ResourceAllocation { replication_factor: Some(count) }),
@@ -112,22 +117,51 @@ pub fn class_spec(source: &Source<'_>) -> ClassSpec {
     }
 }
 
-/// A word as clusters have it, unlike packages.
-fn word(word: &str) -> String {
-    word.to_ascii_lowercase()
+/// The value of the same name in the unit's types.
+trait Same<T> {
+    fn same(self) -> T;
 }
 
-fn state(class: &ResolvedClass) -> Option<State> {
-    // One that keeps nothing and says nothing has none.
+/// Enums that packages and units have in common. A variant that one of them lacks doesn't compile.
+macro_rules! same {
+    ($($model:ident => $name:ident { $($variant:ident),* })*) => {
+        $(impl Same<spec::$name> for model::$model {
+            fn same(self) -> spec::$name {
+                match self {
+                    $(Self::$variant => spec::$name::$variant,)*
+                }
+            }
+        })*
+    };
+}
+
+same! {
+    Access => Access { Private, Internal, Public }
+    AccessMode => AccessMode { ReadWrite, ReadOnly, WriteOnly }
+    AccessPattern => AccessPattern { ReadWrite, ReadOnly, WriteOnly, BatchRead }
+    CachingStrategy => CachingStrategy { None, ReadThrough, WriteThrough }
+    Consistency => Consistency { Eventual, Strong }
+    Dimension => Dimension { Replicas, Memory, Cpu }
+    EnforcementMode => EnforcementMode { Off, Observe, Enforce }
+    FunctionType => FunctionType { Builtin, Task, Macro, Logical, Custom }
+    OnDelete => OnDelete { Retain, Delete }
+    Persistence => PersistenceMode { Persistent, Ephemeral }
+    PullPolicy => PullPolicy { Always, IfNotPresent, Never }
+    SecurityLevel => SecurityLevel { Restricted, Baseline }
+    ShardType => ShardType { Basic, Raft, Mst }
+    StateType => StateType { Normal, Collection, Singleton }
+}
+
+fn state(class: &ResolvedClass) -> Option<StateSpec> {
     if class.state_spec.is_none() && class.state_type == model::StateType::default() {
         return None;
     }
     let spec = class.state_spec.clone().unwrap_or_default();
-    Some(State {
-        state_type: Some(class.state_type.as_str().to_owned()),
-        consistency: spec.consistency.map(|it| word(it.as_str())),
-        persistence: spec.persistence.map(|it| word(it.as_str())),
-        access_patterns: spec.access_patterns.iter().map(|it| word(it.as_str())).collect(),
+    Some(StateSpec {
+        state_type: class.state_type.same(),
+        consistency: spec.consistency.map(|it| it.same()),
+        persistence: spec.persistence.map(|it| it.same()),
+        access_patterns: spec.access_patterns.iter().map(|it| it.same()).collect(),
     })
 }
 
@@ -137,7 +171,7 @@ fn requirements(requirements: &model::Requirements) -> Requirements {
         max_latency_ms: requirements.latency,
         availability: requirements.availability,
         availability_pct: requirements.availability_pct,
-        consistency: requirements.consistency.map(|it| word(it.as_str())),
+        consistency: requirements.consistency.map(|it| it.same()),
     }
 }
 
@@ -150,14 +184,14 @@ fn constraints(constraints: &model::Constraints) -> Constraints {
 
 fn enforcement(enforcement: &model::Enforcement) -> Enforcement {
     Enforcement {
-        mode: Some(word(enforcement.mode.unwrap_or_default().as_str())),
-        dimensions: enforcement.dimensions.iter().map(|it| word(it.as_str())).collect(),
+        mode: enforcement.mode.unwrap_or_default().same(),
+        dimensions: enforcement.dimensions.iter().map(|it| it.same()).collect(),
     }
 }
 
-/// Which members have which shards.
-pub fn assignment(assignment: &Assignment) -> crate::deployment::unit::ShardAssignment {
-    crate::deployment::unit::ShardAssignment {
+/// A shard assignment of a deployment as the unit has it.
+pub fn assignment(assignment: &Assignment) -> ShardAssignment {
+    ShardAssignment {
         primary: assignment.primary,
         owners: assignment.owners.clone(),
         shard_ids: assignment.shard_ids.clone(),

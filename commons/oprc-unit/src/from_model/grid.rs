@@ -5,16 +5,15 @@ use std::collections::BTreeSet;
 use oprc_models::{self as model, Events, OClassDeployment};
 
 use super::{
-    Source,
+    Same as _, Source,
     container::{resources, variables},
-    word,
 };
-use crate::deployment::unit::{
-    BatchProcessing, Collection, DataRetention, EventProcessing, EventTrigger, OdgmConfig, Route,
-    Storage,
+use crate::spec::{
+    BatchProcessing, Collection, CollectionSpec, DataRetention, EventProcessing, EventTrigger,
+    OdgmConfig, Route, Storage,
 };
 
-/// How the data grid of a unit is made, as far as it is said.
+/// The grid of a unit, as far as the deployment sets it.
 pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConfig {
     let deployment = source.deployment;
     let grid = deployment.odgm.clone().unwrap_or_default();
@@ -24,7 +23,7 @@ pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConf
         replicas: grid.replicas,
         partition_count: deployment.partition_count,
         replica_count: deployment.replica_count,
-        shard_type: deployment.shard_type.map(|it| word(it.as_str())),
+        shard_type: deployment.shard_type.map(|it| it.same()),
         shard_assignments: source.own(&deployment.assignments),
         cluster_id: grid.cluster_id,
         node_id_prefix: grid.node_id_prefix,
@@ -46,20 +45,20 @@ pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConf
 }
 
 fn collection(source: &Source<'_>, spec: &model::CollectionSpec) -> Collection {
-    Collection {
+    Collection::Spec(CollectionSpec {
         name: spec.name.clone(),
         partition_count: spec.partition_count,
         replica_count: spec.replica_count,
-        shard_type: spec.shard_type.map(|it| word(it.as_str())),
-        persistence_mode: spec.persistence.map(|it| word(it.as_str())),
-        access_patterns: spec.access_patterns.iter().map(|it| word(it.as_str())).collect(),
+        shard_type: spec.shard_type.map(|it| it.same()),
+        persistence_mode: spec.persistence.map(|it| it.same()),
+        access_patterns: spec.access_patterns.iter().map(|it| it.same()).collect(),
         shard_assignments: source.own(&spec.assignments),
-    }
+    })
 }
 
 fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> EventProcessing {
-    // A deployment of several classes has triggers of all; a unit may only have those that call
-    // what runs in it.
+    // A deployment of several classes lists the triggers of all; a unit gets those of functions
+    // that run in it.
     let runs = |key: &str| {
         let function = source.class.function(key);
         function.is_some_and(|it| it.function.runs_in_container()) && !disabled.contains(key)
@@ -86,12 +85,12 @@ fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> Ev
     }
 }
 
-/// What becomes of data, where it is said.
+/// What happens to the data, where the deployment sets it.
 pub(super) fn retention(deployment: &OClassDeployment) -> Option<DataRetention> {
     let grid = deployment.odgm.as_ref()?;
     let said = grid.on_delete.is_some() || grid.allow_data_loss;
     said.then(|| DataRetention {
-        on_delete: Some(word(grid.on_delete.unwrap_or_default().as_str())),
+        on_delete: grid.on_delete.unwrap_or_default().same(),
         allow_data_loss: grid.allow_data_loss,
     })
 }

@@ -2,28 +2,27 @@
 
 use oprc_models::{ResolvedClass, ResolvedFunction};
 
-use super::{constraints, container, requirements, word};
-use crate::deployment::unit::{Binding, Function, FunctionConfig, OdgmIntegration};
+use super::{Same as _, constraints, container, requirements};
+use crate::spec::{Binding, FunctionConfig, FunctionSpec, OdgmIntegration, SingleFunction};
 
-/// A function as a class has it: with the names that the class offers it under.
-pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Function {
+/// A function with the bindings of its class.
+pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> FunctionSpec {
     let function = &resolved.function;
     let container = function.container();
     let bindings = class.bindings.iter().filter(|it| it.function == resolved.key);
-    Function {
-        key: resolved.key.clone(),
-        r#type: Some(function.kind().as_str().to_owned()),
+    let body = SingleFunction {
+        kind: Some(function.kind().same()),
         image: container.and_then(|it| it.image.clone()),
         port: container.and_then(|it| it.port),
         bindings: bindings
             .map(|it| Binding {
                 name: it.name.clone(),
-                access: it.access.map(|it| it.as_str().to_owned()),
+                access: it.access.map(|it| it.same()),
                 trigger_on_state_change: it.trigger_on_state_change,
                 async_execution: it.async_execution,
             })
             .collect(),
-        // Said by each binding.
+        // Each binding has its own.
         access: None,
         provision: container.and_then(container::provision),
         health_check: container
@@ -37,8 +36,9 @@ pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Functi
         constraints: function.constraints.as_ref().map(constraints),
         odgm: function.odgm.as_ref().map(|it| OdgmIntegration {
             collections: it.collections.clone(),
-            access_mode: it.access_mode.map(|it| word(it.as_str())),
-            caching_strategy: it.caching_strategy.map(|it| word(it.as_str())),
+            access_mode: it.access_mode.map(|it| it.same()),
+            caching_strategy: it.caching_strategy.map(|it| it.same()),
         }),
-    }
+    };
+    FunctionSpec { key: resolved.key.clone(), body }
 }

@@ -1,22 +1,22 @@
-//! How many copies a target takes.
+//! How many copies an availability takes.
 
-/// How many copies of anything there are at most.
-pub(super) const MOST: i32 = 99;
+/// The highest number of copies that is considered.
+pub const MAX_COPIES: i32 = 99;
 
-/// Where numbers meet a target exactly, rounding mustn't ask for one more.
+/// Where copies reach a target exactly, rounding must not ask for one more.
 const ROUNDING: f64 = 1e-12;
 
-/// Which copies must be there for the whole to be.
+/// Which copies must be up for the whole to be available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// Any of them.
+pub enum Needs {
+    /// Any one of them.
     Any,
     /// More than half of them.
     Quorum,
 }
 
-/// The least number of copies for a target, whatever nodes are like.
-pub(super) fn floor(target: f64) -> i32 {
+/// The least number of copies for a target, however available the nodes are.
+pub fn floor(target: f64) -> i32 {
     if target >= 0.999 {
         3
     } else if target >= 0.99 {
@@ -26,8 +26,8 @@ pub(super) fn floor(target: f64) -> i32 {
     }
 }
 
-/// How available `copies` are together, each on a node that is there for that part of the time.
-pub(super) fn together(needs: Needs, node: f64, copies: i32) -> f64 {
+/// The availability of a number of copies together, each on a node of the given availability.
+pub fn availability_of(needs: Needs, node: f64, copies: i32) -> f64 {
     match needs {
         Needs::Any => 1.0 - (1.0 - node).powi(copies),
         Needs::Quorum => {
@@ -36,35 +36,37 @@ pub(super) fn together(needs: Needs, node: f64, copies: i32) -> f64 {
     }
 }
 
-/// How likely it is that just `up` of `copies` are there.
+/// The probability that exactly `up` of `copies` are up.
 fn exactly(node: f64, copies: i32, up: i32) -> f64 {
     let ways: f64 = (1..=up).map(|at| f64::from(copies - up + at) / f64::from(at)).product();
     ways * node.powi(up) * (1.0 - node).powi(copies - up)
 }
 
-/// How many copies a target takes, and the arithmetic; none where no number meets it.
-pub(super) fn copies(target: f64, needs: Needs, node: Option<f64>) -> Option<(i32, String)> {
+/// How many copies a target takes, with the arithmetic; none where no number reaches it.
+pub fn copies(target: f64, needs: Needs, node: Option<f64>) -> Option<(i32, String)> {
     let floor = floor(target);
     let table = format!("availability {target}: at least {floor} (0.999 takes 3, 0.99 takes 2)");
     let Some(node) = node else { return Some((floor, table)) };
-    // Always is more than nodes can do that ever fail, whatever rounding makes of it.
+    // Nodes that can fail never reach 1, whatever rounding makes of it.
     let always = target >= 1.0 && node < 1.0;
-    let meets = |copies: i32| !always && together(needs, node, copies) + ROUNDING >= target;
-    let found = (floor..=MOST).find(|&copies| meets(copies))?;
+    let meets = |copies: i32| !always && availability_of(needs, node, copies) + ROUNDING >= target;
+    let found = (floor..=MAX_COPIES).find(|&copies| meets(copies))?;
     let sum = |copies: i32| match needs {
-        Needs::Any => format!("1-(1-{node})^{copies} = {}", shown(together(needs, node, copies))),
+        Needs::Any => {
+            format!("1-(1-{node})^{copies} = {}", shown(availability_of(needs, node, copies)))
+        }
         Needs::Quorum => {
             let least = copies / 2 + 1;
-            let value = shown(together(needs, node, copies));
+            let value = shown(availability_of(needs, node, copies));
             format!("{least} or more of {copies} nodes at {node} = {value}")
         }
     };
-    // One less shows that it takes as many; below the floor nobody looks.
-    let less = (found > floor).then(|| format!("; {} is too little", sum(found - 1)));
+    // One copy less shows that the number is needed.
+    let less = (found > floor).then(|| format!("; {} is too low", sum(found - 1)));
     Some((found, format!("{table}; {}{}", sum(found), less.unwrap_or_default())))
 }
 
-/// As many digits as tell nines apart.
+/// As many digits as distinguish nines.
 fn shown(value: f64) -> String {
     let text = format!("{value:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -79,18 +81,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_the_floor() {
+    fn the_table_is_a_lower_bound() {
         for (target, expected) in
             [(0.0, 1), (0.98, 1), (0.99, 2), (0.9989, 2), (0.999, 3), (1.0, 3)]
         {
             assert_eq!(copies(target, Needs::Any, None).unwrap().0, expected, "{target}");
-            // Nodes that never fail don't take it away.
             assert_eq!(copies(target, Needs::Quorum, Some(1.0)).unwrap().0, expected, "{target}");
         }
     }
 
     #[test]
-    fn any_of_them() {
+    fn copies_where_any_one_suffices() {
         assert_eq!(copies(0.99, Needs::Any, Some(0.9)).unwrap().0, 2);
         assert_eq!(copies(0.999, Needs::Any, Some(0.9)).unwrap().0, 3);
         assert_eq!(copies(0.99999, Needs::Any, Some(0.9)).unwrap().0, 5);
@@ -99,20 +100,20 @@ mod tests {
     }
 
     #[test]
-    fn more_than_half_of_them() {
+    fn copies_where_a_majority_is_needed() {
         // By hand: 3 of 0.99: 3·0.99²·0.01 + 0.99³ = 0.999702; 2 of 0.99: 0.99² = 0.9801.
-        assert!((together(Needs::Quorum, 0.99, 3) - 0.999_702).abs() < 1e-9);
-        assert!((together(Needs::Quorum, 0.99, 2) - 0.9801).abs() < 1e-9);
+        assert!((availability_of(Needs::Quorum, 0.99, 3) - 0.999_702).abs() < 1e-9);
+        assert!((availability_of(Needs::Quorum, 0.99, 2) - 0.9801).abs() < 1e-9);
         let (number, because) = copies(0.99, Needs::Quorum, Some(0.99)).unwrap();
         assert_eq!(number, 3);
         assert!(because.contains("2 or more of 3 nodes at 0.99 = 0.999702"), "{because}");
-        assert!(because.contains("0.9801 is too little"), "{because}");
+        assert!(because.contains("0.9801 is too low"), "{because}");
         assert!(copies(0.99, Needs::Quorum, Some(0.4)).is_none());
     }
 
     proptest! {
         #[test]
-        fn more_is_never_less(
+        fn a_higher_target_never_takes_fewer_copies(
             low in 0.0..=1.0f64, high in 0.0..=1.0f64, node in proptest::option::of(0.0..=1.0f64),
             quorum: bool,
         ) {
@@ -123,7 +124,7 @@ mod tests {
             prop_assert!(less <= more);
             prop_assert!(less >= floor(low));
             if let Some(node) = node && less < i32::MAX {
-                prop_assert!(together(needs, node, less) + 1e-9 >= low);
+                prop_assert!(availability_of(needs, node, less) + 1e-9 >= low);
             }
         }
     }

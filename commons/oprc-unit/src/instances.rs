@@ -1,0 +1,115 @@
+//! How many instances a function has.
+
+use crate::{class::ValidFunction, platform::Profile, select::Shape};
+
+/// The highest `max_scale` that a spec may have.
+pub const MAX_SCALE: i32 = 10_000;
+
+/// Within which bounds a function scales.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceBounds {
+    pub min: i32,
+    /// No less than `min`; for Knative, 0 means unbounded.
+    pub max: i32,
+}
+
+/// The bounds of a function under a shape, with the defaults of a profile.
+pub fn instance_bounds(function: &ValidFunction, shape: Shape, profile: Profile) -> InstanceBounds {
+    let required = function.required_instances.unwrap_or(0);
+    match shape {
+        Shape::Job => InstanceBounds { min: 1, max: 1 },
+        Shape::Knative => {
+            let min = if function.standby { 0 } else { function.min_scale.unwrap_or(0) };
+            let min = min.max(required);
+            InstanceBounds { min, max: function.max_scale.map_or(0, |max| max.max(min)) }
+        }
+        Shape::Deployment => {
+            let default = profile.function_replicas();
+            let min = match (function.min_scale, function.max_scale) {
+                (Some(min), _) => min.max(1),
+                (None, _) if function.standby => 1,
+                (None, max) => default.min(max.unwrap_or(default)),
+            };
+            let min = min.max(required);
+            // A `min_scale` without `max_scale` is a fixed number of instances.
+            let by_load = function
+                .throughput
+                .filter(|_| function.min_scale.is_none())
+                .map(|throughput| max_by_load(throughput, min));
+            let max = function.max_scale.or(by_load).unwrap_or(min);
+            InstanceBounds { min, max: max.max(min) }
+        }
+    }
+}
+
+/// How far a function without bounds of its own may grow: two instances for each 1,000 requests/s,
+/// and at least twice as many as it starts with.
+pub fn max_by_load(throughput: i32, min: i32) -> i32 {
+    (throughput / 1000).max(min).max(1).saturating_mul(2).min(MAX_SCALE)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{Identity, Platform, admit};
+
+    fn bounds(function: Value, more: Value, shape: Shape, profile: Profile) -> (i32, i32) {
+        let mut spec = more;
+        spec["functions"] = json!([function]);
+        let mut platform = Platform::of(profile);
+        platform.knative = true;
+        let spec = serde_json::from_value(spec).unwrap();
+        let admitted = admit(Identity::for_unit("u", "ns", None), &spec, &platform).unwrap();
+        let found = instance_bounds(admitted.class.functions.first().unwrap(), shape, profile);
+        (found.min, found.max)
+    }
+
+    fn function(provision: Value, requirements: Value) -> Value {
+        json!({"key": "f", "image": "i", "provision": provision, "requirements": requirements})
+    }
+
+    #[test]
+    fn a_function_without_bounds_has_the_profile_default() {
+        for (profile, number) in [(Profile::Dev, 1), (Profile::Edge, 2), (Profile::Full, 3)] {
+            let plain = function(json!({}), json!({}));
+            assert_eq!(
+                bounds(plain.clone(), json!({}), Shape::Deployment, profile),
+                (number, number)
+            );
+            assert_eq!(bounds(plain.clone(), json!({}), Shape::Knative, profile), (0, 0));
+            assert_eq!(bounds(plain, json!({}), Shape::Job, profile), (1, 1));
+        }
+    }
+
+    #[test]
+    fn a_function_with_throughput_and_without_bounds_can_grow_in_every_profile() {
+        for (profile, throughput, expected) in [
+            (Profile::Dev, 100, (1, 2)),
+            (Profile::Edge, 100, (2, 4)),
+            (Profile::Full, 1999, (3, 6)),
+            (Profile::Full, 5000, (3, 10)),
+        ] {
+            let loaded = function(json!({}), json!({"min_throughput_rps": throughput}));
+            assert_eq!(bounds(loaded, json!({}), Shape::Deployment, profile), expected);
+        }
+        let fixed = function(json!({"min_scale": 2}), json!({"min_throughput_rps": 5000}));
+        assert_eq!(bounds(fixed, json!({}), Shape::Deployment, Profile::Full), (2, 2));
+    }
+
+    #[test]
+    fn availability_sets_the_minimum_where_no_plan_does() {
+        let required =
+            || function(json!({"min_scale": 0, "max_scale": 2}), json!({"availability": 0.999}));
+        assert_eq!(bounds(required(), json!({}), Shape::Deployment, Profile::Dev), (3, 3));
+        assert_eq!(bounds(required(), json!({}), Shape::Knative, Profile::Dev), (3, 3));
+        let class = json!({"nfr_requirements": {"availability_pct": 99.0}});
+        let plain = function(json!({}), json!({}));
+        assert_eq!(bounds(plain, class, Shape::Deployment, Profile::Dev), (2, 2));
+        let standby = json!({"standby_functions": ["f"]});
+        assert_eq!(bounds(required(), standby, Shape::Knative, Profile::Dev), (0, 2));
+    }
+}

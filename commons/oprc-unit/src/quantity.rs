@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_compared_by_value() {
+    fn quantities_are_compared_by_value() {
         assert!(same_quantity("1000m", "1"));
         assert!(same_quantity("1Gi", "1024Mi"));
         assert!(!same_quantity("1G", "1Gi"));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_less_than_nothing_and_a_disk_has_something() {
+    fn rejects_negative_quantities_and_empty_volumes() {
         for (text, amount, disk) in [
             ("1Gi", true, true),
             ("0", true, false),

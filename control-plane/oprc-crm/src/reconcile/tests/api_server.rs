@@ -1,10 +1,10 @@
-//! What an API server adds to objects, and what it doesn't let be changed.
+//! Defaults and immutable fields of the API server.
 
 use serde_json::{Value, json};
 
 use crate::kinds::{DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, SERVICE, STATEFUL_SET};
 
-/// Sets what isn't said.
+/// Sets a default.
 fn fill(object: &mut Value, path: &str, default: Value) {
     let (parent, name) = path.rsplit_once('/').unwrap();
     if let Some(map) = object.pointer_mut(parent).and_then(Value::as_object_mut) {
@@ -12,7 +12,7 @@ fn fill(object: &mut Value, path: &str, default: Value) {
     }
 }
 
-/// An object with the defaults of its kind, and amounts as the API server writes them.
+/// An object with the defaults of its kind and canonical quantities.
 pub(super) fn with_defaults(kind: &Kind, mut object: Value) -> Value {
     if *kind == SERVICE {
         fill(&mut object, "/spec/clusterIP", json!("10.0.0.1"));
@@ -66,7 +66,7 @@ fn canonical(value: &mut Value) {
     }
 }
 
-/// An empty value of a variable is the same as none, and isn't kept.
+/// The API server drops empty values of variables.
 fn drop_empty(object: &mut Value) {
     let env = object.pointer_mut("/spec/template/spec/containers/0/env");
     for variable in env.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -74,7 +74,7 @@ fn drop_empty(object: &mut Value) {
     }
 }
 
-/// Why an object can't become another.
+/// Why an update is rejected, if it is.
 pub(super) fn immutable(kind: &Kind, before: &Value, after: &Value) -> Option<String> {
     let controllers = after["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     if controllers.filter(|it| it["controller"] == true).count() > 1 {

@@ -1,5 +1,5 @@
-//! A cluster in memory: an API server that keeps to preconditions and field ownership, and
-//! controllers that do their part when they are told to.
+//! A cluster in memory: an API server with preconditions and field ownership, and controllers that
+//! run on demand.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +25,7 @@ use super::{
     view::View,
 };
 use crate::{
-    crd::{ClassRuntimeStatus, GROUP, Phase},
+    crd::{ClassRuntimeStatus, GROUP, OWNED_CONDITIONS, Phase},
     decode::decode,
     kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, Kind},
     reason::Reason,
@@ -33,12 +33,12 @@ use crate::{
 
 pub(super) const NAMESPACE: &str = "ns";
 pub(super) const CLASS: &str = "shop";
-/// More passes than anything may take to come to rest.
+/// More reconciles than convergence may take.
 const PASSES: usize = 60;
 
 pub(super) type Key = (Kind, String);
 
-/// Everything is there and switched on.
+/// All features and APIs.
 pub(super) fn environment() -> Platform {
     let mut environment = Platform::of(Profile::Full);
     environment.knative = true;
@@ -46,16 +46,16 @@ pub(super) fn environment() -> Platform {
     environment
 }
 
-/// Why the API server doesn't do what it is asked.
+/// Why the API server rejects a request.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// What was seen isn't so any more.
+    /// The view is stale.
     Conflict,
-    /// It never will.
+    /// A retry is of no use.
     Invalid(Failure),
 }
 
-/// An object, and what a cache would keep of it.
+/// An object and its projection.
 #[derive(Clone)]
 struct Entry {
     object: Value,
@@ -67,14 +67,14 @@ struct Entry {
 pub(super) struct Cluster {
     pub(super) environment: Platform,
     pub(super) now: Timestamp,
-    /// Kinds whose controllers do nothing at the moment.
+    /// Kinds whose controllers don't run.
     pub(super) away: BTreeSet<Kind>,
     pub(super) events: Vec<EventRecord>,
-    /// What somebody makes of everything that is written.
+    /// A mutating admission webhook.
     pub(super) admission: Option<fn(&mut Value)>,
-    /// Objects that nobody may write, by their names.
+    /// Names of objects whose writes are rejected.
     pub(super) refused: BTreeSet<String>,
-    /// Why pods can't be made, by the identity of their workload.
+    /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failure: BTreeMap<String, String>,
     class: Option<Value>,
     objects: BTreeMap<Key, Entry>,
@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// A cluster with one class, come to rest.
+    /// A cluster with one class, converged.
     pub(super) fn with(spec: &Value) -> Self {
         let mut cluster = Self::new();
         cluster.ask(spec);
@@ -107,7 +107,7 @@ impl Cluster {
         cluster
     }
 
-    /// The same, and what was seen before anything was made for the class.
+    /// The same, and the view before any of its objects existed.
     pub(super) fn with_early_view(spec: &Value) -> (Self, View) {
         let mut cluster = Self::new();
         cluster.ask(spec);
@@ -129,7 +129,7 @@ impl Cluster {
 
     // The class.
 
-    /// Somebody makes the class, or changes what it is to be.
+    /// A user creates the class or changes its specification.
     pub(super) fn ask(&mut self, spec: &Value) {
         let version = self.next_version();
         if let Some(class) = &mut self.class {
@@ -152,7 +152,7 @@ impl Cluster {
         }));
     }
 
-    /// Somebody deletes the class.
+    /// A user deletes the class.
     pub(super) fn delete_class(&mut self) {
         let (version, now) = (self.next_version(), self.now.to_string());
         let Some(class) = &mut self.class else { return };
@@ -193,6 +193,14 @@ impl Cluster {
     pub(super) fn phase(&self) -> (Phase, String) {
         let status = self.status();
         (status.phase, status.reason.unwrap_or_default())
+    }
+
+    /// Another field manager changes the status.
+    pub(super) fn edit_status(&mut self, change: impl FnOnce(&mut Value)) {
+        let version = self.next_version();
+        let class = self.class.as_mut().expect("the class is there");
+        change(&mut class["status"]);
+        class["metadata"]["resourceVersion"] = json!(version);
     }
 
     // Objects.
@@ -238,7 +246,9 @@ impl Cluster {
             None => json!(1),
         };
         let uid = meta("uid").unwrap_or_else(|| json!(self.next_uid()));
+        let created = meta("creationTimestamp").unwrap_or_else(|| json!(self.now.to_string()));
         object["metadata"]["uid"] = uid;
+        object["metadata"]["creationTimestamp"] = created;
         object["metadata"]["generation"] = generation;
         object["metadata"]["resourceVersion"] = json!(self.next_version());
         let dynamic: DynamicObject = serde_json::from_value(object.clone()).unwrap();
@@ -254,7 +264,7 @@ impl Cluster {
         self.objects.remove(key);
     }
 
-    /// Somebody other than us changes an object; whether the API server lets them.
+    /// Another client changes an object; returns whether the API server accepts that.
     pub(super) fn edit(
         &mut self,
         key: &Key,
@@ -272,7 +282,7 @@ impl Cluster {
         self.put(key, after)
     }
 
-    /// Somebody other than us makes an object.
+    /// Another client creates an object.
     pub(super) fn make_foreign(&mut self, key: &Key, spec: &Value) {
         let mut object = json!({
             "apiVersion": key.0.api_version(), "kind": key.0.kind,
@@ -284,9 +294,9 @@ impl Cluster {
         self.put(key, object);
     }
 
-    // Our part.
+    // CRM's part.
 
-    /// What is seen now.
+    /// The present view.
     pub(super) fn look(&self) -> View {
         let class = self
             .class
@@ -301,18 +311,17 @@ impl Cluster {
         }
     }
 
-    /// What is decided on a view.
     pub(super) fn plan_actions(&self, view: &View, failures: &[Failure]) -> Decision {
         let Some(class) = &view.class else { return Decision::default() };
         plan_actions(&Input { class, platform: &self.environment, view, now: self.now, failures })
     }
 
-    /// One pass over what is there now.
+    /// One reconcile on the present view.
     pub(super) fn pass(&mut self) -> Decision {
         self.pass_on(&self.look(), usize::MAX)
     }
 
-    /// One pass over a view that may be stale, by a process that ends after some actions.
+    /// One reconcile on a view that may be stale, by a process that crashes after some actions.
     pub(super) fn pass_on(&mut self, view: &View, most: usize) -> Decision {
         self.now += SignedDuration::from_secs(1);
         let decision = self.plan_actions(view, &[]);
@@ -329,7 +338,7 @@ impl Cluster {
                 Err(Refused::Invalid(failure)) => failures.push(failure),
             }
         }
-        // As the loop does it: the class is told when all that can be done is.
+        // As the controller does it: failures are reported after all other writes.
         if !failures.is_empty() {
             for action in self.plan_actions(view, &failures).actions {
                 if matches!(action, Action::Status(_) | Action::Event(_))
@@ -369,7 +378,7 @@ impl Cluster {
             Action::Status(status) => {
                 let new = self.next_version();
                 let class = self.current(seen, version)?;
-                class["status"] = whole_numbers(serde_json::to_value(status).unwrap());
+                class["status"] = apply_status(&class["status"], status);
                 class["metadata"]["resourceVersion"] = json!(new);
                 *version = new;
                 Ok(())
@@ -381,7 +390,7 @@ impl Cluster {
         }
     }
 
-    /// The class, if it still is the one that was seen, as it was seen.
+    /// The class, if it still has the observed uid and version.
     fn current(&mut self, seen: &ObservedClass, version: &str) -> Result<&mut Value, Refused> {
         let class = self.class.as_mut().ok_or(Refused::Conflict)?;
         let meta = &class["metadata"];
@@ -443,13 +452,13 @@ impl Cluster {
             return Err(Refused::Conflict);
         }
         let mut object = object;
-        // It goes when what it stands for has gone.
+        // Foreground deletion.
         object["metadata"]["deletionTimestamp"] = json!(self.now.to_string());
         self.put(&key, object);
         Ok(())
     }
 
-    /// Passes and controllers by turns, until nothing happens any more, not even later.
+    /// Alternates reconciles and controllers until nothing changes, now or later.
     pub(super) fn rest(&mut self) {
         for _ in 0..PASSES {
             let moved = self.settle();
@@ -470,10 +479,9 @@ impl Cluster {
         self.now += SignedDuration::try_from(time).unwrap();
     }
 
-    // What is compared.
+    // Comparison.
 
-    /// What came of it all, but for when and how often: objects with what we own of them, and what
-    /// the status says.
+    /// The owned fields of all objects and the status, without times and counters.
     pub(super) fn outcome(&self) -> Value {
         let objects: BTreeMap<String, Value> = self
             .objects
@@ -484,7 +492,7 @@ impl Cluster {
                 owned["metadata"]["ownerReferences"][0]["uid"] = json!("the class's");
                 let scaled = self.objects.contains_key(&(AUTOSCALER, name.clone()));
                 if *kind == DEPLOYMENT && scaled {
-                    // Whose they are depends on whether there ever was load.
+                    // Their owner depends on whether there ever was load.
                     owned["spec"].as_object_mut().unwrap().remove("replicas");
                 }
                 (format!("{} {kind} {}", kind.group, without_generation(name)), owned)
@@ -505,6 +513,23 @@ impl Cluster {
         });
         json!({"objects": objects, "status": status})
     }
+}
+
+/// A status after the reconciler's server-side apply: what others own of it stays.
+fn apply_status(old: &Value, status: &ClassRuntimeStatus) -> Value {
+    let mut new = whole_numbers(serde_json::to_value(status).unwrap());
+    for field in ["nfr_recommendations", "last_applied_recommendations", "last_applied_at"] {
+        assert!(new.get(field).is_none(), "{field} isn't the reconciler's");
+        if let Some(theirs) = old.get(field) {
+            new[field] = theirs.clone();
+        }
+    }
+    let is_own = |it: &Value| OWNED_CONDITIONS.iter().any(|own| it["type"] == *own);
+    let conditions = new["conditions"].as_array_mut().unwrap();
+    assert!(conditions.iter().all(is_own), "{conditions:?}");
+    let theirs = old["conditions"].as_array().into_iter().flatten();
+    conditions.extend(theirs.filter(|it| !is_own(it)).cloned());
+    new
 }
 
 /// The API server makes no difference between 99 and 99.0.

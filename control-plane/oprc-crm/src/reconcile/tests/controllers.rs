@@ -1,21 +1,21 @@
-//! What the cluster's own controllers do.
+//! The cluster's own controllers.
 
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Key, NAMESPACE};
 use crate::kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, JOB, KNATIVE_SERVICE, STATEFUL_SET};
 
-/// Keeps an object that is deleted from going.
+/// A finalizer that nobody removes.
 pub(super) const BLOCKED: &str = "test/blocked";
 
-/// An image that never gets ready.
+/// Whether the image never becomes ready.
 fn is_broken(object: &Value) -> bool {
     let image = &object["spec"]["template"]["spec"]["containers"][0]["image"];
     image.as_str().is_some_and(|image| image.contains("broken"))
 }
 
 impl Cluster {
-    /// Controllers do what there is to do; whether there was anything.
+    /// Runs all controllers; returns whether anything changed.
     pub(super) fn settle(&mut self) -> bool {
         let mut moved = false;
         for key in self.keys() {
@@ -46,7 +46,7 @@ impl Cluster {
         moved
     }
 
-    /// Deleted, or the owner is gone.
+    /// Deleted, or its owner is.
     fn is_to_go(&self, key: &Key, object: &Value) -> bool {
         let meta = &object["metadata"];
         let blocked = meta["finalizers"].as_array().into_iter().flatten().any(|it| it == BLOCKED);
@@ -65,7 +65,7 @@ impl Cluster {
         let (Some(replicas), Some(max)) = (replicas, spec["maxReplicas"].as_i64()) else {
             return false;
         };
-        // None is a way to switch it off.
+        // Zero disables an autoscaler.
         if replicas == 0 {
             return false;
         }
@@ -105,13 +105,13 @@ impl Cluster {
     }
 }
 
-/// What a controller says of an object once it has done its part.
+/// The status that a controller writes.
 fn status(key: &Key, object: &Value) -> Option<Value> {
     let generation = &object["metadata"]["generation"];
     let replicas = &object["spec"]["replicas"];
     let broken = is_broken(object);
     if key.0 == DEPLOYMENT && broken {
-        // What ran before goes on; what is new doesn't come up.
+        // Old pods keep running; new ones don't become ready.
         let before = object["status"]["availableReplicas"].as_i64().unwrap_or(0);
         return Some(json!({
             "observedGeneration": generation, "replicas": before + 1, "updatedReplicas": 1,
@@ -137,9 +137,15 @@ fn status(key: &Key, object: &Value) -> Option<Value> {
     }
     if key.0 == KNATIVE_SERVICE {
         let name = &key.1;
+        // Traffic stays with the latest revision that became ready.
+        let mut before = object["status"]["conditions"].as_array().into_iter().flatten();
+        let routed = before.any(|it| it["type"] == "RoutesReady" && it["status"] == "True");
+        let condition = |of: &str, is_true: bool| json!({"type": of, "status": if is_true { "True" } else { "Unknown" }});
         return Some(json!({
             "observedGeneration": generation,
-            "conditions": [{"type": "Ready", "status": if broken { "Unknown" } else { "True" }}],
+            "conditions": [
+                condition("Ready", !broken), condition("RoutesReady", routed || !broken),
+            ],
             "url": format!("http://{name}.{NAMESPACE}.example.com"),
             "address": {"url": format!("http://{name}.{NAMESPACE}.svc.cluster.local")},
         }));

@@ -1,20 +1,20 @@
-//! Wherever it starts from and however often it is interrupted, a class ends up the same.
+//! A class converges to the same state from any start and over any interruptions.
 
 use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{cases, cluster::Cluster, specs, view::View};
 
-/// What happens while a class is on its way.
+/// What can happen during a rollout.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Controllers do their part.
+    /// The cluster's controllers run.
     Settle,
-    /// A whole pass.
+    /// A whole reconcile.
     Pass,
-    /// A pass that ends after so many actions, as the process does.
+    /// A reconcile that crashes after so many actions.
     Cut(usize),
-    /// A pass on what was seen so many steps ago.
+    /// A reconcile on the view of so many steps ago.
     Stale(usize),
 }
 
@@ -34,14 +34,14 @@ fn anything() -> impl Strategy<Value = Step> {
     prop_oneof![1 => undisturbed(), 1 => cut(), 1 => stale()]
 }
 
-/// What is asked for, one after the other, and what happens after each.
+/// A sequence of specifications, and what happens after each.
 type Life = Vec<(Value, Vec<Step>)>;
 
 fn lives(step: impl Strategy<Value = Step>) -> impl Strategy<Value = Life> {
     prop::collection::vec((specs::any(), prop::collection::vec(step, 0..8)), 1..4)
 }
 
-/// Whatever is asked for on the way, and whatever happens: in the end it can be brought about.
+/// The last specification is a valid one.
 pub(super) fn eventful_lives() -> impl Strategy<Value = Life> {
     let steps = || prop::collection::vec(anything(), 0..8);
     let before = prop_oneof![2 => specs::any(), 1 => specs::obstacle()];
@@ -74,12 +74,12 @@ fn live(life: &[(Value, Vec<Step>)]) -> Cluster {
     cluster
 }
 
-/// A cluster that never saw anything but the last of it.
+/// A cluster that only ever had the last specification.
 fn fresh(life: &[(Value, Vec<Step>)]) -> Cluster {
     Cluster::with(&life.last().unwrap().0)
 }
 
-/// Rest means that nothing is written, now or an hour later.
+/// At rest nothing is written, now or an hour later.
 fn assert_at_rest(cluster: &mut Cluster) {
     for _ in 0..2 {
         let decision = cluster.plan_actions(&cluster.look(), &[]);
@@ -104,12 +104,12 @@ proptest! {
     #![proptest_config(cases(24))]
 
     #[test]
-    fn the_end_depends_on_the_last_specification_only(life in lives(undisturbed())) {
+    fn the_result_depends_on_the_last_specification_only(life in lives(undisturbed())) {
         assert_as_if_fresh(&life);
     }
 
     #[test]
-    fn a_process_that_ends_after_any_action_leaves_nothing_over(life in lives(cut())) {
+    fn a_crash_after_any_action_leaves_nothing_behind(life in lives(cut())) {
         assert_as_if_fresh(&life);
     }
 
@@ -119,9 +119,9 @@ proptest! {
     }
 }
 
-/// A data grid that keeps nothing yet leaves functions with empty variables.
+/// Its functions have empty variables.
 #[test]
-fn a_class_comes_to_rest_with_a_data_grid_that_keeps_nothing() {
+fn a_class_converges_with_a_data_grid_without_collections() {
     let mut spec = specs::one("dev");
     spec["addons"] = serde_json::json!(["odgm"]);
     assert_at_rest(&mut Cluster::with(&spec));

@@ -1,4 +1,4 @@
-//! A class that is deleted takes everything with it but its data, and goes last.
+//! Deletion of a class: its objects are deleted first, its data stays.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,18 +28,18 @@ fn claims(cluster: &Cluster) -> usize {
     cluster.keys().iter().filter(|(kind, _)| *kind == CLAIM).count()
 }
 
-/// Deletes the class; the finalizer must not go while anything of it is there.
+/// Deletes the class; the finalizer must stay while any of its objects exists.
 fn delete(cluster: &mut Cluster) {
     cluster.delete_class();
     for _ in 0..20 {
         let left = cluster.names();
         let decision = cluster.pass();
         if decision.actions.contains(&Action::RemoveFinalizer) {
-            assert_eq!(left, [""; 0], "the finalizer goes last");
+            assert_eq!(left, [""; 0], "the finalizer is removed last");
         }
         assert!(
             !decision.actions.iter().any(|it| matches!(it, Action::Apply(_))),
-            "nothing is made"
+            "nothing is created"
         );
         cluster.settle();
     }
@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(cases(12))]
 
     #[test]
-    fn everything_goes_whenever_it_is_deleted(
+    fn everything_is_deleted_whenever_the_class_is(
         spec in specs::any(),
         passes in 0_usize..6,
         most in 0_usize..12,
@@ -66,9 +66,9 @@ proptest! {
         delete(&mut cluster);
     }
 
-    /// A late view of the class from before it was deleted makes objects again; nobody owns those.
+    /// A stale view from before the deletion recreates objects; their owner doesn't exist.
     #[test]
-    fn what_a_stale_view_makes_again_is_cleared_away(spec in specs::any()) {
+    fn objects_recreated_from_a_stale_view_are_garbage_collected(spec in specs::any()) {
         let (mut cluster, view) = Cluster::with_early_view(&spec);
         delete(&mut cluster);
         cluster.pass_on(&view, usize::MAX);
@@ -79,7 +79,7 @@ proptest! {
 }
 
 #[test]
-fn claims_outlive_the_class_unless_it_says_otherwise() {
+fn claims_outlive_the_class_unless_on_delete_is_delete() {
     let mut cluster = Cluster::with(&persistent("retain"));
     assert_eq!(claims(&cluster), 3);
     delete(&mut cluster);
@@ -91,7 +91,7 @@ fn claims_outlive_the_class_unless_it_says_otherwise() {
 }
 
 #[test]
-fn claims_outlive_a_data_grid_that_is_switched_off() {
+fn claims_outlive_a_data_grid_that_is_removed() {
     let mut cluster = Cluster::with(&persistent("delete"));
     cluster.ask(&specs::one("full"));
     cluster.rest();
@@ -100,12 +100,12 @@ fn claims_outlive_a_data_grid_that_is_switched_off() {
 }
 
 #[test]
-fn deletes_name_the_object_that_was_seen() {
+fn deletions_have_the_uid_of_the_observed_object() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     cluster.delete_class();
     let view = cluster.look();
-    // Somebody has made another of that name in the meantime.
+    // Another client has created an object of that name in the meantime.
     cluster.remove(&key);
     cluster.make_foreign(&key, &json!({"replicas": 1}));
     cluster.pass_on(&view, usize::MAX);
@@ -115,7 +115,7 @@ fn deletes_name_the_object_that_was_seen() {
 }
 
 #[test]
-fn what_keeps_a_class_from_going_is_named_once() {
+fn objects_that_block_the_deletion_are_reported_once() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     cluster.edit(&key, "somebody", |it| it["metadata"]["finalizers"] = json!([BLOCKED]));
@@ -132,9 +132,8 @@ fn what_keeps_a_class_from_going_is_named_once() {
     assert!(!cluster.has_class());
 }
 
-/// Without our finalizer there is nothing to wait for, and nothing of ours to write.
 #[test]
-fn a_class_that_never_was_ours_goes_by_itself() {
+fn a_class_without_the_finalizer_needs_no_action() {
     let mut cluster = Cluster::new();
     cluster.ask(&specs::one("dev"));
     let mut view = cluster.look();
@@ -148,9 +147,9 @@ fn a_class_that_never_was_ours_goes_by_itself() {
     assert_eq!(cluster.plan_actions(&view, &[]).actions, [Action::RemoveFinalizer]);
 }
 
-/// A label that anybody can set isn't enough to lose a disk by.
+/// A label that any client can set isn't enough to delete a claim.
 #[test]
-fn only_claims_of_the_grid_itself_go() {
+fn only_claims_of_the_data_grid_are_deleted() {
     let mut cluster = Cluster::with(&persistent("delete"));
     let claim = |name: &str, labels: Value| {
         json!({

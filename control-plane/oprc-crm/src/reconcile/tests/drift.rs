@@ -1,4 +1,4 @@
-//! What we own is healed at once, one object at a time; what others own is left alone.
+//! Drift of owned fields is corrected by one write; fields of others are kept.
 
 use oprc_unit::{Platform, Profile};
 use proptest::{prelude::*, sample::Index};
@@ -15,7 +15,7 @@ use crate::{
     kinds::{AUTOSCALER, DEPLOYMENT, JOB, SERVICE},
 };
 
-/// Everything a class can have but for Jobs.
+/// All kinds of children except Jobs.
 fn rich() -> Value {
     json!({
         "selected_template": "unified",
@@ -32,7 +32,7 @@ fn rich() -> Value {
     })
 }
 
-/// A class that runs once.
+/// A class that runs as a Job.
 fn run() -> Value {
     json!({
         "selected_template": "job",
@@ -52,7 +52,7 @@ fn leaves(set: &Value, path: &[String], into: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Every leaf that we own, of every object.
+/// Every owned leaf of every object.
 fn owned_leaves(cluster: &Cluster) -> Vec<(Key, Vec<String>)> {
     let mut all = Vec::new();
     for key in cluster.keys() {
@@ -80,7 +80,7 @@ fn step<'a>(value: &'a mut Value, key: &str) -> &'a mut Value {
     value.as_array_mut().unwrap().iter_mut().find(fits).unwrap()
 }
 
-/// Something else than what was there.
+/// Replaces a value by another one.
 fn spoil(value: &mut Value) {
     *value = match &*value {
         Value::String(text) => json!(format!("{text}-spoiled")),
@@ -91,7 +91,7 @@ fn spoil(value: &mut Value) {
     };
 }
 
-/// One pass heals exactly that object, by one write.
+/// One reconcile corrects exactly that object, by one write.
 fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
     let decision = cluster.pass();
     let writes: Vec<_> = decision
@@ -107,7 +107,7 @@ fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
 }
 
 #[test]
-fn every_field_we_own_is_healed_by_one_write() {
+fn every_owned_field_is_corrected_by_one_write() {
     for (class, least) in [(rich(), 250), (run(), 10)] {
         let calm = Cluster::with(&class);
         let mut healed = 0;
@@ -130,9 +130,9 @@ fn every_field_we_own_is_healed_by_one_write() {
     }
 }
 
-/// What CRM is told to give functions may change; a run has what it was begun with.
+/// CRM's default sizes may change; a Job keeps those that it started with.
 #[test]
-fn the_pods_of_a_run_stay_as_they_are() {
+fn the_pod_template_of_a_job_is_never_changed() {
     let mut cluster = Cluster::with(&run());
     let key = cluster.own_keys().into_iter().find(|key| key.0 == JOB).unwrap();
     let before = cluster.object(&key).unwrap().clone();
@@ -155,9 +155,9 @@ fn the_pods_of_a_run_stay_as_they_are() {
     assert_eq!(cluster.pass().actions, []);
 }
 
-/// An object that says of its class only that it isn't controlled by it is as much ours as before.
+/// An object whose owner reference lost its controller flag still belongs to the class.
 #[test]
-fn an_owner_that_is_told_not_to_control_is_put_back() {
+fn the_controller_flag_of_the_owner_reference_is_restored() {
     let calm = Cluster::with(&rich());
     for key in calm.own_keys() {
         let mut cluster = calm.clone();
@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(cases(12))]
 
     #[test]
-    fn a_field_taken_away_is_put_back(at in any::<Index>()) {
+    fn a_removed_field_is_restored(at in any::<Index>()) {
         let calm = Cluster::with(&rich());
         let leaves = owned_leaves(&calm);
         let (key, path) = at.get(&leaves);
@@ -192,9 +192,9 @@ proptest! {
         prop_assert_eq!(cluster.outcome(), calm.outcome());
     }
 
-    /// Any object of any class that is gone is made again, and nothing else is touched.
+    /// Nothing else is changed.
     #[test]
-    fn an_object_that_is_gone_is_made_again(spec in specs::any(), at in any::<Index>()) {
+    fn a_deleted_object_is_recreated(spec in specs::any(), at in any::<Index>()) {
         let calm = Cluster::with(&spec);
         let key = at.get(&calm.own_keys()).clone();
         let mut cluster = calm.clone();
@@ -211,7 +211,7 @@ proptest! {
 }
 
 #[test]
-fn what_others_say_is_left_alone() {
+fn fields_of_other_managers_are_kept() {
     let mut cluster = Cluster::with(&rich());
     for key in cluster.keys() {
         cluster.edit(&key, "somebody", |object| {
@@ -232,9 +232,8 @@ fn what_others_say_is_left_alone() {
     assert_eq!(cluster.pass().actions, []);
 }
 
-/// Ours is changed and theirs is kept in the same write.
 #[test]
-fn an_update_keeps_what_others_say() {
+fn an_update_keeps_fields_of_other_managers() {
     let mut cluster = Cluster::with(&rich());
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     cluster.edit(&key, "somebody", |it| it["metadata"]["labels"]["theirs"] = json!("1"));
@@ -247,9 +246,8 @@ fn an_update_keeps_what_others_say() {
     assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
 }
 
-/// What we said once and say no more goes, though nobody else said it.
 #[test]
-fn what_is_said_no_more_is_taken_away() {
+fn a_field_that_is_no_longer_desired_is_removed() {
     let mut cluster = Cluster::with(&rich());
     let mut spec = rich();
     spec["functions"][0]["provision"].as_object_mut().unwrap().remove("env");
@@ -260,9 +258,9 @@ fn what_is_said_no_more_is_taken_away() {
     assert!(env.iter().all(|it| it["name"] != "A" && it["name"] != "B"), "{env:?}");
 }
 
-/// Replicas are ours until the autoscaler changes them, and its own from then on.
+/// CRM owns replicas until the autoscaler changes them.
 #[test]
-fn an_autoscaler_is_not_fought() {
+fn replicas_are_left_to_the_autoscaler() {
     let mut cluster = Cluster::with(&rich());
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     assert_eq!(owned(cluster.object(&key).unwrap())["spec"]["replicas"], 3);
@@ -286,9 +284,8 @@ fn an_autoscaler_is_not_fought() {
     assert!(cluster.object(&(AUTOSCALER, key.1)).is_none());
 }
 
-/// A user's own autoscaler takes the place of ours, under whatever name.
 #[test]
-fn a_users_own_autoscaler_is_left_to_its_work() {
+fn an_autoscaler_of_another_owner_replaces_crms() {
     for name in ["their-own", "shop--steady"] {
         let mut cluster = Cluster::new();
         cluster.ask(&rich());
@@ -315,9 +312,9 @@ fn a_users_own_autoscaler_is_left_to_its_work() {
     }
 }
 
-/// A user's own autoscaler may keep less than the class asks for, and switch the function off.
+/// It may scale below the minimum of the class, and to zero.
 #[test]
-fn a_class_is_available_with_as_many_as_others_want() {
+fn a_class_is_available_with_the_replicas_of_another_owners_autoscaler() {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     for replicas in [2, 1, 0] {
@@ -343,9 +340,9 @@ fn a_class_is_available_with_as_many_as_others_want() {
     }
 }
 
-/// Two autoscalers of one Deployment get in each other's way: Kubernetes then heeds neither.
+/// Kubernetes ignores both of two autoscalers of one Deployment.
 #[test]
-fn ours_goes_when_a_user_brings_an_autoscaler() {
+fn crms_autoscaler_is_deleted_when_another_owner_creates_one() {
     let mut cluster = Cluster::with(&rich());
     let theirs = (AUTOSCALER, "their-own".to_owned());
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
@@ -360,7 +357,7 @@ fn ours_goes_when_a_user_brings_an_autoscaler() {
 }
 
 #[test]
-fn nothing_is_healed_while_paused() {
+fn drift_is_not_corrected_while_paused() {
     let mut spec = specs::one("dev");
     let mut cluster = Cluster::with(&spec);
     spec["paused"] = json!(true);
@@ -379,7 +376,7 @@ fn nothing_is_healed_while_paused() {
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
-/// A function with everything that can be left out again.
+/// A function with every optional field.
 fn full_function() -> Value {
     json!({
         "key": "alpha", "image": "img:1", "port": 9000,
@@ -410,7 +407,7 @@ fn full_function() -> Value {
     })
 }
 
-/// Where something stands that can be left out.
+/// Paths of optional fields.
 fn optional(value: &Value, path: &str, into: &mut Vec<String>) {
     let needed = ["key", "image", "name", "mount_path", "secret", "config_map", "empty_dir"];
     match value {
@@ -433,9 +430,9 @@ fn optional(value: &Value, path: &str, into: &mut Vec<String>) {
     }
 }
 
-/// Within what is owned as a whole, too: a default can't be told there from what was said once.
+/// Also within values that are owned as a whole, where defaults look like values that were set.
 #[test]
-fn whatever_a_class_leaves_out_goes() {
+fn optional_fields_that_are_left_out_are_removed() {
     let mut paths = Vec::new();
     optional(&full_function(), "", &mut paths);
     for template in ["knative", "k8s_deployment"] {
@@ -463,9 +460,9 @@ fn whatever_a_class_leaves_out_goes() {
     }
 }
 
-/// What can't be changed in place is at least seen to differ.
+/// A field that can't be updated is at least detected as a difference.
 #[test]
-fn a_storage_class_that_is_left_out_is_told() {
+fn a_storage_class_that_is_left_out_is_reported() {
     let mut spec = rich();
     spec["odgm_config"]["storage"] = json!({"class": "fast"});
     let mut cluster = Cluster::with(&spec);
@@ -475,10 +472,9 @@ fn a_storage_class_that_is_left_out_is_told() {
     assert_eq!(cluster.phase(), (Phase::Degraded, "Rejected".to_owned()));
 }
 
-/// An autoscaler leaves a Deployment alone that has been scaled to nothing, and so nobody would
-/// bring it back.
+/// An autoscaler ignores a Deployment that is scaled to zero.
 #[test]
-fn a_function_scaled_to_nothing_by_hand_comes_back() {
+fn a_function_that_is_scaled_to_zero_by_hand_is_restored() {
     let mut cluster = Cluster::with(&rich());
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     cluster.edit(&key, "kubectl", |it| it["spec"]["replicas"] = json!(0));
@@ -488,7 +484,7 @@ fn a_function_scaled_to_nothing_by_hand_comes_back() {
     assert_eq!(cluster.pass().actions, []);
 }
 
-/// Somebody who admits objects takes images from elsewhere.
+/// An admission webhook that rewrites images.
 fn mirror(object: &mut Value) {
     let image = object.pointer_mut("/spec/template/spec/containers/0/image");
     if let Some(image) = image
@@ -498,9 +494,8 @@ fn mirror(object: &mut Value) {
     }
 }
 
-/// What is changed as it is written isn't written again and again, and is no less Available.
 #[test]
-fn what_admission_changes_is_left_to_it() {
+fn changes_of_an_admission_webhook_are_accepted() {
     let mut cluster = Cluster::new();
     cluster.admission = Some(mirror);
     cluster.ask(&rich());

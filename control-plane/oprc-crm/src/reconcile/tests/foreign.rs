@@ -1,4 +1,4 @@
-//! An object with a name of ours that belongs to somebody else is never touched.
+//! Objects of other owners are never changed.
 
 use proptest::{prelude::*, sample::Index};
 use serde_json::json;
@@ -10,7 +10,7 @@ proptest! {
     #![proptest_config(cases(12))]
 
     #[test]
-    fn a_name_that_is_taken_is_left_to_its_owner(spec in specs::any(), at in any::<Index>()) {
+    fn an_object_of_another_owner_is_a_conflict(spec in specs::any(), at in any::<Index>()) {
         let calm = Cluster::with(&spec);
         let keys = calm.own_keys();
         let key = at.get(&keys);
@@ -18,7 +18,7 @@ proptest! {
         let mut cluster = Cluster::new();
         cluster.make_foreign(key, &json!({"theirs": true, "scaleTargetRef": {"kind": "X", "name": "x"},
             "minReplicas": 1, "maxReplicas": 1}));
-        // Who controls the kind is of no matter here.
+        // The controller of the kind doesn't matter here.
         cluster.away.insert(key.0.clone());
         let theirs = cluster.object(key).cloned();
         cluster.ask(&spec);
@@ -38,10 +38,10 @@ proptest! {
         }
         prop_assert_eq!(cluster.phase(), (Phase::Degraded, "NameTaken".to_owned()));
         prop_assert!(cluster.status().message.unwrap().contains(&key.1));
-        prop_assert_eq!(cluster.pass().actions, [], "told once");
+        prop_assert_eq!(cluster.pass().actions, [], "reported once");
         prop_assert_eq!(cluster.object(key).cloned(), theirs.clone());
 
-        // Deleting the class leaves it alone, too.
+        // Nor is it deleted with the class.
         let mut other = cluster.clone();
         other.delete_class();
         for _ in 0..6 {
@@ -58,9 +58,8 @@ proptest! {
     }
 }
 
-/// What a former class of the same name has left is awaited, not complained about.
 #[test]
-fn the_end_of_a_former_class_is_awaited() {
+fn objects_of_a_deleted_class_of_the_same_name_are_awaited() {
     let (mut cluster, view) = Cluster::with_early_view(&specs::one("dev"));
     cluster.delete_class();
     for _ in 0..3 {
@@ -68,7 +67,7 @@ fn the_end_of_a_former_class_is_awaited() {
         cluster.settle();
     }
     assert!(!cluster.has_class());
-    // Made again by a late write, with an owner that is gone.
+    // Recreated by a late write, with an owner that doesn't exist.
     cluster.pass_on(&view, usize::MAX);
     cluster.ask(&specs::one("dev"));
     let decision = cluster.pass();

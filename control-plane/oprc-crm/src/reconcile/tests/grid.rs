@@ -1,4 +1,4 @@
-//! The data grid of a class, and functions that rely on it.
+//! The data grid of a class, and functions that use it.
 
 use serde_json::{Value, json};
 
@@ -26,8 +26,8 @@ fn function() -> Key {
     (DEPLOYMENT, "shop--alpha".to_owned())
 }
 
-/// So many nodes answer.
-fn answer(cluster: &mut Cluster, nodes: i32) {
+/// Makes so many nodes available.
+fn set_available(cluster: &mut Cluster, nodes: i32) {
     let mut object = cluster.object(&grid()).unwrap().clone();
     object["status"]["availableReplicas"] = json!(nodes);
     cluster.put(&grid(), object);
@@ -35,7 +35,7 @@ fn answer(cluster: &mut Cluster, nodes: i32) {
 }
 
 #[test]
-fn functions_begin_when_so_many_nodes_answer_as_are_needed() {
+fn functions_are_created_when_enough_nodes_are_available() {
     for (shard_type, needed) in [("raft", 2), ("basic", 3)] {
         let mut cluster = Cluster::new();
         cluster.away.insert(STATEFUL_SET);
@@ -43,18 +43,17 @@ fn functions_begin_when_so_many_nodes_answer_as_are_needed() {
         cluster.pass();
         for nodes in 0..=needed {
             assert!(cluster.object(&function()).is_none(), "{shard_type}: {nodes}");
-            answer(&mut cluster, nodes);
+            set_available(&mut cluster, nodes);
         }
         assert!(cluster.object(&function()).is_some(), "{shard_type}");
     }
 }
 
-/// A grid that is away is no reason to leave functions as somebody else has made them.
 #[test]
-fn functions_that_are_there_are_healed_and_changed_however_the_grid_is() {
+fn existing_functions_are_updated_although_the_grid_is_not_ready() {
     let mut cluster = Cluster::with(&spec(3, "raft"));
     cluster.away.insert(STATEFUL_SET);
-    answer(&mut cluster, 0);
+    set_available(&mut cluster, 0);
     cluster.edit(&function(), "kubectl", |it| it["spec"]["replicas"] = json!(0));
     cluster.pass();
     assert_eq!(cluster.object(&function()).unwrap()["spec"]["replicas"], 1);
@@ -67,9 +66,9 @@ fn functions_that_are_there_are_healed_and_changed_however_the_grid_is() {
     assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
 }
 
-/// A class that runs gets a grid: its functions go on as they are until that answers.
+/// A class gets a grid: its functions stay as they are until the grid is ready.
 #[test]
-fn functions_that_are_to_begin_with_a_grid_wait_for_it() {
+fn functions_that_start_to_use_a_grid_wait_for_it() {
     let mut alone = spec(3, "raft");
     alone["addons"] = json!([]);
     let mut cluster = Cluster::with(&alone);
@@ -85,9 +84,8 @@ fn functions_that_are_to_begin_with_a_grid_wait_for_it() {
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
-/// A class gives up its grid: that goes on answering for as long as any pod uses it.
 #[test]
-fn a_grid_that_is_switched_off_outlasts_the_pods_that_use_it() {
+fn a_removed_grid_outlasts_the_pods_that_use_it() {
     for image in ["img:1", "img:2"] {
         let mut cluster = Cluster::with(&spec(3, "raft"));
         let mut alone = spec(3, "raft");
@@ -109,15 +107,14 @@ fn a_grid_that_is_switched_off_outlasts_the_pods_that_use_it() {
         cluster.pass();
         assert_eq!(cluster.phase().0, Phase::Available);
         assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 4);
-        assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "they are only just going");
+        assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "it drains");
         cluster.rest();
         assert_eq!(cluster.outcome(), Cluster::with(&alone).outcome());
     }
 }
 
-/// Whoever wants it back in time has never lost it.
 #[test]
-fn a_grid_that_is_wanted_again_stays() {
+fn a_grid_that_is_restored_while_it_drains_stays() {
     let mut cluster = Cluster::with(&spec(3, "raft"));
     let uid = cluster.child(&grid()).unwrap().uid.clone();
     let mut alone = spec(3, "raft");
@@ -132,9 +129,9 @@ fn a_grid_that_is_wanted_again_stays() {
     assert_eq!(cluster.status().replaced, None);
 }
 
-/// Both kinds have one name, and would take each other's pods and calls for their own.
+/// Both kinds of workload have one name, and their selectors match the same pods.
 #[test]
-fn two_grids_are_never_there_at_once() {
+fn two_grids_never_exist_at_once() {
     let mut cluster = Cluster::with(&spec(1, "basic"));
     for replicas in [3, 1] {
         cluster.ask(&spec(replicas, "basic"));

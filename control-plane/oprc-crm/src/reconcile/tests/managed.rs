@@ -1,14 +1,14 @@
-//! Server-side apply, as an API server does it: who owns which field, and what follows from that.
+//! Server-side apply with field ownership, as the API server implements it.
 //!
-//! Only as much of Kubernetes' schemas is known here as our objects need.
+//! It knows as much of Kubernetes' schemas as the objects of CRM need.
 
 use serde_json::{Map, Value, json};
 
 /// How a list is merged.
 enum List {
-    /// Elements are known by these fields.
+    /// Elements are identified by these fields.
     By(&'static [&'static str]),
-    /// Elements are known by themselves.
+    /// Elements are identified by value.
     Set,
     /// It is replaced as a whole.
     Atomic,
@@ -39,7 +39,7 @@ fn atomic_lists(object: &Value) -> bool {
     object.get("apiVersion").and_then(Value::as_str).is_some_and(|it| it.contains("knative"))
 }
 
-/// What an element of a list is known by, as it stands in managed fields.
+/// The key of a list element in managed fields.
 fn element_key(kind: &List, item: &Value) -> Option<String> {
     match kind {
         List::By(names) => {
@@ -109,7 +109,7 @@ impl Schema {
         (!set.is_empty()).then_some(Value::Object(set))
     }
 
-    /// Puts what is said over what is.
+    /// Merges a manifest into the live value.
     fn merge(self, field: &str, live: &mut Value, said: &Value) {
         match (live, said) {
             (Value::Object(live), Value::Object(said)) if !whole(field) => {
@@ -173,7 +173,7 @@ fn is_empty(set: &Value) -> bool {
     entries(set).next().is_none()
 }
 
-/// Takes away what was said before and isn't any more, unless somebody else says it too.
+/// Removes fields that were applied before and aren't any more, unless another manager owns them.
 fn forget(live: &mut Value, before: &Value, after: &Value, others: &[&Value]) {
     for (key, below) in entries(before) {
         let others: Vec<&Value> = others.iter().filter_map(|set| set.get(key)).collect();
@@ -224,7 +224,7 @@ fn union(set: &mut Value, other: &Value) {
     }
 }
 
-/// What of an object can be owned.
+/// The part of an object that can be owned.
 fn ownable(object: &Value) -> Value {
     let mut object = object.clone();
     let map = object.as_object_mut().unwrap();
@@ -279,7 +279,7 @@ pub(super) fn apply(live: Option<&Value>, said: &Value, manager: &str) -> Value 
     object
 }
 
-/// Notes who changed an object: what was changed belongs to whoever did it, and to nobody else.
+/// Records the manager of an update: it becomes the only owner of what it changed.
 pub(super) fn update(before: &Value, after: &mut Value, manager: &str) {
     let schema = Schema::of(before);
     let (old, new) = (ownable(before), ownable(after));
@@ -300,7 +300,7 @@ pub(super) fn update(before: &Value, after: &mut Value, manager: &str) {
 }
 
 #[test]
-fn apply_takes_what_it_says_and_leaves_the_rest() {
+fn apply_takes_over_its_fields_and_keeps_the_rest() {
     let first = json!({"metadata": {"labels": {"a": "1", "b": "1"}}, "spec": {"env": [
         {"name": "X", "value": "1"}, {"name": "Y", "value": "1"},
     ]}});

@@ -1,4 +1,4 @@
-//! Decisions, carried out on a cluster in memory.
+//! Reconciles on a cluster in memory.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -25,15 +25,14 @@ use serde_json::Value;
 
 use super::{managed_fields::OwnedFields, observe::MANAGER};
 
-/// So many cases, or as many as `PROPTEST_CASES` says; and no files beside the sources for those
-/// that fail.
+/// So many cases, unless `PROPTEST_CASES` is set. Failures aren't persisted.
 fn cases(cases: u32) -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     let said = std::env::var_os("PROPTEST_CASES").is_some();
     ProptestConfig { cases: if said { default.cases } else { cases }, ..default }
 }
 
-/// What we own of an object.
+/// The fields of an object that CRM owns.
 fn owned(object: &Value) -> Value {
     let managed = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
     OwnedFields::of(object, &managed, MANAGER).map(|it| it.live).unwrap_or_default()

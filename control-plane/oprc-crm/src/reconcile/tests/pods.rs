@@ -1,4 +1,4 @@
-//! What pods complain about, and that they do so in the same words.
+//! Problems of pods.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ const SECONDS: Option<&str> = Some("2026-01-01T00:00:03Z");
 const HOURS: Option<&str> = Some("2026-01-01T05:00:00Z");
 
 #[test]
-fn a_crash_loop_is_one_at_every_moment_of_it() {
+fn a_crash_loop_is_detected_in_all_of_its_states() {
     let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
     let ended = json!({"terminated": {"exitCode": 7}});
     let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
@@ -58,22 +58,22 @@ fn a_crash_loop_is_one_at_every_moment_of_it() {
 }
 
 #[test]
-fn to_have_ended_once_is_no_crash_loop() {
+fn one_exit_is_no_crash_loop() {
     let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
     for fine in [
         container(false, 0, &running, None),
         container(false, 1, &running, SECONDS),
         container(true, 9, &running, SECONDS),
-        // It has run for long, and begins again.
+        // The first exit after a long run.
         container(false, 9, &running, HOURS),
     ] {
         assert_eq!(pod(&fine), None, "{fine}");
     }
 }
 
-/// It crashed twice when it began, has done well since, and fails a probe now.
+/// It crashed twice at first, has run for long since, and fails a probe now.
 #[test]
-fn a_container_that_has_long_run_well_is_in_no_crash_loop() {
+fn a_container_that_has_run_for_long_is_in_no_crash_loop() {
     let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
     let container = container(false, 2, &running, SECONDS);
     for (now, told) in [
@@ -85,9 +85,9 @@ fn a_container_that_has_long_run_well_is_in_no_crash_loop() {
     }
 }
 
-/// The kubelet takes turns between trying and waiting.
+/// The kubelet alternates between pulling and backing off.
 #[test]
-fn an_image_that_cant_be_pulled_is_told_in_the_same_words() {
+fn a_failed_image_pull_keeps_its_message() {
     let waiting = |reason: &str, message: &str| {
         let state = json!({"waiting": {"reason": reason, "message": message}});
         pod(&container(false, 0, &state, None)).unwrap()

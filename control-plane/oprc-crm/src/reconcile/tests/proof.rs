@@ -1,5 +1,4 @@
-//! Lives of classes in which anything happens: specifications that can't be brought about among
-//! others, processes that end after any action, decisions on views of long ago.
+//! Histories with rejected specifications, crashes after any action and stale views.
 
 use proptest::test_runner::{Config, TestRunner};
 
@@ -12,7 +11,7 @@ mod proofs;
 const STACK: usize = 16 << 20;
 
 #[test]
-fn whatever_happens_the_end_is_the_same() {
+fn every_history_converges_to_the_same_state() {
     let proof = proofs::begin("lives of classes, decided without a cluster", 100, 5_000);
     let cases = u32::try_from(proof.rounds).unwrap();
     let config = Config { cases, failure_persistence: None, ..Config::default() };

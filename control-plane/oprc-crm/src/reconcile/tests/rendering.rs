@@ -1,4 +1,4 @@
-//! Objects as they are written, kept to be looked at: a change of any of them should be meant.
+//! Snapshots of rendered objects.
 
 use oprc_unit::{Identity, Platform, Profile, select, validate};
 use serde_json::{Value, json};
@@ -26,14 +26,13 @@ fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
     let desired = render::render(&class, &selection, &environment);
     let unmarked = |mut object: Value| {
         let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
-        // A digest of what is to be seen anyway.
+        // A hash of what the snapshot contains anyway.
         assert_eq!(annotations.remove(render::SPEC_HASH).unwrap().as_str().unwrap().len(), 16);
         object
     };
     desired.objects.into_iter().map(|desired| unmarked(desired.object)).collect()
 }
 
-/// Compares objects with those that were looked at.
 fn keep(name: &str, objects: &[Value]) {
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
         insta::assert_yaml_snapshot!(name, objects);
@@ -128,6 +127,18 @@ fn a_job() {
 }
 
 #[test]
+fn the_deadline_of_a_job_is_rounded_up_to_seconds() {
+    for (timeout_ms, seconds) in [(1, 1), (1000, 1), (1001, 2), (1999, 2), (2000, 2)] {
+        let config = json!({"timeout_ms": timeout_ms});
+        let spec = json!({
+            "selected_template": "job", "function": {"image": "i", "config": config},
+        });
+        let [job] = objects(Profile::Full, &spec).try_into().unwrap();
+        assert_eq!(job["spec"]["activeDeadlineSeconds"], seconds, "{timeout_ms} ms");
+    }
+}
+
+#[test]
 fn every_option_of_a_provision() {
     keep(
         "every_option_of_a_provision",
@@ -184,7 +195,7 @@ fn every_option_of_a_provision() {
 }
 
 #[test]
-fn a_part_of_a_classs_data_is_a_label_of_its_objects_and_not_of_their_pods() {
+fn the_partition_is_a_label_of_objects_but_not_of_pods() {
     let spec = json!({
         "deployment_unit": {"id": "u", "partition_info": {"partition_id": 3, "replica_id": 1}},
         "functions": [{"key": "f", "image": "i"}],
@@ -199,9 +210,8 @@ fn a_part_of_a_classs_data_is_a_label_of_its_objects_and_not_of_their_pods() {
     }
 }
 
-/// Instances that come and go are kept apart, and from being evicted all at once, like others.
 #[test]
-fn what_an_autoscaler_may_make_many_of_has_a_budget() {
+fn autoscaled_functions_have_a_disruption_budget_and_are_spread() {
     let kinds = |provision: Value| {
         let spec = json!({
             "selected_template": "k8s_deployment",
@@ -218,9 +228,8 @@ fn what_an_autoscaler_may_make_many_of_has_a_budget() {
     assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 1})), (false, false));
 }
 
-/// A volume that belongs to root could be read at best.
 #[test]
-fn who_mounts_a_claim_can_write_to_it() {
+fn a_mounted_claim_is_writable_by_the_container() {
     let group = |template: &str, mount: &Value, security: &Value| {
         let spec = json!({
             "selected_template": template,

@@ -1,4 +1,4 @@
-//! What a class is told, and how little is written for it.
+//! The status of a class, and how few writes it takes.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{
     specs,
 };
 use crate::{
-    crd::Phase,
+    crd::{GRID_STABILITY_KEY, Phase},
     kinds::{DEPLOYMENT, JOB, STATEFUL_SET},
     reason::Reason,
 };
@@ -32,9 +32,9 @@ fn fixed(functions: usize) -> Value {
     })
 }
 
-/// An Apply for each object, one status for Progressing and one for Available.
+/// An apply for each object, one status for the rollout and one for its end.
 #[test]
-fn deploying_takes_no_more_writes_than_there_are_things_to_say() {
+fn a_deployment_takes_two_status_writes() {
     for functions in 1..=3 {
         let mut cluster = Cluster::new();
         cluster.ask(&fixed(functions));
@@ -76,7 +76,7 @@ fn functions_wait_for_the_data_grid() {
 }
 
 #[test]
-fn what_cant_be_brought_about_leaves_what_runs_alone() {
+fn a_rejected_update_leaves_the_objects_as_they_are() {
     let good = specs::one("dev");
     let mut cluster = Cluster::with(&good);
     let before = cluster.outcome();
@@ -104,9 +104,9 @@ fn what_cant_be_brought_about_leaves_what_runs_alone() {
     assert_eq!(cluster.outcome(), before);
 }
 
-/// A copy under another name would be found in place of the original, by its id.
+/// A copy under another name would be found by the id of the original.
 #[test]
-fn a_class_with_the_id_of_another_is_refused() {
+fn a_class_with_the_id_of_another_is_rejected() {
     let mut spec = fixed(1);
     spec["deployment_unit"] = json!({"id": "shop"});
     assert_eq!(Cluster::with(&spec).phase().0, Phase::Available);
@@ -118,7 +118,7 @@ fn a_class_with_the_id_of_another_is_refused() {
 }
 
 #[test]
-fn data_at_risk_is_refused_and_nothing_is_touched() {
+fn a_change_that_risks_data_is_rejected() {
     let grid = |partitions: i32| {
         let mut spec = fixed(1);
         spec["odgm_config"]["collections"] = json!([
@@ -133,7 +133,7 @@ fn data_at_risk_is_refused_and_nothing_is_touched() {
     assert_eq!(cluster.phase(), (Phase::Degraded, "DataAtRisk".to_owned()));
     assert_eq!(cluster.outcome()["objects"], before["objects"]);
 
-    // Nor by way of a class without any data grid.
+    // Nor by removing the data grid in between.
     cluster.ask(&specs::one("dev"));
     cluster.rest();
     assert_eq!(cluster.phase().0, Phase::Available);
@@ -149,7 +149,7 @@ fn data_at_risk_is_refused_and_nothing_is_touched() {
     assert_eq!(cluster.status().odgm.unwrap().collections[0].partition_count, 8);
 }
 
-/// A data grid gets disks, and loses them, though no StatefulSet can be changed so.
+/// The claim templates of a StatefulSet are immutable: it is recreated.
 #[test]
 fn a_data_grid_may_become_persistent_and_back() {
     let grid = |persistence: &str| {
@@ -171,7 +171,7 @@ fn a_data_grid_may_become_persistent_and_back() {
 }
 
 #[test]
-fn a_write_that_is_refused_is_told_and_not_tried_in_the_same_breath() {
+fn a_failed_write_is_reported_and_retried_in_the_next_reconcile() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     let mut spec = specs::one("dev");
     spec["functions"][0]["image"] = json!("img:2");
@@ -190,7 +190,7 @@ fn a_write_that_is_refused_is_told_and_not_tried_in_the_same_breath() {
 }
 
 #[test]
-fn time_that_runs_out_is_told_and_what_comes_late_is_welcome() {
+fn a_missed_deadline_is_reported_until_the_class_is_ready() {
     let mut cluster = Cluster::new();
     cluster.away.insert(DEPLOYMENT);
     cluster.ask(&specs::one("dev"));
@@ -203,9 +203,9 @@ fn time_that_runs_out_is_told_and_what_comes_late_is_welcome() {
     assert_eq!(cluster.status().progress_since, None);
 }
 
-/// What nobody wants goes first: a quota may have no room for both.
+/// A quota may have no room for both.
 #[test]
-fn what_goes_makes_room_for_what_comes() {
+fn deletions_come_before_applies() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     cluster.ask(&json!({
         "selected_template": "dev", "functions": [{"key": "beta", "image": "img:1"}],
@@ -216,9 +216,9 @@ fn what_goes_makes_room_for_what_comes() {
     assert!(last_delete < first_write, "{actions:?}");
 }
 
-/// Two functions, one of which doesn't come up.
+/// Two functions, one of which doesn't become ready.
 #[test]
-fn a_function_that_is_ready_is_told_of_though_another_isnt() {
+fn a_ready_function_is_reported_after_a_delay_although_another_is_not_ready() {
     let mut cluster = Cluster::new();
     cluster.ask(&json!({"selected_template": "dev", "functions": [
         {"key": "alpha", "image": "img:1"}, {"key": "beta", "image": "broken"},
@@ -232,7 +232,7 @@ fn a_function_that_is_ready_is_told_of_though_another_isnt() {
     cluster.away.insert(DEPLOYMENT);
 
     let decision = cluster.pass();
-    assert_eq!(decision.actions, [], "the others may follow at once");
+    assert_eq!(decision.actions, [], "the others may follow soon");
     assert_eq!(decision.requeue_after, Some(Duration::from_secs(9)));
     cluster.wait(Duration::from_secs(9));
     let decision = cluster.pass();
@@ -244,9 +244,9 @@ fn a_function_that_is_ready_is_told_of_though_another_isnt() {
     assert_eq!(cluster.pass().actions, [], "once");
 }
 
-/// Whatever the profile that CRM is given later.
+/// Whatever CRM's profile is later.
 #[test]
-fn a_class_keeps_the_profile_that_its_generation_was_given() {
+fn a_generation_keeps_its_profile() {
     let mut spec = fixed(1);
     spec["selected_template"] = json!("k8s_deployment");
     let mut cluster = Cluster::with(&spec);
@@ -256,18 +256,17 @@ fn a_class_keeps_the_profile_that_its_generation_was_given() {
     assert_eq!(cluster.pass().actions, []);
 }
 
-/// An absurd time in a status harms nobody.
+/// An absurd time in a status is harmless.
 #[test]
-fn a_deadline_has_no_end_of_time() {
+fn remaining_time_does_not_overflow() {
     let long = Duration::from_secs(u64::MAX);
     let [first, last] = [Timestamp::MIN, Timestamp::MAX];
     assert_eq!(remaining(last, long, first), long);
     assert_eq!(remaining(first, Duration::from_secs(1), last), Duration::ZERO);
 }
 
-/// What one object is refused for is no reason to leave out others; the class is told of all.
 #[test]
-fn what_is_refused_keeps_nothing_else_from_being_written() {
+fn a_rejected_object_does_not_prevent_other_writes() {
     let functions = ["a", "b", "c"].map(|key| json!({"key": key, "image": "img:1"}));
     let spec = json!({"selected_template": "dev", "functions": functions});
     let mut cluster = Cluster::new();
@@ -291,9 +290,9 @@ fn what_is_refused_keeps_nothing_else_from_being_written() {
     assert_eq!(cluster.outcome(), Cluster::with(&spec).outcome());
 }
 
-/// A StatefulSet and a Job don't say themselves why they have no pods.
+/// The status of a StatefulSet or Job doesn't tell why it has no pods.
 #[test]
-fn pods_that_cant_be_made_are_told_of_by_their_reason() {
+fn pod_creation_failures_are_reported() {
     let mut grid = fixed(1);
     grid["odgm_config"]["replicas"] = json!(3);
     for (spec, kind, name) in
@@ -318,4 +317,187 @@ fn pods_that_cant_be_made_are_told_of_by_their_reason() {
             assert_eq!(cluster.phase().0, Phase::Available, "{name}");
         }
     }
+}
+
+/// Makes the Deployment of `shop--alpha` have so many available pods, whatever their revision.
+fn set_available(cluster: &mut Cluster, pods: i32) {
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    let mut object = cluster.object(&key).unwrap().clone();
+    object["status"]["availableReplicas"] = json!(pods);
+    cluster.put(&key, object);
+    cluster.pass();
+}
+
+fn conditions(cluster: &Cluster) -> [bool; 3] {
+    ["Available", "Progressing", "Degraded"].map(|it| cluster.status().is_true(it))
+}
+
+#[test]
+fn a_failing_update_stays_available_while_the_required_replicas_serve() {
+    let spec = |image: &str| {
+        let provision = json!({"min_scale": 2, "max_scale": 2});
+        json!({"selected_template": "dev", "functions": [
+            {"key": "alpha", "image": image, "provision": provision},
+        ]})
+    };
+    let mut cluster = Cluster::with(&spec("img:1"));
+    assert_eq!(conditions(&cluster), [true, false, false]);
+    cluster.ask(&spec("broken"));
+    cluster.pass();
+    cluster.settle();
+    cluster.pass();
+    assert_eq!(cluster.phase().0, Phase::Progressing);
+    assert_eq!(conditions(&cluster), [true, true, false]);
+    cluster.rest();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
+    assert_eq!(conditions(&cluster), [true, false, true]);
+
+    cluster.away.insert(DEPLOYMENT);
+    set_available(&mut cluster, 1);
+    assert_eq!(conditions(&cluster), [false, false, true], "one of two isn't enough");
+    set_available(&mut cluster, 2);
+    assert_eq!(conditions(&cluster), [true, false, true]);
+}
+
+#[test]
+fn a_write_that_fails_leaves_a_serving_class_available() {
+    let mut cluster = Cluster::with(&specs::one("dev"));
+    let mut spec = specs::one("dev");
+    spec["functions"][0]["image"] = json!("img:2");
+    cluster.refused.insert("shop--alpha".to_owned());
+    cluster.ask(&spec);
+    cluster.pass();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "Rejected".to_owned()));
+    assert_eq!(conditions(&cluster), [true, false, true]);
+    cluster.refused.clear();
+    // Everything that exists is ready, but the update is not applied yet.
+    let decision = cluster.plan_actions(&cluster.look(), &[]);
+    assert_ne!(decision.phase, Phase::Available);
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn a_failing_update_on_knative_or_to_it_stays_available() {
+    for before in ["knative", "k8s_deployment"] {
+        let mut cluster = Cluster::with(&specs::one(before));
+        let mut spec = specs::one("knative");
+        spec["functions"][0]["image"] = json!("broken");
+        cluster.ask(&spec);
+        cluster.rest();
+        assert_eq!(cluster.phase().0, Phase::Degraded, "{before}");
+        assert_eq!(conditions(&cluster), [true, false, true], "{before}");
+    }
+}
+
+#[test]
+fn a_class_that_never_served_is_not_available() {
+    let mut spec = specs::one("dev");
+    spec["functions"][0]["image"] = json!("broken");
+    let mut cluster = Cluster::with(&spec);
+    assert_eq!(conditions(&cluster), [false, false, true]);
+    spec["selected_template"] = json!("nonsense");
+    cluster.ask(&spec);
+    cluster.rest();
+    assert_eq!(conditions(&cluster), [false, false, true], "nor when it is rejected");
+    let mut rejected = Cluster::new();
+    rejected.ask(&spec);
+    rejected.rest();
+    assert_eq!(conditions(&rejected), [false, false, true]);
+}
+
+#[test]
+fn a_function_named_odgm_has_its_own_stability_record() {
+    let mut spec = fixed(1);
+    spec["functions"][0]["key"] = json!("odgm");
+    let mut cluster = Cluster::with(&spec);
+    let keys = |cluster: &Cluster| cluster.status().stable_since.into_keys().collect::<Vec<_>>();
+    assert_eq!(keys(&cluster), [GRID_STABILITY_KEY, "odgm"]);
+    let since = cluster.status().stable_since[GRID_STABILITY_KEY].clone();
+    let key = (DEPLOYMENT, "shop--odgm".to_owned());
+    let mut object = cluster.object(&key).unwrap().clone();
+    object["status"]["availableReplicas"] = json!(0);
+    cluster.put(&key, object);
+    cluster.pass();
+    cluster.rest();
+    let status = cluster.status();
+    assert_eq!(status.stable_since[GRID_STABILITY_KEY], since, "the grid was stable throughout");
+    assert_ne!(status.stable_since["odgm"], since);
+}
+
+#[test]
+fn the_grids_former_stability_record_is_kept() {
+    let mut cluster = Cluster::with(&fixed(1));
+    let since = json!("2020-01-01T00:00:00Z");
+    cluster.edit_status(|status| {
+        let records = status["stable_since"].as_object_mut().unwrap();
+        records.remove(GRID_STABILITY_KEY);
+        records.insert("odgm".to_owned(), since.clone());
+    });
+    cluster.rest();
+    let stable = serde_json::to_value(cluster.status().stable_since).unwrap();
+    assert_eq!(stable[GRID_STABILITY_KEY], since);
+    assert!(stable.get("odgm").is_none());
+}
+
+#[test]
+fn a_class_that_is_paused_before_its_first_object_is_pending() {
+    let mut spec = specs::one("dev");
+    spec["paused"] = json!(true);
+    let mut cluster = Cluster::with(&spec);
+    assert_eq!(cluster.phase(), (Phase::Pending, "Paused".to_owned()));
+    assert_eq!(cluster.names(), [""; 0]);
+    cluster.ask(&specs::one("dev"));
+    cluster.rest();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+/// The functions don't become ready soon after the data grid.
+#[test]
+fn progressing_is_written_over_applying_only_if_it_lasts() {
+    let mut spec = fixed(1);
+    spec["functions"][0]["image"] = json!("broken");
+    let mut cluster = Cluster::new();
+    cluster.ask(&spec);
+    cluster.pass();
+    assert_eq!(cluster.phase().0, Phase::Applying);
+    cluster.settle();
+    let statuses = |cluster: &mut Cluster| {
+        let actions = cluster.pass().actions;
+        actions.iter().filter(|it| matches!(it, Action::Status(_))).count()
+    };
+    assert_eq!(statuses(&mut cluster), 0, "the functions are only just created");
+    cluster.settle();
+    assert_eq!(statuses(&mut cluster), 0);
+    cluster.wait(Duration::from_secs(30));
+    assert_eq!(statuses(&mut cluster), 1);
+    assert_eq!(cluster.phase().0, Phase::Progressing);
+    assert_eq!(statuses(&mut cluster), 0);
+}
+
+#[test]
+fn status_writes_keep_what_other_field_managers_own() {
+    let mut cluster = Cluster::with(&specs::one("dev"));
+    let condition = json!({
+        "type": "NfrObserved", "status": "True", "reason": "Measured", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    let recommendation = json!({"component": "alpha", "dimension": "replicas", "target": 2});
+    cluster.edit_status(|status| {
+        status["conditions"].as_array_mut().unwrap().push(condition.clone());
+        status["nfr_recommendations"] = json!([recommendation]);
+        status["last_applied_at"] = json!("2026-01-01T00:00:00Z");
+    });
+    assert_eq!(cluster.pass().actions, [], "it is no difference to the reconciler");
+    let mut spec = specs::one("dev");
+    spec["functions"][0]["image"] = json!("img:2");
+    for spec in [spec, specs::one("nonsense"), specs::one("dev")] {
+        cluster.ask(&spec);
+        cluster.rest();
+        let status = cluster.status();
+        assert!(status.is_true("NfrObserved"), "{:?}", status.conditions);
+        assert_eq!(status.nfr_recommendations.len(), 1);
+        assert!(status.last_applied_at.is_some());
+    }
+    assert_eq!(cluster.phase().0, Phase::Available);
 }

@@ -1,4 +1,4 @@
-//! An update that misses its deadline goes back to what was Available last, where the class says so.
+//! Rollback to the specification that was Available last, if the class wants it.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn pair(status: &str, reason: &str) -> (String, String) {
 }
 
 #[test]
-fn an_update_that_never_gets_ready_is_taken_back() {
+fn an_update_that_never_becomes_ready_is_rolled_back() {
     let mut cluster = Cluster::with(&spec("img:1", true));
     cluster.ask(&spec("broken", true));
     cluster.pass();
@@ -48,7 +48,7 @@ fn an_update_that_never_gets_ready_is_taken_back() {
     cluster.wait(Duration::from_secs(20));
     cluster.pass();
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
-    assert_eq!(cluster.status().rolled_back, Some(2), "told before it is done");
+    assert_eq!(cluster.status().rolled_back, Some(2), "stored before it is done");
     assert_eq!(image(&cluster, "shop--alpha"), "broken");
 
     cluster.pass();
@@ -75,14 +75,14 @@ fn a_newer_specification_is_tried_again() {
     assert_eq!(cluster.status().rolled_back, None);
     assert_eq!(condition(&cluster, "Degraded").0, "False");
 
-    // And from here it goes back to this one.
+    // The next rollback is to this one.
     cluster.ask(&spec("broken", true));
     cluster.rest();
     assert_eq!(image(&cluster, "shop--alpha"), "img:3");
 }
 
 #[test]
-fn without_being_asked_nothing_is_taken_back() {
+fn nothing_is_rolled_back_unless_the_class_wants_it() {
     let mut cluster = Cluster::with(&spec("img:1", false));
     cluster.ask(&spec("broken", false));
     cluster.rest();
@@ -91,18 +91,18 @@ fn without_being_asked_nothing_is_taken_back() {
 }
 
 #[test]
-fn a_class_that_never_ran_has_nothing_to_go_back_to() {
+fn a_class_that_was_never_available_is_not_rolled_back() {
     let mut cluster = Cluster::with(&spec("broken", true));
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     assert_eq!(cluster.status().rolled_back, None);
-    // It isn't given up either.
+    // The next specification is tried.
     cluster.ask(&spec("img:1", true));
     cluster.rest();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
 #[test]
-fn what_was_added_goes_and_what_was_changed_comes_back() {
+fn a_rollback_deletes_what_was_added_and_restores_what_was_changed() {
     let mut cluster = Cluster::with(&spec("img:1", true));
     let mut more = spec("img:2", true);
     let beta = json!({"key": "beta", "image": "broken"});
@@ -115,7 +115,7 @@ fn what_was_added_goes_and_what_was_changed_comes_back() {
         back |= cluster.status().rolled_back.is_some();
         let heals = decision.actions.iter().any(|it| matches!(it, Action::Apply(_)));
         if back && heals {
-            // It has only just been written.
+            // It is only just applied.
             assert_ne!(condition(&cluster, "Available").0, "True");
         }
         cluster.wait(decision.requeue_after.unwrap_or_default());
@@ -126,9 +126,9 @@ fn what_was_added_goes_and_what_was_changed_comes_back() {
     assert_eq!(cluster.names(), ["Service shop--alpha", "Deployment shop--alpha"]);
 }
 
-/// The old template's objects are still there: nothing has to be made.
+/// The objects of the former shape still exist.
 #[test]
-fn a_change_of_template_is_taken_back_too() {
+fn a_change_of_template_is_rolled_back() {
     let mut cluster = Cluster::with(&spec("img:1", true));
     let calm = cluster.outcome();
     let mut other = spec("broken", true);
@@ -144,9 +144,9 @@ fn a_change_of_template_is_taken_back_too() {
     });
 }
 
-/// Told in the status, so whoever comes after goes on with it.
+/// The rollback is stored in the status, so that the next process continues it.
 #[test]
-fn an_end_at_any_point_of_it_changes_nothing() {
+fn a_crash_at_any_point_of_a_rollback_changes_nothing() {
     let mut calm = Cluster::with(&spec("img:1", true));
     calm.ask(&spec("broken", true));
     let interrupted = calm.clone();
@@ -163,9 +163,8 @@ fn an_end_at_any_point_of_it_changes_nothing() {
     }
 }
 
-/// Drift of what it went back to is healed like any other.
 #[test]
-fn what_it_went_back_to_is_kept() {
+fn drift_is_restored_after_a_rollback() {
     let mut cluster = Cluster::with(&spec("img:1", true));
     cluster.ask(&spec("broken", true));
     cluster.rest();
@@ -177,9 +176,8 @@ fn what_it_went_back_to_is_kept() {
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
 }
 
-/// What has run once isn't run again because something else failed.
 #[test]
-fn a_finished_run_stays_finished() {
+fn a_rollback_does_not_run_a_completed_job_again() {
     let job = |image: &str| {
         let mut spec = spec(image, true);
         spec["selected_template"] = json!("job");
@@ -218,9 +216,9 @@ fn nodes(cluster: &Cluster) -> i64 {
     grid["spec"]["replicas"].as_i64().unwrap()
 }
 
-/// Nodes that have come since may hold data: they stay, and everything else goes back.
+/// Nodes that were added since may hold data.
 #[test]
-fn going_back_gives_up_no_nodes() {
+fn a_rollback_keeps_the_nodes_of_the_data_grid() {
     let mut cluster = Cluster::with(&grid("img:1", 1, 4));
     cluster.ask(&grid("broken", 3, 4));
     cluster.rest();
@@ -229,9 +227,8 @@ fn going_back_gives_up_no_nodes() {
     assert_eq!(nodes(&cluster), 3);
 }
 
-/// Where going back would cost data, it isn't done, and the class says so.
 #[test]
-fn what_cant_be_taken_back_goes_on() {
+fn a_rollback_that_would_lose_data_is_not_done_and_reported() {
     let mut cluster = Cluster::with(&grid("img:1", 1, 4));
     let mut other = grid("broken", 1, 8);
     other["data_retention"] = json!({"allow_data_loss": true});
@@ -247,16 +244,16 @@ fn what_cant_be_taken_back_goes_on() {
     assert_eq!(image(&cluster, "shop--alpha"), "broken");
     assert_eq!(cluster.status().odgm.unwrap().collections[0].partition_count, 8);
 
-    // It isn't given up.
+    // The next specification is tried.
     other["functions"][0]["image"] = json!("img:3");
     cluster.ask(&other);
     cluster.rest();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
-/// The API server makes 99 of 99.0: that is no reason to write it again.
+/// The API server returns 99 for 99.0.
 #[test]
-fn what_is_kept_is_told_once() {
+fn the_kept_specification_is_written_once() {
     let mut spec = spec("img:1", true);
     spec["nfr_requirements"] = json!({"availability_pct": 99.0});
     let mut cluster = Cluster::with(&spec);
@@ -264,9 +261,8 @@ fn what_is_kept_is_told_once() {
     assert_eq!(cluster.status().last_available.unwrap().generation, 1);
 }
 
-/// A specification that would make the status too large isn't kept, and nothing else is amiss.
 #[test]
-fn what_is_too_large_to_be_kept_is_left_out() {
+fn a_specification_that_is_too_large_is_not_kept() {
     let mut spec = spec("img:1", true);
     let env: Vec<Value> =
         (0..20).map(|at| json!({"name": format!("V{at}"), "value": "x".repeat(30_000)})).collect();
@@ -284,9 +280,9 @@ fn free(image: &str, provision: &Value) -> Value {
     spec
 }
 
-/// Knative appears, and CRM is told another profile: neither moves what it goes back to.
+/// Knative is installed and CRM gets another profile before the rollback.
 #[test]
-fn it_goes_back_to_the_template_and_profile_that_were_available() {
+fn a_rollback_restores_template_and_profile() {
     let bursty = json!({"min_scale": 0, "max_scale": 8});
     let mut cluster = Cluster::new();
     cluster.environment.knative = false;
@@ -314,9 +310,8 @@ fn unknown(image: &str) -> Value {
     spec
 }
 
-/// What is refused is as little use as what misses its deadline: what ran is kept, and healed.
 #[test]
-fn an_update_that_is_refused_leaves_what_ran_in_force() {
+fn a_rejected_update_keeps_the_previous_specification_in_force() {
     let mut cluster = Cluster::with(&spec("img:1", true));
     cluster.ask(&unknown("img:2"));
     cluster.rest();
@@ -338,9 +333,9 @@ fn an_update_that_is_refused_leaves_what_ran_in_force() {
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
 }
 
-/// What was refused for what the cluster lacks is tried when it has that, and has all its time.
+/// It gets its full deadline.
 #[test]
-fn what_was_refused_is_tried_as_soon_as_it_can_be() {
+fn a_rejected_specification_is_tried_when_the_cluster_supports_it() {
     let mut cluster = Cluster::new();
     cluster.environment.knative = false;
     cluster.ask(&spec("img:1", true));
@@ -362,9 +357,8 @@ fn what_was_refused_is_tried_as_soon_as_it_can_be() {
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
 }
 
-/// Nothing is taken back where the class doesn't want it, but what it is told is true.
 #[test]
-fn a_class_that_is_refused_is_told_how_what_runs_is() {
+fn the_status_of_a_rejected_class_follows_its_objects() {
     let mut cluster = Cluster::with(&spec("img:1", false));
     let mut other = unknown("img:2");
     other["rollout"]["rollback"] = json!(false);

@@ -1,4 +1,4 @@
-//! Classes to test with.
+//! Specifications for tests.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,7 +8,6 @@ pub(super) fn one(template: &str) -> Value {
     json!({"selected_template": template, "functions": [{"key": "alpha", "image": "img:1"}]})
 }
 
-/// A function: an image, bounds, variables, amounts.
 fn function(key: &'static str) -> impl Strategy<Value = Value> {
     let image = prop_oneof!["img:1", "img:2"].prop_map(|it: String| it);
     let bounds = prop_oneof![
@@ -71,7 +70,7 @@ fn template() -> impl Strategy<Value = Option<&'static str>> {
     ])
 }
 
-/// Any class that can be brought about, whatever was before it: its data may go.
+/// Any valid class; its data may be lost.
 pub(super) fn any() -> impl Strategy<Value = Value> {
     (functions(), odgm(), template(), any_single()).prop_map(
         |(mut functions, odgm, template, single)| {
@@ -95,7 +94,7 @@ pub(super) fn any() -> impl Strategy<Value = Value> {
     )
 }
 
-/// One that can't be brought about, that waits, or that something else may run in place of.
+/// A class that is rejected, paused, or rolled back.
 pub(super) fn obstacle() -> impl Strategy<Value = Value> {
     let why =
         prop::sample::select(vec!["no template", "no image", "too fast", "paused", "goes back"]);

@@ -1,4 +1,4 @@
-//! A change of template never leaves a moment without an address that answers.
+//! While the shape of a function changes, its reported address always serves.
 
 use std::time::Duration;
 
@@ -14,12 +14,12 @@ use crate::{
 const OLD: &str = "shop--alpha";
 const NEW: &str = "shop--alpha-kn";
 
-/// What an address leads to.
+/// The object behind a URL.
 fn host(url: &str) -> String {
     url.strip_prefix("http://").unwrap().split('.').next().unwrap().to_owned()
 }
 
-/// What the first function's address leads to.
+/// The object behind the first function's URL.
 fn address(cluster: &Cluster) -> Option<String> {
     cluster.status().functions[0].url.as_deref().map(host)
 }
@@ -29,8 +29,8 @@ fn is_there(cluster: &Cluster, kind: &crate::kinds::Kind, name: &str) -> bool {
     child.is_some_and(|child| !child.deleting)
 }
 
-/// Every address that the status tells belongs to something that is there.
-fn assert_addresses_answer(cluster: &Cluster) {
+/// Every URL in the status belongs to an existing object.
+fn assert_addresses_exist(cluster: &Cluster) {
     if !cluster.has_status() {
         return;
     }
@@ -46,7 +46,7 @@ fn assert_addresses_answer(cluster: &Cluster) {
 }
 
 #[test]
-fn the_old_one_serves_until_the_new_one_is_ready_and_known() {
+fn the_former_shape_serves_until_the_new_one_is_ready_and_known() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
     assert_eq!(address(&cluster).as_deref(), Some(OLD));
     cluster.away.insert(KNATIVE_SERVICE);
@@ -81,7 +81,7 @@ fn the_old_one_serves_until_the_new_one_is_ready_and_known() {
 }
 
 #[test]
-fn a_class_says_how_long_its_old_addresses_answer() {
+fn a_class_sets_how_long_former_objects_drain() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
     let mut spec = specs::one("knative");
     spec["rollout"] = json!({"drain_seconds": 0});
@@ -89,15 +89,15 @@ fn a_class_says_how_long_its_old_addresses_answer() {
     cluster.pass();
     cluster.settle();
     cluster.pass();
-    // Told first, done in the next pass: the write that tells may fail.
+    // Stored first, done in the next reconcile: the status write may fail.
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
     cluster.pass();
     assert!(!is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
 }
 
-/// One function after the other moves to Knative: each has its own time to drain.
+/// One function after the other moves to Knative.
 #[test]
-fn the_next_change_doesnt_cut_short_what_still_serves() {
+fn another_change_does_not_shorten_draining() {
     let spec = |alpha: &Value, beta: &Value| {
         json!({"selected_template": "unified", "functions": [
             {"key": "alpha", "image": "img:1", "provision": alpha},
@@ -118,7 +118,7 @@ fn the_next_change_doesnt_cut_short_what_still_serves() {
         cluster.pass();
         cluster.settle();
         cluster.wait(Duration::from_secs(10));
-        assert_addresses_answer(&cluster);
+        assert_addresses_exist(&cluster);
         assert!(is_there(&cluster, &DEPLOYMENT, "shop--beta"));
     }
 
@@ -132,9 +132,9 @@ fn the_next_change_doesnt_cut_short_what_still_serves() {
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn", "KnativeService shop--beta-kn"]);
 }
 
-/// A run has no address: the old one answers until the run is complete, and is told for as long.
+/// A Job has no address: the former one is reported until the Job is complete.
 #[test]
-fn a_function_that_becomes_a_job_answers_until_the_run_is_complete() {
+fn a_function_that_becomes_a_job_serves_until_the_job_is_complete() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
     cluster.away.insert(crate::kinds::JOB);
     cluster.ask(&specs::one("job"));
@@ -143,7 +143,7 @@ fn a_function_that_becomes_a_job_answers_until_the_run_is_complete() {
         cluster.settle();
         cluster.wait(Duration::from_secs(30));
         assert_eq!(address(&cluster).as_deref(), Some(OLD));
-        assert_addresses_answer(&cluster);
+        assert_addresses_exist(&cluster);
     }
     cluster.away.clear();
     cluster.settle();
@@ -166,7 +166,7 @@ fn a_job_runs_once_for_each_generation() {
     cluster.ask(&spec);
     cluster.rest();
     assert_eq!(cluster.names(), ["Job shop--alpha-g2"]);
-    // Gone by its owner's hand or by a time to live: it has run.
+    // Deleted by a user or by its time to live: it has completed.
     cluster.remove(&(crate::kinds::JOB, "shop--alpha-g2".to_owned()));
     cluster.rest();
     assert_eq!(cluster.names(), [""; 0]);
@@ -174,7 +174,7 @@ fn a_job_runs_once_for_each_generation() {
 }
 
 #[test]
-fn a_function_that_was_off_is_told_of_as_it_runs() {
+fn a_function_that_is_enabled_is_reported_with_its_shape() {
     let mut off = specs::one("k8s_deployment");
     off["disabled_functions"] = json!(["alpha"]);
     let mut cluster = Cluster::with(&off);
@@ -202,15 +202,15 @@ fn templates() -> impl Strategy<Value = Vec<(Value, u64, bool)>> {
 proptest! {
     #![proptest_config(cases(24))]
 
-    /// Whenever the class changes its mind, and whether controllers keep up or not.
+    /// Whenever the class changes, and whether controllers keep up or not.
     #[test]
-    fn every_address_that_is_told_belongs_to_something(steps in templates()) {
+    fn every_reported_address_belongs_to_an_object(steps in templates()) {
         let mut cluster = Cluster::new();
         for (spec, seconds, settle) in steps {
             cluster.ask(&spec);
             for _ in 0..3 {
                 cluster.pass();
-                assert_addresses_answer(&cluster);
+                assert_addresses_exist(&cluster);
                 if settle {
                     cluster.settle();
                 }
@@ -218,6 +218,6 @@ proptest! {
             }
         }
         cluster.rest();
-        assert_addresses_answer(&cluster);
+        assert_addresses_exist(&cluster);
     }
 }

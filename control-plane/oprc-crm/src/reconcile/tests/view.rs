@@ -1,4 +1,4 @@
-//! What a controller sees of the cluster in memory.
+//! The reconciler's view of the cluster in memory.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::kinds::{DEPLOYMENT, Kind};
 
-/// What is seen at one moment; later it is a stale view.
+/// The view at one moment; later it is stale.
 #[derive(Clone, Default)]
 pub(super) struct View {
     pub(super) class: Option<ObservedClass>,

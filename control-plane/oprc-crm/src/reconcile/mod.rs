@@ -37,7 +37,6 @@ use self::{
     render::Desired,
     report::{Failure, StatusInputs},
     rollback::Target,
-    shapes::Component,
 };
 use crate::crd::{ClassRuntimeStatus, Phase, ResourceRef};
 
@@ -133,49 +132,27 @@ pub struct Input<'a> {
 
 /// Plans what has to be done for a class.
 pub fn plan_actions(input: &Input<'_>) -> Decision {
-    let class = input.class;
+    let (class, old) = (input.class, input.class.status.as_ref());
     if class.deleting.is_some() {
         return finalize::plan_deletion(input);
     }
-    let spec = match &class.spec {
-        Ok(spec) => spec,
-        Err(violation) => return reject(input, &Rejection::invalid(vec![violation.clone()])),
-    };
-    let target = match rollback::target(input, spec) {
+    let target = match rollback::target(input) {
         Ok(target) => target,
         Err(rejection) => return reject(input, &rejection),
     };
-    let (valid, selection) = (&target.admitted.class, &target.admitted.selection);
-    let desired = render::render(valid, selection, input.platform);
+    let selection = &target.admitted.selection;
+    let desired = render::render(&target.admitted.class, selection, input.platform);
     let readiness = Readiness::new(class, input.view);
-    let odgm = desired.odgm.as_ref().map(|grid| readiness.grid(grid));
-    let changes = compare(input, &target, &desired, odgm.as_ref());
-    let deadline = rollout_deadline(spec, input.platform);
-    let inputs = StatusInputs {
-        class: valid,
-        spec: &target.spec,
-        generation: class.generation,
-        selection,
-        functions: assess_functions(class, &target, &desired, &changes, &readiness),
-        odgm,
-        resource_refs: existing_objects(&desired, input.view, &valid.identity),
-        last_created: readiness.last_created(),
-        desired: &desired,
-        changes: &changes,
-        rejection: target.rejection.as_ref(),
-        failures: input.failures,
-        deadline,
-        now: input.now,
-    };
-    let old = class.status.as_ref();
+    let changes = compare(input, &target, &desired, &readiness);
+    let inputs = status_inputs(input, &target, &desired, &changes, &readiness);
     let mut status = report::report(old, &inputs);
-    rollback::start_if_overdue(&mut status, &target, spec, deadline, input);
+    rollback::start_if_overdue(&mut status, &target, input);
     let mut actions = add_finalizer(class);
-    if !spec.paused && input.failures.is_empty() {
+    if !target.latest.paused && input.failures.is_empty() {
         plan_changes(&mut actions, &changes, &status, input);
     }
     let unreported = report::until_reported(old, &status, &inputs);
-    let requeue_after = requeue_after(&status, &changes, input, deadline, unreported);
+    let requeue_after = requeue_after(&status, &changes, input, target.deadline, unreported);
     let phase = status.phase;
     if unreported.is_some_and(|it| it.is_zero()) || status.differs_materially_from(old) {
         write_status(&mut actions, input, status, Some(selection));
@@ -213,29 +190,45 @@ fn compare(
     input: &Input<'_>,
     target: &Target<'_>,
     desired: &Desired,
-    odgm: Option<&Component>,
+    readiness: &Readiness<'_>,
 ) -> Changes {
     let completed = |workload: &str| {
         let mut plans = desired.functions.iter().filter(|plan| plan.workload == workload);
         plans.any(|plan| has_completed(input.class, target, &plan.key))
     };
-    let grid_ready = odgm.is_none_or(|grid| grid.serving);
+    let grid_ready = desired.odgm.as_ref().is_none_or(|grid| readiness.grid(grid).serving);
     let identity = &target.admitted.class.identity;
     diff::diff(identity, desired, input.view, grid_ready, &completed)
 }
 
-fn assess_functions(
-    class: &ObservedClass,
-    target: &Target<'_>,
-    desired: &Desired,
-    changes: &Changes,
+fn status_inputs<'a>(
+    input: &Input<'a>,
+    target: &'a Target<'_>,
+    desired: &'a Desired,
+    changes: &'a Changes,
     readiness: &Readiness<'_>,
-) -> Vec<Component> {
+) -> StatusInputs<'a> {
+    let class = &target.admitted.class;
     let assess = |plan: &render::FunctionPlan| {
         let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
-        readiness.function(plan, scaled_by_others, has_completed(class, target, &plan.key))
+        readiness.function(plan, scaled_by_others, has_completed(input.class, target, &plan.key))
     };
-    desired.functions.iter().map(assess).collect()
+    StatusInputs {
+        class,
+        spec: &target.spec,
+        generation: input.class.generation,
+        selection: &target.admitted.selection,
+        desired,
+        changes,
+        functions: desired.functions.iter().map(assess).collect(),
+        odgm: desired.odgm.as_ref().map(|grid| readiness.grid(grid)),
+        resource_refs: existing_objects(desired, input.view, &class.identity),
+        last_created: readiness.last_created(),
+        rejection: target.rejection.as_ref(),
+        failures: input.failures,
+        deadline: target.deadline,
+        now: input.now,
+    }
 }
 
 /// The desired objects that exist and belong to the class.
@@ -273,11 +266,6 @@ fn plan_changes(
 fn platform_or(seconds: Option<i32>, platform: Duration) -> Duration {
     let own = seconds.and_then(|seconds| u64::try_from(seconds).ok());
     own.map_or(platform, Duration::from_secs)
-}
-
-fn rollout_deadline(spec: &UnitSpec, platform: &Platform) -> Duration {
-    let seconds = spec.rollout.as_ref().and_then(|it| it.progress_deadline_seconds);
-    platform_or(seconds, platform.progress_deadline)
 }
 
 fn requeue_after(

@@ -10,50 +10,60 @@ use super::{
     Input,
     admission::{Admitted, admit},
     data_protection::with_nodes_kept,
-    report,
+    platform_or, report,
 };
 use crate::{crd::ClassRuntimeStatus, reason::Reason};
 
 /// The specification to reconcile.
 pub(super) struct Target<'a> {
+    pub(super) latest: &'a UnitSpec,
+    /// The deadline of the latest specification's rollout.
+    pub(super) deadline: Duration,
+    /// The latest specification, or an earlier one.
     pub(super) spec: Cow<'a, UnitSpec>,
     pub(super) admitted: Admitted,
-    /// Whether it is an earlier one than the latest.
     pub(super) rolled_back: bool,
     /// Why the latest is rejected, if an earlier one takes its place for that.
     pub(super) rejection: Option<Rejection>,
 }
 
-pub(super) fn target<'a>(input: &Input<'_>, latest: &'a UnitSpec) -> Result<Target<'a>, Rejection> {
+pub(super) fn target<'a>(input: &Input<'a>) -> Result<Target<'a>, Rejection> {
     let class = input.class;
     let old = class.status.as_ref();
+    let unreadable = |violation: &Violation| Rejection::invalid(vec![violation.clone()]);
+    let latest = class.spec.as_ref().map_err(unreadable)?;
+    let seconds = latest.rollout.as_ref().and_then(|it| it.progress_deadline_seconds);
+    let deadline = platform_or(seconds, input.platform.progress_deadline);
+    let target = |(spec, admitted), rolled_back, rejection| {
+        Ok(Target { latest, deadline, spec, admitted, rolled_back, rejection })
+    };
     // A generation that missed its deadline stays rolled back while it is the latest, and while
     // the earlier one is admitted.
     let back = old
         .filter(|old| old.rolled_back == Some(class.generation))
         .and_then(|old| last_available(input, old)?.ok());
     if let Some(back) = back {
-        return Ok(back);
+        return target(back, true, None);
     }
     let former = class.selection_of(class.generation);
     let identity = class.identity(latest, class.generation);
     match admit(identity, latest, input.platform, old, former) {
-        Ok(admitted) => {
-            let spec = Cow::Borrowed(latest);
-            Ok(Target { spec, admitted, rolled_back: false, rejection: None })
-        }
+        Ok(admitted) => target((Cow::Borrowed(latest), admitted), false, None),
         Err(mut rejection) => match replacement(input, latest, &mut rejection) {
-            Some(target) => Ok(Target { rejection: Some(rejection), ..target }),
+            Some(back) => target(back, true, Some(rejection)),
             None => Err(rejection),
         },
     }
 }
 
+/// An earlier specification, admitted anew.
+type Earlier = (Cow<'static, UnitSpec>, Admitted);
+
 /// The specification that was Available last, if there is one, admitted anew.
 fn last_available(
     input: &Input<'_>,
     old: &ClassRuntimeStatus,
-) -> Option<Result<Target<'static>, Rejection>> {
+) -> Option<Result<Earlier, Rejection>> {
     let last = old.last_available.as_ref()?;
     let mut spec = match serde_json::from_value::<UnitSpec>(last.spec.0.clone()) {
         Ok(spec) => spec,
@@ -70,27 +80,18 @@ fn last_available(
     let identity = input.class.identity(&spec, last.generation);
     let old = input.class.status.as_ref();
     let admitted = admit(identity, &spec, input.platform, old, former);
-    Some(admitted.map(|admitted| Target {
-        spec: Cow::Owned(spec),
-        admitted,
-        rolled_back: true,
-        rejection: None,
-    }))
+    Some(admitted.map(|admitted| (Cow::Owned(spec), admitted)))
 }
 
 /// What runs in place of a rejected specification. It isn't stored: the latest is tried again in
 /// each reconcile.
-fn replacement(
-    input: &Input<'_>,
-    latest: &UnitSpec,
-    rejection: &mut Rejection,
-) -> Option<Target<'static>> {
+fn replacement(input: &Input<'_>, latest: &UnitSpec, rejection: &mut Rejection) -> Option<Earlier> {
     let old = input.class.status.as_ref()?;
     let last = old.last_available.as_ref().map(|last| last.generation);
     let allowed = wants_rollback(latest) && !latest.paused;
     let last = last.filter(|last| allowed && *last < input.class.generation)?;
     match last_available(input, old)? {
-        Ok(target) => Some(target),
+        Ok(back) => Some(back),
         Err(why) => {
             rejection.message.push_str(&rollback_impossible(last, &why));
             None
@@ -112,12 +113,11 @@ fn rollback_impossible(generation: i64, rejection: &Rejection) -> String {
 pub(super) fn start_if_overdue(
     status: &mut ClassRuntimeStatus,
     target: &Target<'_>,
-    latest: &UnitSpec,
-    deadline: Duration,
     input: &Input<'_>,
 ) {
-    let overdue = report::time_left(status, deadline, input.now).is_some_and(|it| it.is_zero());
-    let allowed = wants_rollback(latest) && !latest.paused;
+    let left = report::time_left(status, target.deadline, input.now);
+    let overdue = left.is_some_and(|left| left.is_zero());
+    let allowed = wants_rollback(target.latest) && !target.latest.paused;
     if !overdue || !allowed || status.rolled_back.is_some() || target.rejection.is_some() {
         return;
     }

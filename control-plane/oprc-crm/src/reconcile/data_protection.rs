@@ -194,13 +194,13 @@ mod tests {
 
     fn collection(extra: &Value) -> Value {
         let mut collection = json!({
-            "name": "a", "partition_count": 4, "replica_count": 2,
+            "name": "a", "partition_count": 4, "replica_count": 3,
             "shard_type": "raft", "persistence_mode": "persistent",
         });
         for (name, value) in extra.as_object().unwrap() {
             collection[name] = value.clone();
         }
-        grid(&json!({"collections": [collection], "replicas": 3}))
+        grid(&json!({"collections": [collection], "replicas": 5}))
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
         for (change, word) in [
             (json!({"partition_count": 8}), "partition count"),
             (json!({"shard_type": "basic"}), "shard type"),
-            (json!({"replica_count": 3}), "replication"),
+            (json!({"replica_count": 5}), "replication"),
             (json!({"persistence_mode": "ephemeral"}), "persistence"),
         ] {
             let message = guarded(&collection(&change), &status).unwrap_err();
@@ -219,9 +219,9 @@ mod tests {
                 with(&collection(&change), "/data_retention/allow_data_loss", json!(true));
             guarded(&allowed, &status).unwrap();
         }
-        let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
-        assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
-        let more = with(&collection(&json!({})), "/odgm_config/replicas", json!(5));
+        let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(3));
+        assert!(guarded(&fewer, &status).unwrap_err().contains("from 5 nodes to 3"));
+        let more = with(&collection(&json!({})), "/odgm_config/replicas", json!(7));
         guarded(&more, &status).unwrap();
     }
 
@@ -245,8 +245,8 @@ mod tests {
         guarded(&collection(&json!({})), &status).unwrap();
         // Nor does removing the grid allow fewer nodes.
         status.kept_nodes = kept_nodes(None, status.kept_nodes, &status.kept_collections);
-        let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(2));
-        assert!(guarded(&fewer, &status).unwrap_err().contains("from 3 nodes to 2"));
+        let fewer = with(&collection(&json!({})), "/odgm_config/replicas", json!(3));
+        assert!(guarded(&fewer, &status).unwrap_err().contains("from 5 nodes to 3"));
 
         let given_up = with(&plain(), "/data_retention/allow_data_loss", json!(true));
         status.kept_collections =

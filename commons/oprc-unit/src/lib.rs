@@ -18,11 +18,11 @@ pub mod spec;
 mod unit_id;
 
 pub use self::{
-    admission::{Admitted, admit},
+    admission::{Admitted, admit, readmit},
     class::{
-        CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, PassiveReason, Rejection,
-        RejectionReason, Trigger, ValidClass, ValidFunction, Violation, persistence, shard_type,
-        truncate_message, validate,
+        ADDONS, Addon, CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, PassiveReason,
+        Rejection, RejectionReason, Trigger, ValidClass, ValidFunction, Violation, persistence,
+        shard_type, truncate_message, validate,
     },
     instances::{InstanceBounds, MAX_SCALE, instance_bounds, max_by_load},
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},

@@ -1,5 +1,6 @@
 //! A class, parsed once into types that can't be wrong.
 
+mod addon;
 mod faults;
 mod grid;
 #[cfg(test)]
@@ -7,6 +8,7 @@ mod tests;
 mod validate;
 
 pub use self::{
+    addon::{ADDONS, Addon},
     grid::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
     validate::validate,
 };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Identity, Passive, PassiveReason, Rejection, RejectionReason, ValidClass, ValidFunction,
+    ADDONS, Addon, Identity, Passive, PassiveReason, Rejection, ValidClass, ValidFunction,
     faults::{Faults, check_resources, check_variable},
     grid,
 };
@@ -21,8 +21,6 @@ use crate::{
 
 /// The port of a function that doesn't say.
 const PORT: i32 = 8080;
-/// The addons that there are.
-const ADDONS: [&str; 1] = [replication::ODGM];
 
 /// Parses a specification, with the profile that it gets where it asks for none.
 pub fn validate(
@@ -35,8 +33,9 @@ pub fn validate(
     let profile = template.as_deref().and_then(Profile::parse).unwrap_or(profile);
     let mut faults = Faults::default();
     for addon in &spec.addons {
-        if !ADDONS.contains(&addon.as_str()) {
-            faults.add("addons", format!("{addon:?} is unknown; there is: {}", ADDONS.join(", ")));
+        if Addon::parse(addon).is_none() {
+            let names = ADDONS.map(|addon| addon.name).join(", ");
+            faults.add("addons", format!("{addon:?} is unknown; there is: {names}"));
         }
     }
     faults.twice(|at| format!("addons[{at}]"), spec.addons.iter());
@@ -75,12 +74,11 @@ pub fn validate(
     if !faults.0.is_empty() {
         return Err(Rejection::invalid(faults.0));
     }
-    if wants_odgm && !platform.features.odgm {
-        return Err(Rejection::precondition(
-            RejectionReason::OdgmDisabled,
-            "addons",
-            "odgm is asked for, and this cluster's CRM has it switched off (features.odgm)",
-        ));
+    let addons = spec.addons.iter().filter_map(|name| Addon::parse(name));
+    if let Some(addon) = addons.into_iter().find(|it| !it.is_enabled(&platform.features)) {
+        let (name, setting) = (addon.name, addon.setting);
+        let message = format!("the addon {name} is disabled in this cluster's CRM ({setting})");
+        return Err(Rejection::precondition(addon.if_disabled, "addons", message));
     }
     Ok(ValidClass {
         identity,

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use oprc_unit::{Identity, Shape};
+use oprc_unit::Identity;
 
 use super::{
     observe::{Child, ClusterView},
     render::{Desired, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
+    shapes,
 };
 use crate::kinds::{AUTOSCALER, DEPLOYMENT};
 
@@ -230,9 +231,10 @@ fn starts_using_grid(live: &Child, object: &DesiredObject) -> bool {
     object.runs_with_odgm && !live.mentions(ODGM_ENABLED) && !live.has_spec_hash_of(&object.object)
 }
 
-/// Whether an object serves a function that now has another shape. A Job serves no calls.
+/// Whether an object serves a function that now has another shape.
 fn is_former_shape(child: &Child, plan: &FunctionPlan) -> bool {
+    let template = child.template.as_deref();
     child.function.as_deref() == Some(&plan.label)
-        && child.template.as_deref() != Some(plan.shape.as_str())
-        && child.template.as_deref() != Some(Shape::Job.as_str())
+        && template != Some(plan.shape.as_str())
+        && shapes::labelled(template).is_none_or(|shape| shape.address_kind().is_some())
 }

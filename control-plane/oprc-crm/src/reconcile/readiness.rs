@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use oprc_unit::{Shape, names};
+use oprc_unit::names;
 
 use super::{
     ObservedClass,
@@ -70,7 +70,7 @@ impl<'a> Readiness<'a> {
         let mut component = match workload.filter(|child| child.is_owned_by(self.uid)) {
             Some(child) => self.assess(shape, &child, required),
             None => {
-                let completed = completed && plan.shape == Shape::Job;
+                let completed = completed && shape.address_kind().is_none();
                 Component {
                     ready: completed,
                     serving: completed,

@@ -1,7 +1,7 @@
 //! The objects of a class under its template.
 
 use oprc_unit::{
-    InstanceBounds, Platform, Selection, Shape, ValidClass, ValidFunction, instance_bounds, names,
+    InstanceBounds, Platform, Selection, ValidClass, ValidFunction, instance_bounds, names,
     shape_under,
 };
 
@@ -43,8 +43,9 @@ pub fn render(class: &ValidClass, selection: &Selection, platform: &Platform) ->
 fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
     let (identity, selection) = (&context.class.identity, context.selection);
     let shape = shape_under(selection.template, function, context.platform);
-    let workload = shapes::of(shape).workload_name(identity, function.name_key.as_deref());
-    let called = shapes::of(shape).address_kind().is_some();
+    let rules = shapes::of(shape);
+    let workload = rules.workload_name(identity, function.name_key.as_deref());
+    let called = rules.address_kind().is_some();
     let InstanceBounds { min, max } = instance_bounds(function, shape, selection.profile);
     FunctionPlan {
         key: function.key.clone(),
@@ -54,7 +55,7 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
         workload,
         min,
         max,
-        autoscaled: shape == Shape::Deployment && max > min && context.platform.features.hpa,
-        unenforced_concurrency: function.max_concurrency.filter(|_| shape == Shape::Deployment),
+        autoscaled: rules.needs_autoscaler() && max > min && context.platform.features.hpa,
+        unenforced_concurrency: function.max_concurrency.filter(|_| !rules.enforces_concurrency()),
     }
 }

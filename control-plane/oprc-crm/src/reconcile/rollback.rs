@@ -4,14 +4,9 @@
 use std::{borrow::Cow, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use oprc_unit::{Rejection, SelectionStatus, UnitSpec, Violation};
+use oprc_unit::{Admitted, Rejection, SelectionStatus, UnitSpec, Violation};
 
-use super::{
-    Input,
-    admission::{Admitted, admit},
-    data_protection::with_nodes_kept,
-    platform_or, report,
-};
+use super::{Input, admission::admit, data_protection::with_nodes_kept, platform_or, report};
 use crate::{crd::ClassRuntimeStatus, reason::Reason};
 
 /// The specification to reconcile.

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use oprc_unit::{Platform, Template};
+use oprc_unit::{ADDONS, Platform, Template};
 
 use super::{Error, Service};
 
@@ -40,17 +40,18 @@ impl Service {
             capacity.insert("memory".to_owned(), memory.to_string());
         }
         let knative = environment.can_knative();
-        let capabilities = [
-            ("knative", knative),
-            ("odgm", environment.features.odgm),
-            ("hpa", environment.can_autoscale()),
-        ];
+        let addons = ADDONS.map(|addon| (addon.name, addon.is_enabled(&environment.features)));
+        let capabilities = [("knative", knative), ("hpa", environment.can_autoscale())];
         let usable = |template: &Template| knative || *template != Template::Knative;
         Ok(ClusterInfo {
             nodes_known,
             nodes: nodes.len(),
             ready_nodes: ready.len(),
-            capabilities: capabilities.map(|(name, has)| (name.to_owned(), has)).into(),
+            capabilities: capabilities
+                .into_iter()
+                .chain(addons)
+                .map(|(name, has)| (name.to_owned(), has))
+                .collect(),
             capacity,
             templates: Template::ALL
                 .iter()

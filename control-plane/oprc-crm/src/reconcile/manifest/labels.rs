@@ -27,7 +27,7 @@ pub const PARTITION_REPLICA: &str = "oaas.io/partition-replica";
 pub const SPEC_HASH: &str = "oaas.io/wanted";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`COMPONENT`] and [`TEMPLATE`] on objects of the data grid.
-pub const ODGM_COMPONENT: &str = "odgm";
+pub const ODGM_COMPONENT: &str = oprc_unit::replication::ODGM;
 
 type Labels = BTreeMap<String, String>;
 

@@ -41,6 +41,14 @@ impl WorkloadShape for DeploymentShape {
         Some(SERVICE)
     }
 
+    fn needs_autoscaler(&self) -> bool {
+        true
+    }
+
+    fn enforces_concurrency(&self) -> bool {
+        false
+    }
+
     fn workload_name(&self, identity: &Identity, key: Option<&str>) -> String {
         names::function(&identity.base, key)
     }

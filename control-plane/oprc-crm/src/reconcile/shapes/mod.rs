@@ -30,6 +30,15 @@ pub(super) trait WorkloadShape: Sync {
     /// function changes. None for a shape that serves no calls.
     fn address_kind(&self) -> Option<Kind>;
 
+    /// Whether CRM scales it with an autoscaler.
+    fn needs_autoscaler(&self) -> bool {
+        false
+    }
+
+    fn enforces_concurrency(&self) -> bool {
+        true
+    }
+
     /// `key` is none for the only function of a class.
     fn workload_name(&self, identity: &Identity, key: Option<&str>) -> String;
 

@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    path::Path,
 };
 
 use oprc_tests::{
@@ -66,17 +67,26 @@ fn of_series(figures: &Figures, name: &str, labels: &[(&str, &str)]) -> f64 {
     figures.get(&(name.to_owned(), labels.collect())).copied().unwrap_or_default()
 }
 
-/// The names of figures in the documentation.
-fn documented() -> BTreeSet<String> {
-    let text = fs::read_to_string(workspace().join("docs/crm.md")).unwrap();
-    let rows = text.lines().filter_map(|line| line.strip_prefix("| `crm_"));
-    rows.map(|row| format!("crm_{}", row.split('`').next().unwrap())).collect()
+/// The names of metrics in the tables below a folder of the documentation.
+fn documented(folder: &Path) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            names.extend(documented(&path));
+        } else if path.extension().is_some_and(|it| it == "md") {
+            let text = fs::read_to_string(path).unwrap();
+            let rows = text.lines().filter_map(|line| line.strip_prefix("| `crm_"));
+            names.extend(rows.map(|row| format!("crm_{}", row.split('`').next().unwrap())));
+        }
+    }
+    names
 }
 
 #[tokio::test]
 async fn what_is_told_of_a_class_is_counted() {
     let listed: BTreeSet<String> = FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(documented(), listed);
+    assert_eq!(documented(&workspace().join("docs")), listed);
     with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
         let mut spec = of(&[hello("greet")]);
         spec["target_environment"] = json!("prod");

@@ -5,25 +5,34 @@ use kube::{Api, ResourceExt as _, api::ListParams};
 use oprc_crm::kinds::Kind;
 use oprc_tests::{
     Place,
-    class::{objects, variable},
+    class::{classes, objects, variable},
 };
 use oprc_unit::names;
 
-/// That a class's functions know its data grid, and were made only when all of that ran.
+/// Asserts that the functions of a class know its data grid, and were created only when enough of
+/// its nodes ran: a majority where all collections are under consensus, otherwise all.
 pub(crate) async fn assert_after_grid(place: &Place, class: &str, functions: &[(Kind, String)]) {
     let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
     let own = format!("oaas.io/owner={class},oaas.io/component=odgm");
     let nodes = pods.list(&ListParams::default().labels(&own)).await.unwrap().items;
-    let begun = nodes.iter().map(|pod| {
-        let status = pod.status.as_ref().and_then(|it| it.container_statuses.as_ref());
-        let running = status.and_then(|all| all.first()?.state.as_ref()?.running.as_ref());
-        running.and_then(|it| it.started_at.clone()).unwrap_or_else(|| panic!("{pod:?}"))
-    });
-    let begun = begun.max().expect("a node of the data grid");
+    let mut started: Vec<_> = nodes
+        .iter()
+        .map(|pod| {
+            let status = pod.status.as_ref().and_then(|it| it.container_statuses.as_ref());
+            let running = status.and_then(|all| all.first()?.state.as_ref()?.running.as_ref());
+            running.and_then(|it| it.started_at.clone()).unwrap_or_else(|| panic!("{pod:?}"))
+        })
+        .collect();
+    started.sort();
+    let status = classes(place).get(class).await.unwrap().status.unwrap().odgm.unwrap();
+    assert_eq!(usize::try_from(status.replicas).unwrap(), started.len());
+    let consensus = status.collections.iter().all(|it| it.shard_type == "raft");
+    let needed = if consensus { started.len() / 2 + 1 } else { started.len() };
+    let ready_after = &started[needed - 1];
     for (kind, name) in functions {
         let function = objects(place, kind).get(name).await.unwrap();
         let made = function.creation_timestamp().unwrap();
-        assert!(made >= begun, "{kind} {name} of {made:?}, before the data grid of {begun:?}");
+        assert!(made >= *ready_after, "{kind} {name} of {made:?}, but nodes of {started:?}");
         let pod = function.data.pointer("/spec/template/spec").unwrap();
         let service = format!("{}:8081", names::odgm_service(&names::base(class)));
         let endpoint = format!("http://{service}");

@@ -145,6 +145,7 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         let (crm, before) = begin(place).await;
         let persistent = |on_delete: &str| -> Value {
             let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
+            // Two copies under consensus become three.
             spec["odgm_config"]["replicas"] = json!(2);
             spec["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
             spec["data_retention"] = json!({"on_delete": on_delete});
@@ -162,7 +163,7 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         }
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(place.client.clone(), &place.namespace);
-        assert_eq!(claims.list(&ListParams::default()).await.unwrap().items.len(), 4);
+        assert_eq!(claims.list(&ListParams::default()).await.unwrap().items.len(), 6);
 
         let mut fewer = persistent("retain");
         fewer["odgm_config"]["collections"][0]["partition_count"] = json!(7);
@@ -176,8 +177,8 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         for name in ["kept", "lost"] {
             gone(place, name).await;
         }
-        let kept =
-            ["PersistentVolumeClaim/data-kept-odgm-0", "PersistentVolumeClaim/data-kept-odgm-1"];
+        let kept = [0, 1, 2].map(|node| format!("PersistentVolumeClaim/data-kept-odgm-{node}"));
+        let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
         nothing_else_than(place, &before, &kept).await;
     })
     .await;

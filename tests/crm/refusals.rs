@@ -113,7 +113,7 @@ async fn a_disk_of_a_storage_class_that_is_not_there() {
         spec["rollout"] = json!({"progress_deadline_seconds": 3});
         deploy(&crm.client, "diskless", &spec).await.unwrap();
         let status = degraded(place, "diskless", "VolumeNotBound").await;
-        assert!(status.message.unwrap().contains("storage class nobody-has-this"));
+        assert!(status.message.unwrap().contains("storage class: nobody-has-this"));
         assert_eq!(status.odgm.unwrap().reason.as_deref(), Some("VolumeNotBound"));
         delete(&crm.client, "diskless").await.unwrap();
         gone(place, "diskless").await;

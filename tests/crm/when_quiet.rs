@@ -78,6 +78,7 @@ async fn deploy_all_kinds(place: &Place, crm: &Crm) {
     scaled["provision"]["max_scale"] = json!(3);
     let mut stored = with_odgm(&[hello("greet")]);
     stored["odgm_config"]["replicas"] = json!(2);
+    stored["odgm_config"]["shard_type"] = json!("mst");
     stored["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
     let mut lazy = of(&[hello("greet")]);
     lazy["selected_template"] = json!("knative");

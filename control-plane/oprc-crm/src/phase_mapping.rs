@@ -1,4 +1,4 @@
-//! Maps ClassRuntime phases to the gRPC deployment and function states (docs/states.md).
+//! Maps ClassRuntime phases to the gRPC deployment and function states (docs/reference/states.md).
 
 use oprc_grpc::deployment::{DeploymentState, FunctionState};
 

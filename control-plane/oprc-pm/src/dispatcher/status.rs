@@ -1,4 +1,4 @@
-//! The status of deployments and units as the API reports it (docs/states.md).
+//! The status of deployments and units as the API reports it (docs/reference/states.md).
 
 use oprc_grpc::deployment::{ClassRuntime, FunctionState};
 use oprc_rest::{Condition, Contact, DeploymentStatus, FunctionStatus, GridStatus, UnitStatus};

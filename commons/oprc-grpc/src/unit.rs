@@ -98,7 +98,7 @@ mod tests {
     fn resolve<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
         loop {
             if let Some(reference) = schema["$ref"].as_str() {
-                schema = root.pointer(&reference[1..]).expect("a definition");
+                schema = root.pointer(reference.trim_start_matches('#')).expect("a definition");
             } else if let Some(any) = schema["anyOf"].as_array().or(schema["allOf"].as_array()) {
                 schema = &any[0];
             } else {

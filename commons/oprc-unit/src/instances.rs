@@ -57,8 +57,8 @@ mod tests {
     use super::*;
     use crate::{Identity, Platform, admit};
 
-    fn bounds(function: Value, more: Value, shape: Shape, profile: Profile) -> (i32, i32) {
-        let mut spec = more;
+    fn bounds(function: &Value, more: &Value, shape: Shape, profile: Profile) -> (i32, i32) {
+        let mut spec = more.clone();
         spec["functions"] = json!([function]);
         let mut platform = Platform::of(profile);
         platform.knative = true;
@@ -68,20 +68,17 @@ mod tests {
         (found.min, found.max)
     }
 
-    fn function(provision: Value, requirements: Value) -> Value {
+    fn function(provision: &Value, requirements: &Value) -> Value {
         json!({"key": "f", "image": "i", "provision": provision, "requirements": requirements})
     }
 
     #[test]
     fn a_function_without_bounds_has_the_profile_default() {
         for (profile, number) in [(Profile::Dev, 1), (Profile::Edge, 2), (Profile::Full, 3)] {
-            let plain = function(json!({}), json!({}));
-            assert_eq!(
-                bounds(plain.clone(), json!({}), Shape::Deployment, profile),
-                (number, number)
-            );
-            assert_eq!(bounds(plain.clone(), json!({}), Shape::Knative, profile), (0, 0));
-            assert_eq!(bounds(plain, json!({}), Shape::Job, profile), (1, 1));
+            let plain = function(&json!({}), &json!({}));
+            assert_eq!(bounds(&plain, &json!({}), Shape::Deployment, profile), (number, number));
+            assert_eq!(bounds(&plain, &json!({}), Shape::Knative, profile), (0, 0));
+            assert_eq!(bounds(&plain, &json!({}), Shape::Job, profile), (1, 1));
         }
     }
 
@@ -93,23 +90,23 @@ mod tests {
             (Profile::Full, 1999, (3, 6)),
             (Profile::Full, 5000, (3, 10)),
         ] {
-            let loaded = function(json!({}), json!({"min_throughput_rps": throughput}));
-            assert_eq!(bounds(loaded, json!({}), Shape::Deployment, profile), expected);
+            let loaded = function(&json!({}), &json!({"min_throughput_rps": throughput}));
+            assert_eq!(bounds(&loaded, &json!({}), Shape::Deployment, profile), expected);
         }
-        let fixed = function(json!({"min_scale": 2}), json!({"min_throughput_rps": 5000}));
-        assert_eq!(bounds(fixed, json!({}), Shape::Deployment, Profile::Full), (2, 2));
+        let fixed = function(&json!({"min_scale": 2}), &json!({"min_throughput_rps": 5000}));
+        assert_eq!(bounds(&fixed, &json!({}), Shape::Deployment, Profile::Full), (2, 2));
     }
 
     #[test]
     fn availability_sets_the_minimum_where_no_plan_does() {
         let required =
-            || function(json!({"min_scale": 0, "max_scale": 2}), json!({"availability": 0.999}));
-        assert_eq!(bounds(required(), json!({}), Shape::Deployment, Profile::Dev), (3, 3));
-        assert_eq!(bounds(required(), json!({}), Shape::Knative, Profile::Dev), (3, 3));
+            || function(&json!({"min_scale": 0, "max_scale": 2}), &json!({"availability": 0.999}));
+        assert_eq!(bounds(&required(), &json!({}), Shape::Deployment, Profile::Dev), (3, 3));
+        assert_eq!(bounds(&required(), &json!({}), Shape::Knative, Profile::Dev), (3, 3));
         let class = json!({"nfr_requirements": {"availability_pct": 99.0}});
-        let plain = function(json!({}), json!({}));
-        assert_eq!(bounds(plain, class, Shape::Deployment, Profile::Dev), (2, 2));
+        let plain = function(&json!({}), &json!({}));
+        assert_eq!(bounds(&plain, &class, Shape::Deployment, Profile::Dev), (2, 2));
         let standby = json!({"standby_functions": ["f"]});
-        assert_eq!(bounds(required(), standby, Shape::Knative, Profile::Dev), (0, 2));
+        assert_eq!(bounds(&required(), &standby, Shape::Knative, Profile::Dev), (0, 2));
     }
 }

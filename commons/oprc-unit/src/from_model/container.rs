@@ -35,7 +35,7 @@ pub(super) fn provision(container: &Container) -> Option<Provision> {
                 optional: it.optional,
             })
             .collect(),
-        image_pull_policy: container.pull_policy.map(|it| it.same()),
+        image_pull_policy: container.pull_policy.map(super::Same::same),
         image_pull_secrets: container.pull_secrets.clone(),
         service_account: container.service_account.clone(),
         volume_mounts: container.volumes.iter().map(volume).collect(),

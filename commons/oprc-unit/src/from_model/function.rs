@@ -17,7 +17,7 @@ pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Functi
         bindings: bindings
             .map(|it| Binding {
                 name: it.name.clone(),
-                access: it.access.map(|it| it.same()),
+                access: it.access.map(super::Same::same),
                 trigger_on_state_change: it.trigger_on_state_change,
                 async_execution: it.async_execution,
             })
@@ -36,8 +36,8 @@ pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Functi
         constraints: function.constraints.as_ref().map(constraints),
         odgm: function.odgm.as_ref().map(|it| OdgmIntegration {
             collections: it.collections.clone(),
-            access_mode: it.access_mode.map(|it| it.same()),
-            caching_strategy: it.caching_strategy.map(|it| it.same()),
+            access_mode: it.access_mode.map(super::Same::same),
+            caching_strategy: it.caching_strategy.map(super::Same::same),
         }),
     };
     FunctionSpec { key: resolved.key.clone(), body }

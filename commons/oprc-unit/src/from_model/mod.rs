@@ -159,8 +159,8 @@ fn state(class: &ResolvedClass) -> Option<StateSpec> {
     let spec = class.state_spec.clone().unwrap_or_default();
     Some(StateSpec {
         state_type: class.state_type.same(),
-        consistency: spec.consistency.map(|it| it.same()),
-        persistence: spec.persistence.map(|it| it.same()),
+        consistency: spec.consistency.map(Same::same),
+        persistence: spec.persistence.map(Same::same),
         access_patterns: spec.access_patterns.iter().map(|it| it.same()).collect(),
     })
 }
@@ -171,7 +171,7 @@ fn requirements(requirements: &model::Requirements) -> Requirements {
         max_latency_ms: requirements.latency,
         availability: requirements.availability,
         availability_pct: requirements.availability_pct,
-        consistency: requirements.consistency.map(|it| it.same()),
+        consistency: requirements.consistency.map(Same::same),
     }
 }
 

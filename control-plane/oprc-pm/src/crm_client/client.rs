@@ -159,16 +159,20 @@ fn is_unanswered(status: &Status) -> bool {
 }
 
 fn failure(status: &Status) -> CallOutcome {
+    let has_reason =
+        |reason: &str| status.get_details_error_info().is_some_and(|it| it.reason == reason);
     match status.code() {
+        // Not about the unit: CRM can't authenticate to its API server.
+        Code::FailedPrecondition if has_reason("API_SERVER_UNAUTHENTICATED") => {
+            CallOutcome::Failed(status.message().to_owned())
+        }
         Code::InvalidArgument
         | Code::FailedPrecondition
         | Code::AlreadyExists
         | Code::OutOfRange
         | Code::Unimplemented => CallOutcome::Rejected(status.message().to_owned()),
         // A busy CRM accepts the unit later; one that is too large is never accepted.
-        Code::ResourceExhausted
-            if status.get_details_error_info().is_some_and(|it| it.reason == "TOO_LARGE") =>
-        {
+        Code::ResourceExhausted if has_reason("TOO_LARGE") => {
             CallOutcome::Rejected(status.message().to_owned())
         }
         code => CallOutcome::Failed(format!("{code:?}: {}", status.message())),
@@ -194,6 +198,13 @@ mod tests {
         let exhausted = |reason: &str| failure(&status(Code::ResourceExhausted, reason));
         assert!(matches!(exhausted("TOO_LARGE"), CallOutcome::Rejected(_)));
         assert!(matches!(exhausted("TOO_MANY_CALLS"), CallOutcome::Failed(_)));
+    }
+
+    #[test]
+    fn expired_credentials_of_crm_are_retried() {
+        let failed = |reason: &str| failure(&status(Code::FailedPrecondition, reason));
+        assert!(matches!(failed("API_SERVER_UNAUTHENTICATED"), CallOutcome::Failed(_)));
+        assert!(matches!(failed("TEMPLATE_REJECTED"), CallOutcome::Rejected(_)));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tower_http::cors::CorsLayer;
 use self::request_context::CORRELATION;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-const PREFLIGHT_MAX_AGE: Duration = Duration::from_secs(600);
+const PREFLIGHT_MAX_AGE: Duration = Duration::from_mins(10);
 
 /// Lets pages of these origins use the API. It stands outside of [`auth`], because browsers send
 /// preflight requests without a token.

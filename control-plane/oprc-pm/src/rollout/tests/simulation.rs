@@ -347,7 +347,7 @@ impl World {
             spec: UnitSpec {
                 // Stands for a spec that the cluster rejects.
                 paused: rejected && at == 0,
-                target_environment: Some(revision.to_string()),
+                target_environment: Some(revision.clone()),
                 ..UnitSpec::default()
             },
             ..UnitPlan::default()

@@ -5,7 +5,7 @@ use std::fmt;
 
 use oprc_unit::{PassiveReason, RejectionReason};
 
-/// Whether a reason needs somebody to act.
+/// How a reason is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReasonClass {
     /// Not a failure.
@@ -139,12 +139,6 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
-    }
-}
-
-impl PartialEq<&str> for Reason {
-    fn eq(&self, other: &&str) -> bool {
-        self.as_str() == *other
     }
 }
 

@@ -28,8 +28,8 @@ pub struct ClassRuntimeStatus {
     /// Generation of the spec that this status describes.
     #[serde(rename = "observedGeneration", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions of the class: Available, Progressing, Degraded, ForeignAutoscaler and
-    /// ConcurrencyLimited.
+    /// Conditions of the class. The reconciler applies Available, Progressing, Degraded,
+    /// ForeignAutoscaler and ConcurrencyLimited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -56,7 +56,8 @@ pub struct ClassRuntimeStatus {
     /// Number of data grid nodes whose PersistentVolumeClaims may still exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_nodes: Option<i32>,
-    /// Time since which each component has been ready without interruption.
+    /// Time since which each component has been ready without interruption. Functions have their
+    /// key, the data grid has `addon:odgm`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stable_since: BTreeMap<String, Time>,
     /// Start of the current rollout. The progress deadline is measured from this time.

@@ -15,7 +15,7 @@ use crate::kinds::{AUTOSCALER, DEPLOYMENT};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Apply {
     pub desired: DesiredObject,
-    /// The uid of the live object; none if it is to be created.
+    /// The uid of the live object; none if it doesn't exist.
     pub uid: Option<String>,
 }
 
@@ -44,8 +44,8 @@ pub struct Changes {
     pub blocked: Vec<Blocked>,
 }
 
-/// Compares desired objects with live ones. `completed` tells whether a Job has completed for this
-/// generation.
+/// Compares desired objects with live ones. `completed` returns whether a Job has completed for
+/// this generation.
 pub fn diff(
     identity: &Identity,
     desired: &Desired,
@@ -68,7 +68,7 @@ pub fn diff(
 enum Step {
     Keep,
     Apply,
-    /// Delete it now; it is created when it is gone.
+    /// Delete it now, and create it when it is deleted.
     Recreate,
     Wait(Blocked),
 }

@@ -1,4 +1,4 @@
-//! Which Events tell of a reconcile.
+//! The Events of a reconcile.
 
 use super::diff::Apply;
 use crate::{
@@ -26,8 +26,8 @@ pub(super) fn applied(applies: &[Apply]) -> EventRecord {
     EventRecord::normal(Reason::Applied, format!("applied {}", names.join(", ")))
 }
 
-/// The Events of a status write. `applied` says that an Event tells of applied objects, which makes
-/// one for the start of the rollout redundant.
+/// The Events of a status write. With `applied`, another Event names the applied objects, and one for
+/// the start of the rollout is redundant.
 pub(super) fn of_status(
     old: Option<&ClassRuntimeStatus>,
     status: &ClassRuntimeStatus,

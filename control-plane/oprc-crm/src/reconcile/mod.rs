@@ -256,7 +256,7 @@ fn plan_changes(
     if drain::time_left(status, changes, input).is_some_and(|left| left.is_zero()) {
         actions.extend(changes.draining.iter().cloned().map(Action::Delete));
     }
-    // Blocked objects follow: one Event tells of all.
+    // Blocked objects follow later: one Event names all.
     if !changes.applies.is_empty() && changes.blocked.is_empty() {
         actions.push(Action::Event(events::applied(&changes.applies)));
     }

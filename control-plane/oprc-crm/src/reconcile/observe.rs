@@ -54,7 +54,7 @@ pub struct Child {
     pub replicas_elsewhere: bool,
     /// The annotation [`SPEC_HASH`].
     pub spec_hash: Option<Box<str>>,
-    /// Since when it has been ready, as far as its status tells.
+    /// Since when it has been ready; none if its status has no time.
     pub ready_since: Option<Timestamp>,
     /// The fields that CRM owns, as JSON: a tenth of the size of the tree.
     owned: Option<Box<str>>,
@@ -75,7 +75,7 @@ pub trait ClusterView {
     fn claims(&self, namespace: &str, class: &str) -> Vec<Arc<Child>>;
     /// Pods of a class that have a problem.
     fn pod_problems(&self, namespace: &str, class: &str) -> Vec<PodProblem>;
-    /// Why pods of a workload can't be created, if its own status doesn't tell.
+    /// Why pods of a workload can't be created, if that isn't in its own status.
     fn pod_creation_failure(&self, uid: &str) -> Option<String>;
 }
 

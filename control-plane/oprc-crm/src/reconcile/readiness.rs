@@ -1,5 +1,5 @@
-//! The condition of a class's components: each function, and the data grid. What the shapes tell
-//! of their workloads is combined with problems of pods and claims.
+//! Readiness of a class's components: each function, and the data grid. Combines the assessment of
+//! the shapes with problems of pods and claims.
 
 use std::sync::Arc;
 

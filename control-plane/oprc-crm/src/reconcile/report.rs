@@ -191,7 +191,7 @@ fn record_facts(
 fn is_settled(old: Option<&ClassRuntimeStatus>, inputs: &StatusInputs<'_>) -> bool {
     let ready = inputs.components().iter().all(|(_, component)| component.ready);
     // While a generation is rejected, the last good one runs under the same observedGeneration:
-    // the selection tells which one the status is about.
+    // compare the generation of the selection instead.
     let was_settled = old.is_some_and(|old| {
         let selected = old.selection.as_ref().map(|it| it.generation);
         let rolled_back = old.reason.as_deref() == Some(Reason::RolledBack.as_str());

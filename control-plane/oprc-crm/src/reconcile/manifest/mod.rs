@@ -23,7 +23,7 @@ pub(super) use self::{
 };
 use crate::kinds::Kind;
 
-/// The environment variable that tells a function that its class has a data grid.
+/// The environment variable of functions whose class has a data grid.
 pub const ODGM_ENABLED: &str = "ODGM_ENABLED";
 /// The port of the data grid's HTTP and gRPC server.
 pub(super) const GRID_PORT: i32 = 8081;

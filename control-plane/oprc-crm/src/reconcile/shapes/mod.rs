@@ -78,7 +78,7 @@ pub(super) struct Assessed<'a> {
     pub(super) deleting: bool,
     /// Whether the Service of the same name exists.
     pub(super) has_service: bool,
-    /// Why its pods can't be created, as far as Events tell.
+    /// Why its pods can't be created, from Events.
     pub(super) creation_failure: Option<String>,
     pub(super) min: i32,
     /// Whether the number of instances varies.
@@ -94,7 +94,7 @@ pub(super) struct Component {
     pub(super) ready: bool,
     /// Enough instances serve, of whatever specification.
     pub(super) serving: bool,
-    /// As far as the object's status tells.
+    /// From the object's status; none if that has no time.
     pub(super) ready_since: Option<Timestamp>,
     pub(super) problem: Option<Problem>,
     pub(super) url: Option<String>,

@@ -63,7 +63,7 @@ fn package() -> Value {
     json!({
         "name": "greetings",
         "version": "1.0.0",
-        "metadata": {"description": "A class that greets whoever calls it.", "tags": ["example"]},
+        "metadata": {"description": "A class that greets its callers.", "tags": ["example"]},
         "functions": [{
             "key": "greet",
             "type": "TASK",

@@ -91,7 +91,7 @@ fi
 wait $first
 wait $second
 
-# Runs a suite on the clusters. If at most two tests fail, they are retried alone, to tell failures
+# Runs a suite on the clusters. If at most two tests fail, they are retried alone, to distinguish failures
 # from timeouts on a busy machine; retried tests are listed at the end. Proofs are not retried.
 retried=
 suite() {

@@ -16,7 +16,7 @@ pub mod deployment {
     }
 }
 
-/// What the data grid tells of itself.
+/// Messages of the data grid.
 #[allow(clippy::pedantic, missing_docs, unreachable_pub)]
 pub mod odgm {
     tonic::include_proto!("odgm");

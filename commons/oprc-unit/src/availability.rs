@@ -1,9 +1,8 @@
-//! How many copies an availability takes.
+//! The number of copies that an availability requires.
 
-/// The highest number of copies that is considered.
 pub const MAX_COPIES: i32 = 99;
 
-/// Where copies reach a target exactly, rounding must not ask for one more.
+/// Tolerance for rounding where copies reach a target exactly.
 const ROUNDING: f64 = 1e-12;
 
 /// Which copies must be up for the whole to be available.
@@ -15,7 +14,7 @@ pub enum Needs {
     Quorum,
 }
 
-/// The least number of copies for a target, however available the nodes are.
+/// The minimum number of copies for a target, regardless of the availability of nodes.
 pub fn floor(target: f64) -> i32 {
     if target >= 0.999 {
         3
@@ -26,7 +25,7 @@ pub fn floor(target: f64) -> i32 {
     }
 }
 
-/// The availability of a number of copies together, each on a node of the given availability.
+/// The joint availability of copies on nodes of the given availability.
 pub fn availability_of(needs: Needs, node: f64, copies: i32) -> f64 {
     match needs {
         Needs::Any => 1.0 - (1.0 - node).powi(copies),
@@ -42,15 +41,17 @@ fn exactly(node: f64, copies: i32, up: i32) -> f64 {
     ways * node.powi(up) * (1.0 - node).powi(copies - up)
 }
 
-/// How many copies a target takes, with the arithmetic; none where no number reaches it.
+/// The number of copies that a target requires and its calculation; `None` if up to [`MAX_COPIES`]
+/// copies don't reach it.
 pub fn copies(target: f64, needs: Needs, node: Option<f64>) -> Option<(i32, String)> {
     let floor = floor(target);
-    let table = format!("availability {target}: at least {floor} (0.999 takes 3, 0.99 takes 2)");
+    let table = format!("availability {target}: at least {floor} (3 for 0.999, 2 for 0.99)");
     let Some(node) = node else { return Some((floor, table)) };
-    // Nodes that can fail never reach 1, whatever rounding makes of it.
-    let always = target >= 1.0 && node < 1.0;
-    let meets = |copies: i32| !always && availability_of(needs, node, copies) + ROUNDING >= target;
-    let found = (floor..=MAX_COPIES).find(|&copies| meets(copies))?;
+    // Rounding must not let nodes that can fail reach 1.
+    let unreachable = target >= 1.0 && node < 1.0;
+    let reaches =
+        |copies: i32| !unreachable && availability_of(needs, node, copies) + ROUNDING >= target;
+    let found = (floor..=MAX_COPIES).find(|&copies| reaches(copies))?;
     let sum = |copies: i32| match needs {
         Needs::Any => {
             format!("1-(1-{node})^{copies} = {}", shown(availability_of(needs, node, copies)))
@@ -61,12 +62,12 @@ pub fn copies(target: f64, needs: Needs, node: Option<f64>) -> Option<(i32, Stri
             format!("{least} or more of {copies} nodes at {node} = {value}")
         }
     };
-    // One copy less shows that the number is needed.
+    // The calculation for one copy less shows why it is too few.
     let less = (found > floor).then(|| format!("; {} is too low", sum(found - 1)));
     Some((found, format!("{table}; {}{}", sum(found), less.unwrap_or_default())))
 }
 
-/// As many digits as distinguish nines.
+/// Nine digits, without trailing zeros.
 fn shown(value: f64) -> String {
     let text = format!("{value:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -113,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_higher_target_never_takes_fewer_copies(
+        fn higher_target_never_requires_fewer_copies(
             low in 0.0..=1.0f64, high in 0.0..=1.0f64, node in proptest::option::of(0.0..=1.0f64),
             quorum: bool,
         ) {

@@ -1,11 +1,10 @@
-//! How many instances a function has.
+//! Bounds of the number of instances of a function.
 
 use crate::{class::ValidFunction, platform::Profile, select::Shape};
 
-/// The highest `max_scale` that a spec may have.
+/// Maximum of `min_scale` and `max_scale`.
 pub const MAX_SCALE: i32 = 10_000;
 
-/// Within which bounds a function scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceBounds {
     pub min: i32,
@@ -42,8 +41,8 @@ pub fn instance_bounds(function: &ValidFunction, shape: Shape, profile: Profile)
     }
 }
 
-/// How far a function without bounds of its own may grow: two instances for each 1,000 requests/s,
-/// and at least twice as many as it starts with.
+/// The default maximum by throughput: two instances per 1,000 requests/s, and at least twice the
+/// minimum.
 pub fn max_by_load(throughput: i32, min: i32) -> i32 {
     (throughput / 1000).max(min).max(1).saturating_mul(2).min(MAX_SCALE)
 }

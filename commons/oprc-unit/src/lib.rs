@@ -1,7 +1,7 @@
-//! The rulebook: what a unit is, which limits it has, and what follows from it. PM plans with these
-//! functions and CRM admits and reconciles with them, so that whatever is planned is accepted.
+//! Types, limits, defaults and rules of units. PM plans with the same functions with which CRM admits
+//! and reconciles units, so that CRM accepts every plan.
 //!
-//! Everything here is a function of values: no IO, no clock, no Kubernetes client.
+//! All functions are pure: no IO, no clock, no Kubernetes client.
 
 mod admission;
 pub mod availability;
@@ -26,7 +26,7 @@ pub use self::{
     },
     instances::{InstanceBounds, MAX_SCALE, instance_bounds, max_by_load},
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
-    quantity::{exceeds, is_disk_size, is_quantity, same_quantity},
+    quantity::{exceeds, is_quantity, is_volume_size, same_quantity},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
     sizing::{Capacity, function_sizes, grid_sizes, requested},
     spec::UnitSpec,

@@ -1,4 +1,4 @@
-//! What classes meet: the environment's limits and defaults, and what the cluster can do.
+//! Settings of a cluster's CRM and capabilities of the cluster.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::spec::Resources;
 
-/// Sizes and defaults.
+/// A set of default sizes and numbers of instances.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Profile {
-    /// A developer's machine.
+    /// For a developer's machine.
     #[default]
     Dev,
-    /// Scarce resources.
+    /// For scarce resources.
     Edge,
-    /// Production.
+    /// For production.
     Full,
 }
 
 impl Profile {
-    /// All names, the aliases included.
+    /// All names, including aliases.
     pub const NAMES: [&'static str; 5] = ["dev", "edge", "full", "prod", "cloud"];
 
-    /// The profile of that name.
+    /// Parses a name or alias.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "dev" => Some(Self::Dev),
@@ -33,7 +33,6 @@ impl Profile {
         }
     }
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Dev => "dev",
@@ -42,7 +41,7 @@ impl Profile {
         }
     }
 
-    /// How many instances a function has that doesn't say.
+    /// The default number of instances of a function.
     pub fn function_replicas(self) -> i32 {
         match self {
             Self::Dev => 1,
@@ -52,25 +51,21 @@ impl Profile {
     }
 }
 
-/// What is switched on.
+/// Features that are enabled in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Features {
-    /// The data grid.
     pub odgm: bool,
-    /// Autoscalers.
     pub hpa: bool,
-    /// Knative.
     pub knative: bool,
 }
 
-/// The least latency that each template can promise, in milliseconds.
+/// The minimum latency of each template, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Floors {
-    /// Of a plain workload.
     pub k8s_deployment: i32,
-    /// Of Knative that never scales to nothing.
+    /// With at least one instance running.
     pub knative_warm: i32,
-    /// Of Knative that does.
+    /// Scaled to zero.
     pub knative_cold: i32,
 }
 
@@ -80,12 +75,10 @@ impl Default for Floors {
     }
 }
 
-/// Requests and limits of a container that doesn't say.
+/// Default requests and limits of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sizes {
-    /// What it asks for.
     pub requests: Resources,
-    /// What it may not exceed.
     pub limits: Resources,
 }
 
@@ -100,15 +93,14 @@ impl Sizes {
     }
 }
 
-/// Images of the data grid for classes that don't name one.
+/// Default images of the data grid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OdgmImages {
-    /// The one for every profile, where one is configured.
+    /// The configured image, for every profile.
     pub any: Option<String>,
 }
 
 impl OdgmImages {
-    /// The image for a profile.
     pub fn of(&self, profile: Profile) -> String {
         self.any.clone().unwrap_or_else(|| {
             let tag = match profile {
@@ -121,37 +113,31 @@ impl OdgmImages {
     }
 }
 
-/// What classes meet: limits, features and defaults, and what the cluster can do.
+/// Settings of a CRM and detected capabilities of its cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Platform {
-    /// The profile of this CRM.
     pub profile: Profile,
-    /// What is switched on.
     pub features: Features,
     /// Whether the cluster has Knative Serving.
     pub knative: bool,
     /// Whether the cluster has the autoscaling API and a source of resource metrics.
     pub autoscaling: bool,
-    /// What templates can promise.
     pub floors: Floors,
-    /// The longest time that Knative gives a call.
+    /// Knative's maximum timeout of a call.
     #[serde(rename = "knative_timeout_seconds", with = "seconds")]
     pub knative_timeout: Duration,
-    /// The template where nothing speaks for any.
+    /// The template of classes for which no scored requirement is set.
     pub default_template: Option<String>,
-    /// How long a class may take to become Available.
+    /// Time within which a class must become Available.
     #[serde(rename = "progress_deadline_seconds", with = "seconds")]
     pub progress_deadline: Duration,
-    /// How long what a change of template replaces goes on answering.
+    /// How long replaced workloads keep serving after a change of template.
     #[serde(rename = "drain_seconds", with = "seconds")]
     pub drain: Duration,
-    /// Functions that don't say.
     pub function_sizes: Sizes,
-    /// Data grid nodes that don't say.
     pub odgm_sizes: Sizes,
-    /// Images of the data grid.
     pub odgm_images: OdgmImages,
-    /// The disk of each node of a persistent data grid.
+    /// Volume size of each node of a persistent data grid.
     pub odgm_disk: String,
 }
 
@@ -192,12 +178,12 @@ impl Platform {
         }
     }
 
-    /// Whether Knative is detected and switched on.
+    /// Whether Knative is detected and enabled.
     pub fn can_knative(&self) -> bool {
         self.knative && self.features.knative
     }
 
-    /// Whether autoscalers scale: they are switched on, and the cluster has what they need.
+    /// Whether autoscaling is detected and enabled.
     pub fn can_autoscale(&self) -> bool {
         self.autoscaling && self.features.hpa
     }

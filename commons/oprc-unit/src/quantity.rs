@@ -1,48 +1,46 @@
-//! Amounts of resources, compared by what they are worth.
+//! Kubernetes quantities, compared by value.
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube_quantity::ParsedQuantity;
 
-/// What an amount is worth, or why it is none.
 pub(crate) fn parse(text: &str) -> Result<f64, String> {
     let parsed = ParsedQuantity::try_from(Quantity(text.to_owned())).ok();
-    // Kubernetes' own end at 2^63.
-    let worth = parsed.and_then(|it| it.to_bytes_f64()).filter(|worth| worth.abs() < 1e19);
-    worth.ok_or_else(|| format!("{text:?} is no amount; allowed are such as 250m, 1, 256Mi, 1G"))
+    // Kubernetes limits quantities to 2^63.
+    let value = parsed.and_then(|it| it.to_bytes_f64()).filter(|value| value.abs() < 1e19);
+    value.ok_or_else(|| format!("{text:?} isn't a quantity; examples: 250m, 1, 256Mi, 1G"))
 }
 
-/// Why a text isn't an amount that something can have.
-pub(crate) fn fault(text: &str) -> Option<String> {
+/// Why a text is not a non-negative quantity.
+pub(crate) fn error(text: &str) -> Option<String> {
     match parse(text) {
-        Ok(worth) => worth.is_sign_negative().then(|| format!("{text} is less than nothing")),
+        Ok(value) => value.is_sign_negative().then(|| format!("{text} is negative")),
         Err(reason) => Some(reason),
     }
 }
 
-/// Why a text isn't the size of a disk: none has nothing.
-pub(crate) fn disk_fault(text: &str) -> Option<String> {
-    let nothing = || same_quantity(text, "0").then(|| format!("{text} is nothing"));
-    fault(text).or_else(nothing)
+/// Why a text is not the size of a volume.
+pub(crate) fn volume_size_error(text: &str) -> Option<String> {
+    let zero = || same_quantity(text, "0").then(|| "must be greater than 0".to_owned());
+    error(text).or_else(zero)
 }
 
-/// Whether a text is an amount that something can have.
+/// Whether a text is a non-negative quantity.
 pub fn is_quantity(text: &str) -> bool {
-    fault(text).is_none()
+    error(text).is_none()
 }
 
-/// Whether a text is the size of a disk.
-pub fn is_disk_size(text: &str) -> bool {
-    disk_fault(text).is_none()
+/// Whether a text is a quantity greater than 0.
+pub fn is_volume_size(text: &str) -> bool {
+    volume_size_error(text).is_none()
 }
 
-/// Whether two amounts are worth the same, however they are written.
+/// Whether two quantities have the same value, such as `1` and `1000m`.
 pub fn same_quantity(left: &str, right: &str) -> bool {
     let same = |left: f64, right: f64| left.total_cmp(&right).is_eq();
     left == right
         || matches!((parse(left), parse(right)), (Ok(left), Ok(right)) if same(left, right))
 }
 
-/// Whether the first amount is larger than the second.
 pub fn exceeds(left: &str, right: &str) -> bool {
     matches!((parse(left), parse(right)), (Ok(left), Ok(right)) if left > right)
 }
@@ -66,7 +64,7 @@ mod tests {
 
     #[test]
     fn rejects_negative_quantities_and_empty_volumes() {
-        for (text, amount, disk) in [
+        for (text, quantity, volume_size) in [
             ("1Gi", true, true),
             ("0", true, false),
             ("0Gi", true, false),
@@ -74,7 +72,11 @@ mod tests {
             ("-1Gi", false, false),
             ("much", false, false),
         ] {
-            assert_eq!((is_quantity(text), is_disk_size(text)), (amount, disk), "{text}");
+            assert_eq!(
+                (is_quantity(text), is_volume_size(text)),
+                (quantity, volume_size),
+                "{text}"
+            );
         }
     }
 }

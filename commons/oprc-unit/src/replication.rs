@@ -1,4 +1,4 @@
-//! Into how many partitions and copies the state of a class is split, and how copies agree.
+//! Partitions, copies and consistency of the state of a class.
 
 use crate::{
     availability::{Needs, floor},
@@ -16,8 +16,8 @@ pub fn has_grid(spec: &UnitSpec) -> bool {
     spec.addons.iter().any(|addon| addon == ODGM)
 }
 
-/// Requirements of the class and of each function, whether that runs here or not: what the state
-/// is made of must not depend on which functions happen to run.
+/// Requirements of the class and of each function, including functions that don't run here: the
+/// layout of the state must not depend on which functions are enabled.
 pub(crate) fn requirements(spec: &UnitSpec) -> impl Iterator<Item = (&str, &Requirements)> {
     let class = spec.nfr_requirements.iter().map(|it| ("the class", it));
     let single =
@@ -29,17 +29,16 @@ pub(crate) fn requirements(spec: &UnitSpec) -> impl Iterator<Item = (&str, &Requ
     class.chain(single).chain(functions)
 }
 
-/// The highest availability that the class or a function requires, and which of them.
+/// The highest required availability, and who requires it.
 pub fn required_availability(spec: &UnitSpec) -> Option<(f64, &str)> {
     first_max(requirements(spec).filter_map(|(who, it)| Some((it.availability()?, who))))
 }
 
-/// The highest throughput that the class or a function requires, and which of them.
+/// The highest required throughput, and who requires it.
 pub fn required_throughput(spec: &UnitSpec) -> Option<(i32, &str)> {
     first_max(requirements(spec).filter_map(|(who, it)| Some((it.min_throughput_rps?, who))))
 }
 
-/// The lowest latency that the class or a function requires.
 pub(crate) fn required_latency(spec: &UnitSpec) -> Option<i32> {
     requirements(spec).filter_map(|(_, it)| it.max_latency_ms).min()
 }
@@ -52,18 +51,18 @@ fn first_max<'a, T: PartialOrd>(all: impl Iterator<Item = (T, &'a str)>) -> Opti
     })
 }
 
-/// Copies that the availability requirement takes where no plan says a number.
+/// Number of copies for the required availability, if no plan sets it.
 pub(crate) fn default_copies(spec: &UnitSpec) -> i32 {
     required_availability(spec).map_or(1, |(target, _)| floor(target))
 }
 
-/// The number of copies under consensus: two copies are less available than one, because both are
-/// needed for a majority, so two become three.
+/// Raises two copies under consensus to three: two are less available than one, because a majority
+/// needs both.
 pub fn raft_copies(copies: i32) -> i32 {
     if copies == 2 { 3 } else { copies }
 }
 
-/// Whether copies of collections that name no shard type agree by consensus, and why.
+/// Whether collections without a shard type use consensus, and why.
 pub fn consensus(spec: &UnitSpec) -> (bool, &'static str) {
     let state = spec.state.as_ref().and_then(|state| state.consistency);
     let required = |consistency: Consistency| {
@@ -74,18 +73,19 @@ pub fn consensus(spec: &UnitSpec) -> (bool, &'static str) {
     match consistency {
         Some(Consistency::Strong) => (true, "strong consistency needs a majority of the copies"),
         Some(Consistency::Eventual) => (false, "eventual consistency needs any one of the copies"),
-        None if required_latency(spec).is_some_and(|latency| latency < 50) => {
-            (false, "a latency below 50 ms rules out consensus, so any one of the copies suffices")
-        }
+        None if required_latency(spec).is_some_and(|latency| latency < 50) => (
+            false,
+            "a latency below 50 ms rules out consensus, so any one of the copies is sufficient",
+        ),
         None => (true, "copies agree by consensus, which needs a majority"),
     }
 }
 
-/// Which copies must be up for the state to be usable, and why: the most demanding collection
+/// Which copies must be up for the state to be usable, and why. The most demanding collection
 /// decides.
 pub fn copies_needed(spec: &UnitSpec) -> (Needs, &'static str) {
     if !has_grid(spec) {
-        return (Needs::Any, "the class has no state, so any one instance suffices");
+        return (Needs::Any, "the class has no state, so any one instance is sufficient");
     }
     let config = spec.odgm_config.clone().unwrap_or_default();
     let types = shard_types(&config);
@@ -95,11 +95,11 @@ pub fn copies_needed(spec: &UnitSpec) -> (Needs, &'static str) {
         let (consensus, why) = consensus(spec);
         (if consensus { Needs::Quorum } else { Needs::Any }, why)
     } else {
-        (Needs::Any, "without consensus any one of the copies suffices")
+        (Needs::Any, "without consensus any one of the copies is sufficient")
     }
 }
 
-/// Whether the copies of a collection agree by consensus, if it has several.
+/// Whether a collection with several copies uses consensus.
 pub fn is_raft(spec: &UnitSpec, collection: &Collection) -> bool {
     let default = spec.odgm_config.as_ref().and_then(|config| config.shard_type);
     match own_type(collection).or(default) {
@@ -124,7 +124,7 @@ fn shard_types(config: &OdgmConfig) -> Vec<Option<ShardType>> {
     }
 }
 
-/// Into how many partitions collections are split that don't say, and why.
+/// The default number of partitions of collections, and why.
 pub fn partitions(spec: &UnitSpec) -> (i32, String) {
     let config = spec.odgm_config.as_ref();
     let (count, why) = match (config.and_then(|it| it.partition_count), required_throughput(spec)) {
@@ -137,7 +137,7 @@ pub fn partitions(spec: &UnitSpec) -> (i32, String) {
                 5001..=20_000 => (8, "above 5000"),
                 _ => (16, "above 20000"),
             };
-            (count, format!("{who} requires {throughput} requests/s: {band} takes {count}"))
+            (count, format!("{who} requires {throughput} requests/s: {count} for {band}"))
         }
     };
     let named = config.is_some_and(|it| !it.collections.is_empty());
@@ -150,7 +150,7 @@ pub fn partitions(spec: &UnitSpec) -> (i32, String) {
     }
 }
 
-/// The collection of a class that names none.
+/// The collection of a class that defines none.
 pub(crate) fn default_collection(class: &str, state: StateType) -> CollectionSpec {
     let suffix = match state {
         StateType::Singleton => "singleton",
@@ -160,7 +160,6 @@ pub(crate) fn default_collection(class: &str, state: StateType) -> CollectionSpe
     CollectionSpec { name: format!("{class}_{suffix}"), ..CollectionSpec::default() }
 }
 
-/// The collections that the grid of a class has, by name.
 pub fn collection_names(spec: &UnitSpec, class: &str) -> Vec<String> {
     let named: Vec<String> = spec
         .odgm_config

@@ -1,4 +1,5 @@
-//! Which template a class gets, and why: hard constraints, then what was asked for, then the score.
+//! Selects the template of a class: hard constraints rule templates out, then the requested template
+//! wins, then the highest score.
 
 // The derived schemas repeat the types in places that can't be reached.
 #![allow(unreachable_pub)]
@@ -46,7 +47,7 @@ pub struct TemplateScore {
     pub rejected: Option<String>,
 }
 
-/// A shape that a class's functions can take.
+/// How the functions of a class run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Template {
     /// A Job for each function.
@@ -55,17 +56,16 @@ pub enum Template {
     K8sDeployment,
     /// A Knative Service for each function.
     Knative,
-    /// For each function what suits it.
+    /// The best shape for each function.
     Unified,
 }
 
 impl Template {
-    /// All templates, by name.
+    /// All templates, sorted by name.
     pub const ALL: [Self; 4] = [Self::Job, Self::K8sDeployment, Self::Knative, Self::Unified];
-    /// Those that requirements can choose from.
+    /// Templates that are scored; others must be requested.
     const SCORED: [Self; 3] = [Self::K8sDeployment, Self::Knative, Self::Unified];
 
-    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Job => "job",
@@ -75,12 +75,12 @@ impl Template {
         }
     }
 
-    /// Whether a template of that name can be what classes get that nothing speaks for.
+    /// Whether the template can be configured as the default.
     pub fn can_be_default(name: &str) -> bool {
         Self::parse(name).is_some_and(|template| Self::SCORED.contains(&template))
     }
 
-    /// The template of that name or alias.
+    /// Parses a name or alias.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "deployment" | "k8s-deployment" | "k8s_deployment" => Some(Self::K8sDeployment),
@@ -89,21 +89,17 @@ impl Template {
     }
 }
 
-/// The template that was chosen, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selection {
-    /// The template.
     pub template: Template,
-    /// The profile whose sizes are used.
+    /// The profile whose sizes and defaults apply.
     pub profile: Profile,
-    /// Why, in one sentence.
+    /// The reason for the selection.
     pub basis: String,
-    /// What each template was worth.
     pub scores: Vec<TemplateScore>,
 }
 
 impl Selection {
-    /// What the status says of it.
     pub fn status(&self, generation: i64) -> SelectionStatus {
         SelectionStatus {
             template: self.template.as_str().to_owned(),
@@ -115,32 +111,32 @@ impl Selection {
     }
 }
 
-/// Chooses a template. What was chosen for this generation before is kept for as long as it can
-/// be: a template that appears later doesn't move a class that runs.
+/// Selects a template. The `previous` selection for the same generation is kept while it is usable,
+/// so that a template that becomes available later doesn't move a running class.
 pub fn select(
     class: &ValidClass,
     platform: &Platform,
-    before: Option<&SelectionStatus>,
+    previous: Option<&SelectionStatus>,
 ) -> Result<Selection, Rejection> {
     let scores: Vec<TemplateScore> =
         Template::SCORED.into_iter().map(|it| score(it, class, platform)).collect();
-    if let Some(asked) = &class.template {
-        return asked_for(asked, class, platform, scores);
+    if let Some(requested) = &class.template {
+        return select_requested(requested, class, platform, scores);
     }
     let profile = class.profile;
-    if let Some(before) = before
-        && before.generation == class.identity.generation
-        && let Some(template) = Template::parse(&before.template)
+    if let Some(previous) = previous
+        && previous.generation == class.identity.generation
+        && let Some(template) = Template::parse(&previous.template)
         && rejection(template, class, platform).is_none()
     {
         return Ok(Selection {
             template,
             profile,
-            basis: before.basis.clone(),
-            scores: before.scores.clone(),
+            basis: previous.basis.clone(),
+            scores: previous.scores.clone(),
         });
     }
-    let possible: Vec<Template> = Template::SCORED
+    let usable: Vec<Template> = Template::SCORED
         .into_iter()
         .filter(|&template| rejection(template, class, platform).is_none())
         .collect();
@@ -149,7 +145,7 @@ pub fn select(
         .as_deref()
         .and_then(Template::parse)
         .unwrap_or(Template::K8sDeployment);
-    let best = possible.iter().copied().max_by(|&left, &right| {
+    let best = usable.iter().copied().max_by(|&left, &right| {
         let value = |template: Template| {
             let found = scores.iter().find(|it| it.template == template.as_str());
             found.and_then(|it| it.score).unwrap_or(0.0)
@@ -159,33 +155,33 @@ pub fn select(
             .then((left == default).cmp(&(right == default)))
             .then(right.as_str().cmp(left.as_str()))
     });
-    let Some(best) = best else { return Err(nothing_fits(class, platform)) };
+    let Some(best) = best else { return Err(no_suitable_template(class, platform)) };
     let scored = scores.iter().any(|it| it.score.is_some());
     let (template, basis) = if scored {
-        (best, "the best score".to_owned())
-    } else if possible.contains(&default) {
-        (default, "the default, as no requirement speaks for any".to_owned())
+        (best, "highest score".to_owned())
+    } else if usable.contains(&default) {
+        (default, "default template, because no scored requirement is set".to_owned())
     } else {
-        (best, "the first that can be, as no requirement speaks for any".to_owned())
+        (best, "first usable template, because no scored requirement is set".to_owned())
     };
     Ok(Selection { template, profile, basis, scores })
 }
 
-fn asked_for(
-    asked: &str,
+fn select_requested(
+    requested: &str,
     class: &ValidClass,
     platform: &Platform,
     scores: Vec<TemplateScore>,
 ) -> Result<Selection, Rejection> {
-    let template = match Profile::parse(asked) {
+    let template = match Profile::parse(requested) {
         Some(_) => Template::K8sDeployment,
-        None => Template::parse(asked).ok_or_else(|| {
+        None => Template::parse(requested).ok_or_else(|| {
             let names: Vec<_> = Template::ALL.iter().map(|it| it.as_str()).collect();
             Rejection::precondition(
                 RejectionReason::UnknownTemplate,
                 "selected_template",
                 format!(
-                    "there is no template {asked:?}; there are: {}, and the profiles {}",
+                    "unknown template {requested:?}; templates: {}; profiles: {}",
                     names.join(", "),
                     Profile::NAMES.join(", ")
                 ),
@@ -193,7 +189,7 @@ fn asked_for(
         })?,
     };
     if let Some(why) = rejection(template, class, platform) {
-        let message = format!("{} was asked for, but {why}", template.as_str());
+        let message = format!("{} was requested, but {why}", template.as_str());
         return Err(Rejection::precondition(
             RejectionReason::TemplateRejected,
             "selected_template",
@@ -203,12 +199,12 @@ fn asked_for(
     Ok(Selection {
         template,
         profile: class.profile,
-        basis: format!("{asked} was asked for"),
+        basis: format!("{requested} was requested"),
         scores,
     })
 }
 
-fn nothing_fits(class: &ValidClass, platform: &Platform) -> Rejection {
+fn no_suitable_template(class: &ValidClass, platform: &Platform) -> Rejection {
     let reasons: Vec<String> = Template::SCORED
         .into_iter()
         .filter_map(|it| Some(format!("{}: {}", it.as_str(), rejection(it, class, platform)?)))
@@ -216,11 +212,11 @@ fn nothing_fits(class: &ValidClass, platform: &Platform) -> Rejection {
     Rejection::precondition(
         RejectionReason::NoSuitableTemplate,
         "constraints.hard_latency_ms",
-        format!("no template can meet the constraints: {}", reasons.join("; ")),
+        format!("no template satisfies the constraints: {}", reasons.join("; ")),
     )
 }
 
-/// Why a template can't be.
+/// Why a template can't be used.
 fn rejection(template: Template, class: &ValidClass, platform: &Platform) -> Option<String> {
     match template {
         Template::Job => class
@@ -228,63 +224,63 @@ fn rejection(template: Template, class: &ValidClass, platform: &Platform) -> Opt
             .iter()
             .find(|it| !it.task)
             .map(|function| format!("function {:?} isn't of type TASK", function.key)),
-        Template::K8sDeployment => too_slow(class, |_| platform.floors.k8s_deployment),
+        Template::K8sDeployment => latency_rejection(class, |_| platform.floors.k8s_deployment),
         Template::Knative if !platform.features.knative => {
-            Some("Knative is switched off (features.knative)".to_owned())
+            Some("Knative is disabled (features.knative)".to_owned())
         }
         Template::Knative if !platform.knative => {
-            Some("the cluster has no Knative Serving".to_owned())
+            Some("Knative Serving isn't installed in the cluster".to_owned())
         }
-        Template::Knative => refused_by_knative(class, platform)
-            .or_else(|| too_slow(class, |function| knative_floor(function, platform))),
-        Template::Unified => too_slow(class, |function| match shape(function, platform) {
+        Template::Knative => knative_rejection(class, platform)
+            .or_else(|| latency_rejection(class, |function| knative_floor(function, platform))),
+        Template::Unified => latency_rejection(class, |function| match shape(function, platform) {
             Shape::Knative => knative_floor(function, platform),
             Shape::Deployment | Shape::Job => platform.floors.k8s_deployment,
         }),
     }
 }
 
-fn refused_by_knative(class: &ValidClass, platform: &Platform) -> Option<String> {
+fn knative_rejection(class: &ValidClass, platform: &Platform) -> Option<String> {
     class.functions.iter().find_map(|function| {
-        let why = knative_refuses(function, platform)?;
+        let why = knative_incompatibility(function, platform)?;
         Some(format!("function {:?} {why}", function.key))
     })
 }
 
-/// Ports of the proxy that Knative puts beside each container.
+/// Ports of the proxy that Knative runs next to each container.
 const KNATIVE_PORTS: [i32; 6] = [8008, 8012, 8013, 8022, 9090, 9091];
-/// Variables that Knative sets itself.
+/// Variables that Knative sets.
 const KNATIVE_VARIABLES: [&str; 3] = ["K_CONFIGURATION", "K_REVISION", "K_SERVICE"];
 
-/// Why Knative wouldn't take a function, where it wouldn't.
-fn knative_refuses(function: &ValidFunction, platform: &Platform) -> Option<String> {
+/// Why a function can't run on Knative.
+fn knative_incompatibility(function: &ValidFunction, platform: &Platform) -> Option<String> {
     if function.mounts.iter().any(|mount| mount.claim.is_some()) {
-        return Some("mounts a volume claim, which Knative doesn't".to_owned());
+        return Some("mounts a volume claim, which Knative doesn't support".to_owned());
     }
     if KNATIVE_PORTS.contains(&function.port) {
-        return Some(format!("listens on port {}, which Knative needs itself", function.port));
+        return Some(format!("listens on port {}, which Knative reserves", function.port));
     }
     let set = |name: &&str| function.env.iter().any(|variable| variable.name == **name);
     if let Some(name) = KNATIVE_VARIABLES.iter().find(|name| set(name)) {
-        return Some(format!("has a variable {name}, which Knative sets itself"));
+        return Some(format!("sets the variable {name}, which Knative reserves"));
     }
-    let most = platform.knative_timeout.as_secs();
+    let max = platform.knative_timeout.as_secs();
     let seconds = function.timeout_seconds().and_then(|it| u64::try_from(it).ok());
-    seconds.is_some_and(|seconds| seconds > most).then(|| {
+    seconds.is_some_and(|seconds| seconds > max).then(|| {
         format!(
-            "has a timeout of {} ms, and Knative takes {most} s at most \
+            "has a timeout of {} ms, but Knative allows at most {max} s \
              (templates.knative_max_timeout)",
             function.timeout_ms.unwrap_or_default()
         )
     })
 }
 
-fn too_slow(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option<String> {
+fn latency_rejection(class: &ValidClass, floor: impl Fn(&ValidFunction) -> i32) -> Option<String> {
     class.functions.iter().find_map(|function| {
         let (hard, floor) = (function.hard_latency?, floor(function));
         (floor > hard).then(|| {
             format!(
-                "it can't promise less than {floor} ms, and function {:?} has a hard limit of {hard} ms",
+                "its latency is at least {floor} ms, but function {:?} has a hard limit of {hard} ms",
                 function.key
             )
         })
@@ -300,11 +296,11 @@ fn knative_floor(function: &ValidFunction, platform: &Platform) -> i32 {
     }
 }
 
-/// What throughput is worth to Knative, a plain workload and both, where it is low and high.
+/// Scores of Knative, a Deployment and `unified` for a low and a high throughput.
 const LOW: [f64; 3] = [9.0, 6.0, 8.0];
 const HIGH: [f64; 3] = [4.0, 9.0, 7.0];
 
-/// The rows of the matrix that apply to a class, and what each is worth to a template.
+/// Scores a template by the criteria that apply to the class.
 fn score(template: Template, class: &ValidClass, platform: &Platform) -> TemplateScore {
     let [knative, plain, unified] = [0, 1, 2];
     let column = match template {
@@ -358,7 +354,7 @@ fn score(template: Template, class: &ValidClass, platform: &Platform) -> Templat
     }
 }
 
-/// What one function runs as.
+/// The kind of workload of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A Deployment with a Service.
@@ -370,7 +366,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The template that is named after it.
+    /// The name of the corresponding template.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deployment => Template::K8sDeployment.as_str(),
@@ -380,7 +376,6 @@ impl Shape {
     }
 }
 
-/// What a function runs as under a template.
 pub fn shape_under(template: Template, function: &ValidFunction, platform: &Platform) -> Shape {
     match template {
         Template::K8sDeployment => Shape::Deployment,
@@ -390,13 +385,14 @@ pub fn shape_under(template: Template, function: &ValidFunction, platform: &Plat
     }
 }
 
-/// What suits a function by itself: bursts and cost go to Knative, latency and steadiness don't.
+/// The best shape of a function: Knative for bursts and low cost, a Deployment for low latency and
+/// steady load.
 fn shape(function: &ValidFunction, platform: &Platform) -> Shape {
     let knative = platform.can_knative()
         && (function.is_bursty() || function.is_cost_bound())
         && function.latency.is_none_or(|latency| latency >= 50)
         && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, platform))
-        && knative_refuses(function, platform).is_none();
+        && knative_incompatibility(function, platform).is_none();
     if knative { Shape::Knative } else { Shape::Deployment }
 }
 

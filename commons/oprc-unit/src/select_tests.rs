@@ -215,7 +215,7 @@ fn explains_why_no_template_fits() {
     }
 }
 
-fn asked(template: &str) -> Value {
+fn requesting(template: &str) -> Value {
     // Knative has the best score.
     let mut spec = function(&json!({"min_scale": 0, "max_scale": 8}), &json!({}));
     spec["selected_template"] = json!(template);
@@ -237,12 +237,12 @@ fn the_requested_template_takes_precedence_over_scores() {
         ("prod", Template::K8sDeployment, Profile::Full),
         ("cloud", Template::K8sDeployment, Profile::Full),
     ] {
-        let selection = choose(&asked(name), &platform()).unwrap();
+        let selection = choose(&requesting(name), &platform()).unwrap();
         assert_eq!((selection.template, selection.profile), (template, profile), "{name}");
         assert!(selection.basis.contains(name), "{}", selection.basis);
-        assert_eq!(scores(&selection)[0], Some(9.0), "the sheet is kept all the same");
+        assert_eq!(scores(&selection)[0], Some(9.0), "scores are kept");
     }
-    let mut hint = asked("x");
+    let mut hint = requesting("x");
     hint.as_object_mut().unwrap().remove("selected_template");
     hint["template_hint"] = json!("job");
     assert_eq!(choose(&hint, &platform()).unwrap().template, Template::Job);
@@ -251,7 +251,7 @@ fn the_requested_template_takes_precedence_over_scores() {
 #[test]
 fn rejects_unknown_templates() {
     for name in ["Knative", "k8s", "", "full "] {
-        let rejection = choose(&asked(name), &platform()).unwrap_err();
+        let rejection = choose(&requesting(name), &platform()).unwrap_err();
         assert_eq!(rejection.reason.as_str(), "UnknownTemplate", "{name:?}");
         assert_eq!(rejection.violations[0].field, "selected_template");
         assert!(
@@ -264,26 +264,26 @@ fn rejects_unknown_templates() {
 
 #[test]
 fn rejects_requested_templates_that_do_not_fit() {
-    let refused = |spec: &Value, platform: &Platform| {
+    let rejected_message = |spec: &Value, platform: &Platform| {
         let rejection = choose(spec, platform).unwrap_err();
         assert_eq!(rejection.reason.as_str(), "TemplateRejected");
         rejection.message
     };
     let mut without = platform();
     without.knative = false;
-    assert!(refused(&asked("knative"), &without).contains("no Knative Serving"));
+    assert!(rejected_message(&requesting("knative"), &without).contains("Knative Serving isn"));
     let mut off = platform();
     off.features.knative = false;
-    assert!(refused(&asked("knative"), &off).contains("features.knative"));
+    assert!(rejected_message(&requesting("knative"), &off).contains("features.knative"));
 
-    let mut custom = asked("job");
+    let mut custom = requesting("job");
     custom["functions"][0]["type"] = json!("CUSTOM");
-    assert!(refused(&custom, &platform()).contains("TASK"));
+    assert!(rejected_message(&custom, &platform()).contains("TASK"));
 
-    let mut claim = asked("knative");
+    let mut claim = requesting("knative");
     claim["functions"][0]["provision"]["volume_mounts"] =
         json!([{"mount_path": "/d", "claim": "c"}]);
-    assert!(refused(&claim, &platform()).contains("volume claim"));
+    assert!(rejected_message(&claim, &platform()).contains("volume claim"));
 }
 
 /// Knative's webhook rejects ports and variables that its queue proxy uses.
@@ -303,8 +303,8 @@ fn functions_with_ports_or_variables_of_knative_do_not_run_there() {
         assert_eq!(shape, Shape::Deployment);
         let mut asked = spec;
         asked["selected_template"] = json!("knative");
-        let refused = choose(&asked, &platform()).unwrap_err();
-        assert!(refused.message.contains(why), "{refused:?}");
+        let rejection = choose(&asked, &platform()).unwrap_err();
+        assert!(rejection.message.contains(why), "{rejection:?}");
     }
 }
 
@@ -339,7 +339,7 @@ fn functions_with_longer_timeouts_than_knative_allows_do_not_run_there() {
     assert_eq!(shape(3_600_000, &patient), Shape::Knative);
 }
 
-fn before(template: &str, generation: i64) -> SelectionStatus {
+fn previous(template: &str, generation: i64) -> SelectionStatus {
     SelectionStatus {
         template: template.to_owned(),
         profile: "full".to_owned(),
@@ -356,22 +356,22 @@ fn a_selection_is_kept_for_its_generation() {
     let with = |before: &SelectionStatus, platform: &Platform| {
         select(&class, platform, Some(before)).unwrap()
     };
-    let kept = with(&before("k8s_deployment", 3), &platform());
+    let kept = with(&previous("k8s_deployment", 3), &platform());
     assert_eq!((kept.template, kept.basis.as_str()), (Template::K8sDeployment, "as before"));
     // Another generation is selected anew.
-    assert_eq!(with(&before("k8s_deployment", 2), &platform()).template, Template::Knative);
+    assert_eq!(with(&previous("k8s_deployment", 2), &platform()).template, Template::Knative);
     // A template that is rejected by now is replaced.
     let mut without = platform();
     without.knative = false;
-    assert_ne!(with(&before("knative", 3), &without).template, Template::Knative);
+    assert_ne!(with(&previous("knative", 3), &without).template, Template::Knative);
     // An unknown template is replaced.
-    assert_eq!(with(&before("nonsense", 3), &platform()).template, Template::Knative);
+    assert_eq!(with(&previous("nonsense", 3), &platform()).template, Template::Knative);
 }
 
 #[test]
 fn a_requested_template_replaces_an_earlier_selection() {
-    let class = class(&asked("unified"));
-    let selection = select(&class, &platform(), Some(&before("knative", 3))).unwrap();
+    let class = class(&requesting("unified"));
+    let selection = select(&class, &platform(), Some(&previous("knative", 3))).unwrap();
     assert_eq!(selection.template, Template::Unified);
 }
 

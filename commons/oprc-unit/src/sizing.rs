@@ -1,4 +1,4 @@
-//! What containers request, and what a unit requests in all.
+//! Resource requests of containers and of a whole unit.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,6 @@ use crate::{
     class::{ValidClass, ValidFunction},
     instances::instance_bounds,
     platform::{Platform, Profile, Sizes},
-    quantity,
     select::{Selection, shape_under},
     spec::Resources,
 };
@@ -22,7 +21,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// The sum with a number of copies of another.
+    /// Adds `other`, multiplied by `copies`.
     #[must_use]
     pub fn plus(self, other: Self, copies: i32) -> Self {
         let copies = u64::try_from(copies).unwrap_or_default();
@@ -34,8 +33,7 @@ impl Capacity {
     }
 }
 
-/// The defaults of a profile: the platform's own as they are configured, another profile's as they
-/// are built in.
+/// The defaults of a profile: configured for the platform's own, built in for others.
 fn sized(platform: &Platform, profile: Profile) -> Cow<'_, Platform> {
     if profile == platform.profile {
         Cow::Borrowed(platform)
@@ -44,7 +42,7 @@ fn sized(platform: &Platform, profile: Profile) -> Cow<'_, Platform> {
     }
 }
 
-/// Requests and limits of a function that doesn't set them. A latency requirement asks for more CPU.
+/// Default requests and limits of a function. A latency requirement raises the requests.
 pub fn function_sizes(function: &ValidFunction, platform: &Platform, profile: Profile) -> Sizes {
     let mut sizes = sized(platform, profile).function_sizes.clone();
     if let Some(latency) = function.latency {
@@ -55,12 +53,12 @@ pub fn function_sizes(function: &ValidFunction, platform: &Platform, profile: Pr
     sizes
 }
 
-/// Requests and limits of a node of the data grid that doesn't set them.
+/// Default requests and limits of a node of the data grid.
 pub fn grid_sizes(platform: &Platform, profile: Profile) -> Sizes {
     sized(platform, profile).odgm_sizes.clone()
 }
 
-/// What an admitted unit requests at the least: all instances and grid nodes that always run.
+/// Requests of all instances and grid nodes of a unit that always run.
 pub fn requested(class: &ValidClass, selection: &Selection, platform: &Platform) -> Capacity {
     let profile = selection.profile;
     let mut sum = Capacity::default();
@@ -77,20 +75,20 @@ pub fn requested(class: &ValidClass, selection: &Selection, platform: &Platform)
     sum
 }
 
-/// What one container requests: what is set, else the default, but never more than its limit.
+/// Requests of one container: as set, or the default capped by its limit.
 fn one_container(requests: &Resources, limits: &Resources, default: &Resources) -> Capacity {
     type Which = fn(&Resources) -> Option<&String>;
-    // Quantities end at 2^63, and none is negative.
+    // Quantities are not negative and less than 2^63.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = |value: f64| value.round() as u64;
-    let amount = |of: &Resources, which: Which, unit: f64| {
-        let value = which(of).and_then(|text| quantity::parse(text).ok())?;
+    let quantity = |of: &Resources, which: Which, unit: f64| {
+        let value = which(of).and_then(|text| crate::quantity::parse(text).ok())?;
         Some(whole(value * unit))
     };
     let one = |which: Which, unit: f64| {
-        amount(requests, which, unit).unwrap_or_else(|| {
-            let limit = amount(limits, which, unit).unwrap_or(u64::MAX);
-            amount(default, which, unit).unwrap_or_default().min(limit)
+        quantity(requests, which, unit).unwrap_or_else(|| {
+            let limit = quantity(limits, which, unit).unwrap_or(u64::MAX);
+            quantity(default, which, unit).unwrap_or_default().min(limit)
         })
     };
     Capacity {

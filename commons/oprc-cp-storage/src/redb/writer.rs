@@ -6,7 +6,7 @@
 //!
 //! Callers that got replies together often write again at about the same time. The writer
 //! therefore waits for a fraction of the last commit's duration until it has as many transactions
-//! as in the last batch. A single caller waits for nobody.
+//! as in the last batch. A single caller waits for no other.
 
 use std::time::{Duration, Instant};
 

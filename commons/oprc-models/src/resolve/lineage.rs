@@ -58,8 +58,9 @@ impl Lineages {
                 break;
             }
             // The first class that no remaining row lists behind another.
-            let free =
-                |wanted: &Origin| rows.iter().all(|row| !row.iter().skip(1).any(|it| it == wanted));
+            let free = |candidate: &Origin| {
+                rows.iter().all(|row| !row.iter().skip(1).any(|it| it == candidate))
+            };
             let Some(next) = rows.iter().filter_map(|row| row.first()).find(|it| free(it)).cloned()
             else {
                 let stuck: Vec<String> =

@@ -65,9 +65,9 @@ impl Node {
         }
     }
 
-    pub(crate) fn get(&self, wanted: &str) -> Option<(&Key, &Self)> {
+    pub(crate) fn get(&self, name: &str) -> Option<(&Key, &Self)> {
         let Kind::Map(entries) = &self.kind else { return None };
-        entries.iter().find(|(key, _)| &*key.text == wanted).map(|(key, node)| (key, node))
+        entries.iter().find(|(key, _)| &*key.text == name).map(|(key, node)| (key, node))
     }
 
     /// The position of the value at a path, or of its closest existing ancestor.

@@ -1,8 +1,8 @@
-//! The data grid of a class: what it keeps, in how many parts and copies, and how.
+//! Resolves the data grid of a class: its nodes, collections, partitions, copies and triggers.
 
 use super::{
     Identity, ValidFunction,
-    faults::{Faults, check_resources, check_variable},
+    violations::{Violations, check_resources, check_variable},
 };
 use crate::{
     platform::Profile,
@@ -14,92 +14,76 @@ use crate::{
     },
 };
 
-/// A class's data grid, settled.
+/// The resolved data grid of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OdgmPlan {
-    /// The image, where the class names one.
+    /// The image, if the class sets one.
     pub image: Option<String>,
-    /// How many nodes.
+    /// Number of nodes.
     pub replicas: i32,
-    /// What the nodes know each other by.
     pub cluster_id: String,
-    /// What stands before a node's number.
     pub node_id_prefix: String,
-    /// What it keeps.
     pub collections: Vec<CollectionPlan>,
-    /// Functions that are called when objects change.
     pub triggers: Vec<Trigger>,
-    /// Whether there are such.
+    /// Whether event processing is enabled.
     pub events: bool,
-    /// How many calls may follow from one another.
+    /// Maximum length of a chain of triggered calls.
     pub trigger_depth: i32,
-    /// How long such a call may take.
     pub trigger_timeout_ms: i32,
-    /// How many changes are handled at once, and for how many milliseconds more are waited for.
+    /// Batch size and batch timeout in milliseconds.
     pub batch: Option<(i32, i32)>,
-    /// Where functions are called besides the class's own.
+    /// Routes to functions outside the class.
     pub routes: std::collections::BTreeMap<String, Route>,
-    /// The disk.
     pub storage: Storage,
-    /// What each node asks for, as far as it is said.
+    /// Set by the user; the platform's defaults apply to the rest.
     pub requests: Resources,
-    /// What each node may not exceed, as far as it is said.
+    /// Set by the user; the platform's defaults apply to the rest.
     pub limits: Resources,
-    /// More variables.
     pub env: Vec<EnvVar>,
 }
 
 impl OdgmPlan {
-    /// Whether its data outlives its pods.
+    /// Whether any collection outlives its pods.
     pub fn persistent(&self) -> bool {
         self.collections.iter().any(|it| it.persistence == PersistenceMode::Persistent)
     }
 
-    /// Whether its nodes need names of their own: for their disks, or to know each other.
+    /// Whether its nodes need stable names: for their volumes, or to find each other.
     pub fn stateful(&self) -> bool {
         self.persistent() || self.replicas > 1
     }
 
-    /// How many nodes must answer before anybody relies on it: where all copies agree by consensus
-    /// more than half of them, and otherwise all, as each has parts of its own.
+    /// Nodes that must be ready before functions start: a majority if all collections use
+    /// consensus, otherwise all, because each node has partitions of its own.
     pub fn needed(&self) -> i32 {
         let consensus = |it: &CollectionPlan| it.shard_type == ShardType::Raft;
-        let agreed = !self.collections.is_empty() && self.collections.iter().all(consensus);
-        if agreed { self.replicas / 2 + 1 } else { self.replicas }
+        let all_consensus = !self.collections.is_empty() && self.collections.iter().all(consensus);
+        if all_consensus { self.replicas / 2 + 1 } else { self.replicas }
     }
 }
 
-/// A collection, settled.
+/// A resolved collection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CollectionPlan {
-    /// Its name.
     pub name: String,
-    /// How many parts.
     pub partitions: i32,
-    /// How many copies of each.
+    /// Copies of each partition.
     pub replicas: i32,
-    /// How copies are kept the same.
     pub shard_type: ShardType,
-    /// Whether it outlives its pods.
     pub persistence: PersistenceMode,
-    /// How it is used.
     pub access_patterns: Vec<AccessPattern>,
-    /// Which node has which shards.
     pub assignments: Vec<ShardAssignment>,
 }
 
-/// A function that is called when objects change.
+/// Calls a function when objects change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
-    /// The function.
     pub function_key: String,
-    /// The collections.
     pub collection_filters: Vec<String>,
-    /// Whether the call isn't waited for.
     pub async_execution: bool,
 }
 
-/// The data grid's word for a shard type.
+/// The shard type in the data grid's configuration.
 pub fn shard_type(shard_type: ShardType) -> &'static str {
     match shard_type {
         ShardType::Raft => "raft",
@@ -108,7 +92,7 @@ pub fn shard_type(shard_type: ShardType) -> &'static str {
     }
 }
 
-/// The data grid's word for persistence.
+/// The persistence mode in the data grid's configuration.
 pub fn persistence(mode: PersistenceMode) -> &'static str {
     match mode {
         PersistenceMode::Persistent => "persistent",
@@ -116,9 +100,8 @@ pub fn persistence(mode: PersistenceMode) -> &'static str {
     }
 }
 
-/// Settles the data grid of a class.
 pub(super) fn plan(
-    faults: &mut Faults,
+    violations: &mut Violations,
     identity: &Identity,
     spec: &UnitSpec,
     functions: &[ValidFunction],
@@ -147,7 +130,7 @@ pub(super) fn plan(
     };
     let replicas = if any_raft { replication::raft_copies(nodes) } else { nodes };
     let latency = replication::required_latency(spec);
-    let rules = Rules {
+    let defaults = Defaults {
         partitions: replication::partitions(spec).0,
         replicas,
         shard_type: default_type,
@@ -155,11 +138,12 @@ pub(super) fn plan(
         state: spec.state.clone(),
         config: config.clone(),
     };
-    check(faults, &config);
-    let collections = collections(faults, &class, &rules);
-    check_uses(faults, spec, &collections);
+    check(violations, &config);
+    let collections = collections(violations, &class, &defaults);
+    check_uses(violations, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
-    let triggers = triggers(faults, &class, spec, &events.event_triggers, functions, &collections);
+    let triggers =
+        triggers(violations, &class, spec, &events.event_triggers, functions, &collections);
     let batch = events.batch_processing.unwrap_or_default();
     let named = identity.environment.as_deref().unwrap_or("default");
     OdgmPlan {
@@ -195,42 +179,42 @@ pub(super) fn plan(
     }
 }
 
-/// A function can use what there is.
-fn check_uses(faults: &mut Faults, spec: &UnitSpec, all: &[CollectionPlan]) {
+/// Functions can use only collections of the class.
+fn check_uses(violations: &mut Violations, spec: &UnitSpec, all: &[CollectionPlan]) {
     for (field, body) in spec.bodies() {
         let used = body.odgm.iter().flat_map(|odgm| &odgm.collections);
         for name in used.filter(|name| all.iter().all(|it| it.name != **name)) {
             let names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
             let message = format!(
-                "{name:?} is no collection of the class; there is: {}",
+                "the class has no collection {name:?}; it has: {}",
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             );
-            faults.add(format!("{field}.odgm.collections"), message);
+            violations.add(format!("{field}.odgm.collections"), message);
         }
     }
 }
 
-fn check(faults: &mut Faults, config: &OdgmConfig) {
-    check_resources(faults, "odgm_config", config.requests.as_ref(), config.limits.as_ref());
+fn check(violations: &mut Violations, config: &OdgmConfig) {
+    check_resources(violations, "odgm_config", config.requests.as_ref(), config.limits.as_ref());
     if let Some(size) = config.storage.as_ref().and_then(|storage| storage.size.as_ref())
-        && let Some(reason) = quantity::disk_fault(size)
+        && let Some(reason) = quantity::volume_size_error(size)
     {
-        faults.add("odgm_config.storage.size", reason);
+        violations.add("odgm_config.storage.size", reason);
     }
     for (at, variable) in config.env.iter().enumerate() {
         let field = format!("odgm_config.env[{at}].name");
         if config.env.iter().take(at).any(|other| other.name == variable.name) {
-            faults.add(field, format!("{:?} is given twice", variable.name));
+            violations.add(field, format!("{:?} is given twice", variable.name));
         } else if variable.name.starts_with("ODGM_") || variable.name == "OPRC_ZENOH_PORT" {
-            faults.add(field, format!("{} is set by the platform", variable.name));
+            violations.add(field, format!("{} is set by the platform", variable.name));
         } else {
-            check_variable(faults, &field, &variable.name);
+            check_variable(violations, &field, &variable.name);
         }
     }
 }
 
-/// What holds for collections that don't say.
-struct Rules {
+/// Defaults of collections.
+struct Defaults {
     partitions: i32,
     replicas: i32,
     shard_type: ShardType,
@@ -239,11 +223,11 @@ struct Rules {
     config: OdgmConfig,
 }
 
-impl Rules {
-    /// Claims are for production: elsewhere data is kept only where somebody says so.
+impl Defaults {
+    /// Outside production, data is persistent only if the class requests it.
     fn persistence(&self) -> PersistenceMode {
-        let said = self.state.as_ref().and_then(|state| state.persistence);
-        said.unwrap_or(match self.profile {
+        let requested = self.state.as_ref().and_then(|state| state.persistence);
+        requested.unwrap_or(match self.profile {
             Profile::Full => PersistenceMode::Persistent,
             Profile::Dev | Profile::Edge => PersistenceMode::Ephemeral,
         })
@@ -259,7 +243,7 @@ impl Rules {
         let copies = spec.replica_count.or(self.config.replica_count).unwrap_or(default_copies);
         let copies =
             if shard_type == ShardType::Raft { replication::raft_copies(copies) } else { copies };
-        // A copy needs a node.
+        // Each copy needs a node of its own.
         let replicas = copies.min(self.replicas);
         let patterns = if spec.access_patterns.is_empty() {
             self.state.as_ref().map(|state| state.access_patterns.clone()).unwrap_or_default()
@@ -286,21 +270,25 @@ impl Rules {
     }
 }
 
-fn collections(faults: &mut Faults, class: &str, rules: &Rules) -> Vec<CollectionPlan> {
+fn collections(
+    violations: &mut Violations,
+    class: &str,
+    defaults: &Defaults,
+) -> Vec<CollectionPlan> {
     let mut all = Vec::new();
-    for (at, collection) in rules.config.collections.iter().enumerate() {
+    for (at, collection) in defaults.config.collections.iter().enumerate() {
         let field = format!("odgm_config.collections[{at}]");
         let spec = match collection {
             Collection::Name(name) => CollectionSpec { name: name.clone(), ..Default::default() },
             Collection::Spec(spec) => spec.clone(),
         };
-        check_collection(faults, &field, &spec);
+        check_collection(violations, &field, &spec);
         if all.iter().any(|other: &CollectionPlan| other.name == spec.name) {
-            faults.add(field, format!("{:?} is given twice", spec.name));
+            violations.add(field, format!("{:?} is given twice", spec.name));
         }
-        all.push(rules.resolve(spec, rules.partitions, 2));
+        all.push(defaults.resolve(spec, defaults.partitions, 2));
     }
-    if let (true, Some(state)) = (all.is_empty(), &rules.state) {
+    if let (true, Some(state)) = (all.is_empty(), &defaults.state) {
         let copies = match state.state_type {
             StateType::Singleton | StateType::Collection => 3,
             StateType::Normal => 2,
@@ -309,40 +297,41 @@ fn collections(faults: &mut Faults, class: &str, rules: &Rules) -> Vec<Collectio
         if state.state_type == StateType::Collection && state.access_patterns.is_empty() {
             spec.access_patterns = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
         }
-        check_collection(faults, "deployment_unit.class", &spec);
-        all.push(rules.resolve(spec, rules.partitions, copies));
+        check_collection(violations, "deployment_unit.class", &spec);
+        all.push(defaults.resolve(spec, defaults.partitions, copies));
     }
     all
 }
 
-fn check_collection(faults: &mut Faults, field: &str, spec: &CollectionSpec) {
+fn check_collection(violations: &mut Violations, field: &str, spec: &CollectionSpec) {
     let name = &spec.name;
-    // Names travel in a list with commas between.
+    // Names are passed as a comma-separated list.
     if name.is_empty()
         || name.len() > 253
         || name.contains([',', '"', '\\'])
         || name.contains(char::is_whitespace)
     {
-        faults.add(
+        violations.add(
             format!("{field}.name"),
             format!(
-                "{name:?} is no name: 1 to 253 characters without commas, quotes and white space"
+                "{name:?} isn't a valid name: use 1 to 253 characters without commas, quotes and \
+                 whitespace"
             ),
         );
     }
-    for (word, value, most) in
+    for (name, value, max) in
         [("partition_count", spec.partition_count, 4096), ("replica_count", spec.replica_count, 99)]
     {
         if let Some(value) = value
-            && !(1..=most).contains(&value)
+            && !(1..=max).contains(&value)
         {
-            faults.add(format!("{field}.{word}"), format!("{value} isn't between 1 and {most}"));
+            violations.add(format!("{field}.{name}"), format!("{value} isn't between 1 and {max}"));
         }
     }
 }
 
 fn triggers(
-    faults: &mut Faults,
+    violations: &mut Violations,
     class: &str,
     spec: &UnitSpec,
     more: &[EventTrigger],
@@ -350,7 +339,6 @@ fn triggers(
     collections: &[CollectionPlan],
 ) -> Vec<Trigger> {
     let mut all = Vec::new();
-    // Those that there are, whatever they are called.
     let mut filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
     if filters.is_empty() {
         filters.push(format!("{class}_*"));
@@ -377,9 +365,9 @@ fn triggers(
     }
     for (at, trigger) in more.iter().enumerate() {
         if !runs(&trigger.function_key) {
-            faults.add(
+            violations.add(
                 format!("odgm_config.event_processing.event_triggers[{at}].function_key"),
-                format!("{:?} is no function of the class that runs", trigger.function_key),
+                format!("{:?} isn't a function that runs in this unit", trigger.function_key),
             );
         }
         all.push(Trigger {

@@ -1,11 +1,11 @@
-//! A class, parsed once into types that can't be wrong.
+//! A class, parsed once into types that rule out invalid values.
 
 mod addon;
-mod faults;
 mod grid;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod violations;
 
 pub use self::{
     addon::{ADDONS, Addon},
@@ -21,22 +21,18 @@ use crate::{
     },
 };
 
-/// Who a class is.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Identity {
-    /// The ClassRuntime's name.
+    /// Name of the ClassRuntime.
     pub name: String,
-    /// What its children's names begin with.
+    /// Prefix of the names of child objects.
     pub base: String,
-    /// Its namespace.
     pub namespace: String,
-    /// Its identity in the cluster.
     pub uid: String,
-    /// The generation that is to be brought about.
+    /// The generation to reconcile.
     pub generation: i64,
-    /// The id it was deployed under, or its name.
+    /// The id under which it was deployed, or else its name.
     pub deployment_id: String,
-    /// The environment it is for, where it says.
     pub environment: Option<String>,
 }
 
@@ -59,33 +55,27 @@ impl Identity {
 /// A class that can be rendered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidClass {
-    /// Who it is.
     pub identity: Identity,
     /// Functions with a container.
     pub functions: Vec<ValidFunction>,
-    /// Functions without one, and why.
+    /// Functions without a container.
     pub passive: Vec<Passive>,
-    /// Its data grid.
     pub odgm: Option<OdgmPlan>,
-    /// The template that was asked for.
+    /// The requested template.
     pub template: Option<String>,
-    /// The profile whose sizes and defaults it has.
+    /// The profile whose sizes and defaults apply.
     pub profile: Profile,
-    /// The part of its data that it has, where it has one.
     pub partition: Option<PartitionInfo>,
-    /// What it tells of itself.
     pub telemetry: Telemetry,
 }
 
-/// A function that has no container here.
+/// A function without a container.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passive {
-    /// Its key.
     pub key: String,
     pub reason: PassiveReason,
 }
 
-/// Why a function has no container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassiveReason {
     /// It is in `disabled_functions`.
@@ -97,94 +87,78 @@ pub enum PassiveReason {
 /// A function that can be rendered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidFunction {
-    /// Its key, or the class's name for the only function of a class.
+    /// Its key, or the class's name for a class with the single `function`.
     pub key: String,
-    /// Its key as far as names are concerned: none for the only function of a class.
+    /// Its key as a part of object names; `None` for a class with the single `function`.
     pub name_key: Option<String>,
     /// Whether it may run as a Job.
     pub task: bool,
-    /// The image.
     pub image: String,
-    /// The port it listens on.
     pub port: i32,
-    /// How many instances are asked for at least.
     pub min_scale: Option<i32>,
-    /// How many at most.
     pub max_scale: Option<i32>,
-    /// Instances that the availability requirement takes; none where nothing is required, or on
-    /// standby.
+    /// Minimum number of instances for the required availability; `None` without a requirement and
+    /// on standby.
     pub required_instances: Option<i32>,
-    /// What each instance asks for, as far as it is said.
+    /// Set by the user; the platform's defaults apply to the rest.
     pub requests: Resources,
-    /// What each instance may not exceed, as far as it is said.
+    /// Set by the user; the platform's defaults apply to the rest.
     pub limits: Resources,
-    /// Platform variables of the user.
     pub env: Vec<EnvVar>,
-    /// Secrets and ConfigMaps of the user.
     pub env_from: Vec<EnvFrom>,
-    /// When the image is pulled.
     pub pull_policy: Option<PullPolicy>,
-    /// What it is pulled with.
     pub pull_secrets: Vec<String>,
-    /// The account it runs under.
     pub service_account: Option<String>,
-    /// What is mounted.
     pub mounts: Vec<VolumeMount>,
-    /// The program.
     pub command: Vec<String>,
-    /// Its arguments.
     pub args: Vec<String>,
-    /// What it may do.
     pub security: Security,
-    /// How its health is asked for.
     pub health: HealthCheck,
-    /// How long a call may take.
     pub timeout_ms: Option<i32>,
-    /// Requests for each second.
+    /// Required requests per second.
     pub throughput: Option<i32>,
-    /// Milliseconds for each answer.
+    /// Required latency in milliseconds.
     pub latency: Option<i32>,
-    /// Milliseconds that no answer may exceed.
+    /// Maximum latency in milliseconds, as a hard constraint.
     pub hard_latency: Option<i32>,
-    /// Calls at once.
+    /// Maximum number of concurrent calls.
     pub max_concurrency: Option<i32>,
-    /// Who may call it.
+    /// The widest access of all bindings.
     pub access: Access,
-    /// Whether it is to cost as little as possible.
+    /// Whether it runs at the lowest cost.
     pub standby: bool,
-    /// How it uses the data grid.
     pub odgm: OdgmIntegration,
 }
 
 impl ValidFunction {
-    /// How long a call may take, in whole seconds.
+    /// The timeout of a call in whole seconds, rounded up.
     pub fn timeout_seconds(&self) -> Option<i32> {
         self.timeout_ms.map(|timeout| timeout.saturating_add(999).div_euclid(1000))
     }
 
-    /// Whether its bounds say that load comes in bursts.
+    /// Whether its bounds imply bursts: the maximum is at least four times the minimum.
     pub fn is_bursty(&self) -> bool {
         let floor = self.min_scale.max(self.required_instances).unwrap_or(1).max(1);
         self.max_scale.is_some_and(|max| max >= floor.saturating_mul(4))
     }
 
-    /// Whether bounds are given that don't.
+    /// Whether it has bounds that imply a steady load.
     pub fn is_steady(&self) -> bool {
         (self.min_scale.is_some() || self.max_scale.is_some()) && !self.is_bursty()
     }
 
-    /// Whether it is to cost as little as possible.
+    /// Whether it must run at the lowest cost: it is on standby or may scale to zero.
     pub fn is_cost_bound(&self) -> bool {
         self.standby || (self.min_scale == Some(0) && self.required_instances.is_none())
     }
 }
 
-/// Something that is wrong with a specification.
+/// An invalid field of a specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The field, as in `functions[0].port`.
+    /// The path of the field, such as `functions[0].port`.
     pub field: String,
-    /// What is wrong, and what is allowed.
+    /// What is wrong and what is allowed.
     pub message: String,
 }
 
@@ -220,20 +194,17 @@ impl std::fmt::Display for RejectionReason {
     }
 }
 
-/// Why a class can't be brought about.
+/// A unit that can't run, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     pub reason: RejectionReason,
-    /// Whether it could be brought about elsewhere or later, as it stands.
+    /// Whether the same unit could be admitted by another cluster or later.
     pub precondition: bool,
-    /// In one sentence.
     pub message: String,
-    /// Field by field, where fields are to blame.
     pub violations: Vec<Violation>,
 }
 
 impl Rejection {
-    /// Fields are wrong.
     pub fn invalid(violations: Vec<Violation>) -> Self {
         let mut message = String::new();
         for violation in violations.iter().take(8) {
@@ -250,7 +221,6 @@ impl Rejection {
         Self { reason: RejectionReason::InvalidSpec, precondition: false, message, violations }
     }
 
-    /// It can't be done here, or not now.
     pub fn precondition(reason: RejectionReason, field: &str, message: impl Into<String>) -> Self {
         let message = message.into();
         let violation = Violation { field: field.to_owned(), message: message.clone() };
@@ -258,10 +228,10 @@ impl Rejection {
     }
 }
 
-/// The longest message of a condition or violation, in characters.
+/// Maximum length of the message of a condition or violation, in characters.
 pub const MAX_MESSAGE: usize = 2048;
 
-/// The message, cut to [`MAX_MESSAGE`] characters.
+/// Truncates a message to [`MAX_MESSAGE`] characters.
 pub fn truncate_message(message: &str) -> String {
     let mut text: String = message.chars().take(MAX_MESSAGE).collect();
     if text.len() < message.len() {

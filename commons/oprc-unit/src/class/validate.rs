@@ -1,11 +1,10 @@
-//! From a specification to a class that can be rendered, or everything that is wrong with it.
+//! Parses a specification into a class that can be rendered, or reports all violations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    ADDONS, Addon, Identity, Passive, PassiveReason, Rejection, ValidClass, ValidFunction,
-    faults::{Faults, check_resources, check_variable},
-    grid,
+    ADDONS, Addon, Identity, Passive, PassiveReason, Rejection, ValidClass, ValidFunction, grid,
+    violations::{Violations, check_resources, check_variable},
 };
 use crate::{
     availability::floor,
@@ -19,10 +18,9 @@ use crate::{
     },
 };
 
-/// The port of a function that doesn't say.
-const PORT: i32 = 8080;
+const DEFAULT_PORT: i32 = 8080;
 
-/// Parses a specification, with the profile that it gets where it asks for none.
+/// Validates a specification. `profile` applies if it requests none.
 pub fn validate(
     profile: Profile,
     identity: Identity,
@@ -31,30 +29,30 @@ pub fn validate(
 ) -> Result<ValidClass, Rejection> {
     let template = spec.selected_template.clone().or_else(|| spec.template_hint.clone());
     let profile = template.as_deref().and_then(Profile::parse).unwrap_or(profile);
-    let mut faults = Faults::default();
+    let mut violations = Violations::default();
     for addon in &spec.addons {
         if Addon::parse(addon).is_none() {
             let names = ADDONS.map(|addon| addon.name).join(", ");
-            faults.add("addons", format!("{addon:?} is unknown; there is: {names}"));
+            violations.add("addons", format!("unknown addon {addon:?}; available: {names}"));
         }
     }
-    faults.twice(|at| format!("addons[{at}]"), spec.addons.iter());
+    violations.duplicates(|at| format!("addons[{at}]"), spec.addons.iter());
     if let (Some(one), Some(other)) = (&spec.selected_template, &spec.template_hint)
         && one != other
     {
-        faults.add("template_hint", "says otherwise than selected_template");
+        violations.add("template_hint", "differs from selected_template: set only one of them");
     }
-    check_requirements(&mut faults, "nfr_requirements", spec.nfr_requirements.as_ref());
-    check_constraints(&mut faults, "constraints", spec.constraints.as_ref());
+    check_requirements(&mut violations, "nfr_requirements", spec.nfr_requirements.as_ref());
+    check_constraints(&mut violations, "constraints", spec.constraints.as_ref());
     if let Some(rollout) = &spec.rollout {
         let deadline = rollout.progress_deadline_seconds;
-        faults.range("rollout.progress_deadline_seconds", deadline, 1, 86_400);
-        faults.range("rollout.drain_seconds", rollout.drain_seconds, 0, 3600);
+        violations.range("rollout.progress_deadline_seconds", deadline, 1, 86_400);
+        violations.range("rollout.drain_seconds", rollout.drain_seconds, 0, 3600);
     }
     let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
-    faults.range("resource_allocation.replication_factor", factor, 1, 99);
+    violations.range("resource_allocation.replication_factor", factor, 1, 99);
 
-    let (functions, passive) = functions(&mut faults, &identity, spec);
+    let (functions, passive) = functions(&mut violations, &identity, spec);
     let keys: BTreeSet<&str> = functions
         .iter()
         .map(|it| it.key.as_str())
@@ -64,15 +62,15 @@ pub fn validate(
         ("disabled_functions", &spec.disabled_functions),
         ("standby_functions", &spec.standby_functions),
     ] {
-        faults.twice(|at| format!("{field}[{at}]"), named.iter());
+        violations.duplicates(|at| format!("{field}[{at}]"), named.iter());
         for key in named.iter().filter(|key| !keys.contains(key.as_str())) {
-            faults.add(field, format!("{key:?} is no function of the class"));
+            violations.add(field, format!("the class has no function {key:?}"));
         }
     }
-    let wants_odgm = replication::has_grid(spec);
-    let odgm = wants_odgm.then(|| grid::plan(&mut faults, &identity, spec, &functions, profile));
-    if !faults.0.is_empty() {
-        return Err(Rejection::invalid(faults.0));
+    let has_grid = replication::has_grid(spec);
+    let odgm = has_grid.then(|| grid::plan(&mut violations, &identity, spec, &functions, profile));
+    if !violations.0.is_empty() {
+        return Err(Rejection::invalid(violations.0));
     }
     let addons = spec.addons.iter().filter_map(|name| Addon::parse(name));
     if let Some(addon) = addons.into_iter().find(|it| !it.is_enabled(&platform.features)) {
@@ -93,7 +91,7 @@ pub fn validate(
 }
 
 fn functions(
-    faults: &mut Faults,
+    violations: &mut Violations,
     identity: &Identity,
     spec: &UnitSpec,
 ) -> (Vec<ValidFunction>, Vec<Passive>) {
@@ -103,17 +101,17 @@ fn functions(
     let keys = spec.function.iter().map(|_| None);
     let keys = keys.chain(spec.functions.iter().map(|it| Some(it.key.as_str())));
     if spec.function.is_some() && !spec.functions.is_empty() {
-        faults.add("function", "function and functions are mutually exclusive");
+        violations.add("function", "function and functions are mutually exclusive");
     }
     for ((field, body), name_key) in spec.bodies().zip(keys) {
         let key = name_key.unwrap_or(&identity.name);
-        faults.length(&format!("{field}.key"), key, 253);
-        // Names of objects are in lower case.
+        violations.length(&format!("{field}.key"), key, 253);
+        // Object names are lower-cased, so keys that differ only in case collide.
         match seen.insert(names::function(&identity.base, name_key), key) {
             Some(other) if other == key => {
-                faults.add(format!("{field}.key"), format!("{key:?} is given twice"));
+                violations.add(format!("{field}.key"), format!("{key:?} is given twice"));
             }
-            Some(other) => faults.add(
+            Some(other) => violations.add(
                 format!("{field}.key"),
                 format!("{key:?} differs from {other:?} only in case; rename one of them"),
             ),
@@ -126,15 +124,17 @@ fn functions(
         }
         match &body.image {
             Some(image) => {
-                faults.length(&format!("{field}.image"), image, 1024);
+                violations.length(&format!("{field}.image"), image, 1024);
                 if image.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
-                    faults.add(format!("{field}.image"), "may not contain white space");
+                    violations.add(format!("{field}.image"), "must not contain whitespace");
                 }
-                running.push(function(faults, &field, key, name_key, image, body, spec));
+                running.push(function(violations, &field, key, name_key, image, body, spec));
             }
             None if matches!(kind, FunctionType::Task | FunctionType::Custom) => {
-                faults
-                    .add(format!("{field}.image"), "is needed by functions that run in containers");
+                violations.add(
+                    format!("{field}.image"),
+                    "is required for functions that run in containers",
+                );
             }
             None => {
                 passive.push(Passive { key: key.to_owned(), reason: PassiveReason::NoContainer });
@@ -145,7 +145,7 @@ fn functions(
 }
 
 fn function(
-    faults: &mut Faults,
+    violations: &mut Violations,
     field: &str,
     key: &str,
     name_key: Option<&str>,
@@ -153,18 +153,18 @@ fn function(
     body: &SingleFunction,
     spec: &UnitSpec,
 ) -> ValidFunction {
-    faults.range(&format!("{field}.port"), body.port, 1, 65_535);
+    violations.range(&format!("{field}.port"), body.port, 1, 65_535);
     let provision = body.provision.clone().unwrap_or_default();
-    check_provision(faults, &format!("{field}.provision"), &provision);
-    check_requirements(faults, &format!("{field}.requirements"), body.requirements.as_ref());
-    check_constraints(faults, &format!("{field}.constraints"), body.constraints.as_ref());
+    check_provision(violations, &format!("{field}.provision"), &provision);
+    check_requirements(violations, &format!("{field}.requirements"), body.requirements.as_ref());
+    check_constraints(violations, &format!("{field}.constraints"), body.constraints.as_ref());
     let config = body.config.clone().unwrap_or_default();
-    faults.range(&format!("{field}.config.timeout_ms"), config.timeout_ms, 1, 86_400_000);
-    let env = environment(faults, field, &provision, &config);
+    violations.range(&format!("{field}.config.timeout_ms"), config.timeout_ms, 1, 86_400_000);
+    let env = environment(violations, field, &provision, &config);
     let health = body.health_check.clone().unwrap_or_default();
-    faults.range(&format!("{field}.health_check.port"), health.port, 1, 65_535);
+    violations.range(&format!("{field}.health_check.port"), health.port, 1, 65_535);
     if health.grpc && health.path.is_some() {
-        faults.add(format!("{field}.health_check.path"), "doesn't go together with grpc");
+        violations.add(format!("{field}.health_check.path"), "can't be combined with grpc");
     }
     let class = spec.nfr_requirements.clone().unwrap_or_default();
     let own = body.requirements.clone().unwrap_or_default();
@@ -179,7 +179,7 @@ fn function(
         name_key: name_key.map(str::to_owned),
         task: body.kind.unwrap_or_default() == FunctionType::Task,
         image: image.to_owned(),
-        port: body.port.unwrap_or(PORT),
+        port: body.port.unwrap_or(DEFAULT_PORT),
         min_scale: provision.min_scale,
         max_scale: provision.max_scale,
         requests: provision.requests.unwrap_or_default(),
@@ -197,8 +197,8 @@ fn function(
         timeout_ms: config.timeout_ms,
         throughput: own.min_throughput_rps.or(class.min_throughput_rps),
         latency: own.max_latency_ms.or(class.max_latency_ms),
-        hard_latency: least(own_limits.hard_latency_ms, class_limits.hard_latency_ms),
-        max_concurrency: least(own_limits.max_concurrency, class_limits.max_concurrency),
+        hard_latency: tighter(own_limits.hard_latency_ms, class_limits.hard_latency_ms),
+        max_concurrency: tighter(own_limits.max_concurrency, class_limits.max_concurrency),
         access: widest.unwrap_or(default_access),
         required_instances: availability.filter(|_| !standby).map(floor),
         standby,
@@ -206,8 +206,8 @@ fn function(
     }
 }
 
-/// A constraint of the class holds for each function, and a function's own may be tighter.
-fn least(own: Option<i32>, class: Option<i32>) -> Option<i32> {
+/// A constraint of the class applies to each function; the function's own may be tighter.
+fn tighter(own: Option<i32>, class: Option<i32>) -> Option<i32> {
     match (own, class) {
         (Some(own), Some(class)) => Some(own.min(class)),
         (own, class) => own.or(class),
@@ -215,7 +215,7 @@ fn least(own: Option<i32>, class: Option<i32>) -> Option<i32> {
 }
 
 fn environment(
-    faults: &mut Faults,
+    violations: &mut Violations,
     field: &str,
     provision: &Provision,
     config: &FunctionConfig,
@@ -224,14 +224,14 @@ fn environment(
     let mut seen = BTreeSet::new();
     for (at, variable) in provision.env.iter().enumerate() {
         let place = format!("{field}.provision.env[{at}].name");
-        check_variable(faults, &place, &variable.name);
+        check_variable(violations, &place, &variable.name);
         if !seen.insert(variable.name.clone()) {
-            faults.add(place, format!("{:?} is given twice", variable.name));
+            violations.add(place, format!("{:?} is given twice", variable.name));
         }
         let sources =
             [variable.value.is_some(), variable.secret.is_some(), variable.config_map.is_some()];
         if sources.into_iter().filter(|&given| given).count() > 1 {
-            faults.add(
+            violations.add(
                 format!("{field}.provision.env[{at}]"),
                 "at most one of value, secret and config_map may be set",
             );
@@ -239,7 +239,7 @@ fn environment(
         env.push(variable.clone());
     }
     for (name, value) in &config.env {
-        check_variable(faults, &format!("{field}.config.env"), name);
+        check_variable(violations, &format!("{field}.config.env"), name);
         if seen.insert(name.clone()) {
             env.push(EnvVar {
                 name: name.clone(),
@@ -251,19 +251,20 @@ fn environment(
     env
 }
 
-fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
-    faults.range(&format!("{field}.min_scale"), provision.min_scale, 0, MAX_SCALE);
-    faults.range(&format!("{field}.max_scale"), provision.max_scale, 1, MAX_SCALE);
+fn check_provision(violations: &mut Violations, field: &str, provision: &Provision) {
+    violations.range(&format!("{field}.min_scale"), provision.min_scale, 0, MAX_SCALE);
+    violations.range(&format!("{field}.max_scale"), provision.max_scale, 1, MAX_SCALE);
     if let (Some(min), Some(max)) = (provision.min_scale, provision.max_scale)
         && min > max
     {
-        faults.add(format!("{field}.min_scale"), format!("{min} is larger than max_scale, {max}"));
+        violations
+            .add(format!("{field}.min_scale"), format!("{min} is larger than max_scale, {max}"));
     }
-    check_resources(faults, field, provision.requests.as_ref(), provision.limits.as_ref());
+    check_resources(violations, field, provision.requests.as_ref(), provision.limits.as_ref());
     for (at, mount) in provision.volume_mounts.iter().enumerate() {
         let place = format!("{field}.volume_mounts[{at}]");
         if !mount.mount_path.starts_with('/') {
-            faults.add(format!("{place}.mount_path"), "must begin with /");
+            violations.add(format!("{place}.mount_path"), "must begin with /");
         }
         let sources = [
             mount.secret.is_some(),
@@ -272,24 +273,24 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
             mount.empty_dir.is_some(),
         ];
         if sources.into_iter().filter(|&given| given).count() != 1 {
-            faults.add(
+            violations.add(
                 place.as_str(),
                 "exactly one of secret, config_map, claim and empty_dir must be set",
             );
         }
         if let Some(size) = mount.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref())
-            && let Some(reason) = quantity::fault(size)
+            && let Some(reason) = quantity::error(size)
         {
-            faults.add(format!("{place}.empty_dir.size_limit"), reason);
+            violations.add(format!("{place}.empty_dir.size_limit"), reason);
         }
     }
     let paths = provision.volume_mounts.iter().map(|mount| &mount.mount_path);
-    faults.twice(|at| format!("{field}.volume_mounts[{at}].mount_path"), paths);
+    violations.duplicates(|at| format!("{field}.volume_mounts[{at}].mount_path"), paths);
     let secrets = provision.image_pull_secrets.iter();
-    faults.twice(|at| format!("{field}.image_pull_secrets[{at}]"), secrets);
+    violations.duplicates(|at| format!("{field}.image_pull_secrets[{at}]"), secrets);
     for (at, source) in provision.env_from.iter().enumerate() {
         if source.secret.is_some() == source.config_map.is_some() {
-            faults.add(
+            violations.add(
                 format!("{field}.env_from[{at}]"),
                 "exactly one of secret and config_map must be set",
             );
@@ -297,31 +298,46 @@ fn check_provision(faults: &mut Faults, field: &str, provision: &Provision) {
     }
 }
 
-fn check_requirements(faults: &mut Faults, field: &str, requirements: Option<&Requirements>) {
+fn check_requirements(
+    violations: &mut Violations,
+    field: &str,
+    requirements: Option<&Requirements>,
+) {
     let Some(requirements) = requirements else { return };
     let throughput = requirements.min_throughput_rps;
-    faults.range(&format!("{field}.min_throughput_rps"), throughput, 0, 1_000_000_000);
-    faults.range(&format!("{field}.max_latency_ms"), requirements.max_latency_ms, 1, 86_400_000);
+    violations.range(&format!("{field}.min_throughput_rps"), throughput, 0, 1_000_000_000);
+    violations.range(
+        &format!("{field}.max_latency_ms"),
+        requirements.max_latency_ms,
+        1,
+        86_400_000,
+    );
     if let Some(availability) = requirements.availability
         && !(0.0..=1.0).contains(&availability)
     {
         let hint = format!(
-            "{availability} isn't a fraction from 0 to 1; for percent there is availability_pct"
+            "{availability} isn't a fraction between 0 and 1; use availability_pct for percent"
         );
-        faults.add(format!("{field}.availability"), hint);
+        violations.add(format!("{field}.availability"), hint);
     }
     if let Some(percent) = requirements.availability_pct
         && !(0.0..=100.0).contains(&percent)
     {
-        faults.add(format!("{field}.availability_pct"), format!("{percent} isn't from 0 to 100"));
+        violations
+            .add(format!("{field}.availability_pct"), format!("{percent} isn't between 0 and 100"));
     }
     if requirements.availability.is_some() && requirements.availability_pct.is_some() {
-        faults.add(format!("{field}.availability_pct"), "says the same as availability: give one");
+        violations.add(format!("{field}.availability_pct"), "can't be combined with availability");
     }
 }
 
-fn check_constraints(faults: &mut Faults, field: &str, constraints: Option<&Constraints>) {
+fn check_constraints(violations: &mut Violations, field: &str, constraints: Option<&Constraints>) {
     let Some(constraints) = constraints else { return };
-    faults.range(&format!("{field}.hard_latency_ms"), constraints.hard_latency_ms, 1, 86_400_000);
-    faults.range(&format!("{field}.max_concurrency"), constraints.max_concurrency, 1, 1000);
+    violations.range(
+        &format!("{field}.hard_latency_ms"),
+        constraints.hard_latency_ms,
+        1,
+        86_400_000,
+    );
+    violations.range(&format!("{field}.max_concurrency"), constraints.max_concurrency, 1, 1000);
 }

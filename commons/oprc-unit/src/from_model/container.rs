@@ -9,7 +9,7 @@ use crate::spec::{
     EmptyDir, EnvFrom, EnvVar, HealthCheck, KeyRef, Provision, Resources, Security, VolumeMount,
 };
 
-/// The provision of a container; none where the container sets nothing.
+/// `None` if the container sets nothing.
 pub(super) fn provision(container: &Container) -> Option<Provision> {
     let provision = Provision {
         min_scale: container.min_scale,
@@ -54,7 +54,7 @@ pub(super) fn resources(
     memory: Option<&Quantity>,
     ephemeral_storage: Option<&Quantity>,
 ) -> Option<Resources> {
-    let text = |amount: Option<&Quantity>| amount.map(|it| it.0.clone());
+    let text = |quantity: Option<&Quantity>| quantity.map(|it| it.0.clone());
     let resources = Resources {
         cpu: text(cpu),
         memory: text(memory),

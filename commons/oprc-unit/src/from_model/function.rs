@@ -5,7 +5,6 @@ use oprc_models::{ResolvedClass, ResolvedFunction};
 use super::{Same as _, constraints, container, requirements};
 use crate::spec::{Binding, FunctionConfig, FunctionSpec, OdgmIntegration, SingleFunction};
 
-/// A function with the bindings of its class.
 pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> FunctionSpec {
     let function = &resolved.function;
     let container = function.container();
@@ -22,7 +21,7 @@ pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Functi
                 async_execution: it.async_execution,
             })
             .collect(),
-        // Each binding has its own.
+        // Each binding has its own access.
         access: None,
         provision: container.and_then(container::provision),
         health_check: container

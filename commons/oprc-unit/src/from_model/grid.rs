@@ -13,7 +13,6 @@ use crate::spec::{
     OdgmConfig, Route, Storage,
 };
 
-/// The grid of a unit, as far as the deployment sets it.
 pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConfig {
     let deployment = source.deployment;
     let grid = deployment.odgm.clone().unwrap_or_default();
@@ -57,8 +56,8 @@ fn collection(source: &Source<'_>, spec: &model::CollectionSpec) -> Collection {
 }
 
 fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> EventProcessing {
-    // A deployment of several classes lists the triggers of all; a unit gets those of functions
-    // that run in it.
+    // A deployment lists the triggers of all its classes; a unit has only those of functions that
+    // run in it.
     let runs = |key: &str| {
         let function = source.class.function(key);
         function.is_some_and(|it| it.function.runs_in_container()) && !disabled.contains(key)
@@ -85,11 +84,11 @@ fn events(source: &Source<'_>, events: &Events, disabled: &BTreeSet<&str>) -> Ev
     }
 }
 
-/// What happens to the data, where the deployment sets it.
+/// `None` if the deployment doesn't set it.
 pub(super) fn retention(deployment: &OClassDeployment) -> Option<DataRetention> {
     let grid = deployment.odgm.as_ref()?;
-    let said = grid.on_delete.is_some() || grid.allow_data_loss;
-    said.then(|| DataRetention {
+    let is_set = grid.on_delete.is_some() || grid.allow_data_loss;
+    is_set.then(|| DataRetention {
         on_delete: grid.on_delete.unwrap_or_default().same(),
         allow_data_loss: grid.allow_data_loss,
     })

@@ -1,5 +1,5 @@
-//! From a class of a package and its deployment to a unit. Numbers that neither sets are left to
-//! the planner.
+//! Converts a class of a package and its deployment to a unit. The planner adds the numbers that
+//! neither sets.
 
 mod container;
 mod function;
@@ -21,27 +21,21 @@ use crate::{
     },
 };
 
-/// What a unit is made from.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// The unit's id.
+    /// Id of the unit.
     pub id: &'a str,
-    /// The package.
     pub package: &'a str,
-    /// Its version.
     pub version: &'a model::Version,
-    /// The class.
     pub class: &'a ResolvedClass,
-    /// The deployment.
     pub deployment: &'a OClassDeployment,
-    /// The member of the deployment that the unit is for, where it has members.
+    /// The member of the deployment that the unit belongs to, if it has members.
     pub member: Option<&'a Member>,
-    /// The environment; empty for the cluster's own default.
+    /// Empty for the cluster's default environment.
     pub environment: &'a str,
 }
 
 impl Source<'_> {
-    /// Functions of the class that don't run there.
     fn disabled(&self) -> BTreeSet<&str> {
         let here = self.member.map(|it| it.disabled_fn.as_slice()).unwrap_or_default();
         let functions =
@@ -51,7 +45,6 @@ impl Source<'_> {
         functions.map(|it| it.key.as_str()).collect()
     }
 
-    /// Functions of the class that run there at the least cost.
     fn standby(&self, disabled: &BTreeSet<&str>) -> Vec<String> {
         let here = self.member.map(|it| it.standby_fn.as_slice()).unwrap_or_default();
         let functions = self.class.functions.iter().map(|it| &it.key);
@@ -59,7 +52,7 @@ impl Source<'_> {
         standby.cloned().collect()
     }
 
-    /// Those assignments that concern the unit's member.
+    /// Assignments of the unit's member.
     fn own(&self, all: &[Assignment]) -> Vec<ShardAssignment> {
         let Some(member) = self.member else { return Vec::new() };
         let own = all.iter().filter(|it| it.owners.contains(&member.id));
@@ -67,7 +60,6 @@ impl Source<'_> {
     }
 }
 
-/// The unit of a class in one place.
 pub fn unit_spec(source: &Source<'_>) -> UnitSpec {
     let Source { class, deployment, .. } = source;
     let disabled = source.disabled();
@@ -117,12 +109,12 @@ pub fn unit_spec(source: &Source<'_>) -> UnitSpec {
     }
 }
 
-/// The value of the same name in the unit's types.
+/// Converts to the variant of the same name.
 trait Same<T> {
     fn same(self) -> T;
 }
 
-/// Enums that packages and units have in common. A variant that one of them lacks doesn't compile.
+/// Enums that packages and units share. A variant that is missing in one of them doesn't compile.
 macro_rules! same {
     ($($model:ident => $name:ident { $($variant:ident),* })*) => {
         $(impl Same<spec::$name> for model::$model {
@@ -189,7 +181,6 @@ fn enforcement(enforcement: &model::Enforcement) -> Enforcement {
     }
 }
 
-/// A shard assignment of a deployment as the unit has it.
 pub fn assignment(assignment: &Assignment) -> ShardAssignment {
     ShardAssignment {
         primary: assignment.primary,

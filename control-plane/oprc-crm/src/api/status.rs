@@ -13,7 +13,7 @@ const DOMAIN: &str = "oaas.io";
 const MAX_MESSAGE: usize = 1024;
 const MAX_FIELD: usize = 256;
 const MAX_VIOLATIONS: usize = 8;
-/// The pause before a retry that clients are asked for.
+/// The pause before a retry that is requested from clients.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) fn status(error: &Error) -> Status {

@@ -89,7 +89,7 @@ impl ApiHealth {
         self.state.lock().failing_watches.remove(what);
     }
 
-    /// The rest of the pause that the server asked for with `Retry-After`.
+    /// The rest of the pause that the server requested with `Retry-After`.
     pub fn retry_after(&self) -> Option<Duration> {
         let rest = self.state.lock().retry_at?.saturating_duration_since(Instant::now());
         (!rest.is_zero()).then_some(rest)

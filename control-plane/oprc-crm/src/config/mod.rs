@@ -124,7 +124,7 @@ impl Config {
                 "templates.default_template: {name:?} {message}"
             )));
         }
-        if !oprc_unit::is_disk_size(&self.environment.odgm_disk) {
+        if !oprc_unit::is_volume_size(&self.environment.odgm_disk) {
             let disk = &self.environment.odgm_disk;
             return Err(Error::Inconsistent(format!(
                 "odgm.disk: {disk:?} is not a quantity such as 1Gi"

@@ -48,7 +48,7 @@ enum Outcome {
     /// Everything was applied; reconcile again after this time.
     Done(Option<Duration>),
     Failed,
-    /// The API server asked for a pause.
+    /// The API server requested a pause.
     Throttled(Duration),
     /// The new leader reconciles the class.
     NotLeader,

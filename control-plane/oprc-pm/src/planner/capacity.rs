@@ -1,4 +1,4 @@
-//! Whether clusters have room for what is planned.
+//! Compares the requests of a plan with the capacity of its clusters.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use oprc_unit::Capacity;
 
 use super::{ClusterFacts, targets::Place};
 
-/// What a plan requests of each cluster.
+/// Requests of a plan by cluster.
 #[derive(Debug, Default)]
 pub(super) struct Load<'a> {
     clusters: BTreeMap<&'a str, (&'a ClusterFacts, Capacity)>,
@@ -19,7 +19,6 @@ impl<'a> Load<'a> {
         *sum = sum.plus(requested, 1);
     }
 
-    /// Clusters whose capacity may not suffice.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         for (cluster, (facts, planned)) in &self.clusters {

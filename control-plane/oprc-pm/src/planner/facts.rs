@@ -1,34 +1,33 @@
-//! What is known of clusters when a plan is made.
+//! State of clusters as an input of the planner.
 
 use std::borrow::Cow;
 
 use oprc_unit::{Capacity, Platform, Profile};
 
-/// What is known of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFacts {
     /// Whether deployments that name no cluster may use it.
     pub default: bool,
-    /// Whether it is connected. A cluster that isn't is planned for with the facts it reported
-    /// last, and catches up when it returns.
+    /// Whether it is connected. The plan for a disconnected cluster uses the facts that it reported
+    /// last, and is applied when it reconnects.
     pub reachable: bool,
     /// Whether its CRM can see nodes.
     pub nodes_known: bool,
     pub ready_nodes: usize,
-    /// The availability of each of its nodes, where that is configured.
+    /// The configured availability of each of its nodes.
     pub node_availability: Option<f64>,
-    /// The settings and capabilities of its CRM; none where it never reported them.
+    /// `None` until its CRM has reported it.
     pub platform: Option<Platform>,
-    /// Allocatable on ready nodes; none where that isn't known.
+    /// Allocatable on ready nodes; `None` if unknown.
     pub capacity: Option<Capacity>,
     /// Requested by other deployments.
     pub requested: Capacity,
-    /// The environments that it is configured to have; empty where any name is allowed.
+    /// The configured environments; empty if any name is allowed.
     pub environments: Vec<String>,
 }
 
 impl ClusterFacts {
-    /// Capacity that other deployments don't request; zero where capacity isn't known.
+    /// Capacity that other deployments don't request; zero if capacity is unknown.
     pub(super) fn free(&self) -> Capacity {
         let all = self.capacity.unwrap_or_default();
         Capacity {
@@ -37,8 +36,8 @@ impl ClusterFacts {
         }
     }
 
-    /// The platform to plan with. Of a cluster that never reported, the defaults of profile `dev`
-    /// with every feature switched on are assumed.
+    /// The platform to plan with. For a cluster that never reported one, it is that of profile `dev`
+    /// with every feature enabled.
     pub(super) fn platform(&self) -> Cow<'_, Platform> {
         match &self.platform {
             Some(platform) => Cow::Borrowed(platform),
@@ -52,7 +51,6 @@ impl ClusterFacts {
         }
     }
 
-    /// Whether it reported that it has no data grid.
     pub(super) fn lacks_grid(&self) -> bool {
         self.platform.as_ref().is_some_and(|platform| !platform.features.odgm)
     }

@@ -1,9 +1,9 @@
-//! What is to run where, and why: a function of the deployment, its package and what is known of
-//! clusters, with no IO and no clock, so that the same question has the same answer.
+//! Plans which units of a deployment run in which clusters, with the reason for each decision. Pure:
+//! the same deployment, package and state of clusters give the same plan.
 
 mod capacity;
+mod diagnostics;
 mod facts;
-mod faults;
 mod replicas;
 mod scale;
 mod shards;
@@ -32,74 +32,73 @@ pub use self::facts::ClusterFacts;
 use oprc_unit::names;
 pub use oprc_unit::{UnitId, parse_unit_id, unit_id};
 
-/// What is to be planned.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The deployment.
     pub deployment: &'a OClassDeployment,
-    /// The version of its package that was chosen.
+    /// The selected version of its package.
     pub package: &'a ResolvedPackage,
-    /// The clusters that are configured.
+    /// All configured clusters.
     pub clusters: &'a BTreeMap<String, ClusterFacts>,
-    /// What holds for deployments that don't say.
     pub defaults: &'a Defaults,
-    /// The plan that is driven now, where there is one: what was put somewhere because nobody said
-    /// where, stays there.
-    pub former: Option<&'a Plan>,
+    /// The current plan: units whose cluster the planner selected stay in that cluster.
+    pub current: Option<&'a Plan>,
 }
 
-/// What holds for deployments that don't say.
+/// Defaults of deployments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// The environment; none for each cluster's own default.
+    /// `None` for each cluster's default environment.
     pub environment: Option<String>,
 }
 
-/// Plans a deployment, or tells everything that stands against it.
+/// Plans a deployment, or reports everything that prevents it.
 pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
     let Request { deployment, package, .. } = *request;
     check_against(deployment, package)?;
     let classes: Vec<&ResolvedClass> =
         deployment.classes().filter_map(|key| package.class(key)).collect();
-    let mut faults = Diagnostics::default();
+    let mut diagnostics = Diagnostics::default();
     let mut warnings = Vec::new();
     let mut reasons = vec![version(request)];
-    let wants_grid = classes.iter().any(|class| class.has_grid());
-    let (places, why) = places(request, wants_grid, &mut faults);
+    let needs_grid = classes.iter().any(|class| class.has_grid());
+    let (places, why) = places(request, needs_grid, &mut diagnostics);
     reasons.extend(why);
     let count = places.len().saturating_mul(classes.len());
     if count > MAX_UNITS {
         let message = format!(
-            "{} classes in {} places are {count} units, and {} are allowed",
+            "{} classes in {} places are {count} units, but at most {} are allowed",
             classes.len(),
             places.len(),
             MAX_UNITS
         );
-        faults::hint(&mut faults, "classes", message, "split the deployment");
-        return Err(faults);
+        diagnostics::add_with_hint(&mut diagnostics, "classes", message, "split the deployment");
+        return Err(diagnostics);
     }
     for place in places.iter().filter(|place| !place.facts.reachable) {
-        warnings.push(format!("{} doesn't answer: it catches up when it returns", place.cluster));
+        warnings.push(format!(
+            "{} is unreachable: its units are deployed when it reconnects",
+            place.cluster
+        ));
     }
-    unheeded(deployment, &classes, &mut warnings);
+    warn_of_unsupported(deployment, &classes, &mut warnings);
     let mut drafts = Vec::with_capacity(count);
     for place in places {
         for class in &classes {
-            drafts.push(draft(request, class, place, &mut faults, &mut warnings));
+            drafts.push(draft(request, class, place, &mut diagnostics, &mut warnings));
         }
     }
     for class in &classes {
-        assign(request, class, &mut drafts, &mut faults, &mut warnings);
+        assign(request, class, &mut drafts, &mut diagnostics, &mut warnings);
     }
-    names_taken(request, &drafts, &mut faults);
-    triggers(request, &drafts, &mut warnings);
-    if !faults.all.is_empty() {
-        return Err(faults);
+    check_case_conflicts(request, &drafts, &mut diagnostics);
+    warn_of_lost_triggers(request, &drafts, &mut warnings);
+    if !diagnostics.all.is_empty() {
+        return Err(diagnostics);
     }
     let admitted: Vec<_> =
-        drafts.iter().map(|it| it.admit(request, &mut faults, &mut warnings)).collect();
-    if !faults.all.is_empty() {
-        return Err(faults);
+        drafts.iter().map(|it| it.admit(request, &mut diagnostics, &mut warnings)).collect();
+    if !diagnostics.all.is_empty() {
+        return Err(diagnostics);
     }
     let mut load = Load::default();
     let namespace = deployment.namespace.as_deref().unwrap_or_default();
@@ -109,9 +108,9 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
         .map(|(draft, admitted)| draft.finish(namespace, admitted, &mut load))
         .collect();
     warnings.extend(load.warnings());
-    // Environments of a cluster have the same said of them.
-    let mut told = BTreeSet::new();
-    warnings.retain(|warning| told.insert(warning.clone()));
+    // Environments of a cluster have the same warnings.
+    let mut seen = BTreeSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     Ok(Plan {
         deployment: deployment.key.clone(),
         package: package.name.clone(),
@@ -124,52 +123,68 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
 
 /// Rejects a class that differs only in case from one that the deployment runs: CRM would reject
 /// its unit for as long as the other exists, because both have the same object names.
-fn names_taken(request: &Request<'_>, drafts: &[Draft<'_>], faults: &mut Diagnostics) {
+fn check_case_conflicts(
+    request: &Request<'_>,
+    drafts: &[Draft<'_>],
+    diagnostics: &mut Diagnostics,
+) {
     let name = |cluster: &str, id: &str| (cluster.to_owned(), names::class_runtime(id));
     let planned: BTreeMap<_, _> =
         drafts.iter().map(|draft| (name(draft.place.cluster, &draft.id), draft)).collect();
-    for unit in request.former.iter().flat_map(|plan| &plan.units) {
+    for unit in request.current.iter().flat_map(|plan| &plan.units) {
         let draft = planned.get(&name(&unit.cluster, &unit.id));
         if let Some(draft) = draft.filter(|draft| draft.id != unit.id) {
             let (new, old) = (&draft.class.key, &unit.class);
             let message = format!("{new:?} differs from the deployed class {old:?} only in case");
-            faults::hint(faults, "classes", message, "rename it, or delete the deployment first");
+            diagnostics::add_with_hint(
+                diagnostics,
+                "classes",
+                message,
+                "rename it, or delete the deployment first",
+            );
         }
     }
 }
 
 fn version(request: &Request<'_>) -> Reason {
     let because = match &request.deployment.version {
-        Some(range) => format!("the newest that {range} allows"),
-        None => "the newest, as none is said".to_owned(),
+        Some(range) => format!("latest version that matches {range}"),
+        None => "latest version, because none is set".to_owned(),
     };
     reason("version", request.package.version.to_string(), because)
 }
 
-/// Tells of what nothing in a cluster sees to.
-fn unheeded(deployment: &OClassDeployment, classes: &[&ResolvedClass], warnings: &mut Vec<String>) {
+/// Warns of settings that have no effect yet.
+fn warn_of_unsupported(
+    deployment: &OClassDeployment,
+    classes: &[&ResolvedClass],
+    warnings: &mut Vec<String>,
+) {
     let mode = deployment.enforcement.as_ref().and_then(|it| it.mode);
     if mode == Some(EnforcementMode::Enforce) {
-        warnings.push("enforcement.mode: nothing enforces requirements yet".to_owned());
+        warnings
+            .push("enforcement.mode: enforcement of requirements isn't supported yet".to_owned());
     }
     for class in classes {
         let key = &class.key;
         let macros = class.functions.iter().filter(|it| it.function.kind() == FunctionType::Macro);
-        warnings.extend(macros.map(|it| {
-            format!("{key}: {} is a macro: its steps are taken by `oprc invoke`", it.key)
-        }));
+        warnings.extend(
+            macros.map(|it| {
+                format!("{key}: {} is a macro, which only `oprc invoke` executes", it.key)
+            }),
+        );
         let private = class.bindings.iter().filter(|it| it.access == Some(Access::Private));
         warnings.extend(private.map(|it| {
             format!(
-                "{key}: {} is PRIVATE, and pods of its cluster can call it all the same",
+                "{key}: {} is PRIVATE, but this isn't enforced for pods of its cluster",
                 it.name
             )
         }));
     }
 }
 
-/// Tells of triggers that no unit has, as what they call runs in none.
-fn triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<String>) {
+/// Warns of triggers of functions that run in no unit.
+fn warn_of_lost_triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<String>) {
     let kept: BTreeSet<&str> = drafts
         .iter()
         .filter_map(|draft| draft.spec.odgm_config.as_ref()?.event_processing.as_ref())
@@ -177,9 +192,9 @@ fn triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<Stri
         .map(|it| it.function_key.as_str())
         .collect();
     let events = request.deployment.odgm.as_ref().and_then(|it| it.events.as_ref());
-    let said = events.into_iter().flat_map(|it| &it.triggers).map(|it| it.function.as_str());
-    let off = |key: &str| format!("{key} is switched off, so changes of state don't call it");
-    let lost = said.filter(|key| !kept.contains(key));
+    let requested = events.into_iter().flat_map(|it| &it.triggers).map(|it| it.function.as_str());
+    let off = |key: &str| format!("{key} is disabled, so state changes don't call it");
+    let lost = requested.filter(|key| !kept.contains(key));
     warnings.extend(lost.map(|key| format!("odgm.events.triggers: {}", off(key))));
     for Draft { class, .. } in drafts {
         let own = || drafts.iter().filter(|draft| draft.class.key == class.key);
@@ -190,12 +205,12 @@ fn triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: &mut Vec<Stri
     }
 }
 
-/// Settles which members have which shards of a class.
+/// Assigns the shards of a class to members.
 fn assign(
     request: &Request<'_>,
     class: &ResolvedClass,
     drafts: &mut [Draft<'_>],
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) {
     let deployment = request.deployment;
@@ -210,30 +225,32 @@ fn assign(
     for (at, Collection(it)) in collections().enumerate() {
         let path = format!("odgm.collections[{at}].assignments");
         let parts = it.partition_count.unwrap_or(partitions);
-        shards::check(key, &path, &it.assignments, parts, faults);
+        shards::check(key, &path, &it.assignments, parts, diagnostics);
     }
-    shards::check(key, "assignments", &deployment.assignments, partitions, faults);
+    shards::check(key, "assignments", &deployment.assignments, partitions, diagnostics);
     if !deployment.assignments.is_empty() {
         let assigned: BTreeSet<i32> =
             deployment.assignments.iter().flat_map(|it| it.shard_ids.iter().copied()).collect();
         let missing = (0..partitions).filter(|shard| !assigned.contains(shard)).count();
         if missing > 0 {
-            warnings.push(format!("{key}: {missing} of {partitions} parts are assigned to nobody"));
+            warnings.push(format!(
+                "{key}: {missing} of {partitions} partitions have no member assigned"
+            ));
         }
         return;
     }
     let members: Vec<_> = deployment.members.iter().enumerate().collect();
-    let all = shards::assign(key, &members, partitions, copies, faults, warnings);
-    // One member has everything, if it takes as much.
+    let all = shards::assign(key, &members, partitions, copies, diagnostics, warnings);
+    // A single member has all shards, within its `maxShards`.
     if members.len() < 2 {
         return;
     }
-    // What is assigned below is by the parts of the class.
+    // The assignments below cover only as many partitions as the class has.
     for Collection(it) in collections().filter(|Collection(it)| it.assignments.is_empty()) {
         if let Some(parts) = it.partition_count.filter(|parts| *parts > partitions) {
             let name = &it.name;
             warnings.push(format!(
-                "{key}: {} of {parts} parts of {name} are assigned to nobody: give it assignments",
+                "{key}: {} of {parts} partitions of {name} have no member assigned: set its assignments",
                 parts - partitions
             ));
         }

@@ -1,4 +1,4 @@
-//! How many copies of its state a class has in a place.
+//! Number of copies of the state of a class in a place.
 
 use oprc_models::{Diagnostics, OClassDeployment};
 use oprc_rest::Reason;
@@ -10,11 +10,11 @@ use oprc_unit::{
 };
 
 use super::{
-    faults,
+    diagnostics,
     targets::{Place, reason},
 };
 
-/// What the number of copies follows from.
+/// Inputs of the number of copies.
 struct Rules<'a> {
     class: &'a str,
     place: &'a Place<'a>,
@@ -24,14 +24,14 @@ struct Rules<'a> {
     why: &'static str,
 }
 
-/// Sets the number of copies: of collections that set none, which is returned, of those that do,
-/// and of the grid, which has a node for each.
+/// Sets the number of copies of collections and of the grid, which has a node for each copy. Returns
+/// the default of collections that set none.
 pub(super) fn replicas(
     spec: &mut UnitSpec,
     deployment: &OClassDeployment,
     class: &str,
     place: &Place<'_>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> (i32, Vec<Reason>) {
     let (needs, why) = copies_needed(spec);
@@ -56,7 +56,7 @@ pub(super) fn replicas(
             all_set = false;
             continue;
         };
-        let whose = format!("replicaCount of {}", collection.name);
+        let whose = format!("replicaCount of collection {}", collection.name);
         let needs = if raft { Needs::Quorum } else { Needs::Any };
         let (number, because) = rules.requested(count, &whose, needs, warnings);
         collection.replica_count = Some(number);
@@ -66,39 +66,39 @@ pub(super) fn replicas(
             own = Some((number, because));
         }
     }
-    let (usual, because) = match (deployment.replica_count, &own) {
+    let (default, because) = match (deployment.replica_count, &own) {
         (Some(count), _) => {
             rules.requested(count, "replicaCount of the deployment", needs, warnings)
         }
         (None, Some(most)) if all_set => most.clone(),
-        (None, _) => rules.by_availability(faults),
+        (None, _) => rules.by_availability(diagnostics),
     };
     if let Some(config) = &mut spec.odgm_config {
-        config.replica_count = Some(usual);
+        config.replica_count = Some(default);
     }
     let (factor, why) = match own {
-        Some((most, why)) if most > usual => {
-            reasons.push(reason("odgm_config.replica_count", usual.to_string(), because));
+        Some((most, why)) if most > default => {
+            reasons.push(reason("odgm_config.replica_count", default.to_string(), because));
             (most, why)
         }
-        _ => (usual, because),
+        _ => (default, because),
     };
     spec.resource_allocation = Some(ResourceAllocation { replication_factor: Some(factor) });
     let ready = place.facts.ready_nodes;
     if place.facts.nodes_known && usize::try_from(factor).is_ok_and(|factor| factor > ready) {
         warnings.push(format!(
-            "{class} on {}: {factor} copies on {ready} ready nodes: a node that fails takes several \
-             copies with it",
+            "{class} on {}: {factor} copies on {ready} ready nodes: a failing node \
+             affects several copies",
             place.cluster
         ));
     }
     reasons.insert(0, reason("resource_allocation.replication_factor", factor.to_string(), why));
-    (usual, reasons)
+    (default, reasons)
 }
 
 impl Rules<'_> {
-    /// The number of copies where none is set, and why.
-    fn by_availability(&self, faults: &mut Diagnostics) -> (i32, String) {
+    /// The number of copies if none is set, and why.
+    fn by_availability(&self, diagnostics: &mut Diagnostics) -> (i32, String) {
         let Some((target, who)) = &self.target else {
             return (1, "no availability is required".to_owned());
         };
@@ -115,11 +115,16 @@ impl Rules<'_> {
             node.unwrap_or_default(),
             self.why
         );
-        faults::hint(faults, "replicaCount", message, "set replicaCount, or require less");
+        diagnostics::add_with_hint(
+            diagnostics,
+            "replicaCount",
+            message,
+            "set replicaCount, or lower the availability requirement",
+        );
         (1, String::new())
     }
 
-    /// The number of copies that is set, or the least that the availability takes.
+    /// The requested number of copies, raised to the minimum for the availability.
     fn requested(
         &self,
         count: i32,
@@ -131,15 +136,15 @@ impl Rules<'_> {
             return rounded(count, whose.to_owned(), needs);
         };
         let (class, cluster) = (self.class, self.place.cluster);
-        let least = floor(*target);
-        if count < least {
+        let min = floor(*target);
+        if count < min {
             warnings.push(format!(
-                "{class} on {cluster}: {whose}, {count}, is raised to {least}, which availability \
-                 {target} of {who} takes"
+                "{class} on {cluster}: {whose} is raised from {count} to {min}, because {who} \
+                 requires availability {target}"
             ));
         }
-        let because = format!("{whose} is {count}; availability {target} takes at least {least}");
-        let (number, because) = rounded(count.max(least), because, needs);
+        let because = format!("{whose} is {count}; availability {target} requires at least {min}");
+        let (number, because) = rounded(count.max(min), because, needs);
         if let Some(node) = self.place.facts.node_availability {
             let reached = availability_of(needs, node, number);
             if reached + 1e-12 < *target {
@@ -153,7 +158,7 @@ impl Rules<'_> {
     }
 }
 
-/// Under consensus, two copies become three, and the plan says so.
+/// Raises two copies under consensus to three, with the reason.
 fn rounded(number: i32, because: String, needs: Needs) -> (i32, String) {
     match needs {
         Needs::Quorum if raft_copies(number) != number => {

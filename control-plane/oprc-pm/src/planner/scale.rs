@@ -1,4 +1,4 @@
-//! Within which bounds functions scale.
+//! Bounds of the number of instances of functions.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use oprc_unit::{
 };
 
 use super::{
-    faults,
+    diagnostics,
     targets::{Place, reason},
     unit::identity,
 };
 
-/// Raises `min_scale` of each function to what its availability takes. It is never lowered, and
-/// neither is the number that the function would have without one.
+/// Raises `min_scale` of each function to the number that its availability requires. It is never
+/// lower than the number that the user sets or that the function would have by default.
 pub(super) fn bounds(
     spec: &mut UnitSpec,
     class: &ResolvedClass,
     replica_count: Option<i32>,
     place: &Place<'_>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
@@ -38,30 +38,34 @@ pub(super) fn bounds(
         let own = function.body.provision.as_ref().and_then(|it| it.min_scale);
         if spec.standby_functions.contains(&function.key) {
             let value = own.map_or_else(|| "default".to_owned(), |it| it.to_string());
-            reasons.push(reason(field, value, "a standby function runs at the least cost"));
+            reasons.push(reason(field, value, "standby functions run at the lowest cost"));
             continue;
         }
         let required = |it: &Option<Requirements>| it.as_ref().and_then(Requirements::availability);
         let target =
             required(&resolved.function.requirements).or_else(|| required(&class.requirements));
         let whose = format!("{} of {}", function.key, class.key);
-        let planned =
-            target.map(|target| instances(target, replica_count, &whose, place, faults, warnings));
+        let planned = target
+            .map(|target| instances(target, replica_count, &whose, place, diagnostics, warnings));
         // Without state, instances are the copies.
         let requested = replica_count.filter(|_| !class.has_grid());
         let requested = requested.map(|count| (count, "replicaCount of the deployment".to_owned()));
         let most = [planned, requested].into_iter().flatten().max_by_key(|(number, _)| *number);
         let Some((number, because)) = most else { continue };
         if let Some(own) = own.filter(|own| *own >= number) {
-            reasons.push(reason(field, own.to_string(), format!("minScale suffices; {because}")));
+            reasons.push(reason(
+                field,
+                own.to_string(),
+                format!("minScale is sufficient; {because}"),
+            ));
             continue;
         }
         let default = defaults.get(&function.key).copied();
         let before = own.or(default.map(|it| it.0)).unwrap_or_default();
         let min = number.max(before);
         let because = match own {
-            None if before >= number => format!("the default suffices; {because}"),
-            None => format!("raised from the default, {before}; {because}"),
+            None if before >= number => format!("default is sufficient; {because}"),
+            None => format!("raised from the default of {before}; {because}"),
             Some(own) => format!("raised from {own}; {because}"),
         };
         reasons.push(reason(field, min.to_string(), because));
@@ -71,12 +75,12 @@ pub(super) fn bounds(
         let (max, because) = match (provision.max_scale, load.or(class_load)) {
             (Some(max), _) if max < min => {
                 warnings.push(format!(
-                    "{whose} on {}: maxScale {max} is raised to {min}, which its availability takes",
+                    "{whose} on {}: maxScale is raised from {max} to {min}, because of its availability",
                     place.cluster
                 ));
-                (min, format!("raised from {max}: no less than min_scale"))
+                (min, format!("raised from {max} to min_scale"))
             }
-            // CRM takes a `min_scale` without `max_scale` for a fixed number.
+            // A `min_scale` without `max_scale` is a fixed number of instances.
             (None, Some(load))
                 if own.is_none() && default.is_some_and(|it| it.1 != Shape::Knative) =>
             {
@@ -86,9 +90,7 @@ pub(super) fn bounds(
                 }
                 (
                     max,
-                    format!(
-                        "{load} requests/s: 2 instances for each 1000, at least twice the minimum"
-                    ),
+                    format!("{load} requests/s: 2 instances per 1000, at least twice the minimum"),
                 )
             }
             _ => continue,
@@ -100,8 +102,8 @@ pub(super) fn bounds(
     reasons
 }
 
-/// How many instances each function always has if the plan sets no number, and its shape; empty
-/// where the unit is rejected as it is.
+/// The default minimum number of instances and the shape of each function; empty if the unit is
+/// rejected.
 fn default_instances(spec: &UnitSpec, place: &Place<'_>) -> BTreeMap<String, (i32, Shape)> {
     let platform = place.facts.platform();
     let Ok(admitted) = admit(identity(spec, place), spec, &platform) else {
@@ -115,14 +117,14 @@ fn default_instances(spec: &UnitSpec, place: &Place<'_>) -> BTreeMap<String, (i3
     functions.collect()
 }
 
-/// How many instances an availability takes, and why. Where no number reaches it on the nodes of
-/// the cluster, the deployment must set `replicaCount`.
+/// The number of instances that an availability requires, and why. If no number reaches it on the
+/// nodes of the cluster, the deployment must set `replicaCount`.
 fn instances(
     target: f64,
     replica_count: Option<i32>,
     whose: &str,
     place: &Place<'_>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> (i32, String) {
     if let Some(found) = copies(target, Needs::Any, place.facts.node_availability) {
@@ -133,10 +135,15 @@ fn instances(
         place.cluster
     );
     let Some(count) = replica_count else {
-        faults::hint(faults, "replicaCount", message, "set replicaCount, or require less");
+        diagnostics::add_with_hint(
+            diagnostics,
+            "replicaCount",
+            message,
+            "set replicaCount, or lower the availability requirement",
+        );
         return (1, String::new());
     };
     let number = count.max(floor(target));
-    warnings.push(format!("{message}; it gets {number}"));
+    warnings.push(format!("{message}; {number} are planned"));
     (number, format!("replicaCount is {count}; no number reaches availability {target}"))
 }

@@ -1,66 +1,66 @@
-//! Where a deployment goes: which environments of which clusters.
+//! Selects the environments and clusters of a deployment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{Diagnostics, Member};
 use oprc_rest::Reason;
 
-use super::{ClusterFacts, Request, faults, parse_unit_id};
+use super::{ClusterFacts, Request, diagnostics, parse_unit_id};
 
 /// An environment of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) cluster: &'a str,
     pub(super) facts: &'a ClusterFacts,
-    /// Empty for the cluster's own default.
+    /// Empty for the cluster's default environment.
     pub(super) environment: &'a str,
     pub(super) member: Option<&'a Member>,
 }
 
-/// Where a deployment goes, by cluster and environment, and why there.
+/// The places of a deployment, sorted by cluster and environment, and why.
 pub(super) fn places<'a>(
     request: &Request<'a>,
-    wants_grid: bool,
-    faults: &mut Diagnostics,
+    needs_grid: bool,
+    diagnostics: &mut Diagnostics,
 ) -> (Vec<Place<'a>>, Vec<Reason>) {
-    let mut search = Search { request: *request, wants_grid, taken: BTreeSet::new() };
+    let mut search = Search { request: *request, needs_grid, taken: BTreeSet::new() };
     let mut reasons = Vec::new();
     let mut places = if request.deployment.members.is_empty() {
-        search.by_lists(faults, &mut reasons)
+        search.by_lists(diagnostics, &mut reasons)
     } else {
-        search.by_members(faults, &mut reasons)
+        search.by_members(diagnostics, &mut reasons)
     };
     for place in &places {
         if !place.facts.has_environment(place.environment) {
             let message = format!(
-                "the cluster {} has no environment {:?}; it has: {}",
+                "cluster {} has no environment {:?}; it has: {}",
                 place.cluster,
                 place.environment,
                 place.facts.environments.join(", ")
             );
-            faults::add(faults, "targetEnvs", message);
+            diagnostics::add(diagnostics, "targetEnvs", message);
         }
     }
     places.sort_by_key(|it| (it.cluster, it.environment));
     (places, reasons)
 }
 
-/// Who needs a cluster.
-struct Asker<'a> {
+/// A part of the deployment that names no cluster.
+struct Unplaced<'a> {
     path: String,
     environment: &'a str,
     member: Option<&'a Member>,
 }
 
-/// What the reasons call the cluster of a member.
+/// The field of the reason for the cluster of a member.
 fn member_field(member: &Member) -> String {
     format!("clusters (member {})", member.id)
 }
 
 struct Search<'a> {
     request: Request<'a>,
-    wants_grid: bool,
-    /// Clusters and environments that have something already.
+    needs_grid: bool,
+    /// Clusters and environments that are in use by the deployment.
     taken: BTreeSet<(&'a str, &'a str)>,
 }
 
@@ -74,7 +74,11 @@ impl<'a> Search<'a> {
         member.env.as_deref().unwrap_or_else(|| self.default_environment())
     }
 
-    fn by_lists(&mut self, faults: &mut Diagnostics, reasons: &mut Vec<Reason>) -> Vec<Place<'a>> {
+    fn by_lists(
+        &mut self,
+        diagnostics: &mut Diagnostics,
+        reasons: &mut Vec<Reason>,
+    ) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
         let environments: Vec<&str> = if deployment.target_envs.is_empty() {
             vec![self.default_environment()]
@@ -83,7 +87,7 @@ impl<'a> Search<'a> {
         };
         let mut places = Vec::new();
         for (at, name) in deployment.target_clusters.iter().enumerate() {
-            let found = self.known(faults, &format!("targetClusters[{at}]"), name);
+            let found = self.known(diagnostics, &format!("targetClusters[{at}]"), name);
             let Some((cluster, facts)) = found else { continue };
             let each = environments.iter().copied();
             places.extend(each.map(|environment| Place {
@@ -95,8 +99,9 @@ impl<'a> Search<'a> {
         }
         if deployment.target_clusters.is_empty() {
             for environment in environments {
-                let asker = Asker { path: "targetClusters".to_owned(), environment, member: None };
-                let chosen = self.choose(faults, &asker, reasons);
+                let unplaced =
+                    Unplaced { path: "targetClusters".to_owned(), environment, member: None };
+                let chosen = self.choose(diagnostics, &unplaced, reasons);
                 places.extend(chosen.map(|(cluster, facts)| Place {
                     cluster,
                     facts,
@@ -106,30 +111,34 @@ impl<'a> Search<'a> {
             }
         } else {
             let names = deployment.target_clusters.join(", ");
-            reasons.push(reason("clusters", names, "named by targetClusters"));
+            reasons.push(reason("clusters", names, "set by targetClusters"));
         }
         places
     }
 
     fn by_members(
         &mut self,
-        faults: &mut Diagnostics,
+        diagnostics: &mut Diagnostics,
         reasons: &mut Vec<Reason>,
     ) -> Vec<Place<'a>> {
         let deployment = self.request.deployment;
-        // Those that say where come first: the others get what is left.
+        // Members that name their cluster come first; the others get the remaining clusters.
         let mut places = Vec::new();
         for (at, member) in deployment.members.iter().enumerate() {
             let Some(name) = &member.cluster else { continue };
             let path = format!("members[{at}].cluster");
             let environment = self.environment_of(member);
-            let Some((cluster, facts)) = self.known(faults, &path, name) else { continue };
+            let Some((cluster, facts)) = self.known(diagnostics, &path, name) else { continue };
             if !self.taken.insert((cluster, environment)) {
-                faults::add(faults, path, "another member has the same environment and cluster");
+                diagnostics::add(
+                    diagnostics,
+                    path,
+                    "another member has the same environment and cluster",
+                );
                 continue;
             }
             places.push(Place { cluster, facts, environment, member: Some(member) });
-            reasons.push(reason(member_field(member), cluster, "named by the member"));
+            reasons.push(reason(member_field(member), cluster, "set by the member"));
         }
         for (at, member) in deployment.members.iter().enumerate() {
             if member.cluster.is_some() {
@@ -137,8 +146,8 @@ impl<'a> Search<'a> {
             }
             let path = format!("members[{at}].cluster");
             let environment = self.environment_of(member);
-            let asker = Asker { path, environment, member: Some(member) };
-            if let Some((cluster, facts)) = self.choose(faults, &asker, reasons) {
+            let unplaced = Unplaced { path, environment, member: Some(member) };
+            if let Some((cluster, facts)) = self.choose(diagnostics, &unplaced, reasons) {
                 places.push(Place { cluster, facts, environment, member: Some(member) });
             }
         }
@@ -147,7 +156,7 @@ impl<'a> Search<'a> {
 
     fn known(
         &self,
-        faults: &mut Diagnostics,
+        diagnostics: &mut Diagnostics,
         path: &str,
         name: &str,
     ) -> Option<(&'a str, &'a ClusterFacts)> {
@@ -157,22 +166,27 @@ impl<'a> Search<'a> {
             let hint = if clusters.is_empty() {
                 "no cluster is configured".to_owned()
             } else {
-                format!("there is: {}", names(clusters))
+                format!("configured: {}", names(clusters))
             };
-            faults::hint(faults, path, format!("there is no cluster {name:?}"), hint);
+            diagnostics::add_with_hint(
+                diagnostics,
+                path,
+                format!("there is no cluster {name:?}"),
+                hint,
+            );
         }
         found
     }
 
-    /// The cluster for what names none.
+    /// Selects a cluster for a part that names none.
     fn choose(
         &mut self,
-        faults: &mut Diagnostics,
-        asker: &Asker<'a>,
+        diagnostics: &mut Diagnostics,
+        unplaced: &Unplaced<'a>,
         reasons: &mut Vec<Reason>,
     ) -> Option<(&'a str, &'a ClusterFacts)> {
-        let Request { clusters, deployment, former, .. } = self.request;
-        let environment = asker.environment;
+        let Request { clusters, deployment, current, .. } = self.request;
+        let environment = unplaced.environment;
         let listed = &deployment.target_clusters;
         let only_one = clusters.len() == 1;
         let allowed = |name: &String, facts: &ClusterFacts| {
@@ -190,44 +204,44 @@ impl<'a> Search<'a> {
                 !self.taken.contains(&(*name, environment)) && facts.has_environment(environment)
             })
             .collect();
-        let field = asker.member.map_or_else(|| "clusters".to_owned(), member_field);
+        let field = unplaced.member.map_or_else(|| "clusters".to_owned(), member_field);
         let was_there = |name: &str| {
-            former.is_some_and(|plan| {
-                // A member stays where it was, not where another one was.
+            current.is_some_and(|plan| {
+                // The cluster of another member doesn't count.
                 let chosen = plan.reasons.iter().any(|it| it.field == field && it.value == name);
                 let ids = plan.units.iter().filter_map(|unit| parse_unit_id(&unit.id));
                 let mut here = ids.filter(|id| id.environment == environment);
                 chosen && here.any(|id| id.cluster == name)
             })
         };
-        // What runs somewhere stays there: its data is there.
+        // Units stay in their cluster, because their data is there.
         let stays = free.iter().copied().find(|(name, _)| was_there(name));
         let chosen = stays.or_else(|| {
-            let ungridded = |facts: &ClusterFacts| self.wants_grid && facts.lacks_grid();
+            let lacks_grid = |facts: &ClusterFacts| self.needs_grid && facts.lacks_grid();
             free.iter().copied().min_by_key(|(name, facts)| {
                 let free = facts.free();
                 let least_first = (u64::MAX - free.memory_bytes, u64::MAX - free.cpu_millis);
-                (ungridded(facts), !facts.reachable, least_first, *name)
+                (lacks_grid(facts), !facts.reachable, least_first, *name)
             })
         });
         let Some(chosen) = chosen else {
             let message = match (clusters.is_empty(), candidates.is_empty()) {
                 (true, _) => "no cluster is configured".to_owned(),
-                (false, true) => "none is named, and none is a default".to_owned(),
-                (false, false) => format!("none is left for the environment {environment:?}"),
+                (false, true) => "no cluster is set, and none is a default".to_owned(),
+                (false, false) => format!("no cluster is left for environment {environment:?}"),
             };
-            let hint = format!("name one of: {}", names(clusters));
-            faults::hint(faults, asker.path.as_str(), message, hint);
+            let hint = format!("set one of: {}", names(clusters));
+            diagnostics::add_with_hint(diagnostics, unplaced.path.as_str(), message, hint);
             return None;
         };
         self.taken.insert((chosen.0, environment));
         let because = if stays.is_some() {
-            "none is named, and it runs there already".to_owned()
+            "no cluster is set; the units already run there".to_owned()
         } else if free.len() == 1 {
-            "none is named, and it is the only one that may be chosen".to_owned()
+            "no cluster is set; the only candidate".to_owned()
         } else {
             format!(
-                "none is named; of {}, the one with most memory left of those that can run it and answer",
+                "no cluster is set; most free memory of the suitable, reachable ones of {}",
                 free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             )
         };
@@ -240,7 +254,6 @@ fn names(clusters: &BTreeMap<String, ClusterFacts>) -> String {
     clusters.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
-/// How something was decided.
 pub(super) fn reason(
     field: impl Into<String>,
     value: impl Into<String>,

@@ -1,4 +1,4 @@
-//! Which template a unit asks for.
+//! The requested or hinted template of a unit.
 
 use oprc_models::{OClassDeployment, ResolvedClass};
 use oprc_rest::Reason;
@@ -9,7 +9,7 @@ use super::{
     unit::identity,
 };
 
-/// The field of the deployment that names the template, and why the unit has it.
+/// The field of the deployment that requests the template, and the reason for the plan.
 pub(super) fn requested(deployment: &OClassDeployment, place: &Place<'_>) -> (String, String) {
     match place.member.filter(|it| it.force_template.is_some()) {
         Some(member) => {
@@ -21,8 +21,8 @@ pub(super) fn requested(deployment: &OClassDeployment, place: &Place<'_>) -> (St
     }
 }
 
-/// Sets the hint that the provisions of the functions give. A hint binds like a request, so it is
-/// set only where the unit is admitted with it; otherwise the requirements decide.
+/// Sets the template hint by the provisions of the functions. CRM treats a hint like a request, so it
+/// is set only if the unit is admitted with it; otherwise the requirements decide.
 pub(super) fn hint(
     spec: &mut UnitSpec,
     class: &ResolvedClass,
@@ -52,7 +52,7 @@ pub(super) fn hint(
     let hint = if *first == "knative" { "knative" } else { "k8s_deployment" };
     spec.template_hint = Some(hint.to_owned());
     match admit(identity(spec, place), spec, &place.facts.platform()) {
-        Ok(_) => reason("template_hint", hint, format!("its functions are provisioned as {first}")),
+        Ok(_) => reason("template_hint", hint, format!("all functions are provisioned as {first}")),
         Err(rejection) => {
             spec.template_hint = None;
             none(&format!("provisioned as {first}, but {}", rejection.message))

@@ -1,4 +1,4 @@
-//! One class in one place.
+//! Plans one class in one place.
 
 use oprc_models::{Assignment, Diagnostics, ResolvedClass};
 use oprc_rest::{Reason, UnitPlan};
@@ -13,12 +13,11 @@ use oprc_unit::{
 use super::{
     Request,
     capacity::Load,
-    faults, replicas, scale,
+    diagnostics, replicas, scale,
     targets::{Place, reason},
     template, unit_id,
 };
 
-/// A unit that is being planned.
 pub(super) struct Draft<'a> {
     pub(super) id: String,
     pub(super) place: Place<'a>,
@@ -36,12 +35,12 @@ pub(super) fn identity(spec: &UnitSpec, place: &Place<'_>) -> Identity {
     Identity::for_unit(id, "", environment)
 }
 
-/// Plans one class in one place, but for what depends on other places.
+/// Plans one class in one place, except for what depends on other places.
 pub(super) fn draft<'a>(
     request: &Request<'a>,
     class: &'a ResolvedClass,
     place: Place<'a>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) -> Draft<'a> {
     let deployment = request.deployment;
@@ -57,11 +56,11 @@ pub(super) fn draft<'a>(
     });
     let mut reasons = Vec::new();
     let (replicas, why) =
-        replicas::replicas(&mut spec, deployment, &class.key, &place, faults, warnings);
+        replicas::replicas(&mut spec, deployment, &class.key, &place, diagnostics, warnings);
     reasons.extend(why);
     let mut parts = 1;
     if class.has_grid() {
-        check_grid(class, &spec, &place, faults, warnings);
+        check_grid(class, &spec, &place, diagnostics, warnings);
         let (count, because) = partitions(&spec);
         parts = count;
         reasons.push(reason("odgm_config.partition_count", count.to_string(), because));
@@ -69,30 +68,30 @@ pub(super) fn draft<'a>(
             config.partition_count = Some(count);
         }
     }
-    // The hint decides how many instances a function has by default, and the number of instances
-    // whether the hint can be followed.
+    // The hint determines the default number of instances, and the number of instances determines
+    // whether the unit is admitted with the hint.
     template::hint(&mut spec, class, deployment, &place);
     let count = deployment.replica_count;
-    reasons.extend(scale::bounds(&mut spec, class, count, &place, faults, warnings));
+    reasons.extend(scale::bounds(&mut spec, class, count, &place, diagnostics, warnings));
     reasons.push(template::hint(&mut spec, class, deployment, &place));
     Draft { id, place, class, spec, replicas, partitions: parts, reasons }
 }
 
-/// Whether the cluster has a data grid, and functions use collections that exist.
+/// Checks that the cluster has a data grid, and that functions use existing collections.
 fn check_grid(
     class: &ResolvedClass,
     spec: &UnitSpec,
     place: &Place<'_>,
-    faults: &mut Diagnostics,
+    diagnostics: &mut Diagnostics,
     warnings: &mut Vec<String>,
 ) {
     if place.facts.lacks_grid() {
         let message = format!(
-            "the class {} has state, but the cluster {} has no data grid (capability odgm)",
+            "class {} has state, but cluster {} has no data grid (capability odgm)",
             class.key, place.cluster
         );
-        let hint = "name other clusters, or switch it on there (features.odgm)";
-        faults::hint(faults, "targetClusters", message, hint);
+        let hint = "select other clusters, or enable it there (features.odgm)";
+        diagnostics::add_with_hint(diagnostics, "targetClusters", message, hint);
     } else if place.facts.platform.is_none() {
         warnings.push(format!(
             "{} never connected, so it is unknown whether it has a data grid for {}",
@@ -104,12 +103,12 @@ fn check_grid(
         let used = function.function.odgm.iter().flat_map(|it| &it.collections);
         for name in used.filter(|name| !known.contains(name)) {
             let message = format!(
-                "{} uses the collection {name:?}, but {} has: {}",
+                "{} uses collection {name:?}, but {} has: {}",
                 function.key,
                 class.key,
                 known.join(", ")
             );
-            faults::add(faults, "odgm.collections", message);
+            diagnostics::add(diagnostics, "odgm.collections", message);
         }
     }
 }
@@ -129,12 +128,12 @@ impl<'a> Draft<'a> {
         self.reasons.push(reason("odgm_config.shard_assignments", shards.to_string(), because));
     }
 
-    /// Admits the unit as its cluster will. None where it is rejected: by a cluster that never
-    /// connected only with a warning, because its platform is assumed.
+    /// Admits the unit as its cluster will; `None` if it is rejected. For a cluster that never
+    /// connected, whose platform is assumed, a rejection is only a warning.
     pub(super) fn admit(
         &self,
         request: &Request<'_>,
-        faults: &mut Diagnostics,
+        diagnostics: &mut Diagnostics,
         warnings: &mut Vec<String>,
     ) -> Option<Admitted> {
         let (place, platform) = (&self.place, self.place.facts.platform());
@@ -155,11 +154,11 @@ impl<'a> Draft<'a> {
             "selected_template" => template::requested(request.deployment, place).0,
             field => format!("{}.{field}", self.class.key),
         };
-        faults::add(faults, path, message);
+        diagnostics::add(diagnostics, path, message);
         None
     }
 
-    /// Warns of a `maxScale` that nothing scales up to.
+    /// Warns of a `maxScale` without an autoscaler.
     fn warn_of_fixed_scale(&self, admitted: &Admitted, warnings: &mut Vec<String>) {
         let platform = self.place.facts.platform();
         if self.place.facts.platform.is_none() || platform.can_autoscale() {
@@ -171,7 +170,7 @@ impl<'a> Draft<'a> {
             if shape == Shape::Deployment && function.max_scale.is_some() && bounds.max > bounds.min
             {
                 warnings.push(format!(
-                    "{} of {} on {}: nothing scales it up to {}, because the cluster has no \
+                    "{} of {} on {}: maxScale {} has no effect, because the cluster has no \
                      autoscaling (capability hpa)",
                     function.key, self.class.key, self.place.cluster, bounds.max
                 ));
@@ -179,7 +178,6 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The planned unit.
     pub(super) fn finish(
         mut self,
         namespace: &str,
@@ -195,7 +193,7 @@ impl<'a> Draft<'a> {
         self.reasons.push(reason(
             "capacity",
             format!("{}m, {}Mi", requested.cpu_millis, requested.memory_bytes.div_ceil(1 << 20)),
-            "requests of all instances that always run, with the profile's defaults where none are set",
+            "requests of all instances that always run, with the defaults of the profile",
         ));
         let selection = admitted.map(|it| it.selection);
         UnitPlan {

@@ -45,7 +45,7 @@ impl Registry {
     /// Deletes all versions of a package that nothing uses, a batch of [`MAX_BATCH`] at a time.
     /// `expected` is the ETag that it must have, if given.
     pub async fn delete_package(&self, name: &str, expected: Option<&str>) -> Result<(), Error> {
-        // Versions published meanwhile stay: nobody has decided to delete them.
+        // Versions published meanwhile stay, because the caller didn't ask to delete them.
         let all: Vec<Version> = self.known(name)?.versions.keys().cloned().collect();
         let all = &all;
         for (at, batch) in all.chunks(MAX_BATCH).enumerate() {
@@ -77,8 +77,8 @@ impl Registry {
         package: &Package,
         versions: &BTreeSet<Version>,
     ) -> Result<Transaction, Error> {
-        // The head was read before users are looked for: whoever begins to use one of the versions
-        // afterwards has rewritten it.
+        // The head was read before users are looked for: a transaction that begins to
+        // use one of the versions afterwards rewrites it.
         let (at, mut head) = package.head.clone().ok_or_else(|| missing_head(name))?;
         check_unused(&self.inner.cache, name, versions)?;
         let key = package_key(name);

@@ -151,7 +151,7 @@ impl Adoption {
             }
             None => recovered_deployment(key, class, caller, now),
         };
-        // A new revision: whoever has read the deployment without this unit must not overwrite it.
+        // A new revision: a writer that has read the deployment without this unit must not overwrite it.
         record.revision = id::new_id();
         record.updated_at = now;
         add_target(&mut record, unit)?;

@@ -88,7 +88,7 @@ impl DeploymentService {
                 package: &package,
                 clusters: &clusters,
                 defaults: &defaults,
-                former: former.as_ref().and_then(|stored| stored.record.running_plan()),
+                current: former.as_ref().and_then(|stored| stored.record.running_plan()),
             });
             Ok(plan?)
         };

@@ -287,7 +287,7 @@ fn rejects_functions_that_use_unknown_collections() {
         spec["functions"][0]["odgm"] = json!({"collections": [unknown]});
         let rejection = check(&spec).unwrap_err();
         assert_eq!(rejection.violations[0].field, "functions[0].odgm.collections");
-        assert!(rejection.message.contains("there is: a, b"), "{}", rejection.message);
+        assert!(rejection.message.contains("it has: a, b"), "{}", rejection.message);
     }
 }
 

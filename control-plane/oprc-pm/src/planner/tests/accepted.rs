@@ -1,4 +1,4 @@
-//! CRM admits whatever is planned, and selects the planned template.
+//! CRM admits plans and selects the planned template.
 
 use oprc_grpc::unit::{from_wire, to_wire};
 use oprc_rest::Plan;
@@ -16,7 +16,7 @@ fn accepted(plan: &Plan) {
             .unwrap_or_else(|rejection| panic!("{}: {rejection:?}", unit.id));
         let template = admitted.selection.template.as_str();
         assert_eq!(unit.template.as_deref(), Some(template), "{}", unit.id);
-        // The planned numbers are those that CRM comes to.
+        // CRM calculates the same numbers.
         if let (Some(grid), Some(config)) = (&admitted.class.odgm, &spec.odgm_config) {
             let own = grid.collections.iter().filter(|it| it.name.starts_with(&unit.class));
             for collection in own {
@@ -28,7 +28,7 @@ fn accepted(plan: &Plan) {
 }
 
 #[test]
-fn examples() {
+fn plans_of_examples_are_accepted() {
     for name in ["hello", "counter", "shapes"] {
         let (package, deployments) = example(name);
         for deployment in deployments {
@@ -38,7 +38,7 @@ fn examples() {
 }
 
 #[test]
-fn everything_at_once() {
+fn plan_with_every_setting_is_accepted() {
     for class in [
         "",
         "    stateSpec: {}",

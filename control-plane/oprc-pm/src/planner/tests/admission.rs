@@ -1,5 +1,5 @@
-//! Whatever is planned without a refusal, CRM's admission accepts, and it selects the planned
-//! template: for random packages, deployments and configurations of CRM.
+//! CRM admits every plan and selects the planned template, for random packages, deployments and
+//! configurations of CRM.
 
 use oprc_grpc::unit::{from_wire, to_wire};
 use oprc_models::{Body, OClassDeployment, ResolvedPackage, parse, resolve};

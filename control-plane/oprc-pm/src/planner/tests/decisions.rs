@@ -1,4 +1,4 @@
-//! What is decided, case by case.
+//! Decisions of the planner.
 
 use super::{because, cluster, clusters, planned, read, shop, single, spec};
 use oprc_unit::{Capacity, Profile};
@@ -24,7 +24,7 @@ fn availability_is_that_of_the_most_demanding_function() {
 }
 
 #[test]
-fn the_number_of_clusters_leaves_functions_alone() {
+fn number_of_clusters_does_not_change_bounds_of_functions() {
     let (package, deployment) = shop("", "    targetClusters: [a, b, c]");
     let all = clusters([("a", cluster()), ("b", cluster()), ("c", cluster())]);
     let plan = planned(&package, &deployment, &all).unwrap();
@@ -35,39 +35,39 @@ fn the_number_of_clusters_leaves_functions_alone() {
             .iter()
             .map(|it| it.body.provision.clone().unwrap().min_scale)
             .collect();
-        // One says 1 and demands nothing, the other demands 0.99.
+        // One sets 1 and requires nothing, the other requires 0.99.
         assert_eq!(scales, [Some(1), Some(2)]);
     }
 }
 
 #[test]
-fn what_is_said_is_raised_to_the_floor_and_told() {
+fn raises_replica_count_to_the_minimum_with_a_warning() {
     let requirements = "    stateSpec: {}\n    requirements: {availability: 0.999}";
     let (package, deployment) = shop(requirements, "    replicaCount: 1");
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
     let unit = spec(&plan.units[0]);
     assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(3));
-    let told = "replicaCount of the deployment, 1, is raised to 3";
-    assert!(plan.warnings.iter().any(|it| it.contains(told)), "{:?}", plan.warnings);
+    let expected = "replicaCount of the deployment is raised from 1 to 3";
+    assert!(plan.warnings.iter().any(|it| it.contains(expected)), "{:?}", plan.warnings);
 }
 
 #[test]
-fn a_target_that_nodes_never_meet_is_refused() {
+fn rejects_an_availability_that_nodes_never_reach() {
     let requirements =
         "    stateSpec: {consistency: STRONG}\n    requirements: {availability: 0.9}";
     let (package, deployment) = shop(requirements, "");
     let poor = ClusterFacts { node_availability: Some(0.4), ..cluster() };
-    let faults = planned(&package, &deployment, &clusters([("a", poor)])).unwrap_err();
-    assert_eq!(faults.all[0].path, "replicaCount");
-    assert!(faults.all[0].message.contains("on the nodes of a at 0.4"), "{faults}");
-    // Who says how many there are to be gets them, and is told.
+    let diagnostics = planned(&package, &deployment, &clusters([("a", poor)])).unwrap_err();
+    assert_eq!(diagnostics.all[0].path, "replicaCount");
+    assert!(diagnostics.all[0].message.contains("on the nodes of a at 0.4"), "{diagnostics}");
+    // An explicit number is planned, with a warning.
     for class in ["", GRID] {
         let class = format!("{class}\n    requirements: {{availability: 1}}");
         let (package, deployment) = shop(&class, "    replicaCount: 4");
         let nodes = ClusterFacts { node_availability: Some(0.99), ..cluster() };
         let plan = planned(&package, &deployment, &clusters([("a", nodes)])).unwrap();
-        let told = "buy of Cart requires availability 1, which up to 99 instances";
-        assert!(plan.warnings.iter().any(|it| it.starts_with(told)), "{:?}", plan.warnings);
+        let expected = "buy of Cart requires availability 1, which up to 99 instances";
+        assert!(plan.warnings.iter().any(|it| it.starts_with(expected)), "{:?}", plan.warnings);
         assert_eq!(
             spec(&plan.units[0]).functions[0].body.provision.clone().unwrap().min_scale,
             Some(4)
@@ -76,28 +76,28 @@ fn a_target_that_nodes_never_meet_is_refused() {
 }
 
 #[test]
-fn a_cluster_without_the_data_grid_is_refused_by_name() {
+fn rejects_a_cluster_without_the_data_grid() {
     let (package, deployment) = shop(GRID, "    targetClusters: [a, b]");
     let without =
         ClusterFacts { platform: Some(oprc_unit::Platform::of(Profile::Dev)), ..cluster() };
     let all = clusters([("a", cluster()), ("b", without)]);
-    let faults = planned(&package, &deployment, &all).unwrap_err();
-    assert_eq!(faults.all.len(), 1);
-    let text = faults.to_string();
-    assert!(text.contains("the class Cart") && text.contains("the cluster b"), "{text}");
+    let diagnostics = planned(&package, &deployment, &all).unwrap_err();
+    assert_eq!(diagnostics.all.len(), 1);
+    let text = diagnostics.to_string();
+    assert!(text.contains("class Cart") && text.contains("cluster b"), "{text}");
 }
 
 #[test]
-fn one_that_was_never_heard_of_is_planned_and_told() {
+fn plans_for_a_cluster_that_never_connected_with_a_warning() {
     let (package, deployment) = shop(GRID, "");
     let unknown = ClusterFacts { default: true, ..ClusterFacts::default() };
     let plan = planned(&package, &deployment, &clusters([("a", unknown)])).unwrap();
     assert!(plan.warnings.iter().any(|it| it.contains("never connected")), "{:?}", plan.warnings);
-    assert!(plan.warnings.iter().any(|it| it.contains("a doesn't answer")));
+    assert!(plan.warnings.iter().any(|it| it.contains("a is unreachable")));
 }
 
 #[test]
-fn who_names_no_cluster_gets_the_best_and_stays_there() {
+fn selects_the_best_cluster_and_keeps_it() {
     let (package, deployment) = shop(GRID, "");
     let away = ClusterFacts { reachable: false, ..cluster() };
     let small =
@@ -114,10 +114,10 @@ fn who_names_no_cluster_gets_the_best_and_stays_there() {
         package: &package,
         clusters: &all,
         defaults: &Defaults { environment: None },
-        former: Some(&first),
+        current: Some(&first),
     };
     assert_eq!(plan(&request).unwrap().units[0].cluster, "c");
-    let moved = plan(&Request { former: None, ..request }).unwrap();
+    let moved = plan(&Request { current: None, ..request }).unwrap();
     assert_eq!(moved.units[0].cluster, "a");
 }
 
@@ -125,41 +125,41 @@ fn who_names_no_cluster_gets_the_best_and_stays_there() {
 fn rejects_a_class_that_differs_from_a_deployed_one_only_in_case() {
     let (package, deployment) = shop("", "");
     let all = clusters([("a", cluster())]);
-    let mut former = planned(&package, &deployment, &all).unwrap();
+    let mut current = planned(&package, &deployment, &all).unwrap();
     let request = Request {
         deployment: &deployment,
         package: &package,
         clusters: &all,
         defaults: &Defaults { environment: None },
-        former: Some(&former.clone()),
+        current: Some(&current.clone()),
     };
     plan(&request).unwrap();
-    former.units[0].id = "shop.cart..a".to_owned();
-    former.units[0].class = "cart".to_owned();
-    let faults = plan(&Request { former: Some(&former), ..request }).unwrap_err();
+    current.units[0].id = "shop.cart..a".to_owned();
+    current.units[0].class = "cart".to_owned();
+    let diagnostics = plan(&Request { current: Some(&current), ..request }).unwrap_err();
     let message = "\"Cart\" differs from the deployed class \"cart\" only in case";
-    assert_eq!(faults.all[0].message, message);
-    former.units[0].cluster = "b".to_owned();
-    plan(&Request { former: Some(&former), ..request }).unwrap();
+    assert_eq!(diagnostics.all[0].message, message);
+    current.units[0].cluster = "b".to_owned();
+    plan(&Request { current: Some(&current), ..request }).unwrap();
 }
 
 #[test]
-fn clusters_that_arent_there_are_told_with_those_that_are() {
+fn unknown_clusters_are_reported_with_the_configured_ones() {
     let (package, mut deployment) = shop("", "    targetClusters: [x]");
     let all = clusters([("a", cluster())]);
-    let faults = planned(&package, &deployment, &all).unwrap_err();
-    assert_eq!(faults.all[0].path, "targetClusters[0]");
-    assert_eq!(faults.all[0].hint.as_deref(), Some("there is: a"));
+    let diagnostics = planned(&package, &deployment, &all).unwrap_err();
+    assert_eq!(diagnostics.all[0].path, "targetClusters[0]");
+    assert_eq!(diagnostics.all[0].hint.as_deref(), Some("configured: a"));
     deployment.target_clusters.clear();
-    let faults = planned(&package, &deployment, &clusters([])).unwrap_err();
-    assert!(faults.to_string().contains("no cluster is configured"), "{faults}");
+    let diagnostics = planned(&package, &deployment, &clusters([])).unwrap_err();
+    assert!(diagnostics.to_string().contains("no cluster is configured"), "{diagnostics}");
     let none = ClusterFacts { default: false, ..cluster() };
-    let faults = planned(&package, &deployment, &clusters([("a", none.clone()), ("b", none)]));
-    assert!(faults.unwrap_err().to_string().contains("none is a default"));
+    let diagnostics = planned(&package, &deployment, &clusters([("a", none.clone()), ("b", none)]));
+    assert!(diagnostics.unwrap_err().to_string().contains("none is a default"));
 }
 
 #[test]
-fn environments_are_those_that_are_said_or_the_default() {
+fn environments_default_to_the_configured_one() {
     let (package, deployment) = shop("", "");
     let all = clusters([("a", ClusterFacts { environments: vec!["dev".into()], ..cluster() })]);
     let defaults = Defaults { environment: Some("dev".into()) };
@@ -168,14 +168,14 @@ fn environments_are_those_that_are_said_or_the_default() {
         package: &package,
         clusters: &all,
         defaults: &defaults,
-        former: None,
+        current: None,
     };
     let made = plan(&request).unwrap();
     assert_eq!(made.units[0].id, "shop.Cart.dev..a");
     assert_eq!(spec(&made.units[0]).target_environment.as_deref(), Some("dev"));
     let (package, deployment) = shop("", "    targetEnvs: [prod]\n    targetClusters: [a]");
-    let faults = planned(&package, &deployment, &all).unwrap_err();
-    assert!(faults.to_string().contains("has no environment \"prod\""), "{faults}");
+    let diagnostics = planned(&package, &deployment, &all).unwrap_err();
+    assert!(diagnostics.to_string().contains("has no environment \"prod\""), "{diagnostics}");
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn members_share_the_shards() {
 }
 
 #[test]
-fn templates_by_order_then_by_form() {
+fn template_is_requested_or_hinted_by_provision() {
     let file = |form: &str, more: &str, function: &str| {
         single(&format!("{form}: {{image: i}}"), function, more)
     };
@@ -212,7 +212,7 @@ fn templates_by_order_then_by_form() {
     no_knative.knative = false;
     let without = ClusterFacts { platform: Some(no_knative), ..cluster() };
     assert_eq!(hint("knative", without, ""), None);
-    // A hint that a hard constraint rules out would have the unit refused.
+    // A hint that a hard constraint rules out would cause the unit to be rejected.
     assert_eq!(hint("knative", cluster(), "    constraints: {hardLatency: 100}"), None);
     assert_eq!(hint("knative", cluster(), "    config: {timeout: 600001}"), None);
     let (package, deployment) =
@@ -221,12 +221,12 @@ fn templates_by_order_then_by_form() {
     let unit = spec(&plan.units[0]);
     assert_eq!((unit.selected_template.as_deref(), unit.template_hint), (Some("job"), None));
     let (package, deployment) = file("knative", ", template: mine", "");
-    let faults = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
-    assert_eq!(faults.all[0].path, "template");
+    let diagnostics = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
+    assert_eq!(diagnostics.all[0].path, "template");
 }
 
 #[test]
-fn what_knative_cannot_run_is_no_hint() {
+fn does_not_hint_knative_for_incompatible_functions() {
     let hint = |form: &str, function: &str, more: &str| {
         let (package, deployment) = single(form, function, more);
         let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
@@ -239,7 +239,7 @@ fn what_knative_cannot_run_is_no_hint() {
     let quick = "    constraints: {hardLatency: 100}";
     assert_eq!(hint(warm, quick, "").as_deref(), Some("knative"));
     assert_eq!(hint(warm, quick, ", members: [{id: 1, standbyFn: [f]}]"), None);
-    // What doesn't run rules nothing out.
+    // Disabled functions rule nothing out.
     let (package, mut deployments) = read(&format!(
         "name: s\nversion: 1.0.0\nfunctions:\n  - {{key: f, provision: {{{warm}}}}}\n\
          \x20 - {{key: g, state: DISABLED, provision: {{{claim}}}, constraints: {{hardLatency: 1}}}}\n\
@@ -252,28 +252,31 @@ fn what_knative_cannot_run_is_no_hint() {
 }
 
 #[test]
-fn too_many_units_are_refused() {
+fn rejects_too_many_units() {
     let names: Vec<String> = (0..81).map(|at| format!("e{at}")).collect();
     let (package, deployment) = shop("", &format!("    targetEnvs: [{}]", names.join(", ")));
-    let faults = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
-    assert!(faults.to_string().contains("81 units, and 80 are allowed"), "{faults}");
+    let diagnostics = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap_err();
+    assert!(
+        diagnostics.to_string().contains("81 units, but at most 80 are allowed"),
+        "{diagnostics}"
+    );
 }
 
 #[test]
-fn what_exceeds_a_cluster_is_told() {
+fn warns_of_requests_above_the_capacity() {
     let (package, deployment) = shop("", "");
     let small = ClusterFacts {
         capacity: Some(Capacity { cpu_millis: 150, memory_bytes: 1 << 30 }),
         ..cluster()
     };
     let plan = planned(&package, &deployment, &clusters([("a", small)])).unwrap();
-    // One instance at 100m, two at 50m, which ask for the profile's 64Mi each.
+    // One instance at 100m, two at 50m, with the profile's 64Mi each.
     let capacity = plan.units[0].reasons.iter().find(|it| it.field == "capacity").unwrap();
     assert_eq!(capacity.value, "200m, 192Mi");
     assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
     assert!(plan.warnings[0].contains("200m CPU"), "{:?}", plan.warnings);
 
-    // What others have is no room.
+    // Requests of other deployments count.
     let half = Capacity { cpu_millis: 150, memory_bytes: 0 };
     let shared = ClusterFacts {
         capacity: Some(Capacity { cpu_millis: 300, memory_bytes: 1 << 30 }),

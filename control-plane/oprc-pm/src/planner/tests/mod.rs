@@ -1,4 +1,4 @@
-//! Plans, as those who ask for them see them.
+//! Tests of the planner.
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
@@ -8,7 +8,7 @@ mod decisions;
 mod golden;
 mod numbers;
 mod properties;
-mod unheeded;
+mod warnings;
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn platform(profile: Profile) -> Platform {
     platform
 }
 
-/// A cluster that has everything.
+/// A cluster with every feature.
 fn cluster() -> ClusterFacts {
     ClusterFacts {
         default: true,
@@ -49,14 +49,15 @@ fn clusters<const N: usize>(all: [(&str, ClusterFacts); N]) -> BTreeMap<String, 
 
 /// The package of a file, and its deployments.
 fn read(text: &str) -> (ResolvedPackage, Vec<OClassDeployment>) {
-    let documents = parse(text, "file.yaml").unwrap_or_else(|faults| panic!("{faults}"));
+    let documents = parse(text, "file.yaml").unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
     let mut package = None;
     let mut deployments = Vec::new();
     for document in &documents {
-        document.check().unwrap_or_else(|faults| panic!("{faults}"));
+        document.check().unwrap_or_else(|diagnostics| panic!("{diagnostics}"));
         match &document.body {
             Body::Package(it) => {
-                package = Some(resolve(it, &()).unwrap_or_else(|faults| panic!("{faults}")));
+                package =
+                    Some(resolve(it, &()).unwrap_or_else(|diagnostics| panic!("{diagnostics}")));
                 deployments.extend(it.deployments.iter().cloned());
             }
             Body::Deployment(it) => deployments.push((**it).clone()),
@@ -76,7 +77,7 @@ fn planned(
     clusters: &BTreeMap<String, ClusterFacts>,
 ) -> Result<Plan, Diagnostics> {
     let defaults = Defaults::default();
-    plan(&Request { deployment, package, clusters, defaults: &defaults, former: None })
+    plan(&Request { deployment, package, clusters, defaults: &defaults, current: None })
 }
 
 fn spec(unit: &UnitPlan) -> UnitSpec {
@@ -88,8 +89,7 @@ fn because<'a>(unit: &'a UnitPlan, field: &str) -> &'a str {
     &reason.unwrap_or_else(|| panic!("no reason for {field}: {:?}", unit.reasons)).because
 }
 
-/// A package of one class: `requirements` and what follows stand in the class, and `more` in the
-/// only deployment.
+/// A package of one class: `class` is added to the class, and `more` to the only deployment.
 fn shop(class: &str, more: &str) -> (ResolvedPackage, OClassDeployment) {
     let (package, mut deployments) = read(&format!(
         r"
@@ -114,8 +114,8 @@ deployments:
     (package, deployments.remove(0))
 }
 
-/// A package of one class with one function, made in a form, and what more stands in the function
-/// and in the only deployment.
+/// A package of one class with one function, provisioned as `form`; `function` is added to the
+/// function, and `deployment` to the only deployment.
 fn single(form: &str, function: &str, deployment: &str) -> (ResolvedPackage, OClassDeployment) {
     let (package, mut deployments) = read(&format!(
         "name: s\nversion: 1.0.0\nfunctions:\n  - key: f\n    provision: {{{form}}}\n{function}\n\

@@ -1,4 +1,4 @@
-//! How many instances and copies there are, and what they ask for.
+//! Numbers of instances and copies, and their requests.
 
 use oprc_rest::Plan;
 use oprc_unit::{
@@ -23,7 +23,7 @@ fn scaled(form: &str, function: &str, more: &str, profile: &str) -> (Provision, 
 }
 
 #[test]
-fn the_floor_holds_under_each_template() {
+fn availability_sets_min_scale_under_each_template() {
     for (form, more, profile, least) in [
         ("docker", "", "dev", 2),
         ("docker", "", "full", 3),
@@ -44,24 +44,24 @@ fn the_floor_holds_under_each_template() {
 }
 
 #[test]
-fn a_ceiling_below_the_floor_is_raised_and_told() {
+fn raises_max_scale_to_min_scale_with_a_warning() {
     let (provision, plan) = scaled("docker: {image: i, maxScale: 1}", AVAILABLE, "", "full");
     assert_eq!((provision.min_scale, provision.max_scale), (Some(2), Some(2)));
-    assert!(plan.warnings.iter().any(|it| it.contains("maxScale 1 is raised to 2")));
-    // The profile's own number makes way for a ceiling, as it does in CRM.
+    assert!(plan.warnings.iter().any(|it| it.contains("maxScale is raised from 1 to 2")));
+    // `max_scale` overrides the default of the profile, as in CRM.
     let (provision, plan) = scaled("docker: {image: i, maxScale: 2}", AVAILABLE, "", "full");
     assert_eq!((provision.min_scale, provision.max_scale), (Some(2), Some(2)));
     assert_eq!(plan.warnings, [""; 0]);
 }
 
 #[test]
-fn load_scales_what_availability_raised() {
+fn functions_raised_by_availability_scale_by_load() {
     let loaded = "    requirements: {availability: 0.99, throughput: 5000}";
     for (form, more, most) in [
         ("docker: {image: i}", "", Some(10)),
         ("docker: {image: i}", ", template: knative", None),
         ("docker: {image: i, maxScale: 6}", "", Some(6)),
-        // A number of its own is a fixed one.
+        // `min_scale` without `max_scale` is a fixed number.
         ("docker: {image: i, minScale: 1}", "", None),
         ("docker: {image: i}", ", replicaCount: 20", None),
     ] {
@@ -75,13 +75,13 @@ fn load_scales_what_availability_raised() {
 }
 
 #[test]
-fn instances_ask_for_what_crm_requests() {
+fn planned_requests_equal_those_of_crm() {
     for (form, function, profile, asked) in [
         ("docker: {image: i}", "", "dev", "50m, 64Mi"),
         ("docker: {image: i}", "", "full", "300m, 768Mi"),
         ("docker: {image: i}", "    requirements: {latency: 99}", "dev", "500m, 512Mi"),
         ("docker: {image: i}", "    requirements: {latency: 100}", "dev", "200m, 256Mi"),
-        // A limit only lowers what is usual.
+        // A limit only lowers the default.
         ("docker: {image: i, cpu: '2', memory: 16Mi}", "", "dev", "50m, 16Mi"),
         ("docker: {image: i, cpu: '2', requestsCpu: '1'}", "", "dev", "1000m, 64Mi"),
         ("knative: {image: i}", "", "full", "0m, 0Mi"),
@@ -110,19 +110,22 @@ fn the_grid_has_a_node_for_each_copy_of_a_collection() {
         let factor = unit.resource_allocation.unwrap().replication_factor.unwrap();
         (factor, config.replica_count.unwrap(), own, plan.warnings)
     };
-    // One of the functions requires 0.99, which takes two, and three under consensus.
+    // One of the functions requires 0.99, which requires two, and three under consensus.
     let more = "    odgm: {collections: [a, {name: b, replicaCount: 4}]}";
     assert_eq!(grid("", more), (4, 3, vec![None, Some(4)], vec![]));
     let more = "    odgm: {collections: [{name: a, replicaCount: 1}, {name: b, replicaCount: 3}]}";
     let (factor, usual, own, warnings) = grid("", more);
     assert_eq!((factor, usual, own), (3, 3, vec![Some(3), Some(3)]));
-    assert!(warnings[0].contains("replicaCount of a, 1, is raised to 2"), "{warnings:?}");
+    assert!(
+        warnings[0].contains("replicaCount of collection a is raised from 1 to 2"),
+        "{warnings:?}"
+    );
     let more = "    replicaCount: 3\n    odgm: {collections: [{name: a, replicaCount: 2}]}";
     assert_eq!(grid("", more), (3, 3, vec![Some(3)], vec![]));
 }
 
 #[test]
-fn a_collection_with_consensus_takes_a_majority() {
+fn a_collection_with_consensus_needs_a_majority() {
     let copies = |more: &str| {
         let (package, deployment) = shop("    stateSpec: {consistency: EVENTUAL}", more);
         let nodes = ClusterFacts { node_availability: Some(0.99), ..cluster() };

@@ -1,4 +1,4 @@
-//! What holds of every plan.
+//! Properties of all plans.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn facts() -> impl Strategy<Value = ClusterFacts> {
         )
 }
 
-fn world() -> impl Strategy<Value = BTreeMap<String, ClusterFacts>> {
+fn any_clusters() -> impl Strategy<Value = BTreeMap<String, ClusterFacts>> {
     proptest::collection::btree_map("[abc]", facts(), 1..4)
 }
 
@@ -59,20 +59,20 @@ struct Case {
     availability: f64,
     function: Option<f64>,
     grid: bool,
-    said: Option<i32>,
+    replica_count: Option<i32>,
     members: usize,
     targets: bool,
 }
 
 fn case() -> impl Strategy<Value = Case> {
     let any_of = (any::<bool>(), proptest::option::of(1..5i32), 0..4usize, any::<bool>());
-    (world(), 0.0..0.9999f64, proptest::option::of(0.0..0.9999f64), any_of).prop_map(
-        |(clusters, availability, function, (grid, said, members, targets))| Case {
+    (any_clusters(), 0.0..0.9999f64, proptest::option::of(0.0..0.9999f64), any_of).prop_map(
+        |(clusters, availability, function, (grid, replica_count, members, targets))| Case {
             clusters,
             availability,
             function,
             grid,
-            said,
+            replica_count,
             members,
             targets,
         },
@@ -80,7 +80,7 @@ fn case() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
-    fn ask(&self) -> (ResolvedPackage, OClassDeployment) {
+    fn read(&self) -> (ResolvedPackage, OClassDeployment) {
         let (mut package, mut deployment) = shop("", "");
         let class = &mut package.classes[0];
         class.requirements =
@@ -91,7 +91,7 @@ impl Case {
             let availability = Some(availability);
             function.requirements = Some(Requirements { availability, ..Requirements::default() });
         }
-        deployment.replica_count = self.said;
+        deployment.replica_count = self.replica_count;
         if self.targets {
             deployment.target_clusters = self.clusters.keys().cloned().collect();
         }
@@ -106,18 +106,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_same_question_has_the_same_answer(case in case()) {
-        let (package, deployment) = case.ask();
+    fn plans_are_deterministic_and_stable(case in case()) {
+        let (package, deployment) = case.read();
         let first = planned(&package, &deployment, &case.clusters);
         prop_assert_eq!(&first, &planned(&package, &deployment, &case.clusters));
         if let Ok(plan) = first {
-            // And goes on having it, once it runs.
+            // Planning again with the plan as the current one changes nothing.
             let again = crate::planner::plan(&crate::planner::Request {
                 deployment: &deployment,
                 package: &package,
                 clusters: &case.clusters,
                 defaults: &crate::planner::Defaults::default(),
-                former: Some(&plan),
+                current: Some(&plan),
             });
             let specs = |plan: &oprc_rest::Plan| {
                 plan.units.iter().map(|it| it.spec.clone()).collect::<Vec<_>>()
@@ -127,33 +127,32 @@ proptest! {
     }
 
     #[test]
-    fn never_below_the_floor_or_what_is_said(case in case()) {
-        let (package, deployment) = case.ask();
+    fn min_scale_is_never_below_the_minimum_or_the_requested_number(case in case()) {
+        let (package, deployment) = case.read();
         let Ok(plan) = planned(&package, &deployment, &case.clusters) else { return Ok(()) };
         let demanded = case.availability.max(case.function.unwrap_or_default()).max(0.99);
         for unit in &plan.units {
             let spec = spec(unit);
             let factor = spec.resource_allocation.unwrap().replication_factor.unwrap();
             prop_assert!(factor >= availability::floor(demanded));
-            prop_assert!(factor >= case.said.unwrap_or(1));
+            prop_assert!(factor >= case.replica_count.unwrap_or(1));
             for function in &spec.functions {
                 let own = if function.key == "sell" { Some(0.99) } else { case.function };
-                let least = availability::floor(own.unwrap_or(case.availability));
+                let min = availability::floor(own.unwrap_or(case.availability));
                 let provision = function.body.provision.clone().unwrap();
-                // What isn't said is left to the template, which may make it nothing.
                 let instances = provision.min_scale.unwrap();
-                prop_assert!(instances >= least, "{} {}", instances, least);
+                prop_assert!(instances >= min, "{} {}", instances, min);
                 prop_assert!(provision.max_scale.is_none_or(|most| most >= instances));
-                prop_assert!(case.grid || instances >= case.said.unwrap_or(1));
+                prop_assert!(case.grid || instances >= case.replica_count.unwrap_or(1));
             }
         }
     }
 
     #[test]
-    fn more_availability_is_never_fewer_copies(case in case(), more in 0.0..0.9999f64) {
+    fn higher_availability_never_has_fewer_copies(case in case(), more in 0.0..0.9999f64) {
         let higher = Case { availability: case.availability.max(more), ..case.clone() };
-        let (package, deployment) = case.ask();
-        let (higher, _) = higher.ask();
+        let (package, deployment) = case.read();
+        let (higher, _) = higher.read();
         let Ok(more) = planned(&higher, &deployment, &case.clusters) else { return Ok(()) };
         let less = planned(&package, &deployment, &case.clusters).unwrap();
         prop_assert_eq!(less.units.len(), more.units.len());
@@ -164,7 +163,7 @@ proptest! {
                     <= more.resource_allocation.unwrap().replication_factor
             );
             for (less, more) in less.functions.iter().zip(&more.functions) {
-                let least = |it: &FunctionSpec| {
+                let min = |it: &FunctionSpec| {
                     it.body.provision.as_ref().and_then(|it| it.min_scale)
                 };
                 prop_assert!(least(less) <= least(more));
@@ -173,8 +172,8 @@ proptest! {
     }
 
     #[test]
-    fn no_cluster_gets_more_than_it_has_without_a_word(case in case()) {
-        let (package, deployment) = case.ask();
+    fn warns_of_every_plan_above_the_capacity(case in case()) {
+        let (package, deployment) = case.read();
         let Ok(plan) = planned(&package, &deployment, &case.clusters) else { return Ok(()) };
         for (name, facts) in &case.clusters {
             let own = plan.units.iter().filter(|it| it.cluster == *name);

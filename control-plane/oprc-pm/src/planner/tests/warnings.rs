@@ -1,4 +1,4 @@
-//! What is said takes effect, or is told.
+//! Diagnostics and warnings of settings that have no effect.
 
 use oprc_unit::Profile;
 
@@ -6,39 +6,40 @@ use super::{ClusterFacts, cluster, clusters, planned, platform, read, shop, sing
 
 const GRID: &str = "    stateSpec: {}";
 
-fn faults(more: &str) -> Vec<(String, String)> {
+fn diagnostics(more: &str) -> Vec<(String, String)> {
     let (package, deployment) = shop(GRID, more);
     let all = clusters([("a", cluster()), ("b", cluster())]);
-    let faults = planned(&package, &deployment, &all).unwrap_err();
-    faults.all.into_iter().map(|it| (it.path, it.message)).collect()
+    let diagnostics = planned(&package, &deployment, &all).unwrap_err();
+    diagnostics.all.into_iter().map(|it| (it.path, it.message)).collect()
 }
 
 #[test]
-fn nobody_is_assigned_parts_that_there_are_not() {
+fn rejects_assignments_of_partitions_that_do_not_exist() {
     let member = "    members: [{id: 1, cluster: a}]";
-    let told =
-        faults(&format!("{member}\n    assignments: [{{owners: [1], shardIds: [0, 1, 2, 3, 4]}}]"));
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].0, "assignments[0].shardIds[4]");
-    assert!(told[0].1.starts_with("4 isn't between 0 and 3: Cart"), "{told:?}");
+    let found = diagnostics(&format!(
+        "{member}\n    assignments: [{{owners: [1], shardIds: [0, 1, 2, 3, 4]}}]"
+    ));
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].0, "assignments[0].shardIds[4]");
+    assert!(found[0].1.starts_with("4 isn't between 0 and 3: Cart"), "{found:?}");
     let collection =
         "{name: c, partitionCount: 2}, {name: d, assignments: [{owners: [1], shardIds: [4]}]}";
-    let told = faults(&format!("{member}\n    odgm: {{collections: [{collection}]}}"));
-    assert_eq!(told[0].0, "odgm.collections[1].assignments[0].shardIds[0]", "{told:?}");
+    let found = diagnostics(&format!("{member}\n    odgm: {{collections: [{collection}]}}"));
+    assert_eq!(found[0].0, "odgm.collections[1].assignments[0].shardIds[0]", "{found:?}");
 }
 
 #[test]
-fn one_member_takes_no_more_than_it_takes() {
-    let told = faults("    members: [{id: 1, cluster: a, maxShards: 3}]");
-    assert_eq!(told[0].0, "members");
-    assert!(told[0].1.contains("no room for part 3 of 4"), "{told:?}");
+fn a_single_member_is_limited_by_max_shards() {
+    let found = diagnostics("    members: [{id: 1, cluster: a, maxShards: 3}]");
+    assert_eq!(found[0].0, "members");
+    assert!(found[0].1.contains("too low for partition 3 of 4"), "{found:?}");
     let (package, deployment) = shop(GRID, "    members: [{id: 1, cluster: a, maxShards: 4}]");
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
     assert_eq!(plan.units[0].spec.odgm_config.clone().unwrap().shard_assignments, []);
 }
 
 #[test]
-fn a_trigger_of_what_is_switched_off_is_told() {
+fn warns_of_triggers_of_disabled_functions() {
     let more = |disabled: &str| {
         format!(
             "    odgm: {{events: {{triggers: [{{function: buy}}]}}}}\n    members: \
@@ -51,30 +52,30 @@ fn a_trigger_of_what_is_switched_off_is_told() {
         planned(&package, &deployment, &all).unwrap().warnings
     };
     assert_eq!(warnings(&more("")), [""; 0]);
-    let told = warnings(&more(", disabledFn: [buy]"));
-    assert!(told[0].contains("buy is switched off"), "{told:?}");
+    let found = warnings(&more(", disabledFn: [buy]"));
+    assert!(found[0].contains("buy is disabled"), "{found:?}");
 }
 
 #[test]
-fn what_nothing_sees_to_is_told() {
+fn warns_of_settings_without_effect() {
     let warnings = |class: &str, more: &str| {
         let (package, deployment) = shop(class, more);
         planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings
     };
     assert_eq!(warnings("", "    enforcement: {mode: OBSERVE}"), [""; 0]);
-    let told = warnings("", "    enforcement: {mode: ENFORCE}");
-    assert!(told[0].contains("nothing enforces"), "{told:?}");
+    let found = warnings("", "    enforcement: {mode: ENFORCE}");
+    assert!(found[0].contains("isn't supported yet"), "{found:?}");
     let (package, deployment) = single(
         "docker: {image: i}",
         "  - {key: m, type: MACRO, macro: {steps: [{function: f}]}}",
         "",
     );
-    let told = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings;
-    assert_eq!(told, [""; 0], "no class offers it");
+    let found = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings;
+    assert_eq!(found, [""; 0], "no class offers it");
 }
 
 #[test]
-fn a_binding_whose_function_is_switched_off_is_told() {
+fn warns_of_state_change_bindings_of_disabled_functions() {
     let warnings = |members: &str| {
         let text = format!(
             "name: s\nversion: 1.0.0\nfunctions:\n  - {{key: f, provision: {{docker: {{image: i}}}}}}\n\
@@ -86,15 +87,15 @@ fn a_binding_whose_function_is_switched_off_is_told() {
         let all = clusters([("a", cluster()), ("b", cluster())]);
         planned(&package, &deployments[0], &all).unwrap().warnings
     };
-    let told = warnings("{id: 1, cluster: a, disabledFn: [f]}, {id: 2, cluster: b}");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("onChange is PRIVATE"), "{told:?}");
-    let told = warnings("{id: 1, cluster: a, disabledFn: [f]}");
-    assert!(told.iter().any(|it| it.contains("f is switched off")), "{told:?}");
+    let found = warnings("{id: 1, cluster: a, disabledFn: [f]}, {id: 2, cluster: b}");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("onChange is PRIVATE"), "{found:?}");
+    let found = warnings("{id: 1, cluster: a, disabledFn: [f]}");
+    assert!(found.iter().any(|it| it.contains("f is disabled")), "{found:?}");
 }
 
 #[test]
-fn bounds_that_nothing_scales_within_are_told() {
+fn warns_of_max_scale_without_autoscaling() {
     let (package, deployment) = shop("", "");
     let warnings = |hpa: bool| {
         let mut platform = platform(Profile::Dev);
@@ -104,6 +105,6 @@ fn bounds_that_nothing_scales_within_are_told() {
         planned(&package, &deployment, &all).unwrap().warnings
     };
     assert_eq!(warnings(true), [""; 0]);
-    let told = warnings(false);
-    assert!(told.iter().any(|it| it.contains("capability hpa")), "{told:?}");
+    let found = warnings(false);
+    assert!(found.iter().any(|it| it.contains("capability hpa")), "{found:?}");
 }

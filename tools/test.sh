@@ -91,8 +91,8 @@ fi
 wait $first
 wait $second
 
-# Runs a suite on the clusters. If at most two tests fail, they are retried alone, to distinguish failures
-# from timeouts on a busy machine; retried tests are listed at the end. Proofs are not retried.
+# Runs a suite on the clusters. If at most two tests fail, they are retried alone, to distinguish
+# failures from timeouts on a busy machine; retried tests are listed at the end. Proofs are not retried.
 retried=
 suite() {
     name=$1 threads=$2

@@ -38,6 +38,44 @@ use super::{
     serves, serving,
 };
 
+/// Pages, filters and invalid parameters of `ListClassRuntimes`.
+async fn check_listing(api: &Reflected, names: &[String]) {
+    let (mut seen, mut token) = (Vec::new(), json!(""));
+    loop {
+        let asked = json!({"page_size": 2, "page_token": token});
+        let page = api.call("ListClassRuntimes", asked).await.unwrap();
+        let page_names = names_of(&page);
+        assert!((1..=2).contains(&page_names.len()), "{page}");
+        seen.extend(page_names);
+        token = page["next_page_token"].clone();
+        if token == "" {
+            break;
+        }
+    }
+    assert_eq!(seen, names);
+    for (filter, found) in [
+        (json!({"environment": "prod"}), &names[..1]),
+        (json!({"package": "shop"}), &names[..2]),
+        (json!({"package": "shop", "environment": "stage"}), &names[1..2]),
+        (json!({"label_selector": "team=a,tier=b"}), &names[3..4]),
+        (json!({"label_selector": "team=b"}), &[]),
+        (json!({"phase": "Pending"}), &names[..]),
+        (json!({"phase": "Available"}), &[]),
+    ] {
+        let page = api.call("ListClassRuntimes", filter.clone()).await.unwrap();
+        assert_eq!(names_of(&page), found, "{filter}");
+    }
+    for wrong in [
+        json!({"phase": "Splendid"}),
+        json!({"page_size": -1}),
+        json!({"page_token": "x"}),
+        json!({"label_selector": "team"}),
+    ] {
+        let refused = api.call("ListClassRuntimes", wrong.clone()).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
+    }
+}
+
 #[tokio::test]
 async fn by_reflection_only() {
     in_namespace(async |place: &Place| {
@@ -83,40 +121,7 @@ async fn by_reflection_only() {
         assert_eq!(one["class_runtime"]["labels"]["tier"], "b");
         assert_eq!(one["class_runtime"]["status"]["state"], "PENDING");
 
-        let (mut seen, mut token) = (Vec::new(), json!(""));
-        loop {
-            let asked = json!({"page_size": 2, "page_token": token});
-            let page = api.call("ListClassRuntimes", asked).await.unwrap();
-            let page_names = names_of(&page);
-            assert!((1..=2).contains(&page_names.len()), "{page}");
-            seen.extend(page_names);
-            token = page["next_page_token"].clone();
-            if token == "" {
-                break;
-            }
-        }
-        assert_eq!(seen, names);
-        for (filter, found) in [
-            (json!({"environment": "prod"}), &names[..1]),
-            (json!({"package": "shop"}), &names[..2]),
-            (json!({"package": "shop", "environment": "stage"}), &names[1..2]),
-            (json!({"label_selector": "team=a,tier=b"}), &names[3..4]),
-            (json!({"label_selector": "team=b"}), &[]),
-            (json!({"phase": "Pending"}), &names[..]),
-            (json!({"phase": "Available"}), &[]),
-        ] {
-            let page = api.call("ListClassRuntimes", filter.clone()).await.unwrap();
-            assert_eq!(names_of(&page), found, "{filter}");
-        }
-        for wrong in [
-            json!({"phase": "Splendid"}),
-            json!({"page_size": -1}),
-            json!({"page_token": "x"}),
-            json!({"label_selector": "team"}),
-        ] {
-            let refused = api.call("ListClassRuntimes", wrong.clone()).await.unwrap_err();
-            assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
-        }
+        check_listing(&api, &names).await;
 
         let refused =
             api.call("GetOdgmStatus", json!({"deployment_id": "class-0"})).await.unwrap_err();

@@ -132,7 +132,7 @@ fn violations_of_a_function_name_the_field() {
             "provision",
             json!({"volume_mounts": [{"mount_path": "/d", "empty_dir": {"size_limit": "big"}}]}),
             "provision.volume_mounts[0].empty_dir.size_limit",
-            "amount",
+            "quantity",
         ),
         (
             "provision",
@@ -353,7 +353,7 @@ fn resources_of_the_data_grid_are_validated() {
     for (config, field, word) in [
         (json!({"storage": {"size": "-1Gi"}}), "storage.size", "negative"),
         (json!({"storage": {"size": "0"}}), "storage.size", "greater than 0"),
-        (json!({"storage": {"size": "big"}}), "storage.size", "amount"),
+        (json!({"storage": {"size": "big"}}), "storage.size", "quantity"),
         (json!({"requests": {"cpu": "-1"}}), "requests.cpu", "negative"),
         (
             json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1024Mi"}}),

@@ -166,7 +166,7 @@ proptest! {
                 let min = |it: &FunctionSpec| {
                     it.body.provision.as_ref().and_then(|it| it.min_scale)
                 };
-                prop_assert!(least(less) <= least(more));
+                prop_assert!(min(less) <= min(more));
             }
         }
     }

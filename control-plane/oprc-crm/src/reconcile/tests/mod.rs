@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod api_server;
+mod availability;
 mod cluster;
 mod controllers;
 mod convergence;

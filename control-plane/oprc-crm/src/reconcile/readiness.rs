@@ -12,7 +12,7 @@ use super::{
     observe::{Child, ClusterView, ObservedState},
     pod_problem::Problem,
     shapes::{
-        self, Assessed, Component, WorkloadShape,
+        self, Assessed, Component, Required, WorkloadShape,
         grid::{self, DesiredGrid},
     },
 };
@@ -21,14 +21,6 @@ use crate::{
     kinds::{SERVICE, STATEFUL_SET},
     reason::Reason,
 };
-
-/// How many instances are required.
-#[derive(Clone, Copy)]
-struct Required {
-    min: i32,
-    varies: bool,
-    scaled_by_others: bool,
-}
 
 /// What is required of a workload whose plan isn't known.
 const ANY: Required = Required { min: 1, varies: true, scaled_by_others: false };
@@ -95,9 +87,7 @@ impl<'a> Readiness<'a> {
             deleting: child.deleting,
             has_service: service.is_some_and(|it| it.is_owned_by(self.uid) && !it.deleting),
             creation_failure: self.view.pod_creation_failure(&child.uid),
-            min: required.min,
-            varies: required.varies,
-            scaled_by_others: required.scaled_by_others,
+            required,
         });
         Component { ready_since: child.ready_since, ..component }
     }
@@ -148,9 +138,7 @@ impl<'a> Readiness<'a> {
             deleting: child.deleting,
             has_service: true,
             creation_failure: self.view.pod_creation_failure(&child.uid),
-            min: replicas,
-            varies: false,
-            scaled_by_others: false,
+            required: Required { min: replicas, varies: false, scaled_by_others: false },
         };
         grid::assess(&assessed, needed)
     }

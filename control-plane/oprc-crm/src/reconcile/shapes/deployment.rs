@@ -22,8 +22,8 @@ use super::{
         pod::{self, LAME_DUCK_SECONDS},
         selector,
     },
-    Assessed, Component, Observation, ObservedState, Workload, WorkloadShape, creation_problem,
-    spec_replicas, status, text, timestamp,
+    Assessed, Component, Observation, ObservedState, Required, Workload, WorkloadShape,
+    creation_problem, spec_replicas, status, text, timestamp,
 };
 use crate::kinds::{DEPLOYMENT, Kind, SERVICE};
 
@@ -67,11 +67,11 @@ impl WorkloadShape for DeploymentShape {
 
     fn assess(&self, workload: &Assessed<'_>) -> Component {
         let ObservedState::Workload(state) = workload.state else { return Component::default() };
-        let others = workload.scaled_by_others;
-        let min = if others { workload.min.min(state.replicas) } else { workload.min };
+        let Required { min, varies, scaled_by_others } = workload.required;
+        let min = if scaled_by_others { min.min(state.replicas) } else { min };
         let reachable = workload.has_service && !workload.deleting;
         Component {
-            ready: reachable && state.is_complete(min, workload.varies || others),
+            ready: reachable && state.is_complete(min, varies || scaled_by_others),
             serving: reachable && state.available >= min,
             problem: state.failure.as_deref().map(creation_problem),
             ..Component::default()

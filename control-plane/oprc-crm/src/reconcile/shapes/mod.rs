@@ -80,8 +80,13 @@ pub(super) struct Assessed<'a> {
     pub(super) has_service: bool,
     /// Why its pods can't be created, from Events.
     pub(super) creation_failure: Option<String>,
+    pub(super) required: Required,
+}
+
+/// How many instances are required.
+#[derive(Clone, Copy)]
+pub(super) struct Required {
     pub(super) min: i32,
-    /// Whether the number of instances varies.
     pub(super) varies: bool,
     /// Whether an autoscaler of another owner sets the number of replicas, even below `min`.
     pub(super) scaled_by_others: bool,

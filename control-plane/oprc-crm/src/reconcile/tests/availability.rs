@@ -11,7 +11,7 @@ fn set_available(cluster: &mut Cluster, pods: i32) {
     let mut object = cluster.object(&key).unwrap().clone();
     object["status"]["availableReplicas"] = json!(pods);
     cluster.put(&key, object);
-    cluster.pass();
+    cluster.reconcile();
 }
 
 fn conditions(cluster: &Cluster) -> [bool; 3] {
@@ -28,17 +28,17 @@ fn a_failing_update_stays_available_while_the_required_replicas_serve() {
     };
     let mut cluster = Cluster::with(&spec("img:1"));
     assert_eq!(conditions(&cluster), [true, false, false]);
-    cluster.ask(&spec("broken"));
-    cluster.pass();
-    cluster.settle();
-    cluster.pass();
+    cluster.set_spec(&spec("broken"));
+    cluster.reconcile();
+    cluster.run_controllers();
+    cluster.reconcile();
     assert_eq!(cluster.phase().0, Phase::Progressing);
     assert_eq!(conditions(&cluster), [true, true, false]);
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     assert_eq!(conditions(&cluster), [true, false, true]);
 
-    cluster.away.insert(DEPLOYMENT);
+    cluster.stopped.insert(DEPLOYMENT);
     set_available(&mut cluster, 1);
     assert_eq!(conditions(&cluster), [false, false, true], "one of two isn't enough");
     set_available(&mut cluster, 2);
@@ -50,16 +50,16 @@ fn a_write_that_fails_leaves_a_serving_class_available() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     let mut spec = specs::one("dev");
     spec["functions"][0]["image"] = json!("img:2");
-    cluster.refused.insert("shop--alpha".to_owned());
-    cluster.ask(&spec);
-    cluster.pass();
+    cluster.rejected.insert("shop--alpha".to_owned());
+    cluster.set_spec(&spec);
+    cluster.reconcile();
     assert_eq!(cluster.phase(), (Phase::Degraded, "Rejected".to_owned()));
     assert_eq!(conditions(&cluster), [true, false, true]);
-    cluster.refused.clear();
+    cluster.rejected.clear();
     // Everything that exists is ready, but the update is not applied yet.
-    let decision = cluster.plan_actions(&cluster.look(), &[]);
+    let decision = cluster.plan_actions(&cluster.view(), &[]);
     assert_ne!(decision.phase, Phase::Available);
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
@@ -69,8 +69,8 @@ fn a_failing_update_on_knative_or_to_it_stays_available() {
         let mut cluster = Cluster::with(&specs::one(before));
         let mut spec = specs::one("knative");
         spec["functions"][0]["image"] = json!("broken");
-        cluster.ask(&spec);
-        cluster.rest();
+        cluster.set_spec(&spec);
+        cluster.converge();
         assert_eq!(cluster.phase().0, Phase::Degraded, "{before}");
         assert_eq!(conditions(&cluster), [true, false, true], "{before}");
     }
@@ -83,11 +83,11 @@ fn a_class_that_never_served_is_not_available() {
     let mut cluster = Cluster::with(&spec);
     assert_eq!(conditions(&cluster), [false, false, true]);
     spec["selected_template"] = json!("nonsense");
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     assert_eq!(conditions(&cluster), [false, false, true], "nor when it is rejected");
     let mut rejected = Cluster::new();
-    rejected.ask(&spec);
-    rejected.rest();
+    rejected.set_spec(&spec);
+    rejected.converge();
     assert_eq!(conditions(&rejected), [false, false, true]);
 }

@@ -48,7 +48,7 @@ pub(super) fn environment() -> Platform {
 
 /// Why the API server rejects a request.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum RequestError {
     /// The view is stale.
     Conflict,
     /// A retry is of no use.
@@ -68,12 +68,12 @@ pub(super) struct Cluster {
     pub(super) environment: Platform,
     pub(super) now: Timestamp,
     /// Kinds whose controllers don't run.
-    pub(super) away: BTreeSet<Kind>,
+    pub(super) stopped: BTreeSet<Kind>,
     pub(super) events: Vec<EventRecord>,
     /// A mutating admission webhook.
     pub(super) admission: Option<fn(&mut Value)>,
     /// Names of objects whose writes are rejected.
-    pub(super) refused: BTreeSet<String>,
+    pub(super) rejected: BTreeSet<String>,
     /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failure: BTreeMap<String, String>,
     class: Option<Value>,
@@ -87,10 +87,10 @@ impl Cluster {
         Self {
             environment: environment(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
-            away: BTreeSet::new(),
+            stopped: BTreeSet::new(),
             events: Vec::new(),
             admission: None,
-            refused: BTreeSet::new(),
+            rejected: BTreeSet::new(),
             pod_creation_failure: BTreeMap::new(),
             class: None,
             objects: BTreeMap::new(),
@@ -102,18 +102,18 @@ impl Cluster {
     /// A cluster with one class, converged.
     pub(super) fn with(spec: &Value) -> Self {
         let mut cluster = Self::new();
-        cluster.ask(spec);
-        cluster.rest();
+        cluster.set_spec(spec);
+        cluster.converge();
         cluster
     }
 
     /// The same, and the view before any of its objects existed.
     pub(super) fn with_early_view(spec: &Value) -> (Self, View) {
         let mut cluster = Self::new();
-        cluster.ask(spec);
-        cluster.pass_on(&cluster.look(), 1);
-        let view = cluster.look();
-        cluster.rest();
+        cluster.set_spec(spec);
+        cluster.reconcile_on(&cluster.view(), 1);
+        let view = cluster.view();
+        cluster.converge();
         (cluster, view)
     }
 
@@ -130,7 +130,7 @@ impl Cluster {
     // The class.
 
     /// A user creates the class or changes its specification.
-    pub(super) fn ask(&mut self, spec: &Value) {
+    pub(super) fn set_spec(&mut self, spec: &Value) {
         let version = self.next_version();
         if let Some(class) = &mut self.class {
             if class["spec"] != *spec {
@@ -283,7 +283,7 @@ impl Cluster {
     }
 
     /// Another client creates an object.
-    pub(super) fn make_foreign(&mut self, key: &Key, spec: &Value) {
+    pub(super) fn create_foreign(&mut self, key: &Key, spec: &Value) {
         let mut object = json!({
             "apiVersion": key.0.api_version(), "kind": key.0.kind,
             "metadata": {"name": key.1, "namespace": NAMESPACE},
@@ -297,7 +297,7 @@ impl Cluster {
     // CRM's part.
 
     /// The present view.
-    pub(super) fn look(&self) -> View {
+    pub(super) fn view(&self) -> View {
         let class = self
             .class
             .as_ref()
@@ -317,12 +317,12 @@ impl Cluster {
     }
 
     /// One reconcile on the present view.
-    pub(super) fn pass(&mut self) -> Decision {
-        self.pass_on(&self.look(), usize::MAX)
+    pub(super) fn reconcile(&mut self) -> Decision {
+        self.reconcile_on(&self.view(), usize::MAX)
     }
 
     /// One reconcile on a view that may be stale, by a process that crashes after some actions.
-    pub(super) fn pass_on(&mut self, view: &View, most: usize) -> Decision {
+    pub(super) fn reconcile_on(&mut self, view: &View, most: usize) -> Decision {
         self.now += SignedDuration::from_secs(1);
         let decision = self.plan_actions(view, &[]);
         let Some(class) = &view.class else { return decision };
@@ -334,8 +334,8 @@ impl Cluster {
             }
             match self.perform(class, &mut version, action) {
                 Ok(()) => {}
-                Err(Refused::Conflict) => break,
-                Err(Refused::Invalid(failure)) => failures.push(failure),
+                Err(RequestError::Conflict) => break,
+                Err(RequestError::Invalid(failure)) => failures.push(failure),
             }
         }
         // As the controller does it: failures are reported after all other writes.
@@ -357,7 +357,7 @@ impl Cluster {
         seen: &ObservedClass,
         version: &mut String,
         action: &Action,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RequestError> {
         match action {
             Action::AddFinalizer => {
                 let all = seen
@@ -391,11 +391,11 @@ impl Cluster {
     }
 
     /// The class, if it still has the observed uid and version.
-    fn current(&mut self, seen: &ObservedClass, version: &str) -> Result<&mut Value, Refused> {
-        let class = self.class.as_mut().ok_or(Refused::Conflict)?;
+    fn current(&mut self, seen: &ObservedClass, version: &str) -> Result<&mut Value, RequestError> {
+        let class = self.class.as_mut().ok_or(RequestError::Conflict)?;
         let meta = &class["metadata"];
         let same = meta["uid"] == *seen.uid && meta["resourceVersion"] == *version;
-        if same { Ok(class) } else { Err(Refused::Conflict) }
+        if same { Ok(class) } else { Err(RequestError::Conflict) }
     }
 
     fn finalizers(
@@ -403,7 +403,7 @@ impl Cluster {
         seen: &ObservedClass,
         version: &mut String,
         finalizers: &[&str],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RequestError> {
         if self.class.is_none() {
             return Ok(());
         }
@@ -416,17 +416,17 @@ impl Cluster {
         Ok(())
     }
 
-    fn apply(&mut self, write: &Apply) -> Result<(), Refused> {
+    fn apply(&mut self, write: &Apply) -> Result<(), RequestError> {
         let desired = &write.desired;
-        if self.refused.contains(&desired.name) {
+        if self.rejected.contains(&desired.name) {
             let message = format!("{} {}: not here", desired.kind, desired.name);
-            return Err(Refused::Invalid(Failure { reason: Reason::Rejected, message }));
+            return Err(RequestError::Invalid(Failure { reason: Reason::Rejected, message }));
         }
         let key = (desired.kind.clone(), desired.name.clone());
         let live = self.object(&key).cloned();
         let uid = live.as_ref().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned());
         if write.uid.is_some() && write.uid != uid {
-            return Err(Refused::Conflict);
+            return Err(RequestError::Conflict);
         }
         let applied = managed::apply(live.as_ref(), &desired.object, MANAGER);
         let mut object = with_defaults(&desired.kind, applied);
@@ -436,7 +436,7 @@ impl Cluster {
         if let Some(live) = &live
             && let Some(message) = immutable(&desired.kind, live, &object)
         {
-            return Err(Refused::Invalid(Failure { reason: Reason::Rejected, message }));
+            return Err(RequestError::Invalid(Failure { reason: Reason::Rejected, message }));
         }
         self.put(&key, object);
         if let Some(entry) = self.objects.get_mut(&key) {
@@ -445,11 +445,11 @@ impl Cluster {
         Ok(())
     }
 
-    fn delete(&mut self, child: &Child) -> Result<(), Refused> {
+    fn delete(&mut self, child: &Child) -> Result<(), RequestError> {
         let key = (child.kind.clone(), child.name.clone());
         let Some(object) = self.object(&key).cloned() else { return Ok(()) };
         if object["metadata"]["uid"] != *child.uid {
-            return Err(Refused::Conflict);
+            return Err(RequestError::Conflict);
         }
         let mut object = object;
         // Foreground deletion.
@@ -459,23 +459,23 @@ impl Cluster {
     }
 
     /// Alternates reconciles and controllers until nothing changes, now or later.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn converge(&mut self) {
         for _ in 0..PASSES {
-            let moved = self.settle();
-            let decision = self.pass();
+            let moved = self.run_controllers();
+            let decision = self.reconcile();
             if moved || !decision.actions.is_empty() {
                 continue;
             }
             match decision.requeue_after {
-                Some(after) => self.wait(after),
+                Some(after) => self.advance(after),
                 None => return,
             }
         }
-        let last = self.plan_actions(&self.look(), &[]);
+        let last = self.plan_actions(&self.view(), &[]);
         panic!("no rest after {PASSES} passes; {:?}; {:#?}", self.phase(), last.actions);
     }
 
-    pub(super) fn wait(&mut self, time: Duration) {
+    pub(super) fn advance(&mut self, time: Duration) {
         self.now += SignedDuration::try_from(time).unwrap();
     }
 

@@ -16,19 +16,19 @@ fn is_broken(object: &Value) -> bool {
 
 impl Cluster {
     /// Runs all controllers; returns whether anything changed.
-    pub(super) fn settle(&mut self) -> bool {
+    pub(super) fn run_controllers(&mut self) -> bool {
         let mut moved = false;
         for key in self.keys() {
             let Some(object) = self.object(&key).cloned() else { continue };
             if self.is_to_go(&key, &object) {
                 self.remove(&key);
                 moved = true;
-            } else if key.0 == AUTOSCALER && !self.away.contains(&key.0) {
+            } else if key.0 == AUTOSCALER && !self.stopped.contains(&key.0) {
                 moved |= self.scale(&object);
             }
         }
         for key in self.keys() {
-            if self.away.contains(&key.0) {
+            if self.stopped.contains(&key.0) {
                 continue;
             }
             let Some(mut object) = self.object(&key).cloned() else { continue };
@@ -36,7 +36,7 @@ impl Cluster {
                 continue;
             }
             if key.0 == STATEFUL_SET {
-                moved |= self.make_claims(&object);
+                moved |= self.create_claims(&object);
             }
             if let Some(status) = status(&key, &object) {
                 object["status"] = status;
@@ -79,7 +79,7 @@ impl Cluster {
         within != replicas
     }
 
-    fn make_claims(&mut self, set: &Value) -> bool {
+    fn create_claims(&mut self, set: &Value) -> bool {
         let Some(template) = set.pointer("/spec/volumeClaimTemplates/0") else { return false };
         let mut moved = false;
         for at in 0..set["spec"]["replicas"].as_i64().unwrap() {

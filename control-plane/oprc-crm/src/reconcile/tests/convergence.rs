@@ -56,21 +56,21 @@ fn live(life: &[(Value, Vec<Step>)]) -> Cluster {
     let mut cluster = Cluster::new();
     let mut views: Vec<View> = Vec::new();
     for (spec, steps) in life {
-        cluster.ask(spec);
+        cluster.set_spec(spec);
         for step in steps {
-            views.push(cluster.look());
+            views.push(cluster.view());
             match step {
-                Step::Settle => drop(cluster.settle()),
-                Step::Pass => drop(cluster.pass()),
-                Step::Cut(most) => drop(cluster.pass_on(&cluster.look(), *most)),
+                Step::Settle => drop(cluster.run_controllers()),
+                Step::Pass => drop(cluster.reconcile()),
+                Step::Cut(most) => drop(cluster.reconcile_on(&cluster.view(), *most)),
                 Step::Stale(ago) => {
                     let view = views[views.len().saturating_sub(*ago + 1)].clone();
-                    cluster.pass_on(&view, usize::MAX);
+                    cluster.reconcile_on(&view, usize::MAX);
                 }
             }
         }
     }
-    cluster.rest();
+    cluster.converge();
     cluster
 }
 
@@ -82,10 +82,10 @@ fn fresh(life: &[(Value, Vec<Step>)]) -> Cluster {
 /// At rest nothing is written, now or an hour later.
 fn assert_at_rest(cluster: &mut Cluster) {
     for _ in 0..2 {
-        let decision = cluster.plan_actions(&cluster.look(), &[]);
+        let decision = cluster.plan_actions(&cluster.view(), &[]);
         assert_eq!(decision.actions, [], "at rest");
         assert_eq!(decision.requeue_after, None);
-        cluster.wait(std::time::Duration::from_hours(1));
+        cluster.advance(std::time::Duration::from_hours(1));
     }
 }
 

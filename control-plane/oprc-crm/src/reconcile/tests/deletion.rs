@@ -33,7 +33,7 @@ fn delete(cluster: &mut Cluster) {
     cluster.delete_class();
     for _ in 0..20 {
         let left = cluster.names();
-        let decision = cluster.pass();
+        let decision = cluster.reconcile();
         if decision.actions.contains(&Action::RemoveFinalizer) {
             assert_eq!(left, [""; 0], "the finalizer is removed last");
         }
@@ -41,7 +41,7 @@ fn delete(cluster: &mut Cluster) {
             !decision.actions.iter().any(|it| matches!(it, Action::Apply(_))),
             "nothing is created"
         );
-        cluster.settle();
+        cluster.run_controllers();
     }
     assert!(!cluster.has_class());
     assert_eq!(cluster.names(), [""; 0]);
@@ -57,12 +57,12 @@ proptest! {
         most in 0_usize..12,
     ) {
         let mut cluster = Cluster::new();
-        cluster.ask(&spec);
+        cluster.set_spec(&spec);
         for _ in 0..passes {
-            cluster.pass();
-            cluster.settle();
+            cluster.reconcile();
+            cluster.run_controllers();
         }
-        cluster.pass_on(&cluster.look(), most);
+        cluster.reconcile_on(&cluster.view(), most);
         delete(&mut cluster);
     }
 
@@ -71,9 +71,9 @@ proptest! {
     fn objects_recreated_from_a_stale_view_are_garbage_collected(spec in specs::any()) {
         let (mut cluster, view) = Cluster::with_early_view(&spec);
         delete(&mut cluster);
-        cluster.pass_on(&view, usize::MAX);
+        cluster.reconcile_on(&view, usize::MAX);
         prop_assert_ne!(cluster.names(), [""; 0]);
-        cluster.settle();
+        cluster.run_controllers();
         prop_assert_eq!(cluster.names(), [""; 0]);
     }
 }
@@ -93,8 +93,8 @@ fn claims_outlive_the_class_unless_on_delete_is_delete() {
 #[test]
 fn claims_outlive_a_data_grid_that_is_removed() {
     let mut cluster = Cluster::with(&persistent("delete"));
-    cluster.ask(&specs::one("full"));
-    cluster.rest();
+    cluster.set_spec(&specs::one("full"));
+    cluster.converge();
     assert!(!cluster.keys().iter().any(|(kind, _)| *kind == STATEFUL_SET));
     assert_eq!(claims(&cluster), 3);
 }
@@ -104,12 +104,12 @@ fn deletions_have_the_uid_of_the_observed_object() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     cluster.delete_class();
-    let view = cluster.look();
+    let view = cluster.view();
     // Another client has created an object of that name in the meantime.
     cluster.remove(&key);
-    cluster.make_foreign(&key, &json!({"replicas": 1}));
-    cluster.pass_on(&view, usize::MAX);
-    cluster.rest();
+    cluster.create_foreign(&key, &json!({"replicas": 1}));
+    cluster.reconcile_on(&view, usize::MAX);
+    cluster.converge();
     assert_eq!(cluster.names(), ["Deployment shop--alpha"]);
     assert!(!cluster.has_class());
 }
@@ -120,23 +120,23 @@ fn objects_that_block_the_deletion_are_reported_once() {
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     cluster.edit(&key, "somebody", |it| it["metadata"]["finalizers"] = json!([BLOCKED]));
     cluster.delete_class();
-    cluster.rest();
+    cluster.converge();
     let status = cluster.status();
     assert_eq!(status.phase, Phase::Deleting);
     assert_eq!(status.message.unwrap(), "waiting for deletion of Deployment shop--alpha");
-    assert_eq!(cluster.pass().actions, [], "waiting writes nothing");
+    assert_eq!(cluster.reconcile().actions, [], "waiting writes nothing");
 
     cluster.edit(&key, "somebody", |it| it["metadata"]["finalizers"] = json!([]));
-    cluster.settle();
-    assert_eq!(cluster.pass().actions, [Action::RemoveFinalizer]);
+    cluster.run_controllers();
+    assert_eq!(cluster.reconcile().actions, [Action::RemoveFinalizer]);
     assert!(!cluster.has_class());
 }
 
 #[test]
 fn a_class_without_the_finalizer_needs_no_action() {
     let mut cluster = Cluster::new();
-    cluster.ask(&specs::one("dev"));
-    let mut view = cluster.look();
+    cluster.set_spec(&specs::one("dev"));
+    let mut view = cluster.view();
     let class = view.class.as_mut().unwrap();
     class.deleting = Some(cluster.now);
     class.finalizers = vec!["somebody/else".to_owned()];

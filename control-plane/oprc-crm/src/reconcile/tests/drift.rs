@@ -93,7 +93,7 @@ fn spoil(value: &mut Value) {
 
 /// One reconcile corrects exactly that object, by one write.
 fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
-    let decision = cluster.pass();
+    let decision = cluster.reconcile();
     let writes: Vec<_> = decision
         .actions
         .iter()
@@ -109,12 +109,12 @@ fn heal(cluster: &mut Cluster, key: &Key, what: &str) {
 #[test]
 fn every_owned_field_is_corrected_by_one_write() {
     for (class, least) in [(rich(), 250), (run(), 10)] {
-        let calm = Cluster::with(&class);
+        let converged = Cluster::with(&class);
         let mut healed = 0;
-        for (key, path) in owned_leaves(&calm) {
-            let expected = owned(calm.object(&key).unwrap());
+        for (key, path) in owned_leaves(&converged) {
+            let expected = owned(converged.object(&key).unwrap());
             let what = format!("{} {} {}", key.0, key.1, path.join(" "));
-            let mut cluster = calm.clone();
+            let mut cluster = converged.clone();
             let spoiled = cluster.edit(&key, "kubectl-edit", |object| {
                 spoil(path.iter().fold(object, |value, key| step(value, key)));
             });
@@ -139,34 +139,34 @@ fn the_pod_template_of_a_job_is_never_changed() {
     let sizes = Platform::of(Profile::Dev).function_sizes;
     assert_ne!(cluster.environment.function_sizes, sizes);
     cluster.environment.function_sizes = sizes;
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
     assert!(cluster.edit(&key, "kubectl-edit", |object| {
         object["metadata"]["labels"]["app"] = json!("spoiled");
     }));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(owned(cluster.object(&key).unwrap()), owned(&before));
     assert_eq!(cluster.phase().0, Phase::Available);
 
-    // Where it isn't known what was said of them, nothing is.
+    // Without owned fields there is nothing to compare.
     let mut object = cluster.object(&key).unwrap().clone();
     object["spec"]["backoffLimit"] = json!(7);
     object["metadata"]["managedFields"] = json!([]);
     cluster.put(&key, object);
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
 }
 
 /// An object whose owner reference lost its controller flag still belongs to the class.
 #[test]
 fn the_controller_flag_of_the_owner_reference_is_restored() {
-    let calm = Cluster::with(&rich());
-    for key in calm.own_keys() {
-        let mut cluster = calm.clone();
+    let converged = Cluster::with(&rich());
+    for key in converged.own_keys() {
+        let mut cluster = converged.clone();
         assert!(cluster.edit(&key, "kubectl-edit", |object| {
             object["metadata"]["ownerReferences"][0]["controller"] = json!(false);
         }));
         heal(&mut cluster, &key, &key.1);
-        cluster.rest();
-        assert_eq!(cluster.outcome(), calm.outcome());
+        cluster.converge();
+        assert_eq!(cluster.outcome(), converged.outcome());
     }
 }
 
@@ -175,37 +175,37 @@ proptest! {
 
     #[test]
     fn a_removed_field_is_restored(at in any::<Index>()) {
-        let calm = Cluster::with(&rich());
-        let leaves = owned_leaves(&calm);
+        let converged = Cluster::with(&rich());
+        let leaves = owned_leaves(&converged);
         let (key, path) = at.get(&leaves);
         let (last, parents) = path.split_last().unwrap();
         let name = last.strip_prefix("f:").unwrap();
-        let mut cluster = calm.clone();
+        let mut cluster = converged.clone();
         let taken = cluster.edit(key, "kubectl-edit", |object| {
             let parent = parents.iter().fold(object, |value, key| step(value, key));
             parent.as_object_mut().unwrap().remove(name);
         });
         prop_assume!(taken);
-        cluster.settle();
+        cluster.run_controllers();
         heal(&mut cluster, key, &path.join(" "));
-        cluster.rest();
-        prop_assert_eq!(cluster.outcome(), calm.outcome());
+        cluster.converge();
+        prop_assert_eq!(cluster.outcome(), converged.outcome());
     }
 
     /// Nothing else is changed.
     #[test]
     fn a_deleted_object_is_recreated(spec in specs::any(), at in any::<Index>()) {
-        let calm = Cluster::with(&spec);
-        let key = at.get(&calm.own_keys()).clone();
-        let mut cluster = calm.clone();
+        let converged = Cluster::with(&spec);
+        let key = at.get(&converged.own_keys()).clone();
+        let mut cluster = converged.clone();
         cluster.remove(&key);
-        cluster.rest();
+        cluster.converge();
         if key.0 == JOB {
             // A run that has completed isn't made again.
             prop_assert_eq!(cluster.object(&key), None);
             prop_assert_eq!(cluster.phase().0, Phase::Available);
         } else {
-            prop_assert_eq!(cluster.outcome(), calm.outcome());
+            prop_assert_eq!(cluster.outcome(), converged.outcome());
         }
     }
 }
@@ -228,8 +228,8 @@ fn fields_of_other_managers_are_kept() {
             }
         });
     }
-    cluster.settle();
-    assert_eq!(cluster.pass().actions, []);
+    cluster.run_controllers();
+    assert_eq!(cluster.reconcile().actions, []);
 }
 
 #[test]
@@ -239,8 +239,8 @@ fn an_update_keeps_fields_of_other_managers() {
     cluster.edit(&key, "somebody", |it| it["metadata"]["labels"]["theirs"] = json!("1"));
     let mut spec = rich();
     spec["functions"][0]["image"] = json!("img:2");
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     let object = cluster.object(&key).unwrap();
     assert_eq!(object["metadata"]["labels"]["theirs"], "1");
     assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
@@ -251,8 +251,8 @@ fn a_field_that_is_no_longer_desired_is_removed() {
     let mut cluster = Cluster::with(&rich());
     let mut spec = rich();
     spec["functions"][0]["provision"].as_object_mut().unwrap().remove("env");
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     let object = cluster.object(&(DEPLOYMENT, "shop--steady".to_owned())).unwrap();
     let env = object.pointer("/spec/template/spec/containers/0/env").unwrap().as_array().unwrap();
     assert!(env.iter().all(|it| it["name"] != "A" && it["name"] != "B"), "{env:?}");
@@ -265,21 +265,21 @@ fn replicas_are_left_to_the_autoscaler() {
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     assert_eq!(owned(cluster.object(&key).unwrap())["spec"]["replicas"], 3);
     cluster.edit(&key, "kube-controller-manager", |it| it["spec"]["replicas"] = json!(5));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 5);
 
     // Another change of the class must not bring them back either.
     let mut spec = rich();
     spec["functions"][0]["image"] = json!("img:2");
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 5);
     assert_eq!(cluster.phase().0, Phase::Available);
 
     // A fixed number is ours again.
     spec["functions"][0]["provision"]["max_scale"] = json!(3);
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 3);
     assert!(cluster.object(&(AUTOSCALER, key.1)).is_none());
 }
@@ -288,14 +288,14 @@ fn replicas_are_left_to_the_autoscaler() {
 fn an_autoscaler_of_another_owner_replaces_crms() {
     for name in ["their-own", "shop--steady"] {
         let mut cluster = Cluster::new();
-        cluster.ask(&rich());
+        cluster.set_spec(&rich());
         let theirs = (AUTOSCALER, name.to_owned());
         let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
-        cluster.make_foreign(
+        cluster.create_foreign(
             &theirs,
             &json!({"scaleTargetRef": target, "minReplicas": 7, "maxReplicas": 9}),
         );
-        cluster.rest();
+        cluster.converge();
         let status = cluster.status();
         assert_eq!(status.phase, Phase::Available, "{name}: {:?}", status.message);
         assert!(status.is_true("ForeignAutoscaler"));
@@ -306,7 +306,7 @@ fn an_autoscaler_of_another_owner_replaces_crms() {
         assert_eq!(scalers, 1, "ours isn't made");
 
         cluster.remove(&theirs);
-        cluster.rest();
+        cluster.converge();
         assert!(!cluster.status().is_true("ForeignAutoscaler"));
         assert!(cluster.child(&(AUTOSCALER, key.1)).unwrap().owner.is_some(), "ours is");
     }
@@ -321,21 +321,21 @@ fn a_class_is_available_with_the_replicas_of_another_owners_autoscaler() {
         let mut cluster = Cluster::with(&rich());
         let theirs = (AUTOSCALER, "their-own".to_owned());
         let spec = json!({"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2});
-        cluster.make_foreign(&theirs, &spec);
-        cluster.rest();
+        cluster.create_foreign(&theirs, &spec);
+        cluster.converge();
         cluster
             .edit(&key, "kube-controller-manager", |it| it["spec"]["replicas"] = json!(replicas));
-        cluster.rest();
+        cluster.converge();
         assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], replicas);
         assert_eq!(cluster.phase().0, Phase::Available, "{replicas}");
 
         // Not before it is rolled out, all the same.
         let mut spec = rich();
         spec["functions"][0]["image"] = json!("broken");
-        cluster.ask(&spec);
-        cluster.pass();
-        cluster.settle();
-        cluster.pass();
+        cluster.set_spec(&spec);
+        cluster.reconcile();
+        cluster.run_controllers();
+        cluster.reconcile();
         assert_eq!(cluster.phase().0, Phase::Progressing, "{replicas}");
     }
 }
@@ -346,11 +346,11 @@ fn crms_autoscaler_is_deleted_when_another_owner_creates_one() {
     let mut cluster = Cluster::with(&rich());
     let theirs = (AUTOSCALER, "their-own".to_owned());
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop--steady"});
-    cluster.make_foreign(
+    cluster.create_foreign(
         &theirs,
         &json!({"scaleTargetRef": target, "minReplicas": 7, "maxReplicas": 9}),
     );
-    cluster.rest();
+    cluster.converge();
     assert!(cluster.object(&(AUTOSCALER, "shop--steady".to_owned())).is_none());
     assert!(cluster.object(&theirs).is_some());
     assert_eq!(cluster.phase().0, Phase::Available);
@@ -361,17 +361,17 @@ fn drift_is_not_corrected_while_paused() {
     let mut spec = specs::one("dev");
     let mut cluster = Cluster::with(&spec);
     spec["paused"] = json!(true);
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     let key = (SERVICE, "shop--alpha".to_owned());
     cluster.remove(&key);
-    cluster.rest();
+    cluster.converge();
     assert!(cluster.object(&key).is_none());
     assert_ne!(cluster.phase().0, Phase::Available);
 
     spec["paused"] = json!(false);
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     assert!(cluster.object(&key).is_some());
     assert_eq!(cluster.phase().0, Phase::Available);
 }
@@ -438,7 +438,7 @@ fn optional_fields_that_are_left_out_are_removed() {
     for template in ["knative", "k8s_deployment"] {
         let spec =
             |function: Value| json!({"selected_template": template, "functions": [function]});
-        let calm = Cluster::with(&spec(full_function()));
+        let converged = Cluster::with(&spec(full_function()));
         let mut tried = 0;
         for path in &paths {
             let mut function = full_function();
@@ -450,9 +450,9 @@ fn optional_fields_that_are_left_out_are_removed() {
             if fresh.phase().0 != Phase::Available {
                 continue;
             }
-            let mut cluster = calm.clone();
-            cluster.ask(&spec(function));
-            cluster.rest();
+            let mut cluster = converged.clone();
+            cluster.set_spec(&spec(function));
+            cluster.converge();
             assert_eq!(cluster.outcome(), fresh.outcome(), "{template}: {path}");
             tried += 1;
         }
@@ -467,8 +467,8 @@ fn a_storage_class_that_is_left_out_is_reported() {
     spec["odgm_config"]["storage"] = json!({"class": "fast"});
     let mut cluster = Cluster::with(&spec);
     spec["odgm_config"].as_object_mut().unwrap().remove("storage");
-    cluster.ask(&spec);
-    cluster.pass();
+    cluster.set_spec(&spec);
+    cluster.reconcile();
     assert_eq!(cluster.phase(), (Phase::Degraded, "Rejected".to_owned()));
 }
 
@@ -478,10 +478,10 @@ fn a_function_that_is_scaled_to_zero_by_hand_is_restored() {
     let mut cluster = Cluster::with(&rich());
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     cluster.edit(&key, "kubectl", |it| it["spec"]["replicas"] = json!(0));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 3);
     assert_eq!(cluster.phase().0, Phase::Available);
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
 }
 
 /// An admission webhook that rewrites images.
@@ -498,10 +498,10 @@ fn mirror(object: &mut Value) {
 fn changes_of_an_admission_webhook_are_accepted() {
     let mut cluster = Cluster::new();
     cluster.admission = Some(mirror);
-    cluster.ask(&rich());
-    cluster.rest();
+    cluster.set_spec(&rich());
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
     let key = (DEPLOYMENT, "shop--steady".to_owned());
     let image = |cluster: &Cluster| {
         let object = cluster.object(&key).unwrap();
@@ -511,17 +511,17 @@ fn changes_of_an_admission_webhook_are_accepted() {
 
     // What others change is healed all the same, and what the class changes is written.
     cluster.edit(&key, "kubectl-edit", |it| it["spec"]["revisionHistoryLimit"] = json!(9));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["revisionHistoryLimit"], 2);
     cluster.edit(&key, "kubectl-edit", |it| {
         it["spec"]["template"]["spec"]["containers"][0]["image"] = json!("theirs");
     });
-    cluster.rest();
+    cluster.converge();
     assert_eq!(image(&cluster), "mirror/img:1");
     let mut spec = rich();
     spec["functions"][0]["image"] = json!("img:2");
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     assert_eq!(image(&cluster), "mirror/img:2");
     assert_eq!(cluster.phase().0, Phase::Available);
 }

@@ -31,16 +31,16 @@ fn set_available(cluster: &mut Cluster, nodes: i32) {
     let mut object = cluster.object(&grid()).unwrap().clone();
     object["status"]["availableReplicas"] = json!(nodes);
     cluster.put(&grid(), object);
-    cluster.pass();
+    cluster.reconcile();
 }
 
 #[test]
 fn functions_are_created_when_enough_nodes_are_available() {
     for (shard_type, needed) in [("raft", 2), ("basic", 3)] {
         let mut cluster = Cluster::new();
-        cluster.away.insert(STATEFUL_SET);
-        cluster.ask(&spec(3, shard_type));
-        cluster.pass();
+        cluster.stopped.insert(STATEFUL_SET);
+        cluster.set_spec(&spec(3, shard_type));
+        cluster.reconcile();
         for nodes in 0..=needed {
             assert!(cluster.object(&function()).is_none(), "{shard_type}: {nodes}");
             set_available(&mut cluster, nodes);
@@ -52,16 +52,16 @@ fn functions_are_created_when_enough_nodes_are_available() {
 #[test]
 fn existing_functions_are_updated_although_the_grid_is_not_ready() {
     let mut cluster = Cluster::with(&spec(3, "raft"));
-    cluster.away.insert(STATEFUL_SET);
+    cluster.stopped.insert(STATEFUL_SET);
     set_available(&mut cluster, 0);
     cluster.edit(&function(), "kubectl", |it| it["spec"]["replicas"] = json!(0));
-    cluster.pass();
+    cluster.reconcile();
     assert_eq!(cluster.object(&function()).unwrap()["spec"]["replicas"], 1);
 
     let mut other = spec(3, "raft");
     other["functions"][0]["image"] = json!("img:2");
-    cluster.ask(&other);
-    cluster.pass();
+    cluster.set_spec(&other);
+    cluster.reconcile();
     let object = cluster.object(&function()).unwrap();
     assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
 }
@@ -72,15 +72,16 @@ fn functions_that_start_to_use_a_grid_wait_for_it() {
     let mut alone = spec(3, "raft");
     alone["addons"] = json!([]);
     let mut cluster = Cluster::with(&alone);
-    cluster.away.insert(STATEFUL_SET);
-    cluster.ask(&spec(3, "raft"));
-    cluster.pass();
-    cluster.pass();
-    let told = |cluster: &Cluster| cluster.child(&function()).unwrap().mentions("ODGM_ENABLED");
-    assert!(!told(&cluster));
-    cluster.away.clear();
-    cluster.rest();
-    assert!(told(&cluster));
+    cluster.stopped.insert(STATEFUL_SET);
+    cluster.set_spec(&spec(3, "raft"));
+    cluster.reconcile();
+    cluster.reconcile();
+    let uses_grid =
+        |cluster: &Cluster| cluster.child(&function()).unwrap().mentions("ODGM_ENABLED");
+    assert!(!uses_grid(&cluster));
+    cluster.stopped.clear();
+    cluster.converge();
+    assert!(uses_grid(&cluster));
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
@@ -91,24 +92,24 @@ fn a_removed_grid_outlasts_the_pods_that_use_it() {
         let mut alone = spec(3, "raft");
         alone["addons"] = json!([]);
         alone["functions"][0]["image"] = json!(image);
-        cluster.away.insert(DEPLOYMENT);
-        cluster.ask(&alone);
+        cluster.stopped.insert(DEPLOYMENT);
+        cluster.set_spec(&alone);
         for _ in 0..4 {
-            cluster.pass();
-            cluster.settle();
-            cluster.wait(std::time::Duration::from_secs(30));
+            cluster.reconcile();
+            cluster.run_controllers();
+            cluster.advance(std::time::Duration::from_secs(30));
         }
         assert!(!cluster.child(&function()).unwrap().mentions("ODGM_ENABLED"));
         assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "pods aren't replaced yet");
         assert_eq!(cluster.phase().0, Phase::Progressing);
 
-        cluster.away.clear();
-        cluster.settle();
-        cluster.pass();
+        cluster.stopped.clear();
+        cluster.run_controllers();
+        cluster.reconcile();
         assert_eq!(cluster.phase().0, Phase::Available);
         assert_eq!(cluster.status().replaced.unwrap().resource_refs.len(), 4);
         assert!(cluster.child(&grid()).is_some_and(|it| !it.deleting), "it drains");
-        cluster.rest();
+        cluster.converge();
         assert_eq!(cluster.outcome(), Cluster::with(&alone).outcome());
     }
 }
@@ -119,12 +120,12 @@ fn a_grid_that_is_restored_while_it_drains_stays() {
     let uid = cluster.child(&grid()).unwrap().uid.clone();
     let mut alone = spec(3, "raft");
     alone["addons"] = json!([]);
-    cluster.ask(&alone);
-    cluster.pass();
-    cluster.settle();
-    cluster.pass();
-    cluster.ask(&spec(3, "raft"));
-    cluster.rest();
+    cluster.set_spec(&alone);
+    cluster.reconcile();
+    cluster.run_controllers();
+    cluster.reconcile();
+    cluster.set_spec(&spec(3, "raft"));
+    cluster.converge();
     assert_eq!(cluster.child(&grid()).unwrap().uid, uid);
     assert_eq!(cluster.status().replaced, None);
 }
@@ -134,16 +135,16 @@ fn a_grid_that_is_restored_while_it_drains_stays() {
 fn two_grids_never_exist_at_once() {
     let mut cluster = Cluster::with(&spec(1, "basic"));
     for replicas in [3, 1] {
-        cluster.ask(&spec(replicas, "basic"));
+        cluster.set_spec(&spec(replicas, "basic"));
         for _ in 0..12 {
             let kinds = cluster.keys().into_iter().filter(|(kind, name)| {
                 name == "shop-odgm" && (*kind == DEPLOYMENT || *kind == STATEFUL_SET)
             });
             assert!(kinds.count() <= 1);
-            cluster.pass();
-            cluster.settle();
+            cluster.reconcile();
+            cluster.run_controllers();
         }
-        cluster.rest();
+        cluster.converge();
         assert_eq!(cluster.outcome(), Cluster::with(&spec(replicas, "basic")).outcome());
     }
 }

@@ -110,19 +110,19 @@ impl Schema {
     }
 
     /// Merges a manifest into the live value.
-    fn merge(self, field: &str, live: &mut Value, said: &Value) {
-        match (live, said) {
-            (Value::Object(live), Value::Object(said)) if !whole(field) => {
-                for (name, below) in said {
+    fn merge(self, field: &str, live: &mut Value, manifest: &Value) {
+        match (live, manifest) {
+            (Value::Object(live), Value::Object(manifest)) if !whole(field) => {
+                for (name, below) in manifest {
                     match live.get_mut(name) {
                         Some(live) => self.merge(name, live, below),
                         None => drop(live.insert(name.clone(), below.clone())),
                     }
                 }
             }
-            (Value::Array(live), Value::Array(items)) if self.parts(field, said).is_some() => {
+            (Value::Array(live), Value::Array(items)) if self.parts(field, manifest).is_some() => {
                 let kind = list(field, items);
-                // In the order in which they are said; those of others come after.
+                // In the order of the manifest; those of others come after.
                 let mut others = std::mem::take(live);
                 for item in items {
                     let key = element_key(&kind, item);
@@ -133,7 +133,7 @@ impl Schema {
                 }
                 live.append(&mut others);
             }
-            (live, said) => *live = said.clone(),
+            (live, manifest) => *live = manifest.clone(),
         }
     }
 }
@@ -258,17 +258,17 @@ fn disown(managers: &mut Vec<Value>, changed: &Value, spared: impl Fn(&Value) ->
 }
 
 /// The object that a forced apply leads to.
-pub(super) fn apply(live: Option<&Value>, said: &Value, manager: &str) -> Value {
-    let schema = Schema::of(said);
-    let set = schema.fields("", &ownable(said));
-    let mut object = live.cloned().unwrap_or_else(|| said.clone());
+pub(super) fn apply(live: Option<&Value>, manifest: &Value, manager: &str) -> Value {
+    let schema = Schema::of(manifest);
+    let set = schema.fields("", &ownable(manifest));
+    let mut object = live.cloned().unwrap_or_else(|| manifest.clone());
     let mut managers = managers(&object);
     let ours = |entry: &Value| is(entry, manager, "Apply");
     let before = managers.iter().find(|it| ours(it)).map(|it| it["fieldsV1"].clone());
     if let Some(live) = live {
-        let taken = schema.difference("", &ownable(said), Some(&ownable(live)));
+        let taken = schema.difference("", &ownable(manifest), Some(&ownable(live)));
         disown(&mut managers, &taken.unwrap_or_default(), ours);
-        schema.merge("", &mut object, said);
+        schema.merge("", &mut object, manifest);
         let others: Vec<&Value> =
             managers.iter().filter(|it| !ours(it)).map(|it| &it["fieldsV1"]).collect();
         forget(&mut object, &before.unwrap_or_default(), &set, &others);

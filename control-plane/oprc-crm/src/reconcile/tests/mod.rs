@@ -29,8 +29,8 @@ use super::{managed_fields::OwnedFields, observe::MANAGER};
 /// So many cases, unless `PROPTEST_CASES` is set. Failures aren't persisted.
 fn cases(cases: u32) -> ProptestConfig {
     let default = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
-    let said = std::env::var_os("PROPTEST_CASES").is_some();
-    ProptestConfig { cases: if said { default.cases } else { cases }, ..default }
+    let is_set = std::env::var_os("PROPTEST_CASES").is_some();
+    ProptestConfig { cases: if is_set { default.cases } else { cases }, ..default }
 }
 
 /// The fields of an object that CRM owns.

@@ -40,7 +40,7 @@ fn a_crash_loop_is_detected_in_all_of_its_states() {
     let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
     let ended = json!({"terminated": {"exitCode": 7}});
     let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}});
-    let told: Vec<_> = [
+    let problems: Vec<_> = [
         container(false, 1, &waiting, SECONDS),
         container(false, 2, &running, SECONDS),
         container(false, 2, &ended, SECONDS),
@@ -54,7 +54,7 @@ fn a_crash_loop_is_detected_in_all_of_its_states() {
         reason: Reason::CrashLoop,
         message: "a container of pod p exits repeatedly with exit code 7".to_owned(),
     };
-    assert_eq!(told, vec![Some(expected); 5]);
+    assert_eq!(problems, vec![Some(expected); 5]);
 }
 
 #[test]
@@ -76,12 +76,12 @@ fn one_exit_is_no_crash_loop() {
 fn a_container_that_has_run_for_long_is_in_no_crash_loop() {
     let running = json!({"running": {"startedAt": "2026-01-01T00:01:00Z"}});
     let container = container(false, 2, &running, SECONDS);
-    for (now, told) in [
+    for (now, detected) in [
         ("2026-01-01T00:10:59Z", true),
         ("2026-01-01T00:11:00Z", false),
         ("2026-01-08T00:00:00Z", false),
     ] {
-        assert_eq!(pod_at(&container, now).is_some(), told, "{now}");
+        assert_eq!(pod_at(&container, now).is_some(), detected, "{now}");
     }
 }
 

@@ -37,10 +37,10 @@ fn fixed(functions: usize) -> Value {
 fn a_deployment_takes_two_status_writes() {
     for functions in 1..=3 {
         let mut cluster = Cluster::new();
-        cluster.ask(&fixed(functions));
+        cluster.set_spec(&fixed(functions));
         let mut counts = [0; 4];
         for _ in 0..8 {
-            for action in cluster.pass().actions {
+            for action in cluster.reconcile().actions {
                 counts[match action {
                     Action::AddFinalizer => 0,
                     Action::Apply(_) => 1,
@@ -49,7 +49,7 @@ fn a_deployment_takes_two_status_writes() {
                     Action::Delete(_) | Action::RemoveFinalizer => panic!("{action:?}"),
                 }] += 1;
             }
-            cluster.settle();
+            cluster.run_controllers();
         }
         assert_eq!(cluster.phase().0, Phase::Available);
         assert_eq!(counts, [1, 2 * functions + 2, 2, 3]);
@@ -59,19 +59,19 @@ fn a_deployment_takes_two_status_writes() {
 #[test]
 fn functions_wait_for_the_data_grid() {
     let mut cluster = Cluster::new();
-    cluster.ask(&fixed(1));
-    cluster.away.insert(DEPLOYMENT);
+    cluster.set_spec(&fixed(1));
+    cluster.stopped.insert(DEPLOYMENT);
     for _ in 0..3 {
-        cluster.pass();
-        cluster.settle();
+        cluster.reconcile();
+        cluster.run_controllers();
     }
     assert_eq!(
         cluster.names(),
         ["Service shop--f0", "Service shop-odgm-svc", "Deployment shop-odgm"]
     );
     assert_eq!(cluster.phase(), (Phase::Applying, "WaitingForDataGrid".to_owned()));
-    cluster.away.clear();
-    cluster.rest();
+    cluster.stopped.clear();
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
@@ -91,16 +91,16 @@ fn a_rejected_update_leaves_the_objects_as_they_are() {
         (&unreadable, "InvalidSpec", "functions[0]"),
         (&unknown, "UnknownTemplate", "nonsense"),
     ] {
-        cluster.ask(spec);
-        cluster.rest();
+        cluster.set_spec(spec);
+        cluster.converge();
         assert_eq!(cluster.phase(), (Phase::Degraded, reason.to_owned()));
         let status = cluster.status();
         assert!(status.message.as_ref().unwrap().contains(word), "{:?}", status.message);
         assert!(status.is_true("Available") && status.is_true("Degraded"), "the old pods serve");
         assert_eq!(cluster.outcome()["objects"], before["objects"]);
     }
-    cluster.ask(&good);
-    cluster.rest();
+    cluster.set_spec(&good);
+    cluster.converge();
     assert_eq!(cluster.outcome(), before);
 }
 
@@ -128,23 +128,23 @@ fn a_change_that_risks_data_is_rejected() {
     };
     let mut cluster = Cluster::with(&grid(4));
     let before = cluster.outcome();
-    cluster.ask(&grid(8));
-    cluster.rest();
+    cluster.set_spec(&grid(8));
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "DataAtRisk".to_owned()));
     assert_eq!(cluster.outcome()["objects"], before["objects"]);
 
     // Nor by removing the data grid in between.
-    cluster.ask(&specs::one("dev"));
-    cluster.rest();
+    cluster.set_spec(&specs::one("dev"));
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
-    cluster.ask(&grid(8));
-    cluster.rest();
+    cluster.set_spec(&grid(8));
+    cluster.converge();
     assert_eq!(cluster.phase().1, "DataAtRisk");
 
     let mut allowed = grid(8);
     allowed["data_retention"] = json!({"allow_data_loss": true});
-    cluster.ask(&allowed);
-    cluster.rest();
+    cluster.set_spec(&allowed);
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(cluster.status().odgm.unwrap().collections[0].partition_count, 8);
 }
@@ -163,8 +163,8 @@ fn a_data_grid_may_become_persistent_and_back() {
     };
     let mut cluster = Cluster::with(&grid("ephemeral"));
     for persistence in ["persistent", "ephemeral"] {
-        cluster.ask(&grid(persistence));
-        cluster.rest();
+        cluster.set_spec(&grid(persistence));
+        cluster.converge();
         assert_eq!(cluster.phase().0, Phase::Available, "{persistence}");
         assert_eq!(cluster.outcome(), Cluster::with(&grid(persistence)).outcome());
     }
@@ -175,9 +175,9 @@ fn a_failed_write_is_reported_and_retried_in_the_next_reconcile() {
     let mut cluster = Cluster::with(&specs::one("dev"));
     let mut spec = specs::one("dev");
     spec["functions"][0]["image"] = json!("img:2");
-    cluster.ask(&spec);
+    cluster.set_spec(&spec);
     let failure = Failure { reason: Reason::QuotaExceeded, message: "no room".to_owned() };
-    let decision = cluster.plan_actions(&cluster.look(), &[failure]);
+    let decision = cluster.plan_actions(&cluster.view(), &[failure]);
     assert_eq!(decision.phase, Phase::Degraded);
     let [Action::Status(status), Action::Event(event)] = decision.actions.as_slice() else {
         panic!("{:?}", decision.actions);
@@ -185,20 +185,20 @@ fn a_failed_write_is_reported_and_retried_in_the_next_reconcile() {
     assert_eq!(status.reason.as_deref(), Some("QuotaExceeded"));
     assert!(event.warning && event.note.contains("no room"), "{event:?}");
     // The next pass tries again.
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
 #[test]
 fn a_missed_deadline_is_reported_until_the_class_is_ready() {
     let mut cluster = Cluster::new();
-    cluster.away.insert(DEPLOYMENT);
-    cluster.ask(&specs::one("dev"));
-    cluster.rest();
+    cluster.stopped.insert(DEPLOYMENT);
+    cluster.set_spec(&specs::one("dev"));
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     assert!(cluster.status().message.unwrap().contains("not ready: alpha"));
-    cluster.away.clear();
-    cluster.rest();
+    cluster.stopped.clear();
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(cluster.status().progress_since, None);
 }
@@ -207,10 +207,10 @@ fn a_missed_deadline_is_reported_until_the_class_is_ready() {
 #[test]
 fn deletions_come_before_applies() {
     let mut cluster = Cluster::with(&specs::one("dev"));
-    cluster.ask(&json!({
+    cluster.set_spec(&json!({
         "selected_template": "dev", "functions": [{"key": "beta", "image": "img:1"}],
     }));
-    let actions = cluster.plan_actions(&cluster.look(), &[]).actions;
+    let actions = cluster.plan_actions(&cluster.view(), &[]).actions;
     let first_write = actions.iter().position(|it| matches!(it, Action::Apply(_))).unwrap();
     let last_delete = actions.iter().rposition(|it| matches!(it, Action::Delete(_))).unwrap();
     assert!(last_delete < first_write, "{actions:?}");
@@ -220,28 +220,28 @@ fn deletions_come_before_applies() {
 #[test]
 fn a_ready_function_is_reported_after_a_delay_although_another_is_not_ready() {
     let mut cluster = Cluster::new();
-    cluster.ask(&json!({"selected_template": "dev", "functions": [
+    cluster.set_spec(&json!({"selected_template": "dev", "functions": [
         {"key": "alpha", "image": "img:1"}, {"key": "beta", "image": "broken"},
     ]}));
-    cluster.pass();
-    cluster.settle();
+    cluster.reconcile();
+    cluster.run_controllers();
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     let mut object = cluster.object(&key).unwrap().clone();
     object["status"]["conditions"][0]["lastUpdateTime"] = json!(cluster.now.to_string());
     cluster.put(&key, object);
-    cluster.away.insert(DEPLOYMENT);
+    cluster.stopped.insert(DEPLOYMENT);
 
-    let decision = cluster.pass();
+    let decision = cluster.reconcile();
     assert_eq!(decision.actions, [], "the others may follow soon");
     assert_eq!(decision.requeue_after, Some(Duration::from_secs(9)));
-    cluster.wait(Duration::from_secs(9));
-    let decision = cluster.pass();
+    cluster.advance(Duration::from_secs(9));
+    let decision = cluster.reconcile();
     assert!(matches!(decision.actions.as_slice(), [Action::Status(_)]), "{decision:?}");
     let functions = cluster.status().functions;
     assert!(functions[0].ready && functions[0].url.is_some(), "{functions:?}");
     assert!(!functions[1].ready);
     assert_eq!(cluster.phase().0, Phase::Progressing);
-    assert_eq!(cluster.pass().actions, [], "once");
+    assert_eq!(cluster.reconcile().actions, [], "once");
 }
 
 /// Whatever CRM's profile is later.
@@ -253,7 +253,7 @@ fn a_generation_keeps_its_profile() {
     assert_eq!(cluster.status().odgm.unwrap().collections[0].persistence_mode, "persistent");
     cluster.environment.profile = Profile::Dev;
     cluster.environment.function_sizes = Platform::of(Profile::Dev).function_sizes;
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
 }
 
 /// An absurd time in a status is harmless.
@@ -270,11 +270,11 @@ fn a_rejected_object_does_not_prevent_other_writes() {
     let functions = ["a", "b", "c"].map(|key| json!({"key": key, "image": "img:1"}));
     let spec = json!({"selected_template": "dev", "functions": functions});
     let mut cluster = Cluster::new();
-    cluster.refused.insert("shop--a".to_owned());
-    cluster.ask(&spec);
+    cluster.rejected.insert("shop--a".to_owned());
+    cluster.set_spec(&spec);
     for _ in 0..4 {
-        cluster.pass();
-        cluster.settle();
+        cluster.reconcile();
+        cluster.run_controllers();
     }
     assert_eq!(
         cluster.names(),
@@ -285,8 +285,8 @@ fn a_rejected_object_does_not_prevent_other_writes() {
     assert_eq!(message, "Service shop--a: not here; Deployment shop--a: not here");
     assert!(cluster.status().functions[1].ready);
 
-    cluster.refused.clear();
-    cluster.rest();
+    cluster.rejected.clear();
+    cluster.converge();
     assert_eq!(cluster.outcome(), Cluster::with(&spec).outcome());
 }
 
@@ -303,17 +303,17 @@ fn pod_creation_failures_are_reported() {
             ("pods \"p\" is forbidden: violates PodSecurity", "PodsNotCreated"),
         ] {
             let mut cluster = Cluster::new();
-            cluster.away.insert(kind.clone());
-            cluster.ask(&spec);
-            cluster.pass();
+            cluster.stopped.insert(kind.clone());
+            cluster.set_spec(&spec);
+            cluster.reconcile();
             let uid = cluster.child(&(kind.clone(), name.to_owned())).unwrap().uid.clone();
             cluster.pod_creation_failure.insert(uid, message.to_owned());
-            cluster.pass();
+            cluster.reconcile();
             assert_eq!(cluster.phase(), (Phase::Degraded, reason.to_owned()), "{name}");
             assert!(cluster.status().message.unwrap().contains(message));
             cluster.pod_creation_failure.clear();
-            cluster.away.clear();
-            cluster.rest();
+            cluster.stopped.clear();
+            cluster.converge();
             assert_eq!(cluster.phase().0, Phase::Available, "{name}");
         }
     }
@@ -331,8 +331,8 @@ fn a_function_named_odgm_has_its_own_stability_record() {
     let mut object = cluster.object(&key).unwrap().clone();
     object["status"]["availableReplicas"] = json!(0);
     cluster.put(&key, object);
-    cluster.pass();
-    cluster.rest();
+    cluster.reconcile();
+    cluster.converge();
     let status = cluster.status();
     assert_eq!(status.stable_since[GRID_STABILITY_KEY], since, "the grid was stable throughout");
     assert_ne!(status.stable_since["odgm"], since);
@@ -347,7 +347,7 @@ fn the_grids_former_stability_record_is_kept() {
         records.remove(GRID_STABILITY_KEY);
         records.insert("odgm".to_owned(), since.clone());
     });
-    cluster.rest();
+    cluster.converge();
     let stable = serde_json::to_value(cluster.status().stable_since).unwrap();
     assert_eq!(stable[GRID_STABILITY_KEY], since);
     assert!(stable.get("odgm").is_none());
@@ -360,8 +360,8 @@ fn a_class_that_is_paused_before_its_first_object_is_pending() {
     let mut cluster = Cluster::with(&spec);
     assert_eq!(cluster.phase(), (Phase::Pending, "Paused".to_owned()));
     assert_eq!(cluster.names(), [""; 0]);
-    cluster.ask(&specs::one("dev"));
-    cluster.rest();
+    cluster.set_spec(&specs::one("dev"));
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
@@ -371,18 +371,18 @@ fn progressing_is_written_over_applying_only_if_it_lasts() {
     let mut spec = fixed(1);
     spec["functions"][0]["image"] = json!("broken");
     let mut cluster = Cluster::new();
-    cluster.ask(&spec);
-    cluster.pass();
+    cluster.set_spec(&spec);
+    cluster.reconcile();
     assert_eq!(cluster.phase().0, Phase::Applying);
-    cluster.settle();
+    cluster.run_controllers();
     let statuses = |cluster: &mut Cluster| {
-        let actions = cluster.pass().actions;
+        let actions = cluster.reconcile().actions;
         actions.iter().filter(|it| matches!(it, Action::Status(_))).count()
     };
     assert_eq!(statuses(&mut cluster), 0, "the functions are only just created");
-    cluster.settle();
+    cluster.run_controllers();
     assert_eq!(statuses(&mut cluster), 0);
-    cluster.wait(Duration::from_secs(30));
+    cluster.advance(Duration::from_secs(30));
     assert_eq!(statuses(&mut cluster), 1);
     assert_eq!(cluster.phase().0, Phase::Progressing);
     assert_eq!(statuses(&mut cluster), 0);
@@ -401,12 +401,12 @@ fn status_writes_keep_what_other_field_managers_own() {
         status["nfr_recommendations"] = json!([recommendation]);
         status["last_applied_at"] = json!("2026-01-01T00:00:00Z");
     });
-    assert_eq!(cluster.pass().actions, [], "it is no difference to the reconciler");
+    assert_eq!(cluster.reconcile().actions, [], "it is no difference to the reconciler");
     let mut spec = specs::one("dev");
     spec["functions"][0]["image"] = json!("img:2");
     for spec in [spec, specs::one("nonsense"), specs::one("dev")] {
-        cluster.ask(&spec);
-        cluster.rest();
+        cluster.set_spec(&spec);
+        cluster.converge();
         let status = cluster.status();
         assert!(status.is_true("NfrObserved"), "{:?}", status.conditions);
         assert_eq!(status.nfr_recommendations.len(), 1);

@@ -37,25 +37,25 @@ fn pair(status: &str, reason: &str) -> (String, String) {
 #[test]
 fn an_update_that_never_becomes_ready_is_rolled_back() {
     let mut cluster = Cluster::with(&spec("img:1", true));
-    cluster.ask(&spec("broken", true));
-    cluster.pass();
-    cluster.settle();
-    cluster.wait(Duration::from_secs(50));
-    cluster.pass();
+    cluster.set_spec(&spec("broken", true));
+    cluster.reconcile();
+    cluster.run_controllers();
+    cluster.advance(Duration::from_secs(50));
+    cluster.reconcile();
     assert_eq!(cluster.phase().0, Phase::Progressing, "there is time left");
     assert_eq!(image(&cluster, "shop--alpha"), "broken");
 
-    cluster.wait(Duration::from_secs(20));
-    cluster.pass();
+    cluster.advance(Duration::from_secs(20));
+    cluster.reconcile();
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     assert_eq!(cluster.status().rolled_back, Some(2), "stored before it is done");
     assert_eq!(image(&cluster, "shop--alpha"), "broken");
 
-    cluster.pass();
+    cluster.reconcile();
     assert_eq!(image(&cluster, "shop--alpha"), "img:1");
     assert_eq!(condition(&cluster, "Available"), pair("True", "Available"), "the old pods serve");
 
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     assert_eq!(condition(&cluster, "Available"), pair("True", "RolledBack"));
     assert_eq!(condition(&cluster, "Degraded"), pair("True", "RolledBack"));
@@ -66,26 +66,26 @@ fn an_update_that_never_becomes_ready_is_rolled_back() {
 #[test]
 fn a_newer_specification_is_tried_again() {
     let mut cluster = Cluster::with(&spec("img:1", true));
-    cluster.ask(&spec("broken", true));
-    cluster.rest();
-    cluster.ask(&spec("img:3", true));
-    cluster.rest();
+    cluster.set_spec(&spec("broken", true));
+    cluster.converge();
+    cluster.set_spec(&spec("img:3", true));
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(image(&cluster, "shop--alpha"), "img:3");
     assert_eq!(cluster.status().rolled_back, None);
     assert_eq!(condition(&cluster, "Degraded").0, "False");
 
     // The next rollback is to this one.
-    cluster.ask(&spec("broken", true));
-    cluster.rest();
+    cluster.set_spec(&spec("broken", true));
+    cluster.converge();
     assert_eq!(image(&cluster, "shop--alpha"), "img:3");
 }
 
 #[test]
 fn nothing_is_rolled_back_unless_the_class_wants_it() {
     let mut cluster = Cluster::with(&spec("img:1", false));
-    cluster.ask(&spec("broken", false));
-    cluster.rest();
+    cluster.set_spec(&spec("broken", false));
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     assert_eq!(image(&cluster, "shop--alpha"), "broken");
 }
@@ -96,8 +96,8 @@ fn a_class_that_was_never_available_is_not_rolled_back() {
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     assert_eq!(cluster.status().rolled_back, None);
     // The next specification is tried.
-    cluster.ask(&spec("img:1", true));
-    cluster.rest();
+    cluster.set_spec(&spec("img:1", true));
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
@@ -107,18 +107,18 @@ fn a_rollback_deletes_what_was_added_and_restores_what_was_changed() {
     let mut more = spec("img:2", true);
     let beta = json!({"key": "beta", "image": "broken"});
     more["functions"].as_array_mut().unwrap().push(beta);
-    cluster.ask(&more);
+    cluster.set_spec(&more);
     let mut back = false;
     for _ in 0..60 {
-        cluster.settle();
-        let decision = cluster.pass();
+        cluster.run_controllers();
+        let decision = cluster.reconcile();
         back |= cluster.status().rolled_back.is_some();
         let heals = decision.actions.iter().any(|it| matches!(it, Action::Apply(_)));
         if back && heals {
             // It is only just applied.
             assert_ne!(condition(&cluster, "Available").0, "True");
         }
-        cluster.wait(decision.requeue_after.unwrap_or_default());
+        cluster.advance(decision.requeue_after.unwrap_or_default());
     }
     assert!(back);
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
@@ -130,16 +130,16 @@ fn a_rollback_deletes_what_was_added_and_restores_what_was_changed() {
 #[test]
 fn a_change_of_template_is_rolled_back() {
     let mut cluster = Cluster::with(&spec("img:1", true));
-    let calm = cluster.outcome();
+    let converged = cluster.outcome();
     let mut other = spec("broken", true);
     other["selected_template"] = json!("knative");
-    cluster.ask(&other);
-    cluster.rest();
+    cluster.set_spec(&other);
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
-    assert_eq!(cluster.outcome()["objects"], calm["objects"]);
+    assert_eq!(cluster.outcome()["objects"], converged["objects"]);
     assert_eq!(cluster.status().functions, {
-        cluster.ask(&spec("img:1", true));
-        cluster.rest();
+        cluster.set_spec(&spec("img:1", true));
+        cluster.converge();
         cluster.status().functions
     });
 }
@@ -147,31 +147,31 @@ fn a_change_of_template_is_rolled_back() {
 /// The rollback is stored in the status, so that the next process continues it.
 #[test]
 fn a_crash_at_any_point_of_a_rollback_changes_nothing() {
-    let mut calm = Cluster::with(&spec("img:1", true));
-    calm.ask(&spec("broken", true));
-    let interrupted = calm.clone();
-    calm.rest();
+    let mut converged = Cluster::with(&spec("img:1", true));
+    converged.set_spec(&spec("broken", true));
+    let interrupted = converged.clone();
+    converged.converge();
     for cut in 0..6 {
         let mut cluster = interrupted.clone();
         for _ in 0..12 {
-            cluster.settle();
-            let decision = cluster.pass_on(&cluster.look(), cut);
-            cluster.wait(decision.requeue_after.unwrap_or_default());
+            cluster.run_controllers();
+            let decision = cluster.reconcile_on(&cluster.view(), cut);
+            cluster.advance(decision.requeue_after.unwrap_or_default());
         }
-        cluster.rest();
-        assert_eq!(cluster.outcome(), calm.outcome(), "cut after {cut}");
+        cluster.converge();
+        assert_eq!(cluster.outcome(), converged.outcome(), "cut after {cut}");
     }
 }
 
 #[test]
 fn drift_is_restored_after_a_rollback() {
     let mut cluster = Cluster::with(&spec("img:1", true));
-    cluster.ask(&spec("broken", true));
-    cluster.rest();
-    assert_eq!(cluster.pass().actions, []);
+    cluster.set_spec(&spec("broken", true));
+    cluster.converge();
+    assert_eq!(cluster.reconcile().actions, []);
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     cluster.edit(&key, "kubectl-edit", |it| it["spec"]["replicas"] = json!(0));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.object(&key).unwrap()["spec"]["replicas"], 1);
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
 }
@@ -184,16 +184,16 @@ fn a_rollback_does_not_run_a_completed_job_again() {
         spec
     };
     let mut cluster = Cluster::with(&job("img:1"));
-    cluster.ask(&job("broken"));
+    cluster.set_spec(&job("broken"));
     let mut runs = Vec::new();
     for _ in 0..60 {
-        cluster.settle();
-        let decision = cluster.pass();
+        cluster.run_controllers();
+        let decision = cluster.reconcile();
         runs.extend(decision.actions.iter().filter_map(|it| match it {
             Action::Apply(write) => Some(write.desired.name.clone()),
             _ => None,
         }));
-        cluster.wait(decision.requeue_after.unwrap_or_default());
+        cluster.advance(decision.requeue_after.unwrap_or_default());
     }
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     assert_eq!(runs, ["shop--alpha-g2"]);
@@ -220,8 +220,8 @@ fn nodes(cluster: &Cluster) -> i64 {
 #[test]
 fn a_rollback_keeps_the_nodes_of_the_data_grid() {
     let mut cluster = Cluster::with(&grid("img:1", 1, 4));
-    cluster.ask(&grid("broken", 3, 4));
-    cluster.rest();
+    cluster.set_spec(&grid("broken", 3, 4));
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     assert_eq!(image(&cluster, "shop--alpha"), "img:1");
     assert_eq!(nodes(&cluster), 3);
@@ -232,8 +232,8 @@ fn a_rollback_that_would_lose_data_is_not_done_and_reported() {
     let mut cluster = Cluster::with(&grid("img:1", 1, 4));
     let mut other = grid("broken", 1, 8);
     other["data_retention"] = json!({"allow_data_loss": true});
-    cluster.ask(&other);
-    cluster.rest();
+    cluster.set_spec(&other);
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "ProgressDeadlineExceeded".to_owned()));
     let message = cluster.status().message.unwrap();
     assert!(
@@ -246,8 +246,8 @@ fn a_rollback_that_would_lose_data_is_not_done_and_reported() {
 
     // The next specification is tried.
     other["functions"][0]["image"] = json!("img:3");
-    cluster.ask(&other);
-    cluster.rest();
+    cluster.set_spec(&other);
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 
@@ -257,7 +257,7 @@ fn the_kept_specification_is_written_once() {
     let mut spec = spec("img:1", true);
     spec["nfr_requirements"] = json!({"availability_pct": 99.0});
     let mut cluster = Cluster::with(&spec);
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
     assert_eq!(cluster.status().last_available.unwrap().generation, 1);
 }
 
@@ -286,22 +286,22 @@ fn a_rollback_restores_template_and_profile() {
     let bursty = json!({"min_scale": 0, "max_scale": 8});
     let mut cluster = Cluster::new();
     cluster.environment.knative = false;
-    cluster.ask(&free("img:1", &bursty));
-    cluster.rest();
-    let calm = cluster.outcome();
-    assert_eq!(calm["status"]["template"][0], "unified");
-    assert_eq!(calm["status"]["template"][1], "full");
+    cluster.set_spec(&free("img:1", &bursty));
+    cluster.converge();
+    let converged = cluster.outcome();
+    assert_eq!(converged["status"]["template"][0], "unified");
+    assert_eq!(converged["status"]["template"][1], "full");
 
     cluster.environment = oprc_unit::Platform::of(oprc_unit::Profile::Dev);
     cluster.environment.features.hpa = true;
     cluster.environment.knative = true;
-    cluster.ask(&free("broken", &json!({"min_scale": 1})));
-    cluster.rest();
+    cluster.set_spec(&free("broken", &json!({"min_scale": 1})));
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     let selection = cluster.status().selection.unwrap();
     assert_eq!((selection.template.as_str(), selection.profile.as_str()), ("unified", "full"));
     assert_eq!(selection.generation, 1);
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
 }
 
 fn unknown(image: &str) -> Value {
@@ -313,8 +313,8 @@ fn unknown(image: &str) -> Value {
 #[test]
 fn a_rejected_update_keeps_the_previous_specification_in_force() {
     let mut cluster = Cluster::with(&spec("img:1", true));
-    cluster.ask(&unknown("img:2"));
-    cluster.rest();
+    cluster.set_spec(&unknown("img:2"));
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
     assert_eq!(condition(&cluster, "Available"), pair("True", "RolledBack"));
     let status = cluster.status();
@@ -322,13 +322,13 @@ fn a_rejected_update_keeps_the_previous_specification_in_force() {
     assert!(message.contains("UnknownTemplate") && message.contains("generation 1 runs"));
     assert_eq!((status.observed_generation, status.rolled_back), (Some(2), None));
     assert_eq!(image(&cluster, "shop--alpha"), "img:1");
-    assert_eq!(cluster.pass().actions, []);
+    assert_eq!(cluster.reconcile().actions, []);
 
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     cluster.remove(&key);
-    cluster.pass();
+    cluster.reconcile();
     assert_eq!(cluster.phase(), (Phase::Degraded, "UnknownTemplate".to_owned()));
-    cluster.rest();
+    cluster.converge();
     assert!(cluster.object(&key).is_some());
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
 }
@@ -338,21 +338,21 @@ fn a_rejected_update_keeps_the_previous_specification_in_force() {
 fn a_rejected_specification_is_tried_when_the_cluster_supports_it() {
     let mut cluster = Cluster::new();
     cluster.environment.knative = false;
-    cluster.ask(&spec("img:1", true));
-    cluster.rest();
+    cluster.set_spec(&spec("img:1", true));
+    cluster.converge();
     let mut other = spec("img:2", true);
     other["selected_template"] = json!("knative");
-    cluster.ask(&other);
-    cluster.rest();
+    cluster.set_spec(&other);
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
-    cluster.wait(Duration::from_hours(1));
+    cluster.advance(Duration::from_hours(1));
     cluster.environment.knative = true;
-    cluster.away.insert(crate::kinds::KNATIVE_SERVICE);
-    cluster.pass();
-    cluster.pass();
+    cluster.stopped.insert(crate::kinds::KNATIVE_SERVICE);
+    cluster.reconcile();
+    cluster.reconcile();
     assert_eq!(cluster.phase().0, Phase::Progressing, "nothing of it runs yet");
-    cluster.away.clear();
-    cluster.rest();
+    cluster.stopped.clear();
+    cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
 }
@@ -362,22 +362,22 @@ fn the_status_of_a_rejected_class_follows_its_objects() {
     let mut cluster = Cluster::with(&spec("img:1", false));
     let mut other = unknown("img:2");
     other["rollout"]["rollback"] = json!(false);
-    cluster.ask(&other);
-    cluster.rest();
+    cluster.set_spec(&other);
+    cluster.converge();
     assert_eq!(cluster.phase(), (Phase::Degraded, "UnknownTemplate".to_owned()));
-    let told = |cluster: &Cluster| {
+    let readiness = |cluster: &Cluster| {
         let status = cluster.status();
         (status.ready.unwrap(), status.functions[0].ready, status.stable_since.len())
     };
-    assert_eq!(told(&cluster), ("1/1".to_owned(), true, 1));
+    assert_eq!(readiness(&cluster), ("1/1".to_owned(), true, 1));
 
     let key = (DEPLOYMENT, "shop--alpha".to_owned());
     let running = cluster.object(&key).unwrap().clone();
     cluster.remove(&key);
-    cluster.rest();
-    assert_eq!(told(&cluster), ("0/1".to_owned(), false, 0));
+    cluster.converge();
+    assert_eq!(readiness(&cluster), ("0/1".to_owned(), false, 0));
     assert_eq!(cluster.phase(), (Phase::Degraded, "UnknownTemplate".to_owned()));
     cluster.put(&key, running);
-    cluster.rest();
-    assert_eq!(told(&cluster), ("1/1".to_owned(), true, 0));
+    cluster.converge();
+    assert_eq!(readiness(&cluster), ("1/1".to_owned(), true, 0));
 }

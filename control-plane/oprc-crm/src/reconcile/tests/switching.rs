@@ -49,33 +49,33 @@ fn assert_addresses_exist(cluster: &Cluster) {
 fn the_former_shape_serves_until_the_new_one_is_ready_and_known() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
     assert_eq!(address(&cluster).as_deref(), Some(OLD));
-    cluster.away.insert(KNATIVE_SERVICE);
-    cluster.ask(&specs::one("knative"));
+    cluster.stopped.insert(KNATIVE_SERVICE);
+    cluster.set_spec(&specs::one("knative"));
     for _ in 0..5 {
-        cluster.pass();
-        cluster.settle();
-        cluster.wait(Duration::from_secs(30));
+        cluster.reconcile();
+        cluster.run_controllers();
+        cluster.advance(Duration::from_secs(30));
     }
     assert_eq!(cluster.phase().0, Phase::Progressing);
     assert_eq!(address(&cluster).as_deref(), Some(OLD));
     assert_eq!(cluster.status().functions[0].runs_as.as_deref(), Some("k8s_deployment"));
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
 
-    cluster.away.clear();
-    cluster.settle();
-    let decision = cluster.pass();
+    cluster.stopped.clear();
+    cluster.run_controllers();
+    let decision = cluster.reconcile();
     assert_eq!(address(&cluster).as_deref(), Some(NEW));
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(decision.requeue_after, Some(Duration::from_secs(10)));
-    cluster.wait(Duration::from_secs(8));
-    cluster.pass();
+    cluster.advance(Duration::from_secs(8));
+    cluster.reconcile();
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"), "clients may not know yet");
 
-    cluster.wait(Duration::from_secs(1));
-    cluster.pass();
+    cluster.advance(Duration::from_secs(1));
+    cluster.reconcile();
     assert!(!is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
     assert!(!is_there(&cluster, &SERVICE, "shop--alpha"));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.status().replaced, None);
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
 }
@@ -85,13 +85,13 @@ fn a_class_sets_how_long_former_objects_drain() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
     let mut spec = specs::one("knative");
     spec["rollout"] = json!({"drain_seconds": 0});
-    cluster.ask(&spec);
-    cluster.pass();
-    cluster.settle();
-    cluster.pass();
+    cluster.set_spec(&spec);
+    cluster.reconcile();
+    cluster.run_controllers();
+    cluster.reconcile();
     // Stored first, done in the next reconcile: the status write may fail.
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
-    cluster.pass();
+    cluster.reconcile();
     assert!(!is_there(&cluster, &DEPLOYMENT, "shop--alpha"));
 }
 
@@ -106,29 +106,29 @@ fn another_change_does_not_shorten_draining() {
     };
     let (steady, bursty) = (json!({"min_scale": 1}), json!({"min_scale": 0, "max_scale": 8}));
     let mut cluster = Cluster::with(&spec(&steady, &steady));
-    cluster.ask(&spec(&bursty, &steady));
-    cluster.pass();
-    cluster.settle();
-    cluster.pass();
+    cluster.set_spec(&spec(&bursty, &steady));
+    cluster.reconcile();
+    cluster.run_controllers();
+    cluster.reconcile();
     assert_eq!(address(&cluster).as_deref(), Some(NEW));
 
-    cluster.away.insert(KNATIVE_SERVICE);
-    cluster.ask(&spec(&bursty, &bursty));
+    cluster.stopped.insert(KNATIVE_SERVICE);
+    cluster.set_spec(&spec(&bursty, &bursty));
     for _ in 0..5 {
-        cluster.pass();
-        cluster.settle();
-        cluster.wait(Duration::from_secs(10));
+        cluster.reconcile();
+        cluster.run_controllers();
+        cluster.advance(Duration::from_secs(10));
         assert_addresses_exist(&cluster);
         assert!(is_there(&cluster, &DEPLOYMENT, "shop--beta"));
     }
 
-    cluster.away.clear();
-    cluster.settle();
-    let decision = cluster.pass();
+    cluster.stopped.clear();
+    cluster.run_controllers();
+    let decision = cluster.reconcile();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(decision.requeue_after, Some(Duration::from_secs(10)), "it drains from here");
     assert!(is_there(&cluster, &DEPLOYMENT, "shop--beta"));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn", "KnativeService shop--beta-kn"]);
 }
 
@@ -136,23 +136,23 @@ fn another_change_does_not_shorten_draining() {
 #[test]
 fn a_function_that_becomes_a_job_serves_until_the_job_is_complete() {
     let mut cluster = Cluster::with(&specs::one("k8s_deployment"));
-    cluster.away.insert(crate::kinds::JOB);
-    cluster.ask(&specs::one("job"));
+    cluster.stopped.insert(crate::kinds::JOB);
+    cluster.set_spec(&specs::one("job"));
     for _ in 0..5 {
-        cluster.pass();
-        cluster.settle();
-        cluster.wait(Duration::from_secs(30));
+        cluster.reconcile();
+        cluster.run_controllers();
+        cluster.advance(Duration::from_secs(30));
         assert_eq!(address(&cluster).as_deref(), Some(OLD));
         assert_addresses_exist(&cluster);
     }
-    cluster.away.clear();
-    cluster.settle();
-    cluster.pass();
+    cluster.stopped.clear();
+    cluster.run_controllers();
+    cluster.reconcile();
     assert_eq!(cluster.phase().0, Phase::Available);
     assert_eq!(address(&cluster), None);
     assert_eq!(cluster.status().functions[0].runs_as.as_deref(), Some("job"));
     assert!(is_there(&cluster, &SERVICE, OLD), "clients may not know yet");
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.names(), ["Job shop--alpha-g2"]);
 }
 
@@ -163,12 +163,12 @@ fn a_job_runs_once_for_each_generation() {
     assert_eq!(cluster.status().functions[0].completed, Some(1));
     let mut spec = specs::one("job");
     spec["functions"][0]["image"] = json!("img:2");
-    cluster.ask(&spec);
-    cluster.rest();
+    cluster.set_spec(&spec);
+    cluster.converge();
     assert_eq!(cluster.names(), ["Job shop--alpha-g2"]);
     // Deleted by a user or by its time to live: it has completed.
     cluster.remove(&(crate::kinds::JOB, "shop--alpha-g2".to_owned()));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(cluster.names(), [""; 0]);
     assert_eq!(cluster.phase().0, Phase::Available);
 }
@@ -179,11 +179,11 @@ fn a_function_that_is_enabled_is_reported_with_its_shape() {
     off["disabled_functions"] = json!(["alpha"]);
     let mut cluster = Cluster::with(&off);
     assert_eq!(cluster.status().functions[0].reason.as_deref(), Some("Disabled"));
-    cluster.ask(&specs::one("k8s_deployment"));
-    cluster.pass();
+    cluster.set_spec(&specs::one("k8s_deployment"));
+    cluster.reconcile();
     let function = cluster.status().functions[0].clone();
     assert_eq!((function.runs_as.as_deref(), function.url), (Some("k8s_deployment"), None));
-    cluster.rest();
+    cluster.converge();
     assert_eq!(address(&cluster).as_deref(), Some(OLD));
 }
 
@@ -207,17 +207,17 @@ proptest! {
     fn every_reported_address_belongs_to_an_object(steps in templates()) {
         let mut cluster = Cluster::new();
         for (spec, seconds, settle) in steps {
-            cluster.ask(&spec);
+            cluster.set_spec(&spec);
             for _ in 0..3 {
-                cluster.pass();
+                cluster.reconcile();
                 assert_addresses_exist(&cluster);
                 if settle {
-                    cluster.settle();
+                    cluster.run_controllers();
                 }
-                cluster.wait(Duration::from_secs(seconds));
+                cluster.advance(Duration::from_secs(seconds));
             }
         }
-        cluster.rest();
+        cluster.converge();
         assert_addresses_exist(&cluster);
     }
 }

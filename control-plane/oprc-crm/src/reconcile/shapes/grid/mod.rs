@@ -75,7 +75,7 @@ pub(in crate::reconcile) fn assess(workload: &Assessed<'_>, needed: i32) -> Comp
     let ObservedState::Workload(state) = workload.state else { return Component::default() };
     let failure = state.failure.as_ref().or(workload.creation_failure.as_ref());
     Component {
-        ready: !workload.deleting && state.is_complete(workload.min, false),
+        ready: !workload.deleting && state.is_complete(workload.required.min, false),
         serving: state.available >= needed,
         problem: failure.map(|message| creation_problem(message)),
         ..Component::default()

@@ -1,9 +1,6 @@
 //! Bounds of the number of instances of a function.
 
-use crate::{class::ValidFunction, platform::Profile, select::Shape};
-
-/// Maximum of `min_scale` and `max_scale`.
-pub const MAX_SCALE: i32 = 10_000;
+use crate::{class::ValidFunction, platform::Profile, select::Shape, spec::MAX_SCALE};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceBounds {

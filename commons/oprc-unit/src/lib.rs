@@ -24,7 +24,7 @@ pub use self::{
         Rejection, RejectionReason, Trigger, ValidClass, ValidFunction, Violation, persistence,
         shard_type, truncate_message, validate,
     },
-    instances::{InstanceBounds, MAX_SCALE, instance_bounds, max_by_load},
+    instances::{InstanceBounds, instance_bounds, max_by_load},
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
     quantity::{exceeds, is_quantity, is_volume_size, same_quantity},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},

@@ -8,13 +8,12 @@ use super::{
 };
 use crate::{
     availability::floor,
-    instances::MAX_SCALE,
     names,
     platform::{Platform, Profile},
     quantity, replication,
     spec::{
-        Access, Constraints, EnvVar, FunctionConfig, FunctionType, Provision, Requirements,
-        SingleFunction, UnitSpec,
+        Access, Constraints, EnvVar, FunctionConfig, FunctionType, MAX_SCALE, Provision,
+        Requirements, SingleFunction, UnitSpec,
     },
 };
 

@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Constraints, Requirements};
 
+/// The highest `min_scale` and `max_scale` that a function may have.
+pub const MAX_SCALE: i32 = 10_000;
+
 /// A function of the class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct FunctionSpec {

@@ -13,7 +13,6 @@ use oprc_unit::{
 use super::{
     diagnostics,
     targets::{Place, reason},
-    unit::identity,
 };
 
 /// Raises `min_scale` of each function to the number that its availability requires. It is never
@@ -106,7 +105,7 @@ pub(super) fn bounds(
 /// rejected.
 fn default_instances(spec: &UnitSpec, place: &Place<'_>) -> BTreeMap<String, (i32, Shape)> {
     let platform = place.facts.platform();
-    let Ok(admitted) = admit(identity(spec, place), spec, &platform) else {
+    let Ok(admitted) = admit(place.identity(spec), spec, &platform) else {
         return BTreeMap::new();
     };
     let functions = admitted.class.functions.iter().map(|function| {

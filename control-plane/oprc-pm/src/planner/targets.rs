@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{Diagnostics, Member};
 use oprc_rest::Reason;
+use oprc_unit::{Identity, UnitSpec};
 
 use super::{ClusterFacts, Request, diagnostics, parse_unit_id};
 
@@ -15,6 +16,15 @@ pub(super) struct Place<'a> {
     /// Empty for the cluster's default environment.
     pub(super) environment: &'a str,
     pub(super) member: Option<&'a Member>,
+}
+
+impl Place<'_> {
+    /// The identity under which CRM would admit a unit here.
+    pub(super) fn identity(&self, spec: &UnitSpec) -> Identity {
+        let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str()).unwrap_or_default();
+        let environment = Some(self.environment).filter(|it| !it.is_empty());
+        Identity::for_unit(id, "", environment)
+    }
 }
 
 /// The places of a deployment, sorted by cluster and environment, and why.

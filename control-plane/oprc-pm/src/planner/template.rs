@@ -4,10 +4,7 @@ use oprc_models::{OClassDeployment, ResolvedClass};
 use oprc_rest::Reason;
 use oprc_unit::{UnitSpec, admit};
 
-use super::{
-    targets::{Place, reason},
-    unit::identity,
-};
+use super::targets::{Place, reason};
 
 /// The field of the deployment that requests the template, and the reason for the plan.
 pub(super) fn requested(deployment: &OClassDeployment, place: &Place<'_>) -> (String, String) {
@@ -51,7 +48,7 @@ pub(super) fn hint(
     }
     let hint = if *first == "knative" { "knative" } else { "k8s_deployment" };
     spec.template_hint = Some(hint.to_owned());
-    match admit(identity(spec, place), spec, &place.facts.platform()) {
+    match admit(place.identity(spec), spec, &place.facts.platform()) {
         Ok(_) => reason("template_hint", hint, format!("all functions are provisioned as {first}")),
         Err(rejection) => {
             spec.template_hint = None;

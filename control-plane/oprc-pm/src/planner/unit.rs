@@ -3,7 +3,7 @@
 use oprc_models::{Assignment, Diagnostics, ResolvedClass};
 use oprc_rest::{Reason, UnitPlan};
 use oprc_unit::{
-    Admitted, Identity, Shape, UnitSpec, admit,
+    Admitted, Shape, UnitSpec, admit,
     from_model::{Source, assignment, unit_spec},
     instance_bounds,
     replication::{collection_names, partitions},
@@ -26,13 +26,6 @@ pub(super) struct Draft<'a> {
     pub(super) replicas: i32,
     pub(super) partitions: i32,
     pub(super) reasons: Vec<Reason>,
-}
-
-/// The identity under which CRM would admit the unit.
-pub(super) fn identity(spec: &UnitSpec, place: &Place<'_>) -> Identity {
-    let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str()).unwrap_or_default();
-    let environment = Some(place.environment).filter(|it| !it.is_empty());
-    Identity::for_unit(id, "", environment)
 }
 
 /// Plans one class in one place, except for what depends on other places.
@@ -137,7 +130,7 @@ impl<'a> Draft<'a> {
         warnings: &mut Vec<String>,
     ) -> Option<Admitted> {
         let (place, platform) = (&self.place, self.place.facts.platform());
-        let rejection = match admit(identity(&self.spec, place), &self.spec, &platform) {
+        let rejection = match admit(place.identity(&self.spec), &self.spec, &platform) {
             Ok(admitted) => {
                 self.warn_of_fixed_scale(&admitted, warnings);
                 return Some(admitted);

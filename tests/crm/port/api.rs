@@ -59,7 +59,7 @@ async fn check_listing(api: &Reflected, names: &[String]) {
         (json!({"package": "shop", "environment": "stage"}), &names[1..2]),
         (json!({"label_selector": "team=a,tier=b"}), &names[3..4]),
         (json!({"label_selector": "team=b"}), &[]),
-        (json!({"phase": "Pending"}), &names[..]),
+        (json!({"phase": "Pending"}), names),
         (json!({"phase": "Available"}), &[]),
     ] {
         let page = api.call("ListClassRuntimes", filter.clone()).await.unwrap();

@@ -13,7 +13,7 @@ mod proof {
     };
     use serde_json::json;
 
-    use crate::counting::{LEASES, Requests, USER, asked, requests, told};
+    use crate::request_counts::{LEASES, Requests, USER, asked, requests, told};
 
     /// A lease is renewed every five seconds; one more may be at either end. On a machine that is busy
     /// some are asked for twice.

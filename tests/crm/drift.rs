@@ -19,7 +19,7 @@ use oprc_tests::{
     class::{self, AVAILABLE, all, available, degraded, deploy, hello, objects, of, until},
     crm::{Crm, Options},
     objects::hello_template,
-    serving::{follow, with_crm},
+    fixture::{follow, with_crm},
 };
 use oprc_unit::names;
 use serde_json::{Value, json};

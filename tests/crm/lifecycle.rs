@@ -32,8 +32,8 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    grid::assert_after_grid,
-    port::{ANSWERED, plain, reflected::Reflected},
+    data_grid::assert_after_grid,
+    server::{ANSWERED, plain, reflection_client::Reflected},
 };
 
 /// How long Knative may take until nothing is left to run.

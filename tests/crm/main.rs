@@ -9,19 +9,19 @@
 )]
 
 mod at_rest;
-mod counting;
-mod definition;
+mod request_counts;
+mod crd;
 mod drift;
-mod fields;
-mod figures;
-mod grid;
-mod harmless;
-mod idempotence;
+mod owned_fields;
+mod metrics;
+mod data_grid;
+mod malformed_specs;
+mod id_collisions;
 mod lifecycle;
-mod malformed;
-mod neighbour;
-mod port;
-mod refusals;
+mod spec_fuzzer;
+mod bystander;
+mod server;
+mod rejections;
 mod security;
 mod update;
-mod when_quiet;
+mod exclusive;

@@ -8,7 +8,7 @@ use oprc_tests::{
     class::{available, degraded, deploy, hello, of},
     crm::{Crm, Options},
     in_baseline_namespace,
-    serving::with_crm,
+    fixture::with_crm,
 };
 use serde_json::{Value, json};
 

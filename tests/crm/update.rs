@@ -22,7 +22,7 @@ use oprc_tests::{
     http::get_ok,
     load::{Connection, Load, Target},
     program,
-    serving::{address, exactly, lasting, with_crm},
+    fixture::{address, exactly, lasting, with_crm},
 };
 use serde_json::{Value, json};
 

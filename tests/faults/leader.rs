@@ -71,7 +71,7 @@ async fn hand_over(
 mod proof {
     //! Leaders that are killed or told to stop, one after another.
 
-    use oprc_tests::{proof, turns::alone};
+    use oprc_tests::{proof, exclusivity::alone};
 
     use super::*;
 

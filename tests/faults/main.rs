@@ -9,13 +9,13 @@
     missing_docs
 )]
 
-mod cut;
-mod cuts;
+mod write_cutoff;
+mod crash_recovery;
 mod leader;
-mod life;
+mod lifecycle_stages;
 mod outage;
-mod refusal;
-mod traffic;
+mod write_errors;
+mod request_counts;
 mod watches;
 
 use oprc_sandbox::{NodeChoice, Options};

@@ -27,7 +27,7 @@ use tonic::{Code, Request};
 
 use crate::{
     in_own_real_cluster, in_shared_cluster, is_ready,
-    traffic::{count, requests_of, watched},
+    request_counts::{count, requests_of, watched},
 };
 
 /// How long it may take after a fault until all is well.

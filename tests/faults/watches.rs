@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     in_own_cluster, in_shared_cluster, is_ready,
-    traffic::{count, counted, watched},
+    request_counts::{count, counted, watched},
 };
 
 /// How long a watch may take until it is tried again, and the API server until it is back.

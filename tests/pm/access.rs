@@ -6,7 +6,7 @@ use hyper::{Method, StatusCode};
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::ListParams};
 use oprc_tests::{
-    authority::Authority,
+    certificate_authority::Authority,
     crm::{Begun, Options, Separate},
     eventually, in_namespace,
     pm::{ADMIN, Pm, SETTLED, Setup, deployment, package},

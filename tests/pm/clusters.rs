@@ -11,7 +11,7 @@ use oprc_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::pair::{Half, with_pair};
+use crate::two_clusters::{Half, with_pair};
 
 fn setup(east: &Half<'_>, west: &Half<'_>) -> Setup {
     Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())])

@@ -15,6 +15,6 @@ mod command_line;
 mod killed;
 mod openapi;
 mod orphans;
-mod pair;
-mod points;
+mod two_clusters;
+mod crash_points;
 mod proof;

@@ -9,7 +9,7 @@ use oprc_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::pair::with_pair;
+use crate::two_clusters::with_pair;
 
 fn both(key: &str, version: &str) -> Value {
     let mut both = deployment(key, version);

@@ -7,8 +7,8 @@ use oprc_tests::{etcd::Etcd, proof};
 
 use crate::{
     killed,
-    pair::with_pair,
-    points::{ACTS, Act, Round, round},
+    two_clusters::with_pair,
+    crash_points::{ACTS, Act, Round, round},
 };
 
 /// So many package managers at once.

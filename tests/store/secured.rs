@@ -13,7 +13,7 @@ use oprc_cp_storage::{
 use tempfile::TempDir;
 use tokio::{sync::Mutex, time::timeout};
 
-use oprc_tests::{authority::Authority, etcd::Etcd};
+use oprc_tests::{certificate_authority::Authority, etcd::Etcd};
 
 use crate::admin;
 

@@ -4,7 +4,7 @@
 // Only tests call any of this: here a panic is how a test fails.
 #![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
 
-pub mod authority;
+pub mod certificate_authority;
 pub mod class;
 pub mod crm;
 pub mod etcd;
@@ -16,8 +16,8 @@ pub mod objects;
 pub mod pm;
 pub mod proof;
 pub mod relay;
-pub mod serving;
-pub mod turns;
+pub mod fixture;
+pub mod exclusivity;
 
 use std::{
     future::Future,
@@ -108,8 +108,8 @@ pub async fn with_cluster<T>(
     test: impl AsyncFnOnce(Cluster) -> T,
 ) -> T {
     // On the heap, as all that tests are wrapped in: a thread's stack has no room for all of it.
-    turns::beside_others(Box::pin(async {
-        let _turn = turns::cluster().await;
+    exclusivity::beside_others(Box::pin(async {
+        let _turn = exclusivity::cluster().await;
         // One that a run before this has left isn't as it was made.
         let _ = Cluster::down(name).await;
         let run = async {
@@ -137,19 +137,19 @@ pub struct Place {
 /// only pods that keep to the pod security standard `restricted`, as all of ours are to.
 pub async fn in_namespace(test: impl AsyncFnOnce(&Place)) {
     let test = async { in_namespace_now(shared().await, "restricted", test).await };
-    turns::beside_others(Box::pin(test)).await;
+    exclusivity::beside_others(Box::pin(test)).await;
 }
 
 /// The same in another cluster.
 pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
-    turns::beside_others(Box::pin(in_namespace_now(cluster, "restricted", test))).await;
+    exclusivity::beside_others(Box::pin(in_namespace_now(cluster, "restricted", test))).await;
 }
 
 /// The same in one that takes pods of the pod security standard `baseline`, too, for tests about
 /// images that need more than others.
 pub async fn in_baseline_namespace(test: impl AsyncFnOnce(&Place)) {
     let test = async { in_namespace_now(shared().await, "baseline", test).await };
-    turns::beside_others(Box::pin(test)).await;
+    exclusivity::beside_others(Box::pin(test)).await;
 }
 
 async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&Place)) {

@@ -34,7 +34,7 @@ use tonic_types::StatusExt as _;
 
 use super::{
     ANSWERED, ask, plain,
-    reflected::{self, Events, Reflected},
+    reflection_client::{self, Events, Reflected},
     serves, serving,
 };
 
@@ -271,8 +271,8 @@ async fn browsers_and_those_who_are_lost() {
         for path in ["/some.Service/Method", "/deployment.DeploymentService/Nothing"] {
             let mut grpc = tonic::client::Grpc::with_origin(plain(), crm.url.parse().unwrap());
             grpc.ready().await.unwrap();
-            let codec = reflected::raw();
-            let asked = tonic::Request::new(reflected::empty());
+            let codec = reflection_client::raw();
+            let asked = tonic::Request::new(reflection_client::empty());
             let status = grpc.unary(asked, path.parse().unwrap(), codec).await.unwrap_err();
             assert_eq!(status.code(), Code::Unimplemented, "{path}: {status:?}");
             let web = old.request(web(path)).await.unwrap();

@@ -7,7 +7,7 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
 };
 use oprc_crm::kinds::{DEPLOYMENT, KNATIVE_SERVICE, Kind, SERVICE, STATEFUL_SET};
-use oprc_tests::{Place, class::objects, serving::follow};
+use oprc_tests::{Place, class::objects, fixture::follow};
 use serde_json::{Map, Value, json};
 
 use crate::drift::{SOMEBODY, by_somebody, version};

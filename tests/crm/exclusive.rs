@@ -24,16 +24,16 @@ use oprc_tests::{
     },
     crm::{Crm, Options, Separate},
     in_namespace,
-    serving::{follow, with_crm},
-    turns::alone,
+    fixture::{follow, with_crm},
+    exclusivity::alone,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    counting::{EVENTS, Requests, USER, asked, requests, told},
+    request_counts::{EVENTS, Requests, USER, asked, requests, told},
     drift::version,
-    fields::owned,
-    idempotence::paused,
+    owned_fields::owned,
+    id_collisions::paused,
 };
 
 /// So many times may have to be taken again, or one of a hundred.
@@ -237,7 +237,7 @@ mod proof {
     use oprc_tests::proof;
 
     use super::*;
-    use crate::fields::{Leaf, Outcome, Way, heals};
+    use crate::owned_fields::{Leaf, Outcome, Way, heals};
 
     /// Keeps workloads from making and ending pods with each change, by fields that CRM doesn't own;
     /// or lets them go on.

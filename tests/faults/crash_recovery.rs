@@ -13,12 +13,12 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{
-    cut::Cut,
+    write_cutoff::Cut,
     in_shared_cluster,
-    life::{
+    lifecycle_stages::{
         STAGES, Undisturbed, ask, ask_again, children, generation, the_same, told, undisturbed,
     },
-    traffic::writes_of,
+    request_counts::writes_of,
 };
 
 /// How often a stage is begun anew that came to its end with fewer writes than it took before.

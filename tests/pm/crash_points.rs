@@ -15,7 +15,7 @@ use oprc_tests::{
 };
 use serde_json::{Value, json};
 
-use crate::pair::Half;
+use crate::two_clusters::Half;
 
 /// How long after the last call nothing more comes: what waits longest is the record of a unit that
 /// is gone, in case a call of before is still under way.

@@ -12,7 +12,7 @@ use oprc_tests::{
 
 use crate::{
     in_shared_cluster,
-    traffic::{count, counted},
+    request_counts::{count, counted},
 };
 
 const DEPLOYMENTS: &str = "deployments.apps";

@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
-    malformed::{self, Dice},
-    neighbour::{NEIGHBOUR, anyhow, beside, create, reason_of, set_quota},
+    spec_fuzzer::{self, Dice},
+    bystander::{NEIGHBOUR, anyhow, beside, create, reason_of, set_quota},
 };
 
 /// How many are there at once.
@@ -105,8 +105,8 @@ struct Count {
 async fn send(place: &Place, crm: &Crm, batch: &[usize], count: &mut Count) {
     let one = async |round: usize| {
         let mut dice = Dice::of_round(round);
-        let spec = malformed::specification(&mut dice);
-        let name = malformed::name(round, &mut dice);
+        let spec = spec_fuzzer::specification(&mut dice);
+        let name = spec_fuzzer::name(round, &mut dice);
         let taken = match post(place, &name, &spec).await {
             Ok(()) => true,
             Err(400..500) => false,
@@ -116,7 +116,7 @@ async fn send(place: &Place, crm: &Crm, batch: &[usize], count: &mut Count) {
             return (taken, Err("UNREADABLE".to_owned()));
         };
         let request = DeployRequest {
-            deployment_id: malformed::id(round, &mut dice),
+            deployment_id: spec_fuzzer::id(round, &mut dice),
             namespace: String::new(),
             spec: Some(message),
         };

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::neighbour::{anyhow, beside, beside_a_neighbour, create, reason_of, set_quota};
+use crate::bystander::{anyhow, beside, beside_a_neighbour, create, reason_of, set_quota};
 
 fn function(change: impl FnOnce(&mut Value)) -> Value {
     let mut function = hello("greet");

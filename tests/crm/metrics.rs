@@ -13,12 +13,12 @@ use oprc_tests::{
     crm::{Crm, Options},
     eventually,
     http::get_ok,
-    serving::with_crm,
+    fixture::with_crm,
     workspace,
 };
 use serde_json::json;
 
-use crate::port::ANSWERED;
+use crate::server::ANSWERED;
 
 /// All figures with their labels. The first five are those of deployments that CRM was asked for;
 /// a histogram goes by how often it was observed.

@@ -7,7 +7,7 @@ use oprc_crm::crd::ClassRuntime;
 use oprc_tests::{HELLO, Place, in_namespace, workspace};
 use serde_json::{Value, json};
 
-use crate::neighbour::anyhow;
+use crate::bystander::anyhow;
 
 /// A place in the definition, and what is said where its rule is broken.
 type Rule = (String, String);

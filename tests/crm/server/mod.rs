@@ -2,9 +2,9 @@
 
 mod access;
 mod api;
-mod program;
+mod settings;
 mod readiness;
-pub(crate) mod reflected;
+pub(crate) mod reflection_client;
 
 use std::{sync::Arc, time::Duration};
 

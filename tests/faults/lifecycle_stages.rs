@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::cut::Cut;
+use crate::write_cutoff::Cut;
 
 /// Created, changed, without one function, without its data grid, one run instead, deleted.
 pub(crate) const STAGES: usize = 6;

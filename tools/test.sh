@@ -116,7 +116,14 @@ suite sandbox $threads "$@"
 if [ -n "$background" ]; then
     finish_background
 fi
-suite crm $threads "$@"
+# Exclusive tests wait for all others and block them, so they run at the end.
+suite crm $threads --skip exclusive:: "$@"
+exclusive=$($test --test crm -- --list "$@" | sed -n 's/^\(exclusive::.*\): test$/\1/p')
+if [ -n "$exclusive" ]; then
+    # Each word is a name.
+    # shellcheck disable=SC2086
+    suite crm $threads --exact $exclusive
+fi
 suite pm $threads "$@"
 # Fewer in parallel, because these tests count requests during faults.
 suite faults 4 "$@"

@@ -213,7 +213,7 @@ async fn main() {
     println!(
         "resident memory with {} packages: {:.0} MB at most",
         PACKAGES + WRITES,
-        pm.most_resident()
+        pm.peak_memory()
     );
     drop(pm);
     let etcd = Etcd::durable();
@@ -224,8 +224,5 @@ async fn main() {
         "durable writes in etcd: {ours:.0}/s, {:.2} times those of plain transactions ({plain:.0}/s)",
         ours / plain
     );
-    println!(
-        "resident memory with {WRITES} packages in etcd: {:.0} MB at most",
-        pm.most_resident()
-    );
+    println!("resident memory with {WRITES} packages in etcd: {:.0} MB at most", pm.peak_memory());
 }

@@ -6,14 +6,14 @@ mod proof {
 
     use oprc_sandbox::proxy::ApiProxy;
     use oprc_tests::{
-        Place,
-        class::{asks_once, available, deploy, hello, of, url, with_odgm},
+        TestNamespace,
+        class::{calls_once, deploy, hello, spec_of, url, wait_available, with_odgm},
         crm::{Crm, Options},
         in_namespace, proof,
     };
     use serde_json::json;
 
-    use crate::request_counts::{LEASES, Requests, USER, asked, requests, told};
+    use crate::request_counts::{LEASES, Requests, USER, request_count, requests, wait_for_events};
 
     /// A lease is renewed every five seconds; one more may be at either end. On a machine that is busy
     /// some are asked for twice.
@@ -29,7 +29,7 @@ mod proof {
     async fn idle(proxy: &ApiProxy, minutes: u64) -> Requests {
         for _ in 0..TURNS {
             proxy.reset();
-            let more = proxy.wait_for(|counts| asked(counts) > 0);
+            let more = proxy.wait_for(|counts| request_count(counts) > 0);
             if tokio::time::timeout(SILENT, more).await.is_err() {
                 break;
             }
@@ -48,23 +48,23 @@ mod proof {
     async fn nothing_is_asked_while_nothing_happens() {
         let proof = proof::begin("idle minutes of CRM", 1, 10);
         let minutes = u64::try_from(proof.rounds).unwrap();
-        in_namespace(async |place: &Place| {
-            let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+        in_namespace(async |ns: &TestNamespace| {
+            let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
             let options = Options::user(USER).through(proxy.url());
-            let crm = Crm::start(place, &options).await;
+            let crm = Crm::start(ns, &options).await;
             for name in ["idle-1", "idle-2", "idle-3"] {
                 deploy(&crm.client, name, &with_odgm(&[hello("greet")])).await.unwrap();
             }
             for name in ["idle-1", "idle-2", "idle-3"] {
-                available(place, name).await;
+                wait_available(ns, name).await;
             }
-            let asked = url(&available(place, "idle-1").await, "greet");
-            let mut run = of(&[asks_once("ask", &asked)]);
+            let asked = url(&wait_available(ns, "idle-1").await, "greet");
+            let mut run = spec_of(&[calls_once("ask", &asked)]);
             run["selected_template"] = json!("job");
             deploy(&crm.client, "ran", &run).await.unwrap();
-            available(place, "ran").await;
+            wait_available(ns, "ran").await;
             // The last that is told of each class is that it is Available.
-            told(&proxy, 12).await;
+            wait_for_events(&proxy, 12).await;
             let mut seen = idle(&proxy, minutes).await;
             let again = if proof::whole() { 0 } else { AGAIN };
             for _ in 0..again {

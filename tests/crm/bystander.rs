@@ -1,4 +1,4 @@
-//! A class beside those that are refused, which must not notice.
+//! A class with_bystander_and those that are refused, which must not notice.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use kube::{
 use oprc_crm::crd::{ClassRuntime, Phase};
 use oprc_sandbox::within;
 use oprc_tests::{
-    Place,
-    class::{available, classes, deploy, hello, of},
+    TestNamespace,
+    class::{classes, deploy, hello, spec_of, wait_available},
     crm::{Crm, Options},
     in_namespace,
-    objects::READY,
+    objects::READY_TIMEOUT,
 };
 use serde_json::{Value, json};
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-/// A class beside those that are refused.
-pub(crate) const NEIGHBOUR: &str = "neighbour";
+/// A class with_bystander_and those that are refused.
+pub(crate) const BYSTANDER: &str = "bystander";
 
-/// All that would change if anybody touched the neighbour.
+/// All that would change if anybody touched the bystander.
 #[derive(Debug, PartialEq)]
 struct Seen {
     phase: Phase,
@@ -33,10 +33,10 @@ struct Seen {
     services: BTreeMap<String, Option<String>>,
 }
 
-async fn see_neighbour(place: &Place) -> Seen {
-    let class = classes(place).get(NEIGHBOUR).await.unwrap();
-    let services: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
-    let own = ListParams::default().labels(&format!("oaas.io/owner={NEIGHBOUR}"));
+async fn observe_bystander(ns: &TestNamespace) -> Seen {
+    let class = classes(ns).get(BYSTANDER).await.unwrap();
+    let services: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
+    let own = ListParams::default().labels(&format!("oaas.io/owner={BYSTANDER}"));
     let services = services.list(&own).await.unwrap();
     assert!(!services.items.is_empty());
     Seen {
@@ -50,34 +50,38 @@ async fn see_neighbour(place: &Place) -> Seen {
     }
 }
 
-/// Runs a test beside a class that is Available, and must not notice.
-pub(crate) async fn beside(place: &Place, options: &Options, test: impl AsyncFnOnce(&Crm)) {
-    let crm = Crm::start(place, options).await;
-    deploy(&crm.client, NEIGHBOUR, &of(&[hello("greet")])).await.unwrap();
-    available(place, NEIGHBOUR).await;
-    let before = see_neighbour(place).await;
+/// Runs a test with_bystander_and a class that is Available, and must not notice.
+pub(crate) async fn with_bystander_and(
+    ns: &TestNamespace,
+    options: &Options,
+    test: impl AsyncFnOnce(&Crm),
+) {
+    let crm = Crm::start(ns, options).await;
+    deploy(&crm.client, BYSTANDER, &spec_of(&[hello("greet")])).await.unwrap();
+    wait_available(ns, BYSTANDER).await;
+    let before = observe_bystander(ns).await;
     test(&crm).await;
-    assert_eq!(see_neighbour(place).await, before);
+    assert_eq!(observe_bystander(ns).await, before);
 }
 
-pub(crate) async fn beside_a_neighbour(test: impl AsyncFnOnce(&Place, &Crm)) {
-    in_namespace(async |place: &Place| {
-        beside(place, &Options::default(), async |crm: &Crm| test(place, crm).await).await;
+pub(crate) async fn with_bystander(test: impl AsyncFnOnce(&TestNamespace, &Crm)) {
+    in_namespace(async |ns: &TestNamespace| {
+        with_bystander_and(ns, &Options::default(), async |crm: &Crm| test(ns, crm).await).await;
     })
     .await;
 }
 
 /// A class as it is, whether it can be read or not.
-pub(crate) fn anyhow(place: &Place) -> Api<DynamicObject> {
+pub(crate) fn raw_classes(ns: &TestNamespace) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<ClassRuntime>(&());
-    Api::namespaced_with(place.client.clone(), &place.namespace, &kind)
+    Api::namespaced_with(ns.client.clone(), &ns.name, &kind)
 }
 
 /// Makes a class as `kubectl create` does.
-pub(crate) async fn create(place: &Place, name: &str, spec: &Value) {
+pub(crate) async fn create(ns: &TestNamespace, name: &str, spec: &Value) {
     let kind = ApiResource::erase::<ClassRuntime>(&());
     let class = DynamicObject::new(name, &kind).data(json!({"spec": spec}));
-    anyhow(place).create(&PostParams::default(), &class).await.unwrap();
+    raw_classes(ns).create(&PostParams::default(), &class).await.unwrap();
 }
 
 pub(crate) fn reason_of(status: &Status) -> String {
@@ -87,8 +91,8 @@ pub(crate) fn reason_of(status: &Status) -> String {
     info.reason.clone()
 }
 
-pub(crate) async fn set_quota(place: &Place, name: &str, hard: &Value) {
-    let api: Api<ResourceQuota> = Api::namespaced(place.client.clone(), &place.namespace);
+pub(crate) async fn set_quota(ns: &TestNamespace, name: &str, hard: &Value) {
+    let api: Api<ResourceQuota> = Api::namespaced(ns.client.clone(), &ns.name);
     let quota = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"hard": hard}}));
     api.create(&PostParams::default(), &quota.unwrap()).await.unwrap();
     // Nothing is refused before what is used has been counted.
@@ -97,5 +101,5 @@ pub(crate) async fn set_quota(place: &Place, name: &str, hard: &Value) {
             .and_then(|quota| quota.status.as_ref()?.used.as_ref())
             .is_some_and(|used| !used.is_empty())
     };
-    within("a quota", READY, await_condition(api, name, counted)).await.unwrap();
+    within("a quota", READY_TIMEOUT, await_condition(api, name, counted)).await.unwrap();
 }

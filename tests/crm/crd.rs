@@ -4,10 +4,10 @@ use std::{collections::BTreeSet, fs};
 
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use oprc_crm::crd::ClassRuntime;
-use oprc_tests::{HELLO, Place, in_namespace, workspace};
+use oprc_tests::{HELLO, TestNamespace, in_namespace, workspace};
 use serde_json::{Value, json};
 
-use crate::bystander::anyhow;
+use crate::bystander::raw_classes;
 
 /// A place in the definition, and what is said where its rule is broken.
 type Rule = (String, String);
@@ -27,8 +27,8 @@ fn collect(schema: &Value, here: &str, found: &mut BTreeSet<Rule>) {
         found.insert((here.to_owned(), message.to_owned()));
     }
     for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
-        let place = if here.is_empty() { name.clone() } else { format!("{here}.{name}") };
-        collect(inner, &place, found);
+        let location = if here.is_empty() { name.clone() } else { format!("{here}.{name}") };
+        collect(inner, &location, found);
     }
     for inner in ["items", "additionalProperties"] {
         if schema[inner].is_object() {
@@ -57,14 +57,14 @@ fn broken() -> Vec<(Rule, Value)> {
         ("requirements", twice, available.clone()),
     ];
     let mut all = Vec::new();
-    for (place, message, wrong) in of_functions {
-        let field = place.split('.').next().unwrap();
+    for (location, message, wrong) in of_functions {
+        let field = location.split('.').next().unwrap();
         let mut function = json!({"image": HELLO, field: wrong});
         let alone = json!({"function": function});
-        all.push(((format!("spec.function.{place}"), message.to_owned()), alone));
+        all.push(((format!("spec.function.{location}"), message.to_owned()), alone));
         function["key"] = json!("greet");
         let several = json!({"functions": [function]});
-        all.push(((format!("spec.functions[].{place}"), message.to_owned()), several));
+        all.push(((format!("spec.functions[].{location}"), message.to_owned()), several));
     }
     let of_classes = [
         ("spec.nfr_requirements", twice, "nfr_requirements", available),
@@ -76,8 +76,8 @@ fn broken() -> Vec<(Rule, Value)> {
             json!({"image": HELLO}),
         ),
     ];
-    for (place, message, field, wrong) in of_classes {
-        all.push(((place.to_owned(), message.to_owned()), with(field, wrong)));
+    for (location, message, field, wrong) in of_classes {
+        all.push(((location.to_owned(), message.to_owned()), with(field, wrong)));
     }
     let mut hinted = with("selected_template", json!("knative"));
     hinted["template_hint"] = json!("job");
@@ -155,37 +155,38 @@ fn valid() -> Value {
 /// A specification that is right but for one field.
 fn with(path: &str, wrong: Value) -> Value {
     let mut spec = valid();
-    let mut place = &mut spec;
+    let mut location = &mut spec;
     for part in path.split('.') {
-        place = match part.parse::<usize>() {
-            Ok(at) => &mut place[at],
-            Err(_) => &mut place[part],
+        location = match part.parse::<usize>() {
+            Ok(at) => &mut location[at],
+            Err(_) => &mut location[part],
         };
     }
-    *place = wrong;
+    *location = wrong;
     spec
 }
 
 /// Applies a class as the API server checks it; without a name of its own nothing is kept.
-async fn apply(place: &Place, name: Option<&str>, spec: &Value) -> Result<(), kube::Error> {
+async fn apply(ns: &TestNamespace, name: Option<&str>, spec: &Value) -> Result<(), kube::Error> {
     let kind = ApiResource::erase::<ClassRuntime>(&());
     let class = DynamicObject::new(name.unwrap_or("dry"), &kind).data(json!({"spec": spec}));
     let mut params = PatchParams::apply("tests");
     params.dry_run = name.is_none();
-    let applied = anyhow(place).patch(name.unwrap_or("dry"), &params, &Patch::Apply(&class)).await;
+    let applied =
+        raw_classes(ns).patch(name.unwrap_or("dry"), &params, &Patch::Apply(&class)).await;
     applied.map(|_| ())
 }
 
 /// That something was refused for what is wrong there, and nothing else.
-fn assert_refused(outcome: Result<(), kube::Error>, place: &str, message: &str, spec: &Value) {
-    let what = format!("{place}: {message}: {spec}");
+fn assert_refused(outcome: Result<(), kube::Error>, location: &str, message: &str, spec: &Value) {
+    let what = format!("{location}: {message}: {spec}");
     let status = match outcome {
         Err(kube::Error::Api(status)) => status,
         other => panic!("{other:?} for {what}"),
     };
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?} for {what}");
     let causes = &status.details.as_ref().unwrap().causes;
-    let told = |field: &str| field.replace("[0]", "[]") == place;
+    let told = |field: &str| field.replace("[0]", "[]") == location;
     assert!(
         causes.iter().any(|it| told(&it.field) && it.message.contains(message)),
         "{causes:?} for {what}"
@@ -199,19 +200,19 @@ async fn every_rule_of_the_definition_is_kept() {
     let covered: BTreeSet<Rule> =
         broken.iter().map(|(rule, _)| rule.clone()).chain(of_changes).collect();
     assert_eq!(rules(), covered);
-    in_namespace(async |place: &Place| {
-        apply(place, None, &valid()).await.unwrap();
+    in_namespace(async |ns: &TestNamespace| {
+        apply(ns, None, &valid()).await.unwrap();
         for ((field, message), spec) in &broken {
-            assert_refused(apply(place, None, spec).await, field, message, spec);
+            assert_refused(apply(ns, None, spec).await, field, message, spec);
         }
         for (at, (message, before, after)) in changes.iter().enumerate() {
             let name = format!("changed-{at}");
-            apply(place, Some(&name), before).await.unwrap();
-            assert_refused(apply(place, Some(&name), after).await, "spec", message, after);
+            apply(ns, Some(&name), before).await.unwrap();
+            assert_refused(apply(ns, Some(&name), after).await, "spec", message, after);
             // Other changes are nobody's business.
             let mut other = before.clone();
             other["functions"][0]["port"] = json!(9000);
-            apply(place, Some(&name), &other).await.unwrap();
+            apply(ns, Some(&name), &other).await.unwrap();
         }
     })
     .await;
@@ -219,11 +220,11 @@ async fn every_rule_of_the_definition_is_kept() {
 
 #[tokio::test]
 async fn every_bound_of_the_main_fields_is_kept() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         for (path, wrong) in out_of_bounds() {
             let spec = with(path, wrong);
             let field = format!("spec.{}", path.replace(".0", "[]"));
-            assert_refused(apply(place, None, &spec).await, &field, "", &spec);
+            assert_refused(apply(ns, None, &spec).await, &field, "", &spec);
         }
     })
     .await;

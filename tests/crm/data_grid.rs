@@ -4,15 +4,19 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use oprc_crm::kinds::Kind;
 use oprc_tests::{
-    Place,
+    TestNamespace,
     class::{classes, objects, variable},
 };
 use oprc_unit::names;
 
 /// Asserts that the functions of a class know its data grid, and were created only when enough of
 /// its nodes ran: a majority where all collections are under consensus, otherwise all.
-pub(crate) async fn assert_after_grid(place: &Place, class: &str, functions: &[(Kind, String)]) {
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+pub(crate) async fn assert_after_grid(
+    ns: &TestNamespace,
+    class: &str,
+    functions: &[(Kind, String)],
+) {
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let own = format!("oaas.io/owner={class},oaas.io/component=odgm");
     let nodes = pods.list(&ListParams::default().labels(&own)).await.unwrap().items;
     let mut started: Vec<_> = nodes
@@ -24,13 +28,13 @@ pub(crate) async fn assert_after_grid(place: &Place, class: &str, functions: &[(
         })
         .collect();
     started.sort();
-    let status = classes(place).get(class).await.unwrap().status.unwrap().odgm.unwrap();
+    let status = classes(ns).get(class).await.unwrap().status.unwrap().odgm.unwrap();
     assert_eq!(usize::try_from(status.replicas).unwrap(), started.len());
     let consensus = status.collections.iter().all(|it| it.shard_type == "raft");
     let needed = if consensus { started.len() / 2 + 1 } else { started.len() };
     let ready_after = &started[needed - 1];
     for (kind, name) in functions {
-        let function = objects(place, kind).get(name).await.unwrap();
+        let function = objects(ns, kind).get(name).await.unwrap();
         let made = function.creation_timestamp().unwrap();
         assert!(made >= *ready_after, "{kind} {name} of {made:?}, but nodes of {started:?}");
         let pod = function.data.pointer("/spec/template/spec").unwrap();

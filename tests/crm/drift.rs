@@ -15,11 +15,14 @@ use oprc_crm::{
 };
 use oprc_sandbox::within;
 use oprc_tests::{
-    Place,
-    class::{self, AVAILABLE, all, available, degraded, deploy, hello, objects, of, until},
+    TestNamespace,
+    class::{
+        self, AVAILABLE_TIMEOUT, deploy, hello, list, objects, spec_of, wait_available,
+        wait_degraded, wait_for_status,
+    },
     crm::{Crm, Options},
-    objects::hello_template,
     fixture::{follow, with_crm},
+    objects::hello_template,
 };
 use oprc_unit::names;
 use serde_json::{Value, json};
@@ -37,8 +40,8 @@ pub(crate) fn version(object: &DynamicObject) -> String {
 
 /// Whether CRM has looked at an object of a class after everything that was done before: it heals
 /// a label of it.
-async fn crm_looks(place: &Place, kind: &Kind, name: &str) {
-    let api = objects(place, kind);
+async fn crm_looks(ns: &TestNamespace, kind: &Kind, name: &str) {
+    let api = objects(ns, kind);
     let spoiled = json!({"metadata": {"labels": {"oaas.io/component": "spoiled"}}});
     let params = PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
     let spoiled = api.patch(name, &params, &Patch::Merge(&spoiled)).await.unwrap();
@@ -69,13 +72,13 @@ fn made(object: &DynamicObject) -> Value {
 
 #[tokio::test]
 async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
-        let mut spec = of(&[hello("greet")]);
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
+        let mut spec = spec_of(&[hello("greet")]);
         let own = hello("greet")["provision"]["env"][0].clone();
         let passing = json!({"name": "PASSING", "value": "yes"});
         spec["functions"][0]["provision"]["env"] = json!([own, passing]);
         deploy(&crm.client, "shared", &spec).await.unwrap();
-        available(place, "shared").await;
+        wait_available(ns, "shared").await;
         let name = names::function("shared", Some("greet"));
 
         let meta = json!({"labels": {"team": "a"}, "annotations": {"example.com/note": "kept"}});
@@ -95,11 +98,11 @@ async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
             object["apiVersion"] = json!(kind.api_version());
             object["kind"] = json!(kind.kind);
             let apply = PatchParams::apply(SOMEBODY);
-            objects(place, &kind).patch(&name, &apply, &Patch::Apply(&object)).await.unwrap();
+            objects(ns, &kind).patch(&name, &apply, &Patch::Apply(&object)).await.unwrap();
         }
         let kept = async |when: &str| {
             for kind in [SERVICE, DEPLOYMENT] {
-                let object = objects(place, &kind).get(&name).await.unwrap();
+                let object = objects(ns, &kind).get(&name).await.unwrap();
                 assert_eq!(object.labels()["team"], "a", "{when}");
                 assert_eq!(object.annotations()["example.com/note"], "kept", "{when}");
                 if kind == DEPLOYMENT {
@@ -108,17 +111,17 @@ async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
             }
         };
         for kind in [SERVICE, DEPLOYMENT] {
-            crm_looks(place, &kind, &name).await;
+            crm_looks(ns, &kind, &name).await;
         }
         kept("through a heal").await;
-        let deployment = objects(place, &DEPLOYMENT).get(&name).await.unwrap();
+        let deployment = objects(ns, &DEPLOYMENT).get(&name).await.unwrap();
         assert_eq!(variable(&deployment, "PASSING"), Some("yes"));
 
         spec["functions"][0]["provision"]["env"] = json!([own]);
         deploy(&crm.client, "shared", &spec).await.unwrap();
-        available(place, "shared").await;
+        wait_available(ns, "shared").await;
         kept("through an update").await;
-        let deployment = objects(place, &DEPLOYMENT).get(&name).await.unwrap();
+        let deployment = objects(ns, &DEPLOYMENT).get(&name).await.unwrap();
         assert_eq!(variable(&deployment, "PASSING"), None);
         assert_eq!(variable(&deployment, "DRAIN_MS"), Some("0"));
     })
@@ -127,13 +130,13 @@ async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
 
 /// Changes an object by hand, and waits until it is such again.
 async fn put_back(
-    place: &Place,
+    ns: &TestNamespace,
     kind: &Kind,
     name: &str,
     change: impl Fn(&mut DynamicObject),
     such: impl Fn(&DynamicObject) -> bool,
 ) {
-    let api = objects(place, kind);
+    let api = objects(ns, kind);
     let changed = loop {
         let mut object = api.get(name).await.unwrap();
         change(&mut object);
@@ -150,9 +153,9 @@ async fn put_back(
 
 #[tokio::test]
 async fn an_object_that_is_told_not_to_be_controlled_is_put_back() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
-        deploy(&crm.client, "led", &of(&[hello("greet")])).await.unwrap();
-        available(place, "led").await;
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
+        deploy(&crm.client, "led", &spec_of(&[hello("greet")])).await.unwrap();
+        wait_available(ns, "led").await;
         let name = names::function("led", Some("greet"));
         for kind in [SERVICE, DEPLOYMENT] {
             let free = |object: &mut DynamicObject| {
@@ -161,28 +164,28 @@ async fn an_object_that_is_told_not_to_be_controlled_is_put_back() {
             let controlled = |object: &DynamicObject| {
                 object.owner_references().iter().any(|it| it.controller == Some(true))
             };
-            put_back(place, &kind, &name, free, controlled).await;
+            put_back(ns, &kind, &name, free, controlled).await;
         }
-        available(place, "led").await;
+        wait_available(ns, "led").await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_run_under_way_is_healed_and_made_again() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         // It serves, and so it never ends.
-        let mut spec = of(&[hello("greet")]);
+        let mut spec = spec_of(&[hello("greet")]);
         spec["selected_template"] = json!("job");
         spec["functions"][0]["config"] = json!({"timeout_ms": 600_000});
         deploy(&crm.client, "run", &spec).await.unwrap();
         let name = names::job("run", Some("greet"), 1);
-        let api = objects(place, &JOB);
+        let api = objects(ns, &JOB);
         let active = |job: Option<&DynamicObject>| {
             job.is_some_and(|job| job.data.pointer("/status/active") == Some(&json!(1)))
         };
         let what = "the run to be under way";
-        let before = class::condition_of(&api, &name, what, AVAILABLE, active).await.unwrap();
+        let before = class::wait_for(&api, &name, what, AVAILABLE_TIMEOUT, active).await.unwrap();
         let change = |job: &mut DynamicObject| {
             job.labels_mut().insert("oaas.io/component".to_owned(), "spoiled".to_owned());
             job.data["spec"]["activeDeadlineSeconds"] = json!(9);
@@ -191,7 +194,7 @@ async fn a_run_under_way_is_healed_and_made_again() {
             job.labels()["oaas.io/component"] == "function"
                 && job.data["spec"]["activeDeadlineSeconds"] == 600
         };
-        put_back(place, &JOB, &name, change, such).await;
+        put_back(ns, &JOB, &name, change, such).await;
         let healed = api.get(&name).await.unwrap();
         assert_eq!(healed.metadata.uid, before.unwrap().metadata.uid);
 
@@ -207,7 +210,7 @@ async fn a_run_under_way_is_healed_and_made_again() {
 
 #[tokio::test]
 async fn an_object_of_somebody_else_is_never_touched() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let labels = json!({"app": "theirs"});
         let service = json!({"selector": labels, "ports": [{"port": 80}]});
         let mut template = hello_template("theirs");
@@ -223,22 +226,22 @@ async fn an_object_of_somebody_else_is_never_touched() {
             let mut theirs = DynamicObject::new(&name, &kind.resource());
             theirs.metadata.labels = serde_json::from_value(labels.clone()).unwrap();
             theirs.data = json!({"spec": spec});
-            let api = objects(place, &kind);
+            let api = objects(ns, &kind);
             let theirs = api.create(&by_somebody(), &theirs).await.unwrap();
-            deploy(&crm.client, id, &of(&[hello("greet")])).await.unwrap();
-            let status = degraded(place, id, "NameTaken").await;
+            deploy(&crm.client, id, &spec_of(&[hello("greet")])).await.unwrap();
+            let status = wait_degraded(ns, id, "NameTaken").await;
             let message = status.message.unwrap();
             assert!(message.contains(&format!("{kind} {name}")), "{message}");
             // The rest is there, and CRM looks at it again and again.
-            crm_looks(place, &other, &name).await;
-            let status = degraded(place, id, "NameTaken").await;
+            crm_looks(ns, &other, &name).await;
+            let status = wait_degraded(ns, id, "NameTaken").await;
             assert!(!status.resource_refs.iter().any(|it| it.kind == kind.kind));
             let now = api.get(&name).await.unwrap();
             assert_eq!(made(&now), made(&theirs));
             assert!(!is_touched(&now), "{:?}", now.managed_fields());
 
             api.delete(&name, &DeleteParams::background()).await.unwrap();
-            available(place, id).await;
+            wait_available(ns, id).await;
             let ours = api.get(&name).await.unwrap();
             assert_ne!(ours.metadata.uid, theirs.metadata.uid);
             assert_eq!(ours.owner_references()[0].name, id);
@@ -251,21 +254,21 @@ fn has_foreign_autoscaler(status: &ClassRuntimeStatus) -> bool {
     status.phase == Phase::Available && status.is_true(FOREIGN_AUTOSCALER)
 }
 
-async fn autoscalers(place: &Place) -> Vec<String> {
-    all(place, &AUTOSCALER).await.iter().map(kube::ResourceExt::name_any).collect()
+async fn autoscalers(ns: &TestNamespace) -> Vec<String> {
+    list(ns, &AUTOSCALER).await.iter().map(kube::ResourceExt::name_any).collect()
 }
 
 #[tokio::test]
 async fn somebody_elses_autoscaler_has_the_replicas() {
     let options = Options::default().with("OPRC_CRM_FEATURES_HPA", "true");
-    with_crm(&options, async |place: &Place, crm: &Crm| {
-        let mut spec = of(&[hello("greet")]);
+    with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+        let mut spec = spec_of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(2);
         spec["functions"][0]["provision"]["max_scale"] = json!(3);
         deploy(&crm.client, "scaled", &spec).await.unwrap();
-        available(place, "scaled").await;
+        wait_available(ns, "scaled").await;
         let name = names::function("scaled", Some("greet"));
-        assert_eq!(autoscalers(place).await, [name.as_str()]);
+        assert_eq!(autoscalers(ns).await, [name.as_str()]);
 
         // It keeps less than the class asks for, however busy the pods are.
         let theirs: HorizontalPodAutoscaler = serde_json::from_value(json!({
@@ -277,24 +280,23 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
             },
         }))
         .unwrap();
-        let scalers: Api<HorizontalPodAutoscaler> =
-            Api::namespaced(place.client.clone(), &place.namespace);
+        let scalers: Api<HorizontalPodAutoscaler> = Api::namespaced(ns.client.clone(), &ns.name);
         scalers.create(&by_somebody(), &theirs).await.unwrap();
-        let theirs = objects(place, &AUTOSCALER).get("theirs").await.unwrap();
+        let theirs = objects(ns, &AUTOSCALER).get("theirs").await.unwrap();
         let what = "the autoscaler to be seen";
-        until(place, "scaled", what, AVAILABLE, has_foreign_autoscaler).await;
+        wait_for_status(ns, "scaled", what, AVAILABLE_TIMEOUT, has_foreign_autoscaler).await;
         let gone =
             await_condition(scalers.clone(), &name, |it: Option<&HorizontalPodAutoscaler>| {
                 it.is_none()
             });
-        within("our autoscaler to be gone", AVAILABLE, gone).await.unwrap();
+        within("our autoscaler to be gone", AVAILABLE_TIMEOUT, gone).await.unwrap();
 
-        let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+        let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let one = json!({"spec": {"replicas": 1}});
         let params =
             PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
         deployments.patch_scale(&name, &params, &Patch::Merge(&one)).await.unwrap();
-        crm_looks(place, &DEPLOYMENT, &name).await;
+        crm_looks(ns, &DEPLOYMENT, &name).await;
         let replicas = async || deployments.get(&name).await.unwrap().spec.unwrap().replicas;
         assert_eq!(replicas().await, Some(1));
 
@@ -305,21 +307,21 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
         let updated = |status: &ClassRuntimeStatus| {
             status.observed_generation == Some(2) && has_foreign_autoscaler(status)
         };
-        until(place, "scaled", what, AVAILABLE, updated).await;
+        wait_for_status(ns, "scaled", what, AVAILABLE_TIMEOUT, updated).await;
         assert_eq!(replicas().await, Some(1));
-        assert_eq!(autoscalers(place).await, ["theirs"]);
-        let now = objects(place, &AUTOSCALER).get("theirs").await.unwrap();
+        assert_eq!(autoscalers(ns).await, ["theirs"]);
+        let now = objects(ns, &AUTOSCALER).get("theirs").await.unwrap();
         assert_eq!(made(&now), made(&theirs));
         assert!(!is_touched(&now), "{:?}", now.managed_fields());
 
         scalers.delete("theirs", &DeleteParams::default()).await.unwrap();
         let ours =
             await_condition(scalers, &name, |it: Option<&HorizontalPodAutoscaler>| it.is_some());
-        within("our autoscaler to be back", AVAILABLE, ours).await.unwrap();
+        within("our autoscaler to be back", AVAILABLE_TIMEOUT, ours).await.unwrap();
         let alone = |status: &ClassRuntimeStatus| {
             status.phase == Phase::Available && !status.is_true(FOREIGN_AUTOSCALER)
         };
-        until(place, "scaled", "nobody else to scale it", AVAILABLE, alone).await;
+        wait_for_status(ns, "scaled", "nobody else to scale it", AVAILABLE_TIMEOUT, alone).await;
         // Ours brings what the class asks for, and more if the pods are busy.
         assert!(matches!(replicas().await, Some(2..=3)));
     })

@@ -17,23 +17,23 @@ use kube::{
 use oprc_crm::kinds::{AUTOSCALER, BUILT_IN, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET};
 use oprc_sandbox::proxy::ApiProxy;
 use oprc_tests::{
-    Place,
+    TestNamespace,
     class::{
-        AVAILABLE, all, asks_once, available, classes, deploy, hello, objects, of, until_all, url,
-        with_odgm,
+        AVAILABLE_TIMEOUT, calls_once, classes, deploy, hello, list, objects, spec_of, url,
+        wait_available, wait_for_all, with_odgm,
     },
-    crm::{Crm, Options, Separate},
-    in_namespace,
+    crm::{Crm, CrmProcess, Options},
+    exclusivity::exclusively,
     fixture::{follow, with_crm},
-    exclusivity::alone,
+    in_namespace,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    request_counts::{EVENTS, Requests, USER, asked, requests, told},
     drift::version,
+    id_collisions::paused_class,
     owned_fields::owned,
-    id_collisions::paused,
+    request_counts::{EVENTS, Requests, USER, request_count, requests, wait_for_events},
 };
 
 /// So many times may have to be taken again, or one of a hundred.
@@ -55,10 +55,10 @@ fn again() -> usize {
 }
 
 /// Runs a part of a test alone, once the pods of tests that are over are gone, too.
-async fn when_quiet<T>(place: &Place, part: impl Future<Output = T>) -> T {
-    alone(async {
-        let namespaces: Api<Namespace> = Api::all(place.client.clone());
-        until_all(&namespaces, "namespaces to be gone", AVAILABLE, |all| {
+async fn when_quiet<T>(ns: &TestNamespace, part: impl Future<Output = T>) -> T {
+    exclusively(async {
+        let namespaces: Api<Namespace> = Api::all(ns.client.clone());
+        wait_for_all(&namespaces, "namespaces to be gone", AVAILABLE_TIMEOUT, |all| {
             all.values().all(|it| it.metadata.deletion_timestamp.is_none())
         })
         .await;
@@ -72,7 +72,7 @@ fn options() -> Options {
 }
 
 /// Deploys classes that have children of all kinds.
-async fn deploy_all_kinds(place: &Place, crm: &Crm) {
+async fn deploy_all_kinds(ns: &TestNamespace, crm: &Crm) {
     let mut scaled = hello("greet");
     scaled["provision"]["min_scale"] = json!(2);
     scaled["provision"]["max_scale"] = json!(3);
@@ -80,28 +80,28 @@ async fn deploy_all_kinds(place: &Place, crm: &Crm) {
     stored["odgm_config"]["replicas"] = json!(2);
     stored["odgm_config"]["shard_type"] = json!("mst");
     stored["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
-    let mut lazy = of(&[hello("greet")]);
+    let mut lazy = spec_of(&[hello("greet")]);
     lazy["selected_template"] = json!("knative");
     lazy["functions"][0]["config"] = json!({"timeout_ms": 5000});
     lazy["functions"][0]["provision"]["min_scale"] = json!(0);
     for (name, spec) in CLASSES.into_iter().zip([with_odgm(&[scaled]), stored, lazy]) {
         deploy(&crm.client, name, &spec).await.unwrap();
     }
-    let asked = url(&available(place, "plain").await, "greet");
-    let mut run = of(&[asks_once("ask", &asked)]);
+    let asked = url(&wait_available(ns, "plain").await, "greet");
+    let mut run = spec_of(&[calls_once("ask", &asked)]);
     run["selected_template"] = json!("job");
     run["functions"][0]["config"] = json!({"timeout_ms": 60_000});
     deploy(&crm.client, "run", &run).await.unwrap();
     for name in CLASSES {
-        available(place, name).await;
+        wait_available(ns, name).await;
     }
 }
 
 /// All children of classes.
-async fn children(place: &Place) -> Vec<(Kind, DynamicObject)> {
+async fn children(ns: &TestNamespace) -> Vec<(Kind, DynamicObject)> {
     let mut children = Vec::new();
     for kind in BUILT_IN.into_iter().chain([KNATIVE_SERVICE]) {
-        let own = all(place, &kind).await;
+        let own = list(ns, &kind).await;
         let own = own.into_iter().filter(|object| !owned(&kind, object).is_empty());
         let before = children.len();
         children.extend(own.map(|object| (kind.clone(), object)));
@@ -112,20 +112,20 @@ async fn children(place: &Place) -> Vec<(Kind, DynamicObject)> {
 
 #[tokio::test]
 async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_generation() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         // Processes of their own: what one knows by having done it, the other doesn't.
-        let first = Separate::start(place, &Options::user("first")).await;
-        let second = Separate::start(place, &Options::user("second")).await;
-        let spec = paused();
+        let first = CrmProcess::start(ns, &Options::user("first")).await;
+        let second = CrmProcess::start(ns, &Options::user("second")).await;
+        let spec = paused_class();
         let calls = (0..1000).map(|number| {
             let client = if number % 2 == 0 { &first.client } else { &second.client };
             deploy(client, "same", &spec)
         });
         // All at once, and each has a deadline.
-        for answer in alone(join_all(calls)).await {
+        for answer in exclusively(join_all(calls)).await {
             assert!(answer.unwrap().accepted);
         }
-        let all = classes(place).list(&kube::api::ListParams::default()).await.unwrap().items;
+        let all = classes(ns).list(&kube::api::ListParams::default()).await.unwrap().items;
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].metadata.generation, Some(1));
     })
@@ -138,18 +138,18 @@ fn is_write(verb: &str) -> bool {
 
 #[tokio::test]
 async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() {
-    in_namespace(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+    in_namespace(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let options = Options::user(USER).through(proxy.url());
-        let crm = Crm::start(place, &options).await;
-        when_quiet(place, async {
+        let crm = Crm::start(ns, &options).await;
+        when_quiet(ns, async {
             for n in 1..=3_u64 {
                 let mut seen = BTreeMap::new();
                 // A machine that is busy has a request made again, or pods ready long after each
                 // other, which is told. What writes too much does so each time.
                 for time in 0..=again() {
                     let name = format!("counted-{n}-{time}");
-                    seen = requests_of(place, &crm, &proxy, &name, n).await;
+                    seen = requests_of(ns, &crm, &proxy, &name, n).await;
                     if is_least(&seen, n) {
                         break;
                     }
@@ -163,15 +163,21 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
 }
 
 /// The requests that a class of so many functions takes.
-async fn requests_of(place: &Place, crm: &Crm, proxy: &ApiProxy, name: &str, n: u64) -> Requests {
+async fn requests_of(
+    ns: &TestNamespace,
+    crm: &Crm,
+    proxy: &ApiProxy,
+    name: &str,
+    n: u64,
+) -> Requests {
     proxy.reset();
     let functions: Vec<_> = (0..n).map(|at| hello(&format!("f{at}"))).collect();
     deploy(&crm.client, name, &with_odgm(&functions)).await.unwrap();
-    available(place, name).await;
+    wait_available(ns, name).await;
     // The last notice comes after the status that was waited for, and what is more than there
     // should be comes after that.
-    told(proxy, 3).await;
-    let more = proxy.wait_for(|counts| asked(counts) > 2 * n + 5 + 3);
+    wait_for_events(proxy, 3).await;
+    let more = proxy.wait_for(|counts| request_count(counts) > 2 * n + 5 + 3);
     let _ = tokio::time::timeout(AFTERWARDS, more).await;
     requests(proxy)
 }
@@ -191,19 +197,19 @@ fn is_least(seen: &Requests, n: u64) -> bool {
 
 #[tokio::test]
 async fn what_is_deleted_is_back() {
-    with_crm(&options(), async |place: &Place, crm: &Crm| {
-        deploy_all_kinds(place, crm).await;
-        when_quiet(place, async {
+    with_crm(&options(), async |ns: &TestNamespace, crm: &Crm| {
+        deploy_all_kinds(ns, crm).await;
+        when_quiet(ns, async {
             // One of each kind: more would keep the node busy with new pods meanwhile.
             // A run that has completed isn't made again.
-            let lasting = children(place).await.into_iter().filter(|(kind, _)| *kind != JOB);
+            let lasting = children(ns).await.into_iter().filter(|(kind, _)| *kind != JOB);
             let one_of_each: BTreeMap<_, _> = lasting.collect();
             for (kind, object) in one_of_each {
                 let name = object.name_any();
-                let mut took = back_after(place, &kind, &name).await;
+                let mut took = back_after(ns, &kind, &name).await;
                 for _ in 0..again() {
                     if took > AWAY {
-                        took = back_after(place, &kind, &name).await;
+                        took = back_after(ns, &kind, &name).await;
                     }
                 }
                 assert!(took <= AWAY, "{kind} {name} was back after {took:?}");
@@ -211,15 +217,15 @@ async fn what_is_deleted_is_back() {
         })
         .await;
         for name in CLASSES {
-            available(place, name).await;
+            wait_available(ns, name).await;
         }
     })
     .await;
 }
 
 /// Deletes an object, and gives how long it was away.
-async fn back_after(place: &Place, kind: &Kind, name: &str) -> Duration {
-    let api = objects(place, kind);
+async fn back_after(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
+    let api = objects(ns, kind);
     let before = api.get(name).await.unwrap();
     let begun = Instant::now();
     api.delete(name, &DeleteParams::background()).await.unwrap();
@@ -241,7 +247,7 @@ mod proof {
 
     /// Keeps workloads from making and ending pods with each change, by fields that CRM doesn't own;
     /// or lets them go on.
-    async fn hold(place: &Place, kind: &Kind, name: &str, hold: bool) {
+    async fn hold(ns: &TestNamespace, kind: &Kind, name: &str, hold: bool) {
         let change = if *kind == DEPLOYMENT {
             json!({"spec": {"paused": hold}})
         } else if *kind == STATEFUL_SET {
@@ -252,7 +258,7 @@ mod proof {
         };
         let params =
             PatchParams { field_manager: Some("hold".to_owned()), ..PatchParams::default() };
-        objects(place, kind).patch(name, &params, &Patch::Merge(&change)).await.unwrap();
+        objects(ns, kind).patch(name, &params, &Patch::Merge(&change)).await.unwrap();
     }
 
     /// The same order each time.
@@ -268,8 +274,8 @@ mod proof {
     }
 
     /// What is to be of an object, whoever said so, but for the number that autoscalers change.
-    async fn wanted(place: &Place, kind: &Kind, name: &str) -> Value {
-        let mut object = objects(place, kind).get(name).await.unwrap();
+    async fn wanted(ns: &TestNamespace, kind: &Kind, name: &str) -> Value {
+        let mut object = objects(ns, kind).get(name).await.unwrap();
         if *kind == DEPLOYMENT {
             object.data["spec"]["replicas"].take();
         }
@@ -318,22 +324,22 @@ mod proof {
 
     #[tokio::test]
     async fn every_field_that_we_own_is_back_within_a_second() {
-        with_crm(&options(), async |place: &Place, crm: &Crm| {
-            deploy_all_kinds(place, crm).await;
-            when_quiet(place, every_field(place)).await;
+        with_crm(&options(), async |ns: &TestNamespace, crm: &Crm| {
+            deploy_all_kinds(ns, crm).await;
+            when_quiet(ns, every_field(ns)).await;
             for name in CLASSES {
-                available(place, name).await;
+                wait_available(ns, name).await;
             }
         })
         .await;
     }
 
-    async fn every_field(place: &Place) {
-        let children = children(place).await;
+    async fn every_field(ns: &TestNamespace) {
+        let children = children(ns).await;
         let mut before = Vec::new();
         for (kind, object) in &children {
-            before.push(wanted(place, kind, &object.name_any()).await);
-            hold(place, kind, &object.name_any(), true).await;
+            before.push(wanted(ns, kind, &object.name_any()).await);
+            hold(ns, kind, &object.name_any(), true).await;
         }
         let mut changes = changes_of(&children);
         let proof = proof::begin("fields of children changed by hand", 30, changes.len());
@@ -343,7 +349,7 @@ mod proof {
         let (mut nothing, mut slow) = (Vec::new(), Vec::new());
         for (leaf, way) in &changes {
             let what = format!("{leaf} ({way:?})");
-            let mut outcome = heals(place, leaf, *way).await;
+            let mut outcome = heals(ns, leaf, *way).await;
             // Changes of pods have the cluster make new ones, and Knative, which is asked before each
             // write of its own kind, new revisions: now and then that keeps the machine busy. Such a
             // time is told, and taken again in a sample.
@@ -352,7 +358,7 @@ mod proof {
                     Outcome::Healed(time) if time > AT_ONCE => slow.push(time),
                     _ => break,
                 }
-                outcome = heals(place, leaf, *way).await;
+                outcome = heals(ns, leaf, *way).await;
             }
             match outcome {
                 Outcome::Healed(time) => took.push((time, what)),
@@ -392,8 +398,8 @@ mod proof {
             let name = object.name_any();
             // It may not be the one that was held: without its owner the cluster deletes an object,
             // and now and then it is sooner than CRM.
-            hold(place, kind, &name, false).await;
-            assert_eq!(wanted(place, kind, &name).await, before, "{kind} {name}");
+            hold(ns, kind, &name, false).await;
+            assert_eq!(wanted(ns, kind, &name).await, before, "{kind} {name}");
         }
         proof.held(&seen);
     }

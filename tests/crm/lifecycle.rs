@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use k8s_openapi::api::{
-    apps::v1::Deployment, core::v1::PersistentVolumeClaim, events::v1::Event as KubeEvent,
+    apps::v1::Deployment,
+    core::v1::{PersistentVolumeClaim, Pod},
+    events::v1::Event as KubeEvent,
 };
 use kube::{
     Api, ResourceExt as _,
@@ -17,10 +19,10 @@ use oprc_crm::{
 use oprc_grpc::deployment::GetDeploymentStatusRequest;
 use oprc_sandbox::within;
 use oprc_tests::{
-    HELLO, Place,
+    HELLO, TestNamespace,
     class::{
-        AVAILABLE, all, asks_once, available, classes, delete, deploy, gone, hello, of, until,
-        until_all, url, with_odgm,
+        AVAILABLE_TIMEOUT, calls_once, classes, delete, deploy, hello, list, spec_of, url,
+        wait_available, wait_deleted, wait_for_all, wait_for_status, with_odgm,
     },
     crm::{Crm, Options, apply},
     eventually, in_namespace,
@@ -33,11 +35,11 @@ use tonic::Code;
 
 use crate::{
     data_grid::assert_after_grid,
-    server::{ANSWERED, plain, reflection_client::Reflected},
+    server::{RESPONSE_TIMEOUT, plain, reflection_client::Reflected},
 };
 
 /// How long Knative may take until nothing is left to run.
-const ASLEEP: Duration = Duration::from_mins(5);
+const SCALE_TO_ZERO_TIMEOUT: Duration = Duration::from_mins(5);
 /// The first sample there was of a class, but for its image.
 const SAMPLE: &str = r#"
 apiVersion: oaas.io/v1alpha1
@@ -55,21 +57,21 @@ spec:
 "#;
 
 /// Whether a function answers a pod.
-async fn answers(place: &Place, url: &str, who: &str) {
-    let said = get_from_pod(place, &format!("{url}/?name={who}")).await;
+async fn answers(ns: &TestNamespace, url: &str, who: &str) {
+    let said = get_from_pod(ns, &format!("{url}/?name={who}")).await;
     assert!(said.contains(&format!("Hello, {who}!")), "{url}: {said}");
 }
 
 /// A CRM, and what there was before it did anything.
-async fn begin(place: &Place) -> (Crm, BTreeSet<String>) {
-    let crm = Crm::start(place, &Options::default()).await;
-    (crm, inventory(place).await)
+async fn begin(ns: &TestNamespace) -> (Crm, BTreeSet<String>) {
+    let crm = Crm::start(ns, &Options::default()).await;
+    (crm, inventory(ns).await)
 }
 
 /// Waits until all of that was told of a class.
-async fn events(place: &Place, class: &str, reasons: &[&str]) {
-    let api: Api<KubeEvent> = Api::namespaced(place.client.clone(), &place.namespace);
-    until_all(&api, &format!("Events of {class}"), ANSWERED, |all| {
+async fn events(ns: &TestNamespace, class: &str, reasons: &[&str]) {
+    let api: Api<KubeEvent> = Api::namespaced(ns.client.clone(), &ns.name);
+    wait_for_all(&api, &format!("Events of {class}"), RESPONSE_TIMEOUT, |all| {
         let about = |event: &KubeEvent| {
             let regarding = event.regarding.as_ref();
             regarding.is_some_and(|it| {
@@ -85,22 +87,22 @@ async fn events(place: &Place, class: &str, reasons: &[&str]) {
 
 #[tokio::test]
 async fn two_functions_with_a_data_grid() {
-    in_namespace(async |place: &Place| {
-        let (crm, before) = begin(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (crm, before) = begin(ns).await;
         let spec = with_odgm(&[hello("greet"), hello("wave")]);
         let answer = deploy(&crm.client, "shop", &spec).await.unwrap();
         assert!(answer.accepted && answer.class_runtime.unwrap().deployment_id == "shop");
-        let status = available(place, "shop").await;
+        let status = wait_available(ns, "shop").await;
         assert_eq!(status.ready.as_deref(), Some("3/3"));
         let made = |key| (DEPLOYMENT, names::function("shop", Some(key)));
-        assert_after_grid(place, "shop", &[made("greet"), made("wave")]).await;
+        assert_after_grid(ns, "shop", &[made("greet"), made("wave")]).await;
         for key in ["greet", "wave"] {
-            answers(place, &url(&status, key), key).await;
+            answers(ns, &url(&status, key), key).await;
         }
-        events(place, "shop", &["TemplateSelected", "Applied", "Available"]).await;
+        events(ns, "shop", &["TemplateSelected", "Applied", "Available"]).await;
         // What the data grid says of itself, asked for as a client does that has no files of CRM.
         let api = Reflected::at(plain(), &crm.url).await;
-        let grid = eventually("what the data grid says", ANSWERED, || async {
+        let grid = eventually("what the data grid says", RESPONSE_TIMEOUT, || async {
             let answer = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await;
             answer.map_err(|status| format!("{status:?}"))
         })
@@ -110,8 +112,8 @@ async fn two_functions_with_a_data_grid() {
         assert!(collections[0]["healthy"] == true && collections[0]["name"] == "orders", "{grid}");
 
         delete(&crm.client, "shop").await.unwrap();
-        gone(place, "shop").await;
-        nothing_else_than(place, &before, &[]).await;
+        wait_deleted(ns, "shop").await;
+        nothing_else_than(ns, &before, &[]).await;
         let of_shop =
             GetDeploymentStatusRequest { deployment_id: "shop".to_owned(), ..Default::default() };
         let status = crm.client.clone().get_deployment_status(of_shop).await.unwrap_err();
@@ -123,26 +125,26 @@ async fn two_functions_with_a_data_grid() {
 /// The smallest class that there is: one function, no unit, collections by name only.
 #[tokio::test]
 async fn a_class_made_by_hand() {
-    in_namespace(async |place: &Place| {
-        let (_crm, before) = begin(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (_crm, before) = begin(ns).await;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("sample.yaml");
         fs::write(&file, SAMPLE.replace("@IMAGE@", HELLO)).unwrap();
         let file = file.to_str().unwrap();
-        apply(&place.cluster, &["apply", "-n", &place.namespace, "-f", file]);
-        let status = available(place, "hello-class").await;
-        answers(place, &url(&status, "hello-class"), "sample").await;
-        classes(place).delete("hello-class", &DeleteParams::default()).await.unwrap();
-        gone(place, "hello-class").await;
-        nothing_else_than(place, &before, &[]).await;
+        apply(&ns.cluster, &["apply", "-n", &ns.name, "-f", file]);
+        let status = wait_available(ns, "hello-class").await;
+        answers(ns, &url(&status, "hello-class"), "sample").await;
+        classes(ns).delete("hello-class", &DeleteParams::default()).await.unwrap();
+        wait_deleted(ns, "hello-class").await;
+        nothing_else_than(ns, &before, &[]).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
-    in_namespace(async |place: &Place| {
-        let (crm, before) = begin(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (crm, before) = begin(ns).await;
         let persistent = |on_delete: &str| -> Value {
             let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
             // Two copies under consensus become three.
@@ -154,15 +156,14 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
         deploy(&crm.client, "kept", &persistent("retain")).await.unwrap();
         deploy(&crm.client, "lost", &persistent("delete")).await.unwrap();
         for name in ["kept", "lost"] {
-            let status = available(place, name).await;
+            let status = wait_available(ns, name).await;
             let made = |key| (DEPLOYMENT, names::function(name, Some(key)));
-            assert_after_grid(place, name, &[made("greet"), made("wave")]).await;
+            assert_after_grid(ns, name, &[made("greet"), made("wave")]).await;
             for key in ["greet", "wave"] {
-                answers(place, &url(&status, key), name).await;
+                answers(ns, &url(&status, key), name).await;
             }
         }
-        let claims: Api<PersistentVolumeClaim> =
-            Api::namespaced(place.client.clone(), &place.namespace);
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(ns.client.clone(), &ns.name);
         assert_eq!(claims.list(&ListParams::default()).await.unwrap().items.len(), 6);
 
         let mut fewer = persistent("retain");
@@ -175,19 +176,19 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
             delete(&crm.client, name).await.unwrap();
         }
         for name in ["kept", "lost"] {
-            gone(place, name).await;
+            wait_deleted(ns, name).await;
         }
         let kept = [0, 1, 2].map(|node| format!("PersistentVolumeClaim/data-kept-odgm-{node}"));
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
-        nothing_else_than(place, &before, &kept).await;
+        nothing_else_than(ns, &before, &kept).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn knative_goes_to_zero_and_comes_back() {
-    in_namespace(async |place: &Place| {
-        let (crm, before) = begin(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (crm, before) = begin(ns).await;
         let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
         spec["selected_template"] = json!("knative");
         for function in spec["functions"].as_array_mut().unwrap() {
@@ -195,46 +196,53 @@ async fn knative_goes_to_zero_and_comes_back() {
             function["config"] = json!({"timeout_ms": 20000});
         }
         deploy(&crm.client, "lazy", &spec).await.unwrap();
-        let status = available(place, "lazy").await;
+        let status = wait_available(ns, "lazy").await;
         assert_eq!(status.selection.as_ref().unwrap().template, "knative");
         let made = |key| (KNATIVE_SERVICE, names::knative("lazy", Some(key)));
-        assert_after_grid(place, "lazy", &[made("greet"), made("wave")]).await;
+        assert_after_grid(ns, "lazy", &[made("greet"), made("wave")]).await;
         let urls = ["greet", "wave"].map(|key| url(&status, key));
         for url in &urls {
-            answers(place, url, "first").await;
+            answers(ns, url, "first").await;
         }
-        let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+        let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let asleep = |deployment: Option<&Deployment>| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
         // The data grid has a Deployment, too, and stays awake.
-        let mut workloads = all(place, &DEPLOYMENT).await;
+        let mut workloads = list(ns, &DEPLOYMENT).await;
         workloads.retain(|it| it.labels().contains_key("serving.knative.dev/service"));
         assert_eq!(workloads.len(), 2);
         for workload in workloads {
             let name = workload.name_any();
             let asleep = await_condition(deployments.clone(), &name, asleep);
-            within("zero replicas", ASLEEP, asleep).await.unwrap();
+            within("zero replicas", SCALE_TO_ZERO_TIMEOUT, asleep).await.unwrap();
         }
         let asleep = |status: &ClassRuntimeStatus| {
             status.phase == Phase::Available && status.ready.as_deref() == Some("3/3")
         };
-        until(place, "lazy", "it to be Available while it sleeps", AVAILABLE, asleep).await;
+        wait_for_status(
+            ns,
+            "lazy",
+            "it to be Available while it sleeps",
+            AVAILABLE_TIMEOUT,
+            asleep,
+        )
+        .await;
         for url in &urls {
-            answers(place, url, "second").await;
+            answers(ns, url, "second").await;
         }
         delete(&crm.client, "lazy").await.unwrap();
-        gone(place, "lazy").await;
-        nothing_else_than(place, &before, &[]).await;
+        wait_deleted(ns, "lazy").await;
+        nothing_else_than(ns, &before, &[]).await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn unified_chooses_for_each_function() {
-    in_namespace(async |place: &Place| {
-        let (crm, before) = begin(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (crm, before) = begin(ns).await;
         let mut bursty = hello("bursty");
         bursty["provision"]["min_scale"] = json!(0);
         bursty["provision"]["max_scale"] = json!(8);
@@ -244,7 +252,7 @@ async fn unified_chooses_for_each_function() {
         let mut spec = with_odgm(&[bursty, steady]);
         spec["selected_template"] = json!("unified");
         deploy(&crm.client, "both", &spec).await.unwrap();
-        let status = available(place, "both").await;
+        let status = wait_available(ns, "both").await;
         let runs_as = |key: &str| {
             let function = status.functions.iter().find(|it| it.key == key).unwrap();
             function.runs_as.clone().unwrap()
@@ -257,33 +265,33 @@ async fn unified_chooses_for_each_function() {
             (KNATIVE_SERVICE, names::knative("both", Some("bursty"))),
             (DEPLOYMENT, names::function("both", Some("steady"))),
         ];
-        assert_after_grid(place, "both", &made).await;
+        assert_after_grid(ns, "both", &made).await;
         for key in ["bursty", "steady"] {
-            answers(place, &url(&status, key), key).await;
+            answers(ns, &url(&status, key), key).await;
         }
         delete(&crm.client, "both").await.unwrap();
-        gone(place, "both").await;
-        nothing_else_than(place, &before, &[]).await;
+        wait_deleted(ns, "both").await;
+        nothing_else_than(ns, &before, &[]).await;
     })
     .await;
 }
 
 /// Jobs, each with how often it has succeeded and failed.
-async fn jobs(place: &Place) -> Vec<(String, Value, Value)> {
+async fn jobs(ns: &TestNamespace) -> Vec<(String, Value, Value)> {
     let of_job = |job: &kube::api::DynamicObject| {
         let count = |what: &str| job.data["status"][what].clone();
         (job.name_any(), count("succeeded"), count("failed"))
     };
-    all(place, &JOB).await.iter().map(of_job).collect()
+    list(ns, &JOB).await.iter().map(of_job).collect()
 }
 
 #[tokio::test]
 async fn a_job_runs_once_for_each_generation() {
-    in_namespace(async |place: &Place| {
-        let (crm, before) = begin(place).await;
-        deploy(&crm.client, "asked", &of(&[hello("greet")])).await.unwrap();
-        let asked = url(&available(place, "asked").await, "greet");
-        let mut spec = with_odgm(&[asks_once("run", &asked), asks_once("also", &asked)]);
+    in_namespace(async |ns: &TestNamespace| {
+        let (crm, before) = begin(ns).await;
+        deploy(&crm.client, "asked", &spec_of(&[hello("greet")])).await.unwrap();
+        let asked = url(&wait_available(ns, "asked").await, "greet");
+        let mut spec = with_odgm(&[calls_once("run", &asked), calls_once("also", &asked)]);
         spec["selected_template"] = json!("job");
         deploy(&crm.client, "once", &spec).await.unwrap();
         let ran = |status: &ClassRuntimeStatus, times: i64| {
@@ -292,27 +300,61 @@ async fn a_job_runs_once_for_each_generation() {
                 assert_eq!((function.completed, &function.url), (Some(times), &None));
             }
         };
-        ran(&available(place, "once").await, 1);
+        ran(&wait_available(ns, "once").await, 1);
         let made = |key| (JOB, names::job("once", Some(key), 1));
-        assert_after_grid(place, "once", &[made("run"), made("also")]).await;
-        let first = jobs(place).await;
+        assert_after_grid(ns, "once", &[made("run"), made("also")]).await;
+        let first = jobs(ns).await;
         assert_eq!(first.len(), 2, "{first:?}");
 
         spec["functions"][0]["provision"]["env"] = json!([{"name": "AGAIN", "value": "yes"}]);
         deploy(&crm.client, "once", &spec).await.unwrap();
-        ran(&available(place, "once").await, 2);
+        ran(&wait_available(ns, "once").await, 2);
         // One more run of each, and what ran before isn't run again.
-        eventually("only the second runs to be there", ANSWERED, || async {
-            let second = jobs(place).await;
+        eventually("only the second runs to be there", RESPONSE_TIMEOUT, || async {
+            let second = jobs(ns).await;
             let only = second.len() == 2 && second.iter().all(|job| !first.contains(job));
             if only { Ok(()) } else { Err(format!("{second:?} after {first:?}")) }
         })
         .await;
         for name in ["once", "asked"] {
             delete(&crm.client, name).await.unwrap();
-            gone(place, name).await;
+            wait_deleted(ns, name).await;
         }
-        nothing_else_than(place, &before, &[]).await;
+        nothing_else_than(ns, &before, &[]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn configured_sizes_reach_containers_that_specify_none() {
+    in_namespace(async |ns: &TestNamespace| {
+        let mut options = Options::default();
+        for (component, amounts) in
+            [("FUNCTION", ["15m", "24Mi", "210m", "96Mi"]), ("ODGM", ["16m", "25Mi", "220m", "97Mi"])]
+        {
+            let names = ["REQUESTS_CPU", "REQUESTS_MEMORY", "LIMITS_CPU", "LIMITS_MEMORY"];
+            for (name, amount) in names.into_iter().zip(amounts) {
+                options = options.with(&format!("OPRC_CRM_{component}_{name}"), amount);
+            }
+        }
+        let crm = Crm::start(ns, &options).await;
+        let mut spec = with_odgm(&[hello("greet")]);
+        for part in ["/functions/0/provision", "/odgm_config"] {
+            spec.pointer_mut(part).unwrap().as_object_mut().unwrap().remove("requests");
+        }
+        deploy(&crm.client, "sized", &spec).await.unwrap();
+        wait_available(ns, "sized").await;
+        let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
+        for (component, expected) in [
+            ("function", json!({"requests": {"cpu": "15m", "memory": "24Mi"}, "limits": {"cpu": "210m", "memory": "96Mi"}})),
+            ("odgm", json!({"requests": {"cpu": "16m", "memory": "25Mi"}, "limits": {"cpu": "220m", "memory": "97Mi"}})),
+        ] {
+            let own = format!("oaas.io/owner=sized,oaas.io/component={component}");
+            let pods = pods.list(&ListParams::default().labels(&own)).await.unwrap().items;
+            assert_eq!(pods.len(), 1, "{component}");
+            let resources = &pods[0].spec.as_ref().unwrap().containers[0].resources;
+            assert_eq!(serde_json::to_value(resources).unwrap(), expected, "{component}");
+        }
     })
     .await;
 }

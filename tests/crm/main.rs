@@ -9,19 +9,19 @@
 )]
 
 mod at_rest;
-mod request_counts;
+mod bystander;
 mod crd;
-mod drift;
-mod owned_fields;
-mod metrics;
 mod data_grid;
-mod malformed_specs;
+mod drift;
+mod exclusive;
 mod id_collisions;
 mod lifecycle;
-mod spec_fuzzer;
-mod bystander;
-mod server;
+mod malformed_specs;
+mod metrics;
+mod owned_fields;
 mod rejections;
+mod request_counts;
 mod security;
+mod server;
+mod spec_fuzzer;
 mod update;
-mod exclusive;

@@ -14,8 +14,8 @@ use kube::{
 };
 use oprc_grpc::deployment::{DeployRequest, unit::ClassSpec};
 use oprc_tests::{
-    Place,
-    class::{AVAILABLE, available, hello, of, until_all},
+    TestNamespace,
+    class::{AVAILABLE_TIMEOUT, hello, spec_of, wait_available, wait_for_all},
     crm::{Crm, Options},
     eventually,
     http::get_ok,
@@ -25,8 +25,8 @@ use serde_json::{Value, json};
 use tonic::Code;
 
 use crate::{
+    bystander::{BYSTANDER, create, raw_classes, reason_of, set_quota, with_bystander_and},
     spec_fuzzer::{self, Dice},
-    bystander::{NEIGHBOUR, anyhow, beside, create, reason_of, set_quota},
 };
 
 /// How many are there at once.
@@ -52,14 +52,14 @@ fn watch_for_panics() {
 }
 
 /// Makes a class of any text; what is refused is told by its status.
-async fn post(place: &Place, name: &str, spec: &str) -> Result<(), u16> {
-    let path = format!("/apis/oaas.io/v1alpha1/namespaces/{}/classruntimes", place.namespace);
+async fn post(ns: &TestNamespace, name: &str, spec: &str) -> Result<(), u16> {
+    let path = format!("/apis/oaas.io/v1alpha1/namespaces/{}/classruntimes", ns.name);
     let body = format!(
         r#"{{"apiVersion": "oaas.io/v1alpha1", "kind": "ClassRuntime", "metadata": {{"name": "{name}"}}, "spec": {spec}}}"#
     );
     let request = Request::post(path).header("content-type", "application/json");
     let request = request.body(body.into_bytes()).unwrap();
-    match place.client.request_text(request).await {
+    match ns.client.request_text(request).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) => Err(status.code),
         Err(error) => panic!("{spec}: {error}"),
@@ -102,12 +102,12 @@ struct Count {
     seen: BTreeMap<String, usize>,
 }
 
-async fn send(place: &Place, crm: &Crm, batch: &[usize], count: &mut Count) {
+async fn send(ns: &TestNamespace, crm: &Crm, batch: &[usize], count: &mut Count) {
     let one = async |round: usize| {
         let mut dice = Dice::of_round(round);
         let spec = spec_fuzzer::specification(&mut dice);
         let name = spec_fuzzer::name(round, &mut dice);
-        let taken = match post(place, &name, &spec).await {
+        let taken = match post(ns, &name, &spec).await {
             Ok(()) => true,
             Err(400..500) => false,
             Err(code) => panic!("round {round}: {code} by the API server for {spec}"),
@@ -145,8 +145,8 @@ async fn send(place: &Place, crm: &Crm, batch: &[usize], count: &mut Count) {
 }
 
 /// Waits until something is said of each, and lets all go.
-async fn settle(place: &Place, count: &mut Count) {
-    let api = anyhow(place);
+async fn settle(ns: &TestNamespace, count: &mut Count) {
+    let api = raw_classes(ns);
     let said = |class: &DynamicObject| {
         let status = class.data.get("status")?;
         let generation = status.get("observedGeneration")?.as_i64();
@@ -163,16 +163,16 @@ async fn settle(place: &Place, count: &mut Count) {
     };
     let such =
         |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| said(class).is_some());
-    until_all(&api, "something to be said of each", AVAILABLE, such).await;
+    wait_for_all(&api, "something to be said of each", AVAILABLE_TIMEOUT, such).await;
     for class in api.list(&ListParams::default()).await.unwrap() {
-        if class.name_any() != NEIGHBOUR {
+        if class.name_any() != BYSTANDER {
             *count.seen.entry(said(&class).unwrap()).or_default() += 1;
         }
     }
-    let others = ListParams::default().labels(&format!("oaas.io/deployment-id!={NEIGHBOUR}"));
+    let others = ListParams::default().labels(&format!("oaas.io/deployment-id!={BYSTANDER}"));
     api.delete_collection(&DeleteParams::default(), &others).await.unwrap();
     let such = |all: &BTreeMap<String, DynamicObject>| all.len() == 1;
-    until_all(&api, "all others to be gone", AVAILABLE, such).await;
+    wait_for_all(&api, "all others to be gone", AVAILABLE_TIMEOUT, such).await;
 }
 
 /// One class that can't be read at all, not even as JSON, must not make CRM blind to all others. It
@@ -181,17 +181,17 @@ async fn settle(place: &Place, count: &mut Count) {
 async fn a_specification_that_is_too_deep() {
     with_simulated("test-deep", 1, async |cluster| {
         oprc_tests::crm::install(&cluster);
-        in_namespace_of(cluster, async |place: &Place| {
-            beside(place, &Options::default(), async |_: &Crm| {
+        in_namespace_of(cluster, async |ns: &TestNamespace| {
+            with_bystander_and(ns, &Options::default(), async |_: &Crm| {
                 let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
                 let spec = format!(r#"{{"odgm_config": {{"collections": {deep}}}}}"#);
-                post(place, "deep", &spec).await.unwrap();
-                create(place, "later", &of(&[hello("greet")])).await;
-                available(place, "later").await;
+                post(ns, "deep", &spec).await.unwrap();
+                create(ns, "later", &spec_of(&[hello("greet")])).await;
+                wait_available(ns, "later").await;
             })
             .await;
             // One that begins with it there sees the others as well.
-            let _second = Crm::start(place, &Options::user("second")).await;
+            let _second = Crm::start(ns, &Options::user("second")).await;
         })
         .await;
     })
@@ -211,17 +211,17 @@ mod proof {
         let mut count = Count::default();
         with_simulated("test-malformed", 1, async |cluster| {
             oprc_tests::crm::install(&cluster);
-            in_namespace_of(cluster, async |place: &Place| {
+            in_namespace_of(cluster, async |ns: &TestNamespace| {
                 // Nobody needs the thousands of pods that some ask for.
-                set_quota(place, "some-pods", &json!({"pods": "40"})).await;
-                beside(place, &Options::default(), async |crm: &Crm| {
+                set_quota(ns, "some-pods", &json!({"pods": "40"})).await;
+                with_bystander_and(ns, &Options::default(), async |crm: &Crm| {
                     let rounds: Vec<_> = (0..proof.rounds).collect();
                     for batch in rounds.chunks(BATCH) {
-                        send(place, crm, batch, &mut count).await;
-                        settle(place, &mut count).await;
+                        send(ns, crm, batch, &mut count).await;
+                        settle(ns, &mut count).await;
                         get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
                         let ready = format!("{}/health/ready", crm.url);
-                        eventually("CRM to be ready", AVAILABLE, || async {
+                        eventually("CRM to be ready", AVAILABLE_TIMEOUT, || async {
                             let ready = get_ok(&ready).await?;
                             if ready.contains(r#""stale":false"#) { Ok(()) } else { Err(ready) }
                         })

@@ -1,4 +1,4 @@
-//! Figures that Prometheus reads: each that is written down is there, and follows a class from its
+//! Samples that Prometheus reads: each that is written down is there, and follows a class from its
 //! first word to its last.
 
 use std::{
@@ -8,21 +8,21 @@ use std::{
 };
 
 use oprc_tests::{
-    Place,
-    class::{available, degraded, delete, deploy, gone, hello, of},
+    TestNamespace,
+    class::{delete, deploy, hello, spec_of, wait_available, wait_degraded, wait_deleted},
     crm::{Crm, Options},
     eventually,
-    http::get_ok,
     fixture::with_crm,
+    http::get_ok,
     workspace,
 };
 use serde_json::json;
 
-use crate::server::ANSWERED;
+use crate::server::RESPONSE_TIMEOUT;
 
-/// All figures with their labels. The first five are those of deployments that CRM was asked for;
+/// All samples with their labels. The first five are those of deployments that CRM was asked for;
 /// a histogram goes by how often it was observed.
-const FIGURES: [(&str, &[&str]); 12] = [
+const METRICS: [(&str, &[&str]); 12] = [
     ("crm_deployments_total", &["environment", "template", "status"]),
     ("crm_deployment_duration_seconds", &["environment", "template"]),
     ("crm_deployment_failures_total", &["environment", "reason"]),
@@ -40,16 +40,16 @@ const FIGURES: [(&str, &[&str]); 12] = [
 /// A name with its labels.
 type Series = (String, BTreeMap<String, String>);
 /// What is told of each.
-type Figures = BTreeMap<Series, f64>;
+type Samples = BTreeMap<Series, f64>;
 
 /// What a CRM tells now.
-async fn figures(crm: &Crm) -> Result<Figures, String> {
+async fn samples(crm: &Crm) -> Result<Samples, String> {
     let text = get_ok(&format!("{}/metrics", crm.url)).await?;
     let all = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
-    Ok(all.filter_map(figure).collect())
+    Ok(all.filter_map(sample).collect())
 }
 
-fn figure(line: &str) -> Option<(Series, f64)> {
+fn sample(line: &str) -> Option<(Series, f64)> {
     let (series, value) = line.rsplit_once(' ')?;
     let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
     let labels = labels.strip_suffix('}')?.split(',').filter(|label| !label.is_empty());
@@ -62,9 +62,9 @@ fn figure(line: &str) -> Option<(Series, f64)> {
 }
 
 /// How much it is of a series, or nothing.
-fn of_series(figures: &Figures, name: &str, labels: &[(&str, &str)]) -> f64 {
+fn of_series(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> f64 {
     let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    figures.get(&(name.to_owned(), labels.collect())).copied().unwrap_or_default()
+    samples.get(&(name.to_owned(), labels.collect())).copied().unwrap_or_default()
 }
 
 /// The names of metrics in the tables below a folder of the documentation.
@@ -85,35 +85,35 @@ fn documented(folder: &Path) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn what_is_told_of_a_class_is_counted() {
-    let listed: BTreeSet<String> = FIGURES.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let listed: BTreeSet<String> = METRICS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(documented(&workspace().join("docs")), listed);
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
-        let mut spec = of(&[hello("greet")]);
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
+        let mut spec = spec_of(&[hello("greet")]);
         spec["target_environment"] = json!("prod");
         spec["selected_template"] = json!("k8s_deployment");
         let mut broken = spec.clone();
         broken["functions"][0]["image"] = json!("oprc.local/nobody-has-this:1");
         deploy(&crm.client, "counted", &broken).await.unwrap();
-        degraded(place, "counted", "ImagePullFailed").await;
-        let failing = figures(crm).await.unwrap();
+        wait_degraded(ns, "counted", "ImagePullFailed").await;
+        let failing = samples(crm).await.unwrap();
         let active = of_series(&failing, "crm_active_deployments", &[("environment", "prod")]);
         assert!(active < 1.0, "a class that failed is not active: {failing:#?}");
         deploy(&crm.client, "counted", &spec).await.unwrap();
-        available(place, "counted").await;
+        wait_available(ns, "counted").await;
 
         let prod = ("environment", "prod");
         let by_template = [prod, ("template", "k8s_deployment")];
-        let became = |figures: &Figures, status: &str| {
+        let became = |samples: &Samples, status: &str| {
             let labels = [by_template[0], by_template[1], ("status", status)];
-            of_series(figures, "crm_deployments_total", &labels)
+            of_series(samples, "crm_deployments_total", &labels)
         };
         // What is counted comes a moment after what is told.
-        let told = eventually("the class to be counted", ANSWERED, || async {
-            let told = figures(crm).await?;
+        let told = eventually("the class to be counted", RESPONSE_TIMEOUT, || async {
+            let told = samples(crm).await?;
             if became(&told, "ACTIVE") > 0.0 { Ok(told) } else { Err(format!("{told:#?}")) }
         })
         .await;
-        for (name, labels) in FIGURES {
+        for (name, labels) in METRICS {
             let labels: BTreeSet<&str> = labels.iter().copied().collect();
             let same = told.keys().any(|(other, theirs)| {
                 other == name && theirs.keys().map(String::as_str).eq(labels.iter().copied())
@@ -135,9 +135,9 @@ async fn what_is_told_of_a_class_is_counted() {
         exactly("crm_leading", &[]);
 
         delete(&crm.client, "counted").await.unwrap();
-        gone(place, "counted").await;
-        eventually("the class to be counted as gone", ANSWERED, || async {
-            let told = figures(crm).await?;
+        wait_deleted(ns, "counted").await;
+        eventually("the class to be counted as gone", RESPONSE_TIMEOUT, || async {
+            let told = samples(crm).await?;
             let deleted = (became(&told, "DELETED") - 1.0).abs() < f64::EPSILON;
             let absent = of_series(&told, "crm_active_deployments", &[prod]) < 1.0;
             if deleted && absent { Ok(()) } else { Err(format!("{told:#?}")) }

@@ -7,7 +7,7 @@ use kube::{
     api::{DynamicObject, Patch, PatchParams},
 };
 use oprc_crm::kinds::{DEPLOYMENT, KNATIVE_SERVICE, Kind, SERVICE, STATEFUL_SET};
-use oprc_tests::{Place, class::objects, fixture::follow};
+use oprc_tests::{TestNamespace, class::objects, fixture::follow};
 use serde_json::{Map, Value, json};
 
 use crate::drift::{SOMEBODY, by_somebody, version};
@@ -325,8 +325,8 @@ async fn restore(api: &Api<DynamicObject>, name: &str, before: &Value) {
     api.replace(name, &by_somebody(), &object).await.unwrap();
 }
 
-pub(crate) async fn heals(place: &Place, leaf: &Leaf, way: Way) -> Outcome {
-    let api = objects(place, &leaf.kind);
+pub(crate) async fn heals(ns: &TestNamespace, leaf: &Leaf, way: Way) -> Outcome {
+    let api = objects(ns, &leaf.kind);
     let before = serde_json::to_value(api.get(&leaf.name).await.unwrap()).unwrap();
     let ours = leaf.of(&before).unwrap_or_else(|| panic!("{leaf} isn't there"));
     let values = match way {

@@ -9,20 +9,22 @@ use kube::{
 use oprc_crm::crd::{ClassRuntimeStatus, Phase};
 use oprc_sandbox::within;
 use oprc_tests::{
-    Place,
+    TestNamespace,
     class::{
-        AVAILABLE, available, classes, degraded, delete, deploy, everything, gone, hello, of,
-        until, url, with_odgm,
+        AVAILABLE_TIMEOUT, classes, delete, deploy, hello, list_objects, spec_of, url,
+        wait_available, wait_degraded, wait_deleted, wait_for_status, with_odgm,
     },
     crm::{Crm, Options},
     in_namespace,
-    objects::{READY, get_from_pod},
+    objects::{READY_TIMEOUT, get_from_pod},
 };
 use serde_json::{Value, json};
 use tonic::Code;
 use tonic_types::StatusExt as _;
 
-use crate::bystander::{anyhow, beside, beside_a_neighbour, create, reason_of, set_quota};
+use crate::bystander::{
+    create, raw_classes, reason_of, set_quota, with_bystander, with_bystander_and,
+};
 
 fn function(change: impl FnOnce(&mut Value)) -> Value {
     let mut function = hello("greet");
@@ -32,22 +34,22 @@ fn function(change: impl FnOnce(&mut Value)) -> Value {
 
 #[tokio::test]
 async fn images_that_cannot_be_had() {
-    beside_a_neighbour(async |place: &Place, crm: &Crm| {
+    with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let absent = function(|it| it["image"] = json!("oprc.local/nobody-has-this:1"));
         let unreachable = function(|it| {
             it["image"] = json!("127.0.0.1:1/nobody/answers-here:1");
             it["provision"]["image_pull_policy"] = json!("IfNotPresent");
         });
-        deploy(&crm.client, "absent", &of(&[absent])).await.unwrap();
-        deploy(&crm.client, "unreachable", &of(&[unreachable])).await.unwrap();
+        deploy(&crm.client, "absent", &spec_of(&[absent])).await.unwrap();
+        deploy(&crm.client, "unreachable", &spec_of(&[unreachable])).await.unwrap();
         for name in ["absent", "unreachable"] {
-            let status = degraded(place, name, "ImagePullFailed").await;
+            let status = wait_degraded(ns, name, "ImagePullFailed").await;
             assert!(status.message.unwrap().starts_with("greet: pod "));
             assert_eq!(status.functions[0].reason.as_deref(), Some("ImagePullFailed"));
-            deploy(&crm.client, name, &of(&[hello("greet")])).await.unwrap();
+            deploy(&crm.client, name, &spec_of(&[hello("greet")])).await.unwrap();
         }
         for name in ["absent", "unreachable"] {
-            available(place, name).await;
+            wait_available(ns, name).await;
         }
     })
     .await;
@@ -55,36 +57,36 @@ async fn images_that_cannot_be_had() {
 
 #[tokio::test]
 async fn a_program_that_ends_again_and_again() {
-    beside_a_neighbour(async |place: &Place, crm: &Crm| {
+    with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let nonsense = function(|it| it["provision"]["args"] = json!(["nonsense"]));
-        deploy(&crm.client, "crashing", &of(&[nonsense])).await.unwrap();
-        let status = degraded(place, "crashing", "CrashLoop").await;
+        deploy(&crm.client, "crashing", &spec_of(&[nonsense])).await.unwrap();
+        let status = wait_degraded(ns, "crashing", "CrashLoop").await;
         assert!(status.message.unwrap().ends_with("with exit code 1"));
-        deploy(&crm.client, "crashing", &of(&[hello("greet")])).await.unwrap();
-        available(place, "crashing").await;
+        deploy(&crm.client, "crashing", &spec_of(&[hello("greet")])).await.unwrap();
+        wait_available(ns, "crashing").await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn quotas_for_pods_and_for_objects() {
-    beside_a_neighbour(async |place: &Place, crm: &Crm| {
-        // The neighbour has one of each.
-        set_quota(place, "few-pods", &json!({"pods": "1"})).await;
-        deploy(&crm.client, "without-pods", &of(&[hello("greet")])).await.unwrap();
-        let status = degraded(place, "without-pods", "QuotaExceeded").await;
+    with_bystander(async |ns: &TestNamespace, crm: &Crm| {
+        // The bystander has one of each.
+        set_quota(ns, "few-pods", &json!({"pods": "1"})).await;
+        deploy(&crm.client, "without-pods", &spec_of(&[hello("greet")])).await.unwrap();
+        let status = wait_degraded(ns, "without-pods", "QuotaExceeded").await;
         assert!(status.message.unwrap().contains("few-pods"));
         // A Job doesn't say so itself; what is noted of it does.
-        let mut run = of(&[hello("greet")]);
+        let mut run = spec_of(&[hello("greet")]);
         run["selected_template"] = json!("job");
         deploy(&crm.client, "without-a-run", &run).await.unwrap();
-        let status = degraded(place, "without-a-run", "QuotaExceeded").await;
+        let status = wait_degraded(ns, "without-a-run", "QuotaExceeded").await;
         assert!(status.message.unwrap().contains("few-pods"));
         delete(&crm.client, "without-a-run").await.unwrap();
 
-        set_quota(place, "few-deployments", &json!({"count/deployments.apps": "2"})).await;
-        deploy(&crm.client, "without-objects", &of(&[hello("greet")])).await.unwrap();
-        let status = degraded(place, "without-objects", "QuotaExceeded").await;
+        set_quota(ns, "few-deployments", &json!({"count/deployments.apps": "2"})).await;
+        deploy(&crm.client, "without-objects", &spec_of(&[hello("greet")])).await.unwrap();
+        let status = wait_degraded(ns, "without-objects", "QuotaExceeded").await;
         let message = status.message.unwrap();
         assert!(
             message.starts_with("Deployment without-objects")
@@ -92,12 +94,12 @@ async fn quotas_for_pods_and_for_objects() {
             "{message}"
         );
 
-        let api: Api<ResourceQuota> = Api::namespaced(place.client.clone(), &place.namespace);
+        let api: Api<ResourceQuota> = Api::namespaced(ns.client.clone(), &ns.name);
         for name in ["few-pods", "few-deployments"] {
             api.delete(name, &DeleteParams::default()).await.unwrap();
         }
         for name in ["without-pods", "without-objects"] {
-            assert_eq!(available(place, name).await.observed_generation, Some(1));
+            assert_eq!(wait_available(ns, name).await.observed_generation, Some(1));
         }
     })
     .await;
@@ -105,34 +107,34 @@ async fn quotas_for_pods_and_for_objects() {
 
 #[tokio::test]
 async fn a_disk_of_a_storage_class_that_is_not_there() {
-    beside_a_neighbour(async |place: &Place, crm: &Crm| {
+    with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = with_odgm(&[hello("greet")]);
         spec["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
         spec["odgm_config"]["storage"] = json!({"class": "nobody-has-this"});
         spec["data_retention"] = json!({"on_delete": "delete"});
         spec["rollout"] = json!({"progress_deadline_seconds": 3});
         deploy(&crm.client, "diskless", &spec).await.unwrap();
-        let status = degraded(place, "diskless", "VolumeNotBound").await;
+        let status = wait_degraded(ns, "diskless", "VolumeNotBound").await;
         assert!(status.message.unwrap().contains("storage class: nobody-has-this"));
         assert_eq!(status.odgm.unwrap().reason.as_deref(), Some("VolumeNotBound"));
         delete(&crm.client, "diskless").await.unwrap();
-        gone(place, "diskless").await;
+        wait_deleted(ns, "diskless").await;
     })
     .await;
 }
 
 #[tokio::test]
 async fn templates_that_are_not_there_or_too_slow() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         let floor = "OPRC_CRM_TEMPLATES_FLOORS_K8S_DEPLOYMENT_MS";
         let options = Options::default().with(floor, "5");
-        beside(place, &options, async |crm: &Crm| {
-            let before = everything(place).await;
-            let mut too_fast = of(&[hello("greet")]);
+        with_bystander_and(ns, &options, async |crm: &Crm| {
+            let before = list_objects(ns).await;
+            let mut too_fast = spec_of(&[hello("greet")]);
             too_fast["constraints"] = json!({"hard_latency_ms": 1});
-            let mut unheard_of = of(&[hello("greet")]);
+            let mut unheard_of = spec_of(&[hello("greet")]);
             unheard_of["selected_template"] = json!("unheard-of");
-            let mut too_slow = of(&[hello("greet")]);
+            let mut too_slow = spec_of(&[hello("greet")]);
             too_slow["selected_template"] = json!("k8s_deployment");
             too_slow["constraints"] = json!({"hard_latency_ms": 1});
             for (name, spec, in_answer, in_status, says) in [
@@ -153,10 +155,10 @@ async fn templates_that_are_not_there_or_too_slow() {
                 let violations = &details.precondition_failure().unwrap().violations;
                 assert_eq!(violations[0].r#type, in_status);
                 assert!(refused.message().contains(says), "{refused:?}");
-                assert!(classes(place).get_opt(name).await.unwrap().is_none());
+                assert!(classes(ns).get_opt(name).await.unwrap().is_none());
 
-                create(place, name, spec).await;
-                let status = degraded(place, name, in_status).await;
+                create(ns, name, spec).await;
+                let status = wait_degraded(ns, name, in_status).await;
                 assert!(status.message.unwrap().contains(says));
                 assert!(
                     !status
@@ -165,7 +167,7 @@ async fn templates_that_are_not_there_or_too_slow() {
                         .any(|it| it.type_ == "Available" && it.status == "True")
                 );
             }
-            assert_eq!(everything(place).await, before);
+            assert_eq!(list_objects(ns).await, before);
         })
         .await;
     })
@@ -174,7 +176,7 @@ async fn templates_that_are_not_there_or_too_slow() {
 
 #[tokio::test]
 async fn an_update_that_never_gets_ready_is_taken_back() {
-    beside_a_neighbour(async |place: &Place, crm: &Crm| {
+    with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let spec = |path: &str, deadline: i32, round: &str| {
             let function = function(|it| {
                 it["health_check"]["path"] = json!(path);
@@ -182,14 +184,14 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
                     {"name": "DRAIN_MS", "value": "0"}, {"name": "ROUND", "value": round},
                 ]);
             });
-            let mut spec = of(&[function]);
+            let mut spec = spec_of(&[function]);
             spec["rollout"] = json!({"progress_deadline_seconds": deadline, "rollback": true});
             spec
         };
-        let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+        let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
         let own = ListParams::default().labels("oaas.io/owner=shop");
         deploy(&crm.client, "shop", &spec("/healthz", 600, "first")).await.unwrap();
-        let first = available(place, "shop").await;
+        let first = wait_available(ns, "shop").await;
         let before = pods.list(&own).await.unwrap().items;
         assert_eq!(before.len(), 1);
 
@@ -197,20 +199,22 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
         let taken_back = |status: &ClassRuntimeStatus| {
             status.reason.as_deref() == Some("RolledBack") && status.is_true("Available")
         };
-        let status = until(place, "shop", "shop to be taken back", AVAILABLE, taken_back).await;
+        let status =
+            wait_for_status(ns, "shop", "shop to be taken back", AVAILABLE_TIMEOUT, taken_back)
+                .await;
         assert_eq!((status.phase, status.rolled_back), (Phase::Degraded, Some(2)));
         assert_eq!(status.last_available.as_ref().unwrap().generation, 1);
         assert!(status.is_true("Degraded"));
-        assert_eq!(classes(place).get("shop").await.unwrap().metadata.generation, Some(2));
+        assert_eq!(classes(ns).get("shop").await.unwrap().metadata.generation, Some(2));
         // The same pod as ever answers, at the same address.
         let pod = pods.get(&before[0].name_any()).await.unwrap();
         assert_eq!((pod.uid(), &pod.metadata.deletion_timestamp), (before[0].uid(), &None));
         assert_eq!(url(&status, "greet"), url(&first, "greet"));
-        let said = get_from_pod(place, &format!("{}/?name=again", url(&status, "greet"))).await;
+        let said = get_from_pod(ns, &format!("{}/?name=again", url(&status, "greet"))).await;
         assert!(said.contains("Hello, again!") && said.contains(&before[0].name_any()), "{said}");
 
         deploy(&crm.client, "shop", &spec("/healthz", 600, "third")).await.unwrap();
-        let status = available(place, "shop").await;
+        let status = wait_available(ns, "shop").await;
         assert_eq!((status.rolled_back, status.last_available.unwrap().generation), (None, 3));
         assert!(!status.conditions.iter().any(|it| it.type_ == "Degraded" && it.status == "True"));
     })
@@ -220,24 +224,25 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
 /// The definition can't say everything: what it lets through is named by CRM.
 #[tokio::test]
 async fn a_specification_that_only_the_api_server_can_read() {
-    beside_a_neighbour(async |place: &Place, crm: &Crm| {
+    with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = with_odgm(&[hello("greet")]);
         spec["odgm_config"]["collections"] = json!([42]);
-        create(place, "unreadable", &spec).await;
+        create(ns, "unreadable", &spec).await;
         let refused = |class: Option<&DynamicObject>| {
             let status = class.and_then(|class| class.data.get("status"));
             status.is_some_and(|status| status["phase"] == "Degraded")
         };
-        let waiting = await_condition(anyhow(place), "unreadable", refused);
-        let class = within("unreadable to be Degraded", READY, waiting).await.unwrap().unwrap();
+        let waiting = await_condition(raw_classes(ns), "unreadable", refused);
+        let class =
+            within("unreadable to be Degraded", READY_TIMEOUT, waiting).await.unwrap().unwrap();
         let status = &class.data["status"];
         assert_eq!(status["reason"], "InvalidSpec");
         let message = status["message"].as_str().unwrap();
         assert!(message.contains("odgm_config.collections[0]"), "{message}");
         delete(&crm.client, "unreadable").await.unwrap();
         let absent = |class: Option<&DynamicObject>| class.is_none();
-        let waiting = await_condition(anyhow(place), "unreadable", absent);
-        within("unreadable to be gone", READY, waiting).await.unwrap();
+        let waiting = await_condition(raw_classes(ns), "unreadable", absent);
+        within("unreadable to be gone", READY_TIMEOUT, waiting).await.unwrap();
     })
     .await;
 }
@@ -246,14 +251,14 @@ async fn a_specification_that_only_the_api_server_can_read() {
 /// that gets too much of them drops the connection and every other call on it.
 #[tokio::test]
 async fn a_refusal_of_something_long_is_an_answer() {
-    beside_a_neighbour(async |_: &Place, crm: &Crm| {
+    with_bystander(async |_: &TestNamespace, crm: &Crm| {
         for word in ["a".repeat(60_000), "é".repeat(10_000)] {
-            let mut unheard_of = of(&[hello("greet")]);
+            let mut unheard_of = spec_of(&[hello("greet")]);
             unheard_of["selected_template"] = json!(word);
             let refused = deploy(&crm.client, "unheard-of", &unheard_of).await.unwrap_err();
             assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
             assert_eq!(reason_of(&refused), "UNKNOWN_TEMPLATE");
-            let mut wrong = of(&[hello("greet")]);
+            let mut wrong = spec_of(&[hello("greet")]);
             wrong["addons"] = json!([word]);
             let refused = deploy(&crm.client, "wrong", &wrong).await.unwrap_err();
             assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");

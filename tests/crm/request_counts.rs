@@ -6,7 +6,7 @@ use oprc_sandbox::{
     proxy::{ApiProxy, Counts},
     within,
 };
-use oprc_tests::class::AVAILABLE;
+use oprc_tests::class::AVAILABLE_TIMEOUT;
 
 pub(crate) const USER: &str = "counted";
 
@@ -25,7 +25,7 @@ pub(crate) fn requests(proxy: &ApiProxy) -> Requests {
 }
 
 /// How many requests of our CRM there were, but for the lease and watches.
-pub(crate) fn asked(counts: &Counts) -> u64 {
+pub(crate) fn request_count(counts: &Counts) -> u64 {
     let such = counts.iter().filter(|((client, verb, resource), _)| {
         client == USER && verb != "watch" && resource != LEASES
     });
@@ -40,10 +40,10 @@ fn events(counts: &Counts) -> u64 {
 }
 
 /// Waits until so many Events of our CRM have arrived.
-pub(crate) async fn told(proxy: &ApiProxy, count: u64) {
+pub(crate) async fn wait_for_events(proxy: &ApiProxy, count: u64) {
     let waiting = async {
         proxy.wait_for(|counts| events(counts) >= count).await;
         Ok::<_, String>(())
     };
-    within(&format!("{count} Events"), AVAILABLE, waiting).await.unwrap();
+    within(&format!("{count} Events"), AVAILABLE_TIMEOUT, waiting).await.unwrap();
 }

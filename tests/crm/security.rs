@@ -4,11 +4,11 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use oprc_tests::{
-    Place,
-    class::{available, degraded, deploy, hello, of},
+    TestNamespace,
+    class::{deploy, hello, spec_of, wait_available, wait_degraded},
     crm::{Crm, Options},
-    in_baseline_namespace,
     fixture::with_crm,
+    in_baseline_namespace,
 };
 use serde_json::{Value, json};
 
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 fn as_root() -> Value {
     let mut function = hello("greet");
     function["provision"]["security"] = json!({"level": "baseline", "run_as_user": 0});
-    of(&[function])
+    spec_of(&[function])
 }
 
 #[tokio::test]
 async fn what_needs_more_runs_where_it_may() {
-    in_baseline_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_baseline_namespace(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, &Options::default()).await;
         deploy(&crm.client, "rooted", &as_root()).await.unwrap();
-        available(place, "rooted").await;
-        let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+        wait_available(ns, "rooted").await;
+        let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
         let own = ListParams::default().labels("oaas.io/owner=rooted");
         let pods = pods.list(&own).await.unwrap().items;
         assert_eq!(pods.len(), 1);
@@ -38,13 +38,13 @@ async fn what_needs_more_runs_where_it_may() {
 
 #[tokio::test]
 async fn what_needs_more_is_told_where_it_may_not_run() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         deploy(&crm.client, "rooted", &as_root()).await.unwrap();
-        let status = degraded(place, "rooted", "PodsNotCreated").await;
+        let status = wait_degraded(ns, "rooted", "PodsNotCreated").await;
         let message = status.message.unwrap();
         assert!(message.contains("violates PodSecurity \"restricted"), "{message}");
-        deploy(&crm.client, "rooted", &of(&[hello("greet")])).await.unwrap();
-        available(place, "rooted").await;
+        deploy(&crm.client, "rooted", &spec_of(&[hello("greet")])).await.unwrap();
+        wait_available(ns, "rooted").await;
     })
     .await;
 }

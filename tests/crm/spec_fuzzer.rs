@@ -204,11 +204,11 @@ fn strange(dice: &mut Dice) -> Value {
 }
 
 /// Every place of a value, as a pointer.
-fn places(value: &Value, here: &str, found: &mut Vec<String>) {
+fn pointers(value: &Value, here: &str, found: &mut Vec<String>) {
     let mut go_on = |key: &str, inner: &Value| {
-        let place = format!("{here}/{}", key.replace('~', "~0").replace('/', "~1"));
-        places(inner, &place, found);
-        found.push(place);
+        let at = format!("{here}/{}", key.replace('~', "~0").replace('/', "~1"));
+        pointers(inner, &at, found);
+        found.push(at);
     };
     match value {
         Value::Object(fields) => fields.iter().for_each(|(key, inner)| go_on(key, inner)),
@@ -222,13 +222,13 @@ fn places(value: &Value, here: &str, found: &mut Vec<String>) {
 /// Makes one thing wrong, most often.
 fn spoil(spec: &mut Value, dice: &mut Dice) {
     let mut all = Vec::new();
-    places(spec, "", &mut all);
+    pointers(spec, "", &mut all);
     if all.is_empty() {
         *spec = strange(dice);
         return;
     }
-    let place = dice.pick(&all).clone();
-    let (parent, last) = place.rsplit_once('/').unwrap();
+    let at = dice.pick(&all).clone();
+    let (parent, last) = at.rsplit_once('/').unwrap();
     match dice.below(12) {
         0 => match spec.pointer_mut(parent) {
             Some(Value::Object(fields)) => drop(fields.remove(last)),
@@ -243,11 +243,11 @@ fn spoil(spec: &mut Value, dice: &mut Dice) {
         2 => {
             let other: &String = dice.pick(&all);
             let other = spec.pointer(other).cloned().unwrap();
-            *spec.pointer_mut(&place).unwrap() = other;
+            *spec.pointer_mut(&at).unwrap() = other;
         }
         3 => {
             let whole = spec.clone();
-            *spec.pointer_mut(&place).unwrap() = whole;
+            *spec.pointer_mut(&at).unwrap() = whole;
         }
         4 => {
             if let Some(fields) = spec.as_object_mut() {
@@ -261,7 +261,7 @@ fn spoil(spec: &mut Value, dice: &mut Dice) {
                 fields.insert((*word).into(), strange(dice));
             }
         }
-        _ => *spec.pointer_mut(&place).unwrap() = strange(dice),
+        _ => *spec.pointer_mut(&at).unwrap() = strange(dice),
     }
 }
 

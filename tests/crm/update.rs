@@ -15,46 +15,46 @@ use kube::{
 use oprc_crm::crd::{ClassRuntime, ClassRuntimeStatus};
 use oprc_sandbox::{image::Image, within};
 use oprc_tests::{
-    HELLO, Place,
-    class::{self, available, classes, deploy, hello, of, url, with_odgm},
+    HELLO, TestNamespace,
+    class::{self, classes, deploy, hello, spec_of, url, wait_available, with_odgm},
     crm::{Crm, Options},
     eventually,
+    fixture::{address, exactly, lasting, with_crm},
     http::get_ok,
     load::{Connection, Load, Target},
     program,
-    fixture::{address, exactly, lasting, with_crm},
 };
 use serde_json::{Value, json};
 
 /// The sample function under a second name.
 const HELLO_TWO: &str = "oprc.local/hello-fn:two";
 /// How long a pod may take to go, which is 5 s and what it takes the node.
-const ENDED: Duration = Duration::from_mins(3);
+const TERMINATION_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// So many requests each way must have been sent for a test to tell anything: on a busy machine it is
 /// tens, otherwise hundreds.
 const SHARE: usize = 20;
 
 /// Loads the sample function under its second name.
-async fn load_second_image(place: &Place) {
+async fn load_second_image(ns: &TestNamespace) {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("two.oci.tar");
     Image::of_program(HELLO_TWO, &program("hello-fn")).write(&archive).unwrap();
-    place.cluster.load_image(&archive).await.unwrap();
+    ns.cluster.load_image(&archive).await.unwrap();
 }
 
-fn deployments(place: &Place) -> Api<Deployment> {
-    Api::namespaced(place.client.clone(), &place.namespace)
+fn deployments(ns: &TestNamespace) -> Api<Deployment> {
+    Api::namespaced(ns.client.clone(), &ns.name)
 }
 
-fn pods(place: &Place) -> Api<Pod> {
-    Api::namespaced(place.client.clone(), &place.namespace)
+fn pods(ns: &TestNamespace) -> Api<Pod> {
+    Api::namespaced(ns.client.clone(), &ns.name)
 }
 
 /// Pods of a function that aren't going, as they are.
-async fn pods_of(place: &Place, function: &str) -> Vec<Value> {
+async fn pods_of(ns: &TestNamespace, function: &str) -> Vec<Value> {
     let labels = format!("oaas.io/function={function}");
-    let all = pods(place).list(&ListParams::default().labels(&labels)).await.unwrap();
+    let all = pods(ns).list(&ListParams::default().labels(&labels)).await.unwrap();
     let staying = all.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     staying.map(|pod| serde_json::to_value(pod).unwrap()).collect()
 }
@@ -78,47 +78,47 @@ fn coloured_under_load(colour: &str) -> Value {
 }
 
 /// Deploys and waits until that generation is Available.
-async fn update(place: &Place, crm: &Crm, name: &str, spec: &Value) -> ClassRuntimeStatus {
-    let before = classes(place).get_opt(name).await.unwrap();
+async fn update(ns: &TestNamespace, crm: &Crm, name: &str, spec: &Value) -> ClassRuntimeStatus {
+    let before = classes(ns).get_opt(name).await.unwrap();
     let before = before.and_then(|class| class.metadata.generation).unwrap_or(0);
     deploy(&crm.client, name, spec).await.unwrap();
-    let status = available(place, name).await;
+    let status = wait_available(ns, name).await;
     assert_eq!(status.observed_generation, Some(before + 1));
     status
 }
 
 #[tokio::test]
 async fn a_series_of_updates_converges_each_time() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
-        load_second_image(place).await;
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
+        load_second_image(ns).await;
         let grid = ["Deployment/shop-odgm", "Pod/shop-odgm", "Service/shop-odgm-svc"];
         let greet = ["Deployment/shop--greet", "Pod/shop--greet", "Service/shop--greet"];
         let wave = ["Deployment/shop--wave", "Pod/shop--wave", "Service/shop--wave"];
         let second = ["Pod/shop--greet", "PodDisruptionBudget/shop--greet"];
 
         let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
-        update(place, crm, "shop", &spec).await;
-        exactly(place, "what was deployed", &[grid, greet, wave].concat()).await;
+        update(ns, crm, "shop", &spec).await;
+        exactly(ns, "what was deployed", &[grid, greet, wave].concat()).await;
 
         spec["functions"][0]["image"] = json!(HELLO_TWO);
-        update(place, crm, "shop", &spec).await;
-        exactly(place, "the same objects", &[grid, greet, wave].concat()).await;
-        let running = pods_of(place, "greet").await;
+        update(ns, crm, "shop", &spec).await;
+        exactly(ns, "the same objects", &[grid, greet, wave].concat()).await;
+        let running = pods_of(ns, "greet").await;
         assert_eq!(running[0]["spec"]["containers"][0]["image"], HELLO_TWO);
-        assert_eq!(pods_of(place, "wave").await[0]["spec"]["containers"][0]["image"], HELLO);
+        assert_eq!(pods_of(ns, "wave").await[0]["spec"]["containers"][0]["image"], HELLO);
 
         spec["functions"][0]["provision"]["min_scale"] = json!(2);
-        let status = update(place, crm, "shop", &spec).await;
-        exactly(place, "a second pod", &[&grid[..], &greet, &wave, &second].concat()).await;
+        let status = update(ns, crm, "shop", &spec).await;
+        exactly(ns, "a second pod", &[&grid[..], &greet, &wave, &second].concat()).await;
         assert_eq!(status.ready.as_deref(), Some("3/3"));
         assert!(
-            deployments(place).get("shop--greet").await.unwrap().spec.unwrap().replicas == Some(2)
+            deployments(ns).get("shop--greet").await.unwrap().spec.unwrap().replicas == Some(2)
         );
 
         spec["functions"][0]["provision"]["env"] = coloured("green");
-        update(place, crm, "shop", &spec).await;
-        exactly(place, "the same objects", &[&grid[..], &greet, &wave, &second].concat()).await;
-        let running = pods_of(place, "greet").await;
+        update(ns, crm, "shop", &spec).await;
+        exactly(ns, "the same objects", &[&grid[..], &greet, &wave, &second].concat()).await;
+        let running = pods_of(ns, "greet").await;
         assert_eq!(running.len(), 2);
         for pod in &running {
             assert_eq!(variable(pod, "COLOUR"), Some("green"));
@@ -126,38 +126,38 @@ async fn a_series_of_updates_converges_each_time() {
         }
 
         spec["functions"].as_array_mut().unwrap().remove(1);
-        let status = update(place, crm, "shop", &spec).await;
+        let status = update(ns, crm, "shop", &spec).await;
         assert_eq!(status.ready.as_deref(), Some("2/2"));
-        exactly(place, "one function less", &[&grid[..], &greet, &second].concat()).await;
+        exactly(ns, "one function less", &[&grid[..], &greet, &second].concat()).await;
 
         spec["addons"] = json!([]);
         spec.as_object_mut().unwrap().remove("odgm_config");
-        let status = update(place, crm, "shop", &spec).await;
+        let status = update(ns, crm, "shop", &spec).await;
         assert_eq!((status.ready.as_deref(), status.odgm.is_none()), (Some("1/1"), true));
-        exactly(place, "no data grid", &[&greet[..], &second].concat()).await;
-        for pod in &pods_of(place, "greet").await {
+        exactly(ns, "no data grid", &[&greet[..], &second].concat()).await;
+        for pod in &pods_of(ns, "greet").await {
             let all = pod["spec"]["containers"][0]["env"].as_array().unwrap();
             let of_grid = all.iter().find(|one| one["name"].as_str().unwrap().starts_with("ODGM_"));
             assert_eq!(of_grid, None);
             assert_eq!(variable(pod, "COLOUR"), Some("green"));
         }
-        let url = address(place, "shop--greet").await;
-        eventually("an answer", ENDED, || get_ok(&url)).await;
+        let url = address(ns, "shop--greet").await;
+        eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&url)).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rolling_update_under_load_drops_no_request() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
-        let mut spec = of(&[hello("greet")]);
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
+        let mut spec = spec_of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(2);
         spec["functions"][0]["provision"]["env"] = coloured_under_load("blue");
-        update(place, crm, "busy", &spec).await;
-        let url = address(place, "busy--greet").await;
+        update(ns, crm, "busy", &spec).await;
+        let url = address(ns, "busy--greet").await;
         // Nothing tells when the node's proxy has heard of the pods.
-        eventually("an answer", ENDED, || get_ok(&url)).await;
-        let before: Vec<String> = pods(place)
+        eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&url)).await;
+        let before: Vec<String> = pods(ns)
             .list(&ListParams::default())
             .await
             .unwrap()
@@ -168,45 +168,45 @@ async fn a_rolling_update_under_load_drops_no_request() {
 
         let load = Load::begin(Target::plain(&url));
         spec["functions"][0]["provision"]["env"] = coloured_under_load("green");
-        update(place, crm, "busy", &spec).await;
+        update(ns, crm, "busy", &spec).await;
         // What matters most is after that: the old pods are still going.
         for pod in &before {
-            let gone = await_condition(pods(place), pod, |pod: Option<&Pod>| pod.is_none());
-            within(&format!("{pod} to be gone"), ENDED, gone).await.unwrap();
+            let gone = await_condition(pods(ns), pod, |pod: Option<&Pod>| pod.is_none());
+            within(&format!("{pod} to be gone"), TERMINATION_TIMEOUT, gone).await.unwrap();
         }
         let sent = load.end().await;
         for (way, count) in &sent {
             assert!(*count >= SHARE, "only {count} requests were sent by {way:?}");
         }
-        let now = pods_of(place, "greet").await;
+        let now = pods_of(ns, "greet").await;
         assert!(now.len() == 2 && now.iter().all(|pod| variable(pod, "COLOUR") == Some("green")));
     })
     .await;
 }
 
 /// Where this machine reaches an address of a function.
-async fn reach(place: &Place, url: &str) -> Target {
+async fn reach(ns: &TestNamespace, url: &str) -> Target {
     let host = url.strip_prefix("http://").unwrap().to_owned();
     let service = host.split('.').next().unwrap();
     if service.ends_with("-kn") {
-        let gateways: Api<Service> = Api::namespaced(place.client.clone(), "kourier-system");
+        let gateways: Api<Service> = Api::namespaced(ns.client.clone(), "kourier-system");
         let gateway = gateways.get("kourier-internal").await.unwrap();
         let url = format!("http://{}", gateway.spec.unwrap().cluster_ip.unwrap());
         Target { url, host: Some(host) }
     } else {
-        Target::plain(&address(place, service).await)
+        Target::plain(&address(ns, service).await)
     }
 }
 
 /// Sends the load wherever the status of a class says, for as long as it is polled, and notes that.
-async fn steer(place: &Place, name: &str, load: &Load, shown: &std::sync::Mutex<Vec<String>>) {
+async fn steer(ns: &TestNamespace, name: &str, load: &Load, shown: &std::sync::Mutex<Vec<String>>) {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut versions = watcher(classes(place), config).applied_objects().boxed();
+    let mut versions = watcher(classes(ns), config).applied_objects().boxed();
     while let Some(class) = versions.try_next().await.unwrap() {
         let class: ClassRuntime = class;
         let url = url(class.status.as_ref().unwrap(), "greet");
         if shown.lock().unwrap().last() != Some(&url) {
-            load.turn_to(reach(place, &url).await);
+            load.turn_to(reach(ns, &url).await);
             shown.lock().unwrap().push(url);
         }
     }
@@ -214,8 +214,8 @@ async fn steer(place: &Place, name: &str, load: &Load, shown: &std::sync::Mutex<
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_address_that_the_status_shows_answers_through_changes_of_template() {
-    with_crm(&Options::default(), async |place: &Place, crm: &Crm| {
-        let mut spec = of(&[hello("greet")]);
+    with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
+        let mut spec = spec_of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(1);
         spec["functions"][0]["provision"]["env"] = coloured_under_load("blue");
         // Knative lets its pods go on for the time of one call.
@@ -223,34 +223,34 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
         // So long has the load to hear of another address.
         spec["rollout"] = json!({"drain_seconds": 8});
         spec["selected_template"] = json!("k8s_deployment");
-        let plain = url(&update(place, crm, "moves", &spec).await, "greet");
-        let target = reach(place, &plain).await;
-        eventually("an answer", ENDED, || get_ok(&target.url)).await;
+        let plain = url(&update(ns, crm, "moves", &spec).await, "greet");
+        let target = reach(ns, &plain).await;
+        eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&target.url)).await;
 
         let shown = Arc::new(std::sync::Mutex::new(vec![plain.clone()]));
         let plain_target = target.clone();
         let load = Load::begin(target);
         let moves = async {
             spec["selected_template"] = json!("knative");
-            let knative = url(&update(place, crm, "moves", &spec).await, "greet");
-            let gateway = reach(place, &knative).await;
+            let knative = url(&update(ns, crm, "moves", &spec).await, "greet");
+            let gateway = reach(ns, &knative).await;
             // What was replaced goes when its time is over.
-            eventually("the Deployment to be gone", ENDED, || async {
-                let names = lasting(place).await;
+            eventually("the Deployment to be gone", TERMINATION_TIMEOUT, || async {
+                let names = lasting(ns).await;
                 let left = ["Deployment/moves--greet", "Service/moves--greet"];
                 let left = left.iter().find(|name| names.iter().any(|it| it == *name));
                 left.map_or(Ok(()), |name| Err(format!("{name} is left")))
             })
             .await;
             spec["selected_template"] = json!("k8s_deployment");
-            assert_eq!(url(&update(place, crm, "moves", &spec).await, "greet"), plain);
+            assert_eq!(url(&update(ns, crm, "moves", &spec).await, "greet"), plain);
             let expected = ["Deployment/moves--greet", "Pod/moves--greet", "Service/moves--greet"];
-            exactly(place, "Knative's objects to be gone", &expected).await;
+            exactly(ns, "Knative's objects to be gone", &expected).await;
             (knative, gateway)
         };
         let (knative, gateway) = tokio::select! {
             knative = moves => knative,
-            () = steer(place, "moves", &load, &shown) => unreachable!("watches don't end"),
+            () = steer(ns, "moves", &load, &shown) => unreachable!("watches don't end"),
         };
         let sent = load.end().await;
         // Both addresses had their share, in both ways of asking.

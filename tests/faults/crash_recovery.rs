@@ -4,21 +4,22 @@ use std::{collections::VecDeque, time::Duration};
 
 use oprc_crm::crd::Phase;
 use oprc_tests::{
-    Place,
-    class::{AVAILABLE, available, deploy, hello, of, until},
-    crm::{Crm, Options, Separate},
+    TestNamespace,
+    class::{AVAILABLE_TIMEOUT, deploy, hello, spec_of, wait_available, wait_for_status},
+    crm::{Crm, CrmProcess, Options},
     proof as proofs,
 };
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{
-    write_cutoff::Cut,
     in_shared_cluster,
     lifecycle_stages::{
-        STAGES, Undisturbed, ask, ask_again, children, generation, the_same, told, undisturbed,
+        Baseline, STAGES, children, generation, record_baseline, repeat_request, request_stage,
+        wait_for_stage, wait_for_state,
     },
     request_counts::writes_of,
+    write_cutoff::WriteCutoff,
 };
 
 /// How often a stage is begun anew that came to its end with fewer writes than it took before.
@@ -62,14 +63,14 @@ fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
 
 /// Runs one stage with a CRM that is cut. It may have come to the end before; then the error is how
 /// many writes that took.
-async fn cut_stage(place: &Place, stage: usize, point: Point) -> Result<(), u64> {
-    let before = generation(place).await;
-    let cut = Cut::at(point.write, point.carried_out);
-    let crm = cut.start(place, &options()).await;
+async fn cut_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<(), u64> {
+    let before = generation(ns).await;
+    let cut = WriteCutoff::at(point.write, point.carried_out);
+    let crm = cut.start(ns, &options()).await;
     let asked = crm.client.clone();
-    let call = tokio::spawn(async move { ask(&asked, stage).await });
+    let call = tokio::spawn(async move { request_stage(&asked, stage).await });
     let ended = async {
-        told(place, stage, before).await;
+        wait_for_stage(ns, stage, before).await;
         cut.quiet().await;
     };
     let outcome = tokio::select! {
@@ -83,22 +84,22 @@ async fn cut_stage(place: &Place, stage: usize, point: Point) -> Result<(), u64>
 /// Lives through all stages again and again until each has been cut wherever it is to be, and
 /// gives how often that was.
 async fn cut_everywhere(
-    place: &Place,
-    stages: &[Undisturbed],
+    ns: &TestNamespace,
+    stages: &[Baseline],
     mut plan: Vec<VecDeque<Point>>,
 ) -> usize {
     let mut cuts = 0;
     while plan.iter().any(|points| !points.is_empty()) {
         for (stage, (ended, points)) in stages.iter().zip(&mut plan).enumerate() {
-            let before = generation(place).await;
+            let before = generation(ns).await;
             let point = points.pop_front();
             if let Some(mut point) = point {
-                match Box::pin(cut_stage(place, stage, point)).await {
+                match Box::pin(cut_stage(ns, stage, point)).await {
                     Ok(()) => cuts += 1,
                     Err(writes) => {
                         point.tries += 1;
                         assert!(point.tries < TRIES, "stage {stage} never comes to {point:?}");
-                        // A busy machine may have had one more told than there is to tell: then the
+                        // A busy machine may have had one more wait_for_stage than there is to tell: then the
                         // last that there is stands for it.
                         if point.tries + 1 == TRIES {
                             println!("stage {stage} has {writes} writes, and no {}", point.write);
@@ -108,10 +109,10 @@ async fn cut_everywhere(
                     }
                 }
             }
-            let crm = Crm::start(place, &options()).await;
-            ask_again(&crm.client, stage).await;
-            told(place, stage, before).await;
-            the_same(place, &format!("stage {stage}, {point:?}"), &ended.state).await;
+            let crm = Crm::start(ns, &options()).await;
+            repeat_request(&crm.client, stage).await;
+            wait_for_stage(ns, stage, before).await;
+            wait_for_state(ns, &format!("stage {stage}, {point:?}"), &ended.state).await;
         }
     }
     cuts
@@ -123,8 +124,8 @@ mod proof {
     #[tokio::test]
     async fn cut_before_and_after_any_write_it_ends_the_same() {
         let mut proof = proofs::begin("CRM cut before and after each write", 0, 0);
-        in_shared_cluster(async |place: &Place| {
-            let stages = Box::pin(undisturbed(place, &options())).await;
+        in_shared_cluster(async |ns: &TestNamespace| {
+            let stages = Box::pin(record_baseline(ns, &options())).await;
             let writes: Vec<_> = stages.iter().map(|stage| stage.writes).collect();
             assert!(writes.iter().all(|count| *count > 0), "{writes:?}");
             let mut plan: Vec<_> = writes.iter().map(|count| points(*count)).collect();
@@ -134,7 +135,7 @@ mod proof {
             }
             let planned: usize = plan.iter().map(VecDeque::len).sum();
             assert!(planned >= STAGES, "{planned}");
-            let cuts = Box::pin(cut_everywhere(place, &stages, plan)).await;
+            let cuts = Box::pin(cut_everywhere(ns, &stages, plan)).await;
             assert_eq!(cuts, planned);
             proof.rounds = planned;
             let each: Vec<_> = writes.iter().map(u64::to_string).collect();
@@ -150,23 +151,23 @@ mod proof {
     async fn killed_at_any_time_it_ends_the_same() {
         let proof = proofs::begin("CRM killed in the middle", 1, 10);
         let rounds = proof.rounds;
-        in_shared_cluster(async |place: &Place| {
-            let stages = Box::pin(undisturbed(place, &options())).await;
+        in_shared_cluster(async |ns: &TestNamespace| {
+            let stages = Box::pin(record_baseline(ns, &options())).await;
             let mut found_work = 0;
             for round in 0..rounds {
                 for (stage, ended) in stages.iter().enumerate() {
-                    let before = generation(place).await;
-                    let crm = Separate::start(place, &options()).await;
-                    ask(&crm.client, stage).await.unwrap();
+                    let before = generation(ns).await;
+                    let crm = CrmProcess::start(ns, &options()).await;
+                    request_stage(&crm.client, stage).await.unwrap();
                     // Later each time: from before the first write to after the last.
                     let pause = 15 * u64::try_from(round + stage).unwrap();
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                     crm.signal(Signal::KILL);
                     drop(crm);
-                    let crm = Separate::start(place, &options()).await;
-                    told(place, stage, before).await;
+                    let crm = CrmProcess::start(ns, &options()).await;
+                    wait_for_stage(ns, stage, before).await;
                     let what = format!("stage {stage}, killed after {pause} ms");
-                    the_same(place, &what, &ended.state).await;
+                    wait_for_state(ns, &what, &ended.state).await;
                     found_work += usize::from(writes_of(&crm.url).await > 0);
                 }
             }
@@ -183,25 +184,29 @@ mod proof {
 /// A class that is paused is left as it is, until it is not.
 #[tokio::test]
 async fn paused_means_that_nothing_is_changed() {
-    in_shared_cluster(async |place: &Place| {
-        let crm = Crm::start(place, &options()).await;
-        let mut spec = of(&[hello("a")]);
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, &options()).await;
+        let mut spec = spec_of(&[hello("a")]);
         deploy(&crm.client, "class", &spec).await.unwrap();
-        available(place, "class").await;
-        let before = children(place).await;
+        wait_available(ns, "class").await;
+        let before = children(ns).await;
         spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
         spec["paused"] = json!(true);
         deploy(&crm.client, "class", &spec).await.unwrap();
-        until(place, "class", "the pause to be told", AVAILABLE, |status| {
-            status.conditions.iter().any(|it| it.reason == "Paused")
-        })
+        wait_for_status(
+            ns,
+            "class",
+            "the pause to be reported",
+            AVAILABLE_TIMEOUT,
+            |status| status.conditions.iter().any(|it| it.reason == "Paused"),
+        )
         .await;
-        assert_eq!(children(place).await, before);
+        assert_eq!(children(ns).await, before);
         spec["paused"] = json!(false);
         deploy(&crm.client, "class", &spec).await.unwrap();
-        let status = available(place, "class").await;
+        let status = wait_available(ns, "class").await;
         assert_eq!(status.phase, Phase::Available);
-        assert_ne!(children(place).await, before);
+        assert_ne!(children(ns).await, before);
     })
     .await;
 }

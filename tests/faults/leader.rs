@@ -11,9 +11,9 @@ use kube::{
 use oprc_grpc::deployment::{ClassRuntime, WatchClassRuntimesRequest};
 use oprc_sandbox::{proxy::ApiProxy, within};
 use oprc_tests::{
-    Place,
-    class::{available, classes, condition_of, delete, deploy, hello, of},
-    crm::{Options, Separate},
+    TestNamespace,
+    class::{classes, delete, deploy, hello, spec_of, wait_available, wait_for},
+    crm::{CrmProcess, Options},
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -32,38 +32,38 @@ const CLEAN: Duration = Duration::from_secs(2);
 /// reason to fail, and what is too slow is so each time.
 const TIMES: usize = 4;
 /// How long one waits for what isn't a matter of time.
-const PATIENCE: Duration = Duration::from_mins(2);
+const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
-async fn holder(place: &Place, other_than: Option<&str>) -> String {
-    let leases: Api<Lease> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn holder(ns: &TestNamespace, other_than: Option<&str>) -> String {
+    let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &ns.name);
     let held = |lease: Option<&Lease>| {
         let holder = lease.and_then(|it| it.spec.as_ref()?.holder_identity.as_deref());
         holder.is_some_and(|holder| !holder.is_empty() && Some(holder) != other_than)
     };
-    let lease = condition_of(&leases, LEASE, "somebody to lead", PATIENCE, held).await.unwrap();
+    let lease = wait_for(&leases, LEASE, "somebody to lead", WAIT_TIMEOUT, held).await.unwrap();
     lease.unwrap().spec.unwrap().holder_identity.unwrap()
 }
 
 /// Ends the one that leads by a signal with another beside it, and gives that one and how long nobody
 /// led.
 async fn hand_over(
-    place: &Place,
-    leads: Separate,
+    ns: &TestNamespace,
+    leads: CrmProcess,
     signal: Signal,
     name: &str,
-) -> (Separate, Duration) {
-    let led = holder(place, None).await;
-    let next = Separate::start(place, &Options::user(name)).await;
+) -> (CrmProcess, Duration) {
+    let led = holder(ns, None).await;
+    let next = CrmProcess::start(ns, &Options::user(name)).await;
     // Whoever doesn't lead takes calls just as well.
-    deploy(&next.client, "class", &of(&[hello("greet")])).await.unwrap();
-    available(place, "class").await;
+    deploy(&next.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
+    wait_available(ns, "class").await;
     let begun = Instant::now();
     leads.signal(signal);
-    holder(place, Some(&led)).await;
+    holder(ns, Some(&led)).await;
     let took = begun.elapsed();
     // Whoever leads works, too.
-    deploy(&next.client, name, &of(&[hello("greet")])).await.unwrap();
-    available(place, name).await;
+    deploy(&next.client, name, &spec_of(&[hello("greet")])).await.unwrap();
+    wait_available(ns, name).await;
     delete(&next.client, name).await.unwrap();
     (next, took)
 }
@@ -71,22 +71,22 @@ async fn hand_over(
 mod proof {
     //! Leaders that are killed or told to stop, one after another.
 
-    use oprc_tests::{proof, exclusivity::alone};
+    use oprc_tests::{exclusivity::exclusively, proof};
 
     use super::*;
 
     /// Hands over in good time. What is to be proven isn't tried twice.
     async fn in_time(
-        place: &Place,
-        leads: Separate,
+        ns: &TestNamespace,
+        leads: CrmProcess,
         signal: Signal,
         limit: Duration,
         round: usize,
-    ) -> (Separate, Duration) {
+    ) -> (CrmProcess, Duration) {
         let (mut leads, mut all) = (leads, Vec::new());
         for time in 0..if proof::whole() { 1 } else { TIMES } {
             let name = format!("after-{}-{round}-{time}", signal.as_raw());
-            let (next, took) = hand_over(place, leads, signal, &name).await;
+            let (next, took) = hand_over(ns, leads, signal, &name).await;
             if took <= limit {
                 return (next, took);
             }
@@ -98,15 +98,15 @@ mod proof {
 
     /// Hands over again and again, by each of both, and gives who leads and the longest time that
     /// each took.
-    async fn rounds(place: &Place, rounds: usize) -> (Separate, Duration, Duration) {
-        let mut leads = Separate::start(place, &Options::user("first")).await;
+    async fn rounds(ns: &TestNamespace, rounds: usize) -> (CrmProcess, Duration, Duration) {
+        let mut leads = CrmProcess::start(ns, &Options::user("first")).await;
         let (mut killed, mut stopped) = (Duration::ZERO, Duration::ZERO);
         for round in 0..rounds {
             let took;
-            (leads, took) = in_time(place, leads, Signal::KILL, TAKEOVER, round).await;
+            (leads, took) = in_time(ns, leads, Signal::KILL, TAKEOVER, round).await;
             killed = killed.max(took);
             let took;
-            (leads, took) = in_time(place, leads, Signal::TERM, CLEAN, round).await;
+            (leads, took) = in_time(ns, leads, Signal::TERM, CLEAN, round).await;
             stopped = stopped.max(took);
         }
         (leads, killed, stopped)
@@ -114,18 +114,18 @@ mod proof {
 
     #[tokio::test]
     async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() {
-        in_shared_cluster(async |place: &Place| {
+        in_shared_cluster(async |ns: &TestNamespace| {
             let proof = proof::begin("leader killed or stopped", 1, 10);
             let (last, killed, stopped) = if proof::whole() {
                 // Each time counts: nobody else is to be in the way.
-                alone(Box::pin(rounds(place, proof.rounds))).await
+                exclusively(Box::pin(rounds(ns, proof.rounds))).await
             } else {
-                rounds(place, proof.rounds).await
+                rounds(ns, proof.rounds).await
             };
-            let mut spec = of(&[hello("greet"), hello("wave")]);
+            let mut spec = spec_of(&[hello("greet"), hello("wave")]);
             spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
             deploy(&last.client, "class", &spec).await.unwrap();
-            assert_eq!(available(place, "class").await.functions.len(), 2);
+            assert_eq!(wait_available(ns, "class").await.functions.len(), 2);
             let seen = format!(
                 "{} killed, the next led within {} ms; {} stopped, within {} ms",
                 proof.rounds,
@@ -142,31 +142,31 @@ mod proof {
 
 #[tokio::test]
 async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes() {
-    in_shared_cluster(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let frozen = Separate::start(place, &Options::user("frozen").through(proxy.url())).await;
-        let led = holder(place, None).await;
-        let awake = Separate::start(place, &Options::user("awake").through(proxy.url())).await;
-        deploy(&awake.client, "class", &of(&[hello("greet")])).await.unwrap();
-        available(place, "class").await;
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let frozen = CrmProcess::start(ns, &Options::user("frozen").through(proxy.url())).await;
+        let led = holder(ns, None).await;
+        let awake = CrmProcess::start(ns, &Options::user("awake").through(proxy.url())).await;
+        deploy(&awake.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
+        wait_available(ns, "class").await;
 
         frozen.signal(Signal::STOP);
         // Something to do that it would see when it wakes.
         let patch = json!({"spec": {"functions": [hello("greet"), hello("wave")]}});
         let merge = Patch::Merge(&patch);
-        classes(place).patch("class", &PatchParams::default(), &merge).await.unwrap();
-        let leads = holder(place, Some(&led)).await;
-        available(place, "class").await;
-        let leases: Api<Lease> = Api::namespaced(place.client.clone(), &place.namespace);
+        classes(ns).patch("class", &PatchParams::default(), &merge).await.unwrap();
+        let leads = holder(ns, Some(&led)).await;
+        wait_available(ns, "class").await;
+        let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &ns.name);
         let before = leases.get(LEASE).await.unwrap();
         proxy.reset();
         frozen.signal(Signal::CONT);
         // What it does is seen only if it has heard of what there is to do: of what happened while it
         // slept, and of what comes now. It need not ask for anything to hear that it leads no more.
-        hears(place, &frozen).await;
-        deploy(&awake.client, "class", &of(&[hello("wave")])).await.unwrap();
-        available(place, "class").await;
-        hears(place, &frozen).await;
+        hears(ns, &frozen).await;
+        deploy(&awake.client, "class", &spec_of(&[hello("wave")])).await.unwrap();
+        wait_available(ns, "class").await;
+        hears(ns, &frozen).await;
         let reads = ["get", "list", "watch"];
         let tried: Vec<_> = proxy
             .recorded()
@@ -183,8 +183,8 @@ async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes()
 }
 
 /// Waits until a CRM tells of the class as it is now.
-async fn hears(place: &Place, crm: &Separate) {
-    let now = classes(place).get("class").await.unwrap();
+async fn hears(ns: &TestNamespace, crm: &CrmProcess) {
+    let now = classes(ns).get("class").await.unwrap();
     let seen = |class: &ClassRuntime| {
         let observed = class.status.as_ref().map(|status| status.observed_generation);
         Some(class.generation) == now.metadata.generation && observed == Some(class.generation)
@@ -199,7 +199,7 @@ async fn hears(place: &Place, crm: &Separate) {
         }
         Err(Status::unavailable("the stream has ended"))
     };
-    within("a CRM to hear of the class as it is", PATIENCE, waiting).await.unwrap();
+    within("a CRM to hear of the class as it is", WAIT_TIMEOUT, waiting).await.unwrap();
 }
 
 /// Who wrote the lease after some version of it, up to now.
@@ -223,6 +223,6 @@ async fn holders_since(leases: &Api<Lease>, before: &Lease) -> Vec<String> {
         }
         Ok::<_, kube::Error>(())
     };
-    within("the lease's versions", PATIENCE, reading).await.unwrap();
+    within("the lease's versions", WAIT_TIMEOUT, reading).await.unwrap();
     holders
 }

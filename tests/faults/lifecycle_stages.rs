@@ -12,10 +12,10 @@ use oprc_crm::{
     reconcile::CORRELATION,
 };
 use oprc_tests::{
-    Place,
+    TestNamespace,
     class::{
-        AVAILABLE, all, asks_once, classes, delete, deploy, everything, gone, hello, of, until,
-        with_odgm,
+        AVAILABLE_TIMEOUT, calls_once, classes, delete, deploy, hello, list, list_objects, spec_of,
+        wait_deleted, wait_for_status, with_odgm,
     },
     crm::{Client, Options},
     eventually,
@@ -25,7 +25,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-use crate::write_cutoff::Cut;
+use crate::write_cutoff::WriteCutoff;
 
 /// Created, changed, without one function, without its data grid, one run instead, deleted.
 pub(crate) const STAGES: usize = 6;
@@ -36,19 +36,21 @@ const AFTER: Duration = Duration::from_mins(3);
 pub(crate) type State = BTreeMap<String, Value>;
 
 /// What a stage ends in when nothing goes wrong, and the writes that it takes.
-pub(crate) struct Undisturbed {
+pub(crate) struct Baseline {
     pub(crate) state: State,
     pub(crate) writes: u64,
 }
 
-fn spec_of(stage: usize) -> Option<Value> {
+fn stage_spec(stage: usize) -> Option<Value> {
     let three = [hello("a"), hello("b"), hello("c")];
     let mut spec = match stage {
         0 | 1 => with_odgm(&three),
         2 => with_odgm(&three[..2]),
-        3 => of(&three[..2]),
+        3 => spec_of(&three[..2]),
         // It asks what it takes the place of, which is there until it is done.
-        4 => of(&[asks_once("a", &format!("http://{}", names::function("class", Some("a"))))]),
+        4 => {
+            spec_of(&[calls_once("a", &format!("http://{}", names::function("class", Some("a"))))])
+        }
         _ => return None,
     };
     if stage == 4 {
@@ -63,32 +65,32 @@ fn spec_of(stage: usize) -> Option<Value> {
 }
 
 /// Asks a CRM for what a stage is about.
-pub(crate) async fn ask(crm: &Client, stage: usize) -> Result<(), Status> {
-    match spec_of(stage) {
+pub(crate) async fn request_stage(crm: &Client, stage: usize) -> Result<(), Status> {
+    match stage_spec(stage) {
         Some(spec) => deploy(crm, "class", &spec).await.map(|_| ()),
         None => delete(crm, "class").await,
     }
 }
 
 /// Asks once more: whoever wasn't answered does. What was to go may be gone.
-pub(crate) async fn ask_again(crm: &Client, stage: usize) {
-    match ask(crm, stage).await {
+pub(crate) async fn repeat_request(crm: &Client, stage: usize) {
+    match request_stage(crm, stage).await {
         Ok(()) => {}
-        Err(status) if status.code() == Code::NotFound && spec_of(stage).is_none() => {}
+        Err(status) if status.code() == Code::NotFound && stage_spec(stage).is_none() => {}
         Err(status) => panic!("{status}"),
     }
 }
 
 /// The class's generation, to tell what a stage says from what the one before it has said.
-pub(crate) async fn generation(place: &Place) -> Option<i64> {
-    classes(place).get_opt("class").await.unwrap().and_then(|class| class.metadata.generation)
+pub(crate) async fn generation(ns: &TestNamespace) -> Option<i64> {
+    classes(ns).get_opt("class").await.unwrap().and_then(|class| class.metadata.generation)
 }
 
 /// Waits until the class says that a stage is reached, of a later generation than that before, and
 /// that nothing of before is kept for it.
-pub(crate) async fn told(place: &Place, stage: usize, before: Option<i64>) {
-    if spec_of(stage).is_none() {
-        return Box::pin(gone(place, "class")).await;
+pub(crate) async fn wait_for_stage(ns: &TestNamespace, stage: usize, before: Option<i64>) {
+    if stage_spec(stage).is_none() {
+        return Box::pin(wait_deleted(ns, "class")).await;
     }
     let what = format!("stage {stage} to be Available");
     let such = |status: &ClassRuntimeStatus| {
@@ -97,30 +99,30 @@ pub(crate) async fn told(place: &Place, stage: usize, before: Option<i64>) {
             && status.replaced.is_none()
     };
     // On the heap, like everything large.
-    Box::pin(until(place, "class", &what, AVAILABLE, such)).await;
+    Box::pin(wait_for_status(ns, "class", &what, AVAILABLE_TIMEOUT, such)).await;
 }
 
 /// Waits until everything is as it is in the end when nothing goes wrong.
-pub(crate) async fn the_same(place: &Place, what: &str, expected: &State) {
+pub(crate) async fn wait_for_state(ns: &TestNamespace, what: &str, expected: &State) {
     eventually(&format!("the same as ever, {what}"), AFTER, || async {
-        let differ = differences(&state(place).await, expected);
+        let differ = differences(&state(ns).await, expected);
         if differ.is_empty() { Ok(()) } else { Err(format!("{differ:#?}")) }
     })
     .await;
 }
 
 /// Runs a whole life in which nothing goes wrong, each stage with a CRM of its own.
-pub(crate) async fn undisturbed(place: &Place, options: &Options) -> Vec<Undisturbed> {
+pub(crate) async fn record_baseline(ns: &TestNamespace, options: &Options) -> Vec<Baseline> {
     let mut stages = Vec::new();
     for stage in 0..STAGES {
-        let before = generation(place).await;
-        let cut = Cut::never();
-        let crm = cut.start(place, options).await;
-        ask(&crm.client, stage).await.unwrap();
-        told(place, stage, before).await;
+        let before = generation(ns).await;
+        let cut = WriteCutoff::never();
+        let crm = cut.start(ns, options).await;
+        request_stage(&crm.client, stage).await.unwrap();
+        wait_for_stage(ns, stage, before).await;
         // What isn't wanted any more is gone when pods are.
         eventually("leftovers to go", AFTER, || async {
-            let going = state(place).await;
+            let going = state(ns).await;
             let going =
                 going.iter().filter(|(_, it)| it["metadata"].get("deletionTimestamp").is_some());
             let names: Vec<_> = going.map(|(name, _)| name.clone()).collect();
@@ -128,36 +130,39 @@ pub(crate) async fn undisturbed(place: &Place, options: &Options) -> Vec<Undistu
         })
         .await;
         cut.quiet().await;
-        let state = state(place).await;
+        let state = state(ns).await;
         if stage == STAGES - 1 {
-            assert_eq!(everything(place).await, Vec::<String>::new());
+            assert_eq!(list_objects(ns).await, Vec::<String>::new());
             assert!(state.is_empty(), "{state:?}");
         }
-        stages.push(Undisturbed { state, writes: cut.writes() });
+        stages.push(Baseline { state, writes: cut.writes() });
     }
     stages
 }
 
 /// The class and all that is made for it.
-pub(crate) async fn state(place: &Place) -> State {
-    let mut state = children(place).await;
-    for class in classes(place).list(&ListParams::default()).await.unwrap() {
+pub(crate) async fn state(ns: &TestNamespace) -> State {
+    let mut state = children(ns).await;
+    for class in classes(ns).list(&ListParams::default()).await.unwrap() {
         let phase = class.status.as_ref().map(|status| status.phase);
-        let mut bare = bare(&class, "");
-        bare["phase"] = json!(phase);
-        state.insert(format!("ClassRuntime/{}", class.name_any()), bare);
+        let mut without_volatile_fields = without_volatile_fields(&class, "");
+        without_volatile_fields["phase"] = json!(phase);
+        state.insert(format!("ClassRuntime/{}", class.name_any()), without_volatile_fields);
     }
     state
 }
 
 /// All that is made for classes.
-pub(crate) async fn children(place: &Place) -> State {
-    let class = classes(place).get_opt("class").await.unwrap();
+pub(crate) async fn children(ns: &TestNamespace) -> State {
+    let class = classes(ns).get_opt("class").await.unwrap();
     let owner = class.and_then(|class| class.metadata.uid).unwrap_or_default();
     let mut state = State::new();
     for kind in &BUILT_IN {
-        for object in all(place, kind).await {
-            state.insert(format!("{kind}/{}", object.name_any()), bare(&object, &owner));
+        for object in list(ns, kind).await {
+            state.insert(
+                format!("{kind}/{}", object.name_any()),
+                without_volatile_fields(&object, &owner),
+            );
         }
     }
     state
@@ -165,7 +170,7 @@ pub(crate) async fn children(place: &Place) -> State {
 
 /// An object without its status and what differs between any two runs. That an owner is the class
 /// that there is, and no earlier one, stays.
-fn bare(object: &(impl Serialize + ResourceExt), owner: &str) -> Value {
+fn without_volatile_fields(object: &(impl Serialize + ResourceExt), owner: &str) -> Value {
     // A Job finds its pods by what it is known by itself.
     let known_by = object.uid().unwrap_or_default();
     let text = serde_json::to_string(object).unwrap().replace(&known_by, "its own");

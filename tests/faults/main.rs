@@ -9,49 +9,50 @@
     missing_docs
 )]
 
-mod write_cutoff;
 mod crash_recovery;
 mod leader;
 mod lifecycle_stages;
 mod outage;
-mod write_errors;
 mod request_counts;
 mod watches;
+mod write_cutoff;
+mod write_errors;
 
 use oprc_sandbox::{NodeChoice, Options};
 use oprc_tests::{
-    Place, crm::install, hello_archive, in_namespace, in_namespace_of, with_cluster, with_simulated,
+    TestNamespace, crm::install, hello_archive, in_namespace, in_namespace_of, with_cluster,
+    with_simulated,
 };
 
 // Tests are on the heap: on the way through so many hands they would fill the stack.
 
 /// Runs a test in a namespace of a simulated cluster of its own.
-async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
+async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace)) {
     Box::pin(with_simulated(name, 1, async |cluster| {
         install(&cluster);
-        in_namespace_of(cluster, async |place: &Place| Box::pin(test(place)).await).await;
+        in_namespace_of(cluster, async |ns: &TestNamespace| Box::pin(test(ns)).await).await;
     }))
     .await;
 }
 
 /// The same in one with a real node, which runs the sample function.
-async fn in_own_real_cluster(name: &str, test: impl AsyncFnOnce(&Place)) {
+async fn in_own_real_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace)) {
     let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
     Box::pin(with_cluster(name, &options, async |cluster| {
         cluster.load_image(&hello_archive()).await.unwrap();
         install(&cluster);
-        in_namespace_of(cluster, async |place: &Place| Box::pin(test(place)).await).await;
+        in_namespace_of(cluster, async |ns: &TestNamespace| Box::pin(test(ns)).await).await;
     }))
     .await;
 }
 
 /// Whether the API server says that it is ready.
-async fn is_ready(place: &Place) -> Result<String, String> {
+async fn is_ready(ns: &TestNamespace) -> Result<String, String> {
     let asked = axum::http::Request::get("/readyz").body(Vec::new()).unwrap();
-    place.client.request_text(asked).await.map_err(|error| error.to_string())
+    ns.client.request_text(asked).await.map_err(|error| error.to_string())
 }
 
 /// Runs a test in a namespace of the cluster that all share.
-async fn in_shared_cluster(test: impl AsyncFnOnce(&Place)) {
-    Box::pin(in_namespace(async |place: &Place| Box::pin(test(place)).await)).await;
+async fn in_shared_cluster(test: impl AsyncFnOnce(&TestNamespace)) {
+    Box::pin(in_namespace(async |ns: &TestNamespace| Box::pin(test(ns)).await)).await;
 }

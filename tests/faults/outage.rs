@@ -16,8 +16,8 @@ use oprc_sandbox::{
     supervisor::Action,
 };
 use oprc_tests::{
-    Place,
-    class::{available, deploy, hello, of, request},
+    TestNamespace,
+    class::{deploy, hello, request, spec_of, wait_available},
     crm::{Crm, Options},
     eventually,
     http::get_ok,
@@ -39,7 +39,7 @@ const MISSED: Duration = Duration::from_mins(1);
 const READ: Duration = Duration::from_secs(9);
 /// The deadline that callers set, and what an answer may take on top: less than what it takes without
 /// one.
-const PATIENCE: Duration = Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 const SLACK: Duration = Duration::from_secs(6);
 /// What is told to those who have little patience.
 const REFUSED: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
@@ -82,35 +82,35 @@ fn trusting(crm: &Crm) -> DeploymentServiceClient<HttpClient<HttpConnector, toni
 async fn refused(crm: &Crm) {
     let mut client = trusting(crm);
     let begun = Instant::now();
-    let mut deployment = Request::new(request("during", &of(&[hello("greet")])));
-    deployment.set_timeout(PATIENCE);
+    let mut deployment = Request::new(request("during", &spec_of(&[hello("greet")])));
+    deployment.set_timeout(DEADLINE);
     let status = client.deploy(deployment).await.unwrap_err();
     assert!(REFUSED.contains(&status.code()), "{status:?}");
-    assert!(begun.elapsed() <= PATIENCE + SLACK, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() <= DEADLINE + SLACK, "{:?}", begun.elapsed());
     let begun = Instant::now();
     let asked =
         DeleteDeploymentRequest { deployment_id: "before".into(), namespace: String::new() };
     let mut deletion = Request::new(asked);
-    deletion.set_timeout(PATIENCE);
+    deletion.set_timeout(DEADLINE);
     let status = client.delete_deployment(deletion).await.unwrap_err();
     assert!(REFUSED.contains(&status.code()), "{status:?}");
-    assert!(begun.elapsed() <= PATIENCE + SLACK, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() <= DEADLINE + SLACK, "{:?}", begun.elapsed());
     // Somebody with more patience is told what is wrong.
     let begun = Instant::now();
-    let status = deploy(&crm.client, "during", &of(&[hello("greet")])).await.unwrap_err();
+    let status = deploy(&crm.client, "during", &spec_of(&[hello("greet")])).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?} after {:?}", begun.elapsed());
     get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
 }
 
 /// Writes are taken again, and done.
-async fn recovered(place: &Place, crm: &Crm, name: &str) {
+async fn recovered(ns: &TestNamespace, crm: &Crm, name: &str) {
     marked(crm, false, AFTER).await;
     eventually("writes to be taken again", AFTER, || async {
-        let taken = deploy(&crm.client, name, &of(&[hello("greet")])).await;
+        let taken = deploy(&crm.client, name, &spec_of(&[hello("greet")])).await;
         taken.map_err(|status| status.to_string())
     })
     .await;
-    available(place, name).await;
+    wait_available(ns, name).await;
 }
 
 mod proof {
@@ -120,23 +120,23 @@ mod proof {
     async fn the_api_server_is_gone_for_a_while() {
         let proof = proofs::begin("API server gone, in tens of seconds", 1, 6);
         let away = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        in_own_real_cluster("test-outage", async |place: &Place| {
-            let crm = Crm::start(place, &Options::default()).await;
-            deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
-            available(place, "before").await;
+        in_own_real_cluster("test-outage", async |ns: &TestNamespace| {
+            let crm = Crm::start(ns, &Options::default()).await;
+            deploy(&crm.client, "before", &spec_of(&[hello("greet")])).await.unwrap();
+            wait_available(ns, "before").await;
             marked(&crm, false, NOTICED).await;
 
-            place.cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
+            ns.cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
             let end = tokio::time::Instant::now() + away;
             marked(&crm, true, NOTICED).await;
             refused(&crm).await;
             tokio::time::sleep_until(end).await;
             assert_eq!(read(&crm).await, Ok(true));
 
-            place.cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
-            eventually("the API server", AFTER, || is_ready(place)).await;
+            ns.cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
+            eventually("the API server", AFTER, || is_ready(ns)).await;
             let before = requests_of(&crm.url).await;
-            recovered(place, &crm, "after").await;
+            recovered(ns, &crm, "after").await;
             let storm = requests_of(&crm.url).await - before;
             assert!(storm < CATCH_UP, "{storm} requests to catch up");
         })
@@ -151,11 +151,11 @@ mod proof {
     async fn the_api_server_answers_with_errors_for_a_while() {
         let proof = proofs::begin("API server answers with 500 and 503, in tens of seconds", 1, 6);
         let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        in_shared_cluster(async |place: &Place| {
-            let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-            let crm = Crm::start(place, &Options::user("erring").through(proxy.url())).await;
-            deploy(&crm.client, "before", &of(&[hello("greet")])).await.unwrap();
-            available(place, "before").await;
+        in_shared_cluster(async |ns: &TestNamespace| {
+            let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+            let crm = Crm::start(ns, &Options::user("erring").through(proxy.url())).await;
+            deploy(&crm.client, "before", &spec_of(&[hello("greet")])).await.unwrap();
+            wait_available(ns, "before").await;
             let watches = u64::try_from(watched(&proxy.counts(), "erring").len()).unwrap();
             for code in [500, 503] {
                 marked(&crm, false, NOTICED).await;
@@ -176,7 +176,7 @@ mod proof {
                 assert!(asked <= bound, "{asked} requests, at most {bound}: {counts:#?}");
                 proxy.reset();
                 drop((errors, cut));
-                recovered(place, &crm, &format!("after-{code}")).await;
+                recovered(ns, &crm, &format!("after-{code}")).await;
                 let storm = count(&proxy.counts(), "erring", "", "");
                 assert!(storm < CATCH_UP, "{storm} requests to catch up");
             }
@@ -192,13 +192,13 @@ mod proof {
     async fn the_api_server_hangs_for_a_while() {
         let proof = proofs::begin("API server hangs, in tens of seconds", 3, 6);
         let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
-        in_shared_cluster(async |place: &Place| {
-            let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+        in_shared_cluster(async |ns: &TestNamespace| {
+            let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
             let start =
-                async |user| Crm::start(place, &Options::user(user).through(proxy.url())).await;
+                async |user| Crm::start(ns, &Options::user(user).through(proxy.url())).await;
             let leader = start("hanging").await;
-            deploy(&leader.client, "before", &of(&[hello("greet")])).await.unwrap();
-            available(place, "before").await;
+            deploy(&leader.client, "before", &spec_of(&[hello("greet")])).await.unwrap();
+            wait_available(ns, "before").await;
             // One that doesn't lead has fewer occasions to notice.
             let other = start("waiting").await;
             marked(&leader, false, NOTICED).await;
@@ -213,7 +213,7 @@ mod proof {
             assert_eq!(read(&other).await, Ok(true));
             proxy.reset();
             drop(hung);
-            tokio::join!(recovered(place, &leader, "after"), recovered(place, &other, "after-too"));
+            tokio::join!(recovered(ns, &leader, "after"), recovered(ns, &other, "after-too"));
             for user in ["hanging", "waiting"] {
                 let storm = count(&proxy.counts(), user, "", "");
                 assert!(storm < CATCH_UP, "{user}: {storm} requests to catch up");

@@ -12,8 +12,8 @@ use oprc_sandbox::{
     supervisor::Action,
 };
 use oprc_tests::{
-    Place,
-    class::{available, classes, degraded, deploy, hello, of, with_odgm},
+    TestNamespace,
+    class::{classes, deploy, hello, spec_of, wait_available, wait_degraded, with_odgm},
     crm::{Crm, Options},
     eventually,
 };
@@ -37,16 +37,16 @@ fn watches() -> Match {
 /// Watches that break are opened again where they were, and nothing is missed in between.
 #[tokio::test]
 async fn watches_that_break_miss_nothing() {
-    in_shared_cluster(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
         for round in 0..3 {
             proxy.reset();
             let cut = proxy.inject(watches(), Fault::DropResponse);
             let name = format!("blind-{round}");
             deploy(&crm.client, &name, &with_odgm(&[hello("greet")])).await.unwrap();
             drop(cut);
-            available(place, &name).await;
+            wait_available(ns, &name).await;
             let counts = proxy.counts();
             assert!(count(&counts, "blind", "watch", "") > 0, "{counts:#?}");
             assert_eq!(count(&counts, "blind", "list", ""), 0, "{counts:#?}");
@@ -58,11 +58,11 @@ async fn watches_that_break_miss_nothing() {
 /// A server that has forgotten where a watch was says so with 410: everything is listed again, once.
 #[tokio::test]
 async fn what_the_server_has_forgotten_is_listed_once() {
-    in_own_cluster("test-forgotten", async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
+    in_own_cluster("test-forgotten", async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
         deploy(&crm.client, "class", &with_odgm(&[hello("a")])).await.unwrap();
-        available(place, "class").await;
+        wait_available(ns, "class").await;
         let all = watched(&proxy.counts(), "blind");
         assert!(all.len() > 8, "{all:?}");
 
@@ -78,14 +78,14 @@ async fn what_the_server_has_forgotten_is_listed_once() {
         // The class changes, and a server that has just started knows of nothing earlier.
         let patch = json!({"spec": {"functions": [hello("a"), hello("b")]}});
         let merge = Patch::Merge(&patch);
-        classes(place).patch("class", &PatchParams::default(), &merge).await.unwrap();
-        place.cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
-        place.cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
-        eventually("the API server", AGAIN, || is_ready(place)).await;
+        classes(ns).patch("class", &PatchParams::default(), &merge).await.unwrap();
+        ns.cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
+        ns.cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
+        eventually("the API server", AGAIN, || is_ready(ns)).await;
 
         proxy.reset();
         drop(closed);
-        let seen = available(place, "class").await;
+        let seen = wait_available(ns, "class").await;
         assert_eq!(seen.functions.len(), 2);
         let reopened = |counts: &oprc_sandbox::proxy::Counts| {
             // One is refused because it is too old, the next begins at the list.
@@ -106,11 +106,11 @@ async fn what_the_server_has_forgotten_is_listed_once() {
 /// once it isn't said any more, once.
 #[tokio::test]
 async fn watches_that_are_gone_for_a_moment_miss_nothing() {
-    in_shared_cluster(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
         deploy(&crm.client, "class", &with_odgm(&[hello("a")])).await.unwrap();
-        available(place, "class").await;
+        wait_available(ns, "class").await;
         let all = watched(&proxy.counts(), "blind");
         proxy.reset();
         let gone = proxy.inject(watches(), Fault::Status(410, None));
@@ -122,7 +122,7 @@ async fn watches_that_are_gone_for_a_moment_miss_nothing() {
         deploy(&crm.client, "class", &with_odgm(&[hello("a"), hello("b")])).await.unwrap();
         let met = proxy.counts();
         drop((gone, cut));
-        assert_eq!(available(place, "class").await.functions.len(), 2);
+        assert_eq!(wait_available(ns, "class").await.functions.len(), 2);
         counted(&proxy, "all watches to run again", AGAIN, |counts| {
             let asked = |counts, resource| count(counts, "blind", "watch", resource);
             all.iter().all(|resource| asked(counts, resource) > asked(&met, resource))
@@ -139,9 +139,9 @@ async fn watches_that_are_gone_for_a_moment_miss_nothing() {
 /// What somebody else has made a moment ago isn't taken for nobody's, though no watch has told of it.
 #[tokio::test]
 async fn what_is_not_heard_of_yet_is_left_alone() {
-    in_shared_cluster(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("blind").through(proxy.url())).await;
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
         let held = proxy.inject(watches().resource("services"), Fault::Hold);
         let name = names::function("class", Some("greet"));
         let theirs: Service = serde_json::from_value(json!({
@@ -149,9 +149,9 @@ async fn what_is_not_heard_of_yet_is_left_alone() {
             "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]},
         }))
         .unwrap();
-        let services: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
+        let services: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
         let theirs = services.create(&PostParams::default(), &theirs).await.unwrap();
-        deploy(&crm.client, "class", &of(&[hello("greet")])).await.unwrap();
+        deploy(&crm.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
         // Who tries again was refused.
         counted(&proxy, "a second try", AGAIN, |counts| {
             count(counts, "blind", "patch", "services") > 1
@@ -159,7 +159,7 @@ async fn what_is_not_heard_of_yet_is_left_alone() {
         .await;
         assert_eq!(services.get(&name).await.unwrap(), theirs);
         drop(held);
-        degraded(place, "class", "NameTaken").await;
+        wait_degraded(ns, "class", "NameTaken").await;
         assert_eq!(services.get(&name).await.unwrap(), theirs);
     })
     .await;

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use kube::client::ClientBuilder;
 use oprc_crm::cache::ApiHealth;
 use oprc_tests::{
-    Place,
+    TestNamespace,
     crm::{Crm, Options, kube_config},
 };
 use tokio::sync::{Notify, watch};
@@ -22,7 +22,7 @@ const QUIET: Duration = Duration::from_millis(1500);
 
 /// Lets writes through up to a chosen one, and then none.
 #[derive(Clone)]
-pub(crate) struct Cut {
+pub(crate) struct WriteCutoff {
     /// The number of the chosen one, from 1.
     at: u64,
     /// Whether that one is carried out; its answer isn't seen either way.
@@ -31,7 +31,7 @@ pub(crate) struct Cut {
     reached: Arc<Notify>,
 }
 
-impl Cut {
+impl WriteCutoff {
     pub(crate) fn at(write: u64, carried_out: bool) -> Self {
         let (writes, _) = watch::channel(0);
         Self { at: write, carried_out, writes, reached: Arc::default() }
@@ -43,10 +43,10 @@ impl Cut {
     }
 
     /// Starts a CRM that reaches the API server in this way.
-    pub(crate) async fn start(&self, place: &Place, options: &Options) -> Crm {
-        let config = kube_config(place, options).await;
+    pub(crate) async fn start(&self, ns: &TestNamespace, options: &Options) -> Crm {
+        let config = kube_config(ns, options).await;
         let client = ClientBuilder::try_from(config).unwrap().with_layer(self).build();
-        Crm::with_client(place, options, client, ApiHealth::default()).await
+        Crm::with_client(ns, options, client, ApiHealth::default()).await
     }
 
     /// Writes so far.
@@ -67,20 +67,20 @@ impl Cut {
 }
 
 #[derive(Clone)]
-pub(crate) struct CutService<S> {
+pub(crate) struct CutoffService<S> {
     inner: S,
-    cut: Cut,
+    cut: WriteCutoff,
 }
 
-impl<S> Layer<S> for Cut {
-    type Service = CutService<S>;
+impl<S> Layer<S> for WriteCutoff {
+    type Service = CutoffService<S>;
 
-    fn layer(&self, inner: S) -> CutService<S> {
-        CutService { inner, cut: self.clone() }
+    fn layer(&self, inner: S) -> CutoffService<S> {
+        CutoffService { inner, cut: self.clone() }
     }
 }
 
-impl<S, B, C> Service<Request<B>> for CutService<S>
+impl<S, B, C> Service<Request<B>> for CutoffService<S>
 where
     S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
     S::Future: Send + 'static,

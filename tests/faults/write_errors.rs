@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use oprc_sandbox::proxy::{ApiProxy, Fault, Match};
 use oprc_tests::{
-    Place,
-    class::{available, deploy, everything, hello, of},
+    TestNamespace,
+    class::{deploy, hello, list_objects, spec_of, wait_available},
     crm::{Crm, Options},
 };
 
@@ -32,12 +32,12 @@ const SIGNS: u64 = 10;
 
 #[tokio::test]
 async fn conflicts_refusals_and_errors_pass() {
-    in_shared_cluster(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         // What the lease takes is no matter here.
         let alone = ("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
         let options = Options::user("tried").through(proxy.url()).with(alone.0, alone.1);
-        let crm = Crm::start(place, &options).await;
+        let crm = Crm::start(ns, &options).await;
         let writes = || Match::any().client("tried").verb("patch");
         let faults = [
             ("409 once", Fault::Status(409, None), 1),
@@ -54,8 +54,8 @@ async fn conflicts_refusals_and_errors_pass() {
             // Only what CRM does by itself: who calls is told, and tries again.
             let injected = proxy.inject_times(writes().resource(DEPLOYMENTS), fault.clone(), times);
             let also = proxy.inject_times(writes().resource(STATUSES), fault, times);
-            deploy(&crm.client, &name, &of(&[hello("greet")])).await.unwrap();
-            let status = available(place, &name).await;
+            deploy(&crm.client, &name, &spec_of(&[hello("greet")])).await.unwrap();
+            let status = wait_available(ns, &name).await;
             assert_eq!(status.ready.as_deref(), Some("1/1"), "{what}");
             drop((injected, also));
             let counts = proxy.counts();
@@ -77,7 +77,7 @@ async fn conflicts_refusals_and_errors_pass() {
             let rest = count(&counts, "tried", "", "") - known;
             assert!(rest <= REST, "{what}: {counts:#?}");
         }
-        let made = everything(place).await;
+        let made = list_objects(ns).await;
         let deployments = made.iter().filter(|name| name.starts_with("Deployment/")).count();
         assert_eq!(deployments, 7, "{made:?}");
     })
@@ -91,9 +91,9 @@ async fn a_time_to_wait_is_waited() {
     const WAIT: u32 = 2;
     // Between the request and the moment that this test hears of it.
     const HEARD: Duration = Duration::from_millis(200);
-    in_shared_cluster(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let crm = Crm::start(place, &Options::user("patient").through(proxy.url())).await;
+    in_shared_cluster(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let crm = Crm::start(ns, &Options::user("patient").through(proxy.url())).await;
         let writes = Match::any().client("patient").verb("patch").resource(DEPLOYMENTS);
         let _injected = proxy.inject_times(writes, Fault::Status(429, Some(WAIT)), TIMES);
         let asked = async {
@@ -107,14 +107,14 @@ async fn a_time_to_wait_is_waited() {
             }
             times
         };
-        let spec = of(&[hello("greet")]);
+        let spec = spec_of(&[hello("greet")]);
         let (times, deployed) = tokio::join!(asked, deploy(&crm.client, "patient", &spec));
         deployed.unwrap();
         for pair in times.windows(2) {
             let waited = pair[1] - pair[0];
             assert!(waited + HEARD >= Duration::from_secs(WAIT.into()), "{waited:?}");
         }
-        available(place, "patient").await;
+        wait_available(ns, "patient").await;
     })
     .await;
 }

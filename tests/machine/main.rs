@@ -20,10 +20,10 @@ use std::{
 use futures::FutureExt as _;
 use oprc_sandbox::{Cluster, NodeChoice, Options, Spec};
 use oprc_tests::{
-    Place, eventually, hello_archive,
+    TestNamespace, eventually, hello_archive,
     http::get_ok,
     kill_supervisor,
-    objects::{READY, deploy_hello},
+    objects::{READY_TIMEOUT, deploy_hello},
     program, workspace,
 };
 use tokio::sync::Mutex;
@@ -160,11 +160,11 @@ async fn restarts_a_killed_cluster_with_its_data_and_down_cleans_up() {
         let cluster = Cluster::up(NAME, &options()).await.unwrap();
         cluster.load_image(&hello_archive()).await.unwrap();
         let client = cluster.client().await.unwrap();
-        let place = Place { cluster: cluster.clone(), client, namespace: "default".to_owned() };
-        let url = deploy_hello(&place, "survivor").await;
+        let ns = TestNamespace { cluster: cluster.clone(), client, name: "default".to_owned() };
+        let url = deploy_hello(&ns, "survivor").await;
         kill_all(&cluster).await;
         let cluster = Cluster::up(NAME, &options()).await.unwrap();
-        eventually("the answer of what ran before", READY, || get_ok(&url)).await;
+        eventually("the answer of what ran before", READY_TIMEOUT, || get_ok(&url)).await;
 
         kill_all(&cluster).await;
         // Not even what it was can be read any more.

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::Event;
 use kube::{Api, api::ListParams};
 use oprc_tests::{
     certificate_authority::Authority,
-    crm::{Begun, Options, Separate},
+    crm::{CrmProcess, CrmTask, Options},
     eventually, in_namespace,
-    pm::{ADMIN, Pm, SETTLED, Setup, deployment, package},
+    pm::{ADMIN, Pm, ROLLOUT_TIMEOUT, Setup, deployment, package},
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn tokens(pm: &Pm) {
     let draft = pm.folder().join("tokens.new");
     fs::write(&draft, lines).unwrap();
     fs::rename(draft, pm.folder().join("tokens")).unwrap();
-    eventually("the tokens to be read again", SETTLED, || async {
+    eventually("the tokens to be read again", ROLLOUT_TIMEOUT, || async {
         match pm.ask(Method::GET, "/api/v1/packages", None, Some(VIEWER)).await? {
             (StatusCode::OK, _) => Ok(()),
             (status, answer) => Err(format!("{status}: {answer}")),
@@ -74,7 +74,7 @@ async fn no_secret_is_told_to_anybody() {
     const ENV: &str = "canary-2-value-of-a-variable";
     const WRONG: &str = "canary-3-token-that-is-wrong";
     const ARGUMENT: &str = "--key=canary-4-argument";
-    in_namespace(async |place| {
+    in_namespace(async |ns| {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("tokens");
         fs::write(&file, format!("pm {CRM}\n")).unwrap();
@@ -83,17 +83,17 @@ async fn no_secret_is_told_to_anybody() {
             // What it does itself, whole; of the libraries below it there is too much to read.
             .with("RUST_LOG", "debug,oprc_crm=trace,oprc_server=trace");
         // A process of its own: what it logs is told apart from what the test does.
-        let crm = Separate::start(place, &options).await;
+        let crm = CrmProcess::start(ns, &options).await;
         let setup = Setup::default()
             .cluster("east", json!({"url": crm.url, "token": CRM}))
             .with("RUST_LOG", "trace");
         let pm = Pm::start(&setup).await;
-        pm.cluster("east", "HEALTHY").await;
+        pm.wait_for_cluster("east", "HEALTHY").await;
         let mut sample = package("1.0.0");
         sample["functions"][0]["provision"]["deployment"]["env"]["PASSWORD"] = ENV.into();
         pm.publish(&sample).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
+        pm.wait_for_condition("shop", "RUNNING").await;
         // The sample takes no arguments: that it is deployed is enough.
         let mut sample = package("2.0.0");
         sample["functions"][0]["provision"]["deployment"]["args"] = json!([ARGUMENT]);
@@ -136,7 +136,7 @@ async fn no_secret_is_told_to_anybody() {
         }
         let metrics = pm.ask(Method::GET, "/metrics", None, None).await.unwrap().1.to_string();
         // The one that runs has been told of by Kubernetes, and CRM has logged what it did.
-        let events: Api<Event> = Api::namespaced(place.client.clone(), &place.namespace);
+        let events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
         let events = events.list(&ListParams::default()).await.unwrap();
         let kubernetes = serde_json::to_string(&events.items).unwrap();
         assert!(kubernetes.contains("shop"), "{kubernetes}");
@@ -157,7 +157,7 @@ async fn no_secret_is_told_to_anybody() {
         }
         for key in ["shop", "other"] {
             pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await.unwrap();
-            pm.gone(key).await;
+            pm.wait_deleted(key).await;
         }
     })
     .await;
@@ -166,7 +166,7 @@ async fn no_secret_is_told_to_anybody() {
 #[tokio::test]
 async fn only_the_right_certificates_reach_a_cluster() {
     const TOKEN: &str = "the-token-of-this-crm";
-    in_namespace(async |place| {
+    in_namespace(async |ns| {
         let folder = tempfile::tempdir().unwrap();
         let ours = Authority::new(&folder.path().join("ours"));
         let others = Authority::new(&folder.path().join("others"));
@@ -182,7 +182,7 @@ async fn only_the_right_certificates_reach_a_cluster() {
         ] {
             options = options.with(&format!("OPRC_CRM_SECURITY_{name}"), file.to_str().unwrap());
         }
-        let crm = Begun::start(place, &options).await;
+        let crm = CrmTask::start(ns, &options).await;
         let url = format!("https://{}", crm.address);
         let own = ours.issue("pm", &["pm"]);
         let foreign = others.issue("pm", &["pm"]);
@@ -210,9 +210,9 @@ async fn only_the_right_certificates_reach_a_cluster() {
             .cluster("no-token", changed("token", None))
             .cluster("no-tls", json!({"url": url.replace("https", "http"), "token": TOKEN}));
         let pm = Pm::start(&setup).await;
-        pm.cluster("right", "HEALTHY").await;
-        pm.cluster("by-name", "HEALTHY").await;
-        let clusters = eventually("all clusters to be tried", SETTLED, || async {
+        pm.wait_for_cluster("right", "HEALTHY").await;
+        pm.wait_for_cluster("by-name", "HEALTHY").await;
+        let clusters = eventually("all clusters to be tried", ROLLOUT_TIMEOUT, || async {
             let clusters = pm.get("/clusters").await["items"].as_array().unwrap().clone();
             let untried = |it: &&Value| it["message"].as_str().unwrap_or("").contains("yet");
             match clusters.iter().find(untried) {

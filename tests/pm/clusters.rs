@@ -7,13 +7,13 @@ use oprc_tests::{
     class::classes,
     crm::{Crm, Options},
     eventually, in_namespace,
-    pm::{Pm, SETTLED, Setup, deployment, package},
+    pm::{Pm, ROLLOUT_TIMEOUT, Setup, deployment, package},
 };
 use serde_json::{Value, json};
 
-use crate::two_clusters::{Half, with_pair};
+use crate::two_clusters::{TestCluster, with_two_clusters};
 
-fn setup(east: &Half<'_>, west: &Half<'_>) -> Setup {
+fn setup(east: &TestCluster<'_>, west: &TestCluster<'_>) -> Setup {
     Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())])
 }
 
@@ -26,7 +26,7 @@ fn both(key: &str, version: &str, policy: &str) -> Value {
 
 #[tokio::test]
 async fn a_deployment_runs_on_both_and_is_gone_from_both() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
@@ -35,7 +35,7 @@ async fn a_deployment_runs_on_both_and_is_gone_from_both() {
         assert_eq!(made["plan"]["units"].as_array().unwrap().len(), 2, "{made}");
         let again = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
         assert_eq!(again["revision"], made["revision"], "nothing has changed");
-        let status = pm.condition("shop", "RUNNING").await;
+        let status = pm.wait_for_condition("shop", "RUNNING").await;
         for unit in status["units"].as_array().unwrap() {
             let url = unit["functions"][0]["invocationUrl"].as_str().unwrap();
             assert!(url.starts_with("http://"), "{unit}");
@@ -51,19 +51,19 @@ async fn a_deployment_runs_on_both_and_is_gone_from_both() {
         assert!(used.unwrap_err().contains("deployment shop"));
 
         pm.deploy(&both("shop", "2.0.0", "ALL_OR_NOTHING")).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
+        pm.wait_for_condition("shop", "RUNNING").await;
         east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
         west.exactly("shop.", &[("shop.Sample..west", "2.0.0")]).await;
 
         let back = json!({});
         pm.call(Method::POST, "/deployments/shop/rollback", Some(&back)).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
+        pm.wait_for_condition("shop", "RUNNING").await;
         west.exactly("shop.", &[("shop.Sample..west", "1.0.0")]).await;
         let history = pm.get("/deployments/shop/history").await;
         assert_eq!(history["items"].as_array().unwrap().len(), 3, "{history}");
 
         pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
-        pm.gone("shop").await;
+        pm.wait_deleted("shop").await;
         east.exactly("", &[]).await;
         west.exactly("", &[]).await;
     })
@@ -72,17 +72,17 @@ async fn a_deployment_runs_on_both_and_is_gone_from_both() {
 
 #[tokio::test]
 async fn best_effort_says_partial_and_catches_up() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
         pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
-        let Half { place, crm } = west;
+        pm.wait_for_condition("shop", "RUNNING").await;
+        let TestCluster { ns, crm } = west;
         let address = crm.url.trim_start_matches("http://").to_owned();
         crm.stop().await;
-        pm.cluster("west", "UNREACHABLE").await;
+        pm.wait_for_cluster("west", "UNREACHABLE").await;
         pm.deploy(&both("shop", "2.0.0", "BEST_EFFORT")).await.unwrap();
         let partial = |status: &Value| {
             status["condition"] == "PARTIAL"
@@ -90,7 +90,7 @@ async fn best_effort_says_partial_and_catches_up() {
                     units.iter().any(|it| it["current"] == true && it["condition"] == "RUNNING")
                 })
         };
-        let status = pm.until("shop", "PARTIAL", partial).await;
+        let status = pm.wait_for("shop", "PARTIAL", partial).await;
         assert!(status["message"].as_str().unwrap().contains("west"), "{status}");
         assert_eq!((&status["available"], &status["unitsTotal"]), (&json!(1), &json!(2)));
         east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
@@ -98,8 +98,8 @@ async fn best_effort_says_partial_and_catches_up() {
         // It returns at the address that it had.
         let port = address.rsplit_once(':').unwrap().1;
         let options = Options::default().with("HTTP_PORT", port);
-        let west = Half { place, crm: Crm::start(place, &options).await };
-        pm.condition("shop", "RUNNING").await;
+        let west = TestCluster { ns, crm: Crm::start(ns, &options).await };
+        pm.wait_for_condition("shop", "RUNNING").await;
         west.exactly("shop.", &[("shop.Sample..west", "2.0.0")]).await;
     })
     .await;
@@ -107,38 +107,38 @@ async fn best_effort_says_partial_and_catches_up() {
 
 #[tokio::test]
 async fn all_or_nothing_goes_back_and_leaves_nothing() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let setup = setup(&east, &west);
         let pm = Pm::start(&setup).await;
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
         for cluster in ["east", "west"] {
-            pm.cluster(cluster, "HEALTHY").await;
+            pm.wait_for_cluster(cluster, "HEALTHY").await;
         }
         pm.deploy(&both("old", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
-        pm.condition("old", "RUNNING").await;
+        pm.wait_for_condition("old", "RUNNING").await;
         let address = west.crm.url.clone();
         west.crm.stop().await;
         // Only now: what is to run must have the time that it takes.
         let soon = setup.with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "15s");
         let pm = pm.restart_as(soon).await;
-        pm.cluster("east", "HEALTHY").await;
-        pm.cluster("west", "UNREACHABLE").await;
+        pm.wait_for_cluster("east", "HEALTHY").await;
+        pm.wait_for_cluster("west", "UNREACHABLE").await;
         pm.deploy(&both("new", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
         pm.deploy(&both("old", "2.0.0", "ALL_OR_NOTHING")).await.unwrap();
         let going =
             |status: &Value| status["condition"].as_str().is_some_and(|it| it.starts_with("ROLL"));
-        let status = pm.until("new", "on its way back", going).await;
+        let status = pm.wait_for("new", "on its way back", going).await;
         assert!(status["message"].as_str().unwrap().contains("west is unreachable"), "{status}");
-        pm.until("old", "on its way back", going).await;
+        pm.wait_for("old", "on its way back", going).await;
         east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
         // What it is to have no more, or as it was, is only known when it is back.
         let port = address.rsplit_once(':').unwrap().1;
         let options = Options::default().with("HTTP_PORT", port);
-        let west = Half { place: west.place, crm: Crm::start(west.place, &options).await };
+        let west = TestCluster { ns: west.ns, crm: Crm::start(west.ns, &options).await };
         for key in ["new", "old"] {
-            let status = pm.condition(key, "ROLLED_BACK").await;
+            let status = pm.wait_for_condition(key, "ROLLED_BACK").await;
             assert!(
                 status["message"].as_str().unwrap().contains("west is unreachable"),
                 "{status}"
@@ -155,41 +155,41 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
 
 #[tokio::test]
 async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         pm.publish(&package("1.0.0")).await;
         pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
+        pm.wait_for_condition("shop", "RUNNING").await;
         let less = Setup::of([("east", east.crm.url.as_str())]);
         let pm = pm.restart_as(less).await;
-        let status = pm.condition("shop", "PARTIAL").await;
+        let status = pm.wait_for_condition("shop", "PARTIAL").await;
         assert!(status["message"].as_str().unwrap().contains("no longer configured"), "{status}");
         let clusters = pm.get("/clusters").await;
         let gone = clusters["items"].as_array().unwrap().iter().find(|it| it["name"] == "west");
         assert_eq!(gone.unwrap()["units"], 1, "{clusters}");
         pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
         east.exactly("", &[]).await;
-        pm.condition("shop", "DELETING").await;
+        pm.wait_for_condition("shop", "DELETING").await;
         west.exactly("", &[("shop.Sample..west", "1.0.0")]).await;
         // It is back, and what was to be done there is.
         let pm = pm.restart_as(setup(&east, &west)).await;
-        pm.gone("shop").await;
+        pm.wait_deleted("shop").await;
         west.exactly("", &[]).await;
 
         // Another time it won't be.
         let mut wanted = deployment("bank", "1.0.0");
         wanted["targetClusters"] = json!(["west"]);
         pm.deploy(&wanted).await.unwrap();
-        pm.condition("bank", "RUNNING").await;
+        pm.wait_for_condition("bank", "RUNNING").await;
         let forget = async |pm: &Pm| pm.call(Method::DELETE, "/clusters/west", None).await;
         assert!(forget(&pm).await.unwrap_err().contains("CONFIGURED"));
         let pm = pm.restart_as(Setup::of([("east", east.crm.url.as_str())])).await;
         pm.call(Method::DELETE, "/deployments/bank", None).await.unwrap();
         forget(&pm).await.unwrap();
-        pm.gone("bank").await;
+        pm.wait_deleted("bank").await;
         assert!(forget(&pm).await.unwrap_err().starts_with("404"));
         let pm = pm.restart_as(setup(&east, &west)).await;
-        pm.cluster("west", "HEALTHY").await;
+        pm.wait_for_cluster("west", "HEALTHY").await;
         assert_eq!(pm.get("/orphans").await["items"][0]["id"], "bank.Sample..west");
     })
     .await;
@@ -197,7 +197,7 @@ async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
 
 #[tokio::test]
 async fn a_hundred_deployments_leave_the_units_of_the_last() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
@@ -211,11 +211,11 @@ async fn a_hundred_deployments_leave_the_units_of_the_last() {
             pm.deploy(&wanted).await.unwrap();
         }
         // The last one is round 99: of 2.0.0, to the east alone.
-        let status = pm.condition("shop", "RUNNING").await;
+        let status = pm.wait_for_condition("shop", "RUNNING").await;
         assert_eq!(status["unitsTotal"], 1, "{status}");
         east.exactly("", &[("shop.Sample..east", "2.0.0")]).await;
         west.exactly("", &[]).await;
-        eventually("only the last unit, and no orphan", SETTLED, || async {
+        eventually("only the last unit, and no orphan", ROLLOUT_TIMEOUT, || async {
             let units = pm.get("/deployments/shop/status").await["units"].clone();
             let count = units.as_array().map(Vec::len);
             let orphans = pm.get("/orphans").await["items"].clone();
@@ -231,8 +231,8 @@ async fn a_hundred_deployments_leave_the_units_of_the_last() {
 
 #[tokio::test]
 async fn one_of_two_on_the_same_etcd_drives() {
-    in_namespace(async |place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let etcd = oprc_tests::etcd::Etcd::start();
         // On a busy machine, too, the first one is to keep it.
         let setup = Setup::of([("east", crm.url.as_str())])
@@ -253,11 +253,11 @@ async fn one_of_two_on_the_same_etcd_drives() {
         // The first one goes on.
         pm.publish(&package("1.0.0")).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
-        let made = classes(place).list(&kube::api::ListParams::default()).await.unwrap();
+        pm.wait_for_condition("shop", "RUNNING").await;
+        let made = classes(ns).list(&kube::api::ListParams::default()).await.unwrap();
         assert_eq!(made.items.len(), 1);
         pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
-        pm.gone("shop").await;
+        pm.wait_deleted("shop").await;
     })
     .await;
 }

@@ -7,10 +7,10 @@ use std::{
 };
 
 use oprc_tests::{
-    HELLO, Place,
+    HELLO, TestNamespace,
     crm::{Crm, Options},
     eventually, in_namespace,
-    pm::{ADMIN, Pm, SETTLED, Setup},
+    pm::{ADMIN, Pm, ROLLOUT_TIMEOUT, Setup},
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -20,12 +20,12 @@ struct Oprc {
 }
 
 impl Oprc {
-    fn new(pm: &Pm, place: &Place) -> Self {
+    fn new(pm: &Pm, ns: &TestNamespace) -> Self {
         let oprc = Self { folder: tempfile::tempdir().unwrap() };
         fs::write(oprc.file("token"), format!("{ADMIN}\n")).unwrap();
         let token = oprc.file("token");
         oprc.ok(&["context", "set", "t", "--server", &pm.url, "--token-file", path(&token)]);
-        let kubeconfig = place.cluster.kubeconfig();
+        let kubeconfig = ns.cluster.kubeconfig();
         let kubeconfig = path(&kubeconfig);
         oprc.ok(&["context", "set", "t", "--cluster", "east", "--kubeconfig", kubeconfig]);
         oprc
@@ -63,7 +63,7 @@ impl Oprc {
 
     /// The same for a call: not every proxy knows of a function at once.
     async fn eventually_ok(&self, arguments: &[&str]) -> String {
-        eventually("an answer", SETTLED, || async {
+        eventually("an answer", ROLLOUT_TIMEOUT, || async {
             let done = self.run(arguments);
             let told = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
             if done.status.success() { Ok(told(&done.stdout)) } else { Err(told(&done.stderr)) }
@@ -115,11 +115,11 @@ fn package(version: &str, image: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_package_goes_all_the_way() {
-    in_namespace(async |place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
-        pm.cluster("east", "HEALTHY").await;
-        let oprc = Oprc::new(&pm, place);
+        pm.wait_for_cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, ns);
         let one = oprc.write("one.yaml", &package("1.0.0", HELLO));
         let two = oprc.write("two.yaml", &package("2.0.0", HELLO));
         let bad = oprc.write("bad.yaml", &package("3.0.0", "oprc.local/none:1"));
@@ -224,11 +224,11 @@ async fn a_package_goes_all_the_way() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_function_that_runs_on_knative_is_called_from_here() {
-    in_namespace(async |place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
-        pm.cluster("east", "HEALTHY").await;
-        let oprc = Oprc::new(&pm, place);
+        pm.wait_for_cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, ns);
         let text = format!(
             "name: lazy\nversion: 1.0.0\n\
              functions:\n- key: greet\n  provision:\n    knative:\n      image: {HELLO}\n      \
@@ -254,15 +254,15 @@ async fn a_function_that_runs_on_knative_is_called_from_here() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orphans_are_adopted_by_one_command() {
-    in_namespace(async |place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
-        let oprc = Oprc::new(&pm, place);
+        let oprc = Oprc::new(&pm, ns);
         let one = oprc.write("one.yaml", &package("1.0.0", HELLO));
         oprc.ok(&["deploy", &one]);
-        let pm = pm.forget().await;
-        let oprc = Oprc::new(&pm, place);
-        pm.cluster("east", "HEALTHY").await;
+        let pm = pm.restart_without_store().await;
+        let oprc = Oprc::new(&pm, ns);
+        pm.wait_for_cluster("east", "HEALTHY").await;
         assert_eq!(oprc.json(&["orphan", "list"])[0]["id"], "shop.Sample..east");
         oprc.ok(&["orphan", "adopt", "--all"]);
         assert_eq!(oprc.json(&["orphan", "list"]), serde_json::json!([]));
@@ -277,11 +277,11 @@ async fn orphans_are_adopted_by_one_command() {
 /// What the examples say of themselves: a class with state, inheritance, a macro.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_examples_run_as_they_stand() {
-    in_namespace(async |place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
-        pm.cluster("east", "HEALTHY").await;
-        let oprc = Oprc::new(&pm, place);
+        pm.wait_for_cluster("east", "HEALTHY").await;
+        let oprc = Oprc::new(&pm, ns);
         let example = |name: &str| {
             path(&oprc_tests::workspace().join(format!("examples/packages/{name}.yaml"))).to_owned()
         };

@@ -10,12 +10,12 @@ use hyper::Method;
 use oprc_tests::{
     etcd::Etcd,
     eventually,
-    pm::{Pm, SETTLED, Setup, deployment, package},
+    pm::{Pm, ROLLOUT_TIMEOUT, Setup, deployment, package},
     relay::{Relay, Trap},
 };
 use serde_json::{Value, json};
 
-use crate::two_clusters::Half;
+use crate::two_clusters::TestCluster;
 
 /// How long after the last call nothing more comes: what waits longest is the record of a unit that
 /// is gone, in case a call of before is still under way.
@@ -95,8 +95,8 @@ pub(crate) enum Round {
 
 /// Does something, kills the package manager at a point of it, and looks what becomes of it.
 pub(crate) async fn round(
-    east: &Half<'_>,
-    west: &Half<'_>,
+    east: &TestCluster<'_>,
+    west: &TestCluster<'_>,
     etcd: &Etcd,
     act: Act,
     point: usize,
@@ -130,16 +130,16 @@ pub(crate) async fn round(
         wanted
     };
     for cluster in [&one, &two] {
-        pm.cluster(cluster, "HEALTHY").await;
+        pm.wait_for_cluster(cluster, "HEALTHY").await;
     }
     if !act.makes() {
         pm.deploy(&wanted("1.0.0")).await.unwrap();
-        pm.condition(&key, "RUNNING").await;
+        pm.wait_for_condition(&key, "RUNNING").await;
     }
     second.refuse(act.is_refused());
     if act.is_away() {
         second.away(true);
-        pm.cluster(&two, "UNREACHABLE").await;
+        pm.wait_for_cluster(&two, "UNREACHABLE").await;
     }
     trap.arm(point, pm.killer());
     let asked = ask(&pm, act, &key, &wanted).await;
@@ -153,7 +153,7 @@ pub(crate) async fn round(
             // On a machine that is busy it may lose its lease, and ends by itself: the same must come
             // of it. Nothing else may end it.
             if tokio::time::timeout(QUIET, trap.sprung()).await.is_err() {
-                eventually("why it has ended", SETTLED, || async {
+                eventually("why it has ended", ROLLOUT_TIMEOUT, || async {
                     let log = pm.log();
                     if log.contains("lost the lease") { Ok(()) } else { Err(log) }
                 })
@@ -161,7 +161,7 @@ pub(crate) async fn round(
             }
             true
         }
-        () = tokio::time::sleep(SETTLED) => panic!("{act:?} at {point}: neither done nor killed"),
+        () = tokio::time::sleep(ROLLOUT_TIMEOUT) => panic!("{act:?} at {point}: neither done nor killed"),
     };
     trap.disarm();
     if hit {
@@ -180,7 +180,7 @@ pub(crate) async fn round(
         half.exactly(&prefix, &expected).await;
     }
     // Nothing is left of what was given up, and nothing is there that isn't known.
-    eventually("no orphan and no unit too many", SETTLED, || async {
+    eventually("no orphan and no unit too many", ROLLOUT_TIMEOUT, || async {
         let orphans = pm.call(Method::GET, "/orphans", None).await?;
         let status = pm.call(Method::GET, &format!("/deployments/{key}/status"), None).await;
         let units = status.ok().and_then(|it| it["units"].as_array().map(Vec::len));
@@ -191,7 +191,7 @@ pub(crate) async fn round(
     .await;
     second.refuse(false);
     pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await.ok();
-    pm.gone(&key).await;
+    pm.wait_deleted(&key).await;
     if hit { Round::Killed } else { Round::Over }
 }
 
@@ -209,7 +209,7 @@ async fn ask(
 
 /// Asks again for what may have been stored before: it is harmless.
 async fn again(pm: &Pm, act: Act, key: &str, wanted: &impl Fn(&str) -> Value) {
-    eventually("an answer", SETTLED, || async {
+    eventually("an answer", ROLLOUT_TIMEOUT, || async {
         match ask(pm, act, key, wanted).await {
             // What is to be deleted may be gone already.
             Err(error) if act == Act::Delete && error.starts_with("404") => Ok(()),
@@ -222,7 +222,7 @@ async fn again(pm: &Pm, act: Act, key: &str, wanted: &impl Fn(&str) -> Value) {
 /// Waits until it is as it should be; who was away is back when everybody else has done their part.
 async fn done(pm: &Pm, act: Act, key: &str, second: &Relay) {
     if act == Act::Delete {
-        return pm.gone(key).await;
+        return pm.wait_deleted(key).await;
     }
     let (first, end) = match (act.is_all_or_nothing(), act.is_away()) {
         (true, _) => (["ROLLING_BACK", "ROLLED_BACK"], "ROLLED_BACK"),
@@ -233,7 +233,7 @@ async fn done(pm: &Pm, act: Act, key: &str, second: &Relay) {
         let condition = status["condition"].as_str();
         condition.is_some_and(|it| first.contains(&it))
     };
-    pm.until(key, first[0], told).await;
+    pm.wait_for(key, first[0], told).await;
     second.away(false);
-    pm.condition(key, end).await;
+    pm.wait_for_condition(key, end).await;
 }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 
 const WRITERS: usize = 4;
 /// How long the first answer may take.
-const ANSWERED: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Two packages in one request: both are there, or neither is.
 fn pair(name: &str) -> Value {
@@ -56,7 +56,7 @@ pub(crate) async fn kills(rounds: usize) -> usize {
         let kill = async {
             // Now and then among the first, and now and then when some are there for sure.
             if round % 2 == 0 {
-                let _ = tokio::time::timeout(ANSWERED, any.notified()).await;
+                let _ = tokio::time::timeout(RESPONSE_TIMEOUT, any.notified()).await;
             }
             tokio::time::sleep(moment).await;
             pm.kill();

@@ -23,7 +23,7 @@ include-operation-id = [
 phases.coverage.enabled = false
 "#;
 /// How long that may take.
-const CHECKED: Duration = Duration::from_mins(15);
+const CHECK_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// The checker, fetched from PyPI once.
 fn checker() -> PathBuf {
@@ -65,7 +65,7 @@ async fn fill(pm: &Pm) {
     }
     let counter = json!({"key": "counter", "package": "counter", "class": "Counter"});
     pm.deploy(&counter).await.unwrap();
-    pm.condition("hello", "RUNNING").await;
+    pm.wait_for_condition("hello", "RUNNING").await;
     for list in ["packages", "classes", "functions", "deployments", "class-runtimes", "clusters"] {
         let page = pm.get(&format!("/{list}")).await;
         assert!(page["items"].as_array().is_some_and(|items| !items.is_empty()), "{list}: {page}");
@@ -96,7 +96,8 @@ async fn compare(pm: &Pm) {
         .env("PYTHONPATH", &folder)
         .current_dir(pm.folder())
         .kill_on_drop(true);
-    let done = timeout(CHECKED, command.output()).await.expect("all to be asked in time").unwrap();
+    let done =
+        timeout(CHECK_TIMEOUT, command.output()).await.expect("all to be asked in time").unwrap();
     let told = String::from_utf8_lossy(&done.stdout);
     let error = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{told}{error}");
@@ -105,11 +106,11 @@ async fn compare(pm: &Pm) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_answer_is_one_that_the_document_describes() {
-    in_namespace(async |place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let clusters = Setup::of([("east", crm.url.as_str())]);
         let pm = Pm::start(&clusters.with("OPRC_PM_SERVER_RATE_LIMIT", "0")).await;
-        pm.cluster("east", "HEALTHY").await;
+        pm.wait_for_cluster("east", "HEALTHY").await;
         fill(&pm).await;
         compare(&pm).await;
     })

@@ -4,12 +4,12 @@ use hyper::Method;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use oprc_tests::{
-    Place, eventually,
-    pm::{Pm, SETTLED, Setup, deployment, package},
+    TestNamespace, eventually,
+    pm::{Pm, ROLLOUT_TIMEOUT, Setup, deployment, package},
 };
 use serde_json::{Value, json};
 
-use crate::two_clusters::with_pair;
+use crate::two_clusters::with_two_clusters;
 
 fn both(key: &str, version: &str) -> Value {
     let mut both = deployment(key, version);
@@ -18,8 +18,8 @@ fn both(key: &str, version: &str) -> Value {
 }
 
 /// Names of pods, and how often their containers were started again.
-async fn pods(place: &Place) -> Vec<(String, i32)> {
-    let api: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn pods(ns: &TestNamespace) -> Vec<(String, i32)> {
+    let api: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let all = api.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
     let mut pods: Vec<_> = all
         .iter()
@@ -35,19 +35,19 @@ async fn pods(place: &Place) -> Vec<(String, i32)> {
 
 #[tokio::test]
 async fn everything_is_adopted_and_nothing_is_restarted() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
         let pm = Pm::start(&setup).await;
         pm.publish(&package("1.0.0")).await;
         for key in ["shop", "bank"] {
             pm.deploy(&both(key, "1.0.0")).await.unwrap();
         }
-        pm.condition("shop", "RUNNING").await;
-        pm.condition("bank", "RUNNING").await;
-        let before = (pods(east.place).await, pods(west.place).await);
+        pm.wait_for_condition("shop", "RUNNING").await;
+        pm.wait_for_condition("bank", "RUNNING").await;
+        let before = (pods(east.ns).await, pods(west.ns).await);
 
-        let pm = pm.forget().await;
-        let orphans = eventually("four orphans", SETTLED, || async {
+        let pm = pm.restart_without_store().await;
+        let orphans = eventually("four orphans", ROLLOUT_TIMEOUT, || async {
             let orphans = pm.get("/orphans").await["items"].clone();
             let all = orphans.as_array().cloned().unwrap_or_default();
             if all.len() == 4 { Ok(all) } else { Err(orphans.to_string()) }
@@ -63,23 +63,23 @@ async fn everything_is_adopted_and_nothing_is_restarted() {
         }
         assert_eq!(pm.get("/orphans").await["items"], json!([]));
         for key in ["shop", "bank"] {
-            let status = pm.condition(key, "RUNNING").await;
+            let status = pm.wait_for_condition(key, "RUNNING").await;
             assert_eq!(status["unitsTotal"], 2, "{status}");
         }
-        assert_eq!((pods(east.place).await, pods(west.place).await), before);
+        assert_eq!((pods(east.ns).await, pods(west.ns).await), before);
 
         // It is driven again: changed, and taken away.
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
         pm.deploy(&both("shop", "2.0.0")).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
+        pm.wait_for_condition("shop", "RUNNING").await;
         east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
         for key in ["shop", "bank"] {
             pm.call(Method::DELETE, &format!("/deployments/{key}"), None).await.unwrap();
         }
         for key in ["shop", "bank"] {
-            pm.gone(key).await;
+            pm.wait_deleted(key).await;
         }
         east.exactly("", &[]).await;
         west.exactly("", &[]).await;
@@ -95,19 +95,19 @@ async fn adopt(pm: &Pm, orphan: &Value, body: &Value) -> Result<Value, String> {
 
 #[tokio::test]
 async fn an_orphan_can_be_deleted() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
         let pm = Pm::start(&setup).await;
         pm.publish(&package("1.0.0")).await;
         let mut wanted = deployment("shop", "1.0.0");
         wanted["targetClusters"] = json!(["east"]);
         pm.deploy(&wanted).await.unwrap();
-        pm.condition("shop", "RUNNING").await;
+        pm.wait_for_condition("shop", "RUNNING").await;
         // One that is driven is none.
         let path = "/orphans/east/shop.Sample..east";
         assert!(pm.call(Method::DELETE, path, None).await.unwrap_err().contains("no orphan"));
-        let pm = pm.forget().await;
-        eventually("its deletion", SETTLED, || pm.call(Method::DELETE, path, None)).await;
+        let pm = pm.restart_without_store().await;
+        eventually("its deletion", ROLLOUT_TIMEOUT, || pm.call(Method::DELETE, path, None)).await;
         east.exactly("", &[]).await;
     })
     .await;

@@ -6,9 +6,9 @@ use futures::{StreamExt as _, stream};
 use oprc_tests::{etcd::Etcd, proof};
 
 use crate::{
-    killed,
-    two_clusters::with_pair,
     crash_points::{ACTS, Act, Round, round},
+    killed,
+    two_clusters::with_two_clusters,
 };
 
 /// So many package managers at once.
@@ -20,7 +20,7 @@ const LEAST: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_at_each_point_it_ends_the_same() {
-    with_pair(async |east, west| {
+    with_two_clusters(async |east, west| {
         let etcd = Etcd::start();
         let proof = proof::begin("a package manager killed before and after each change", 5, 50);
         let at = async |act: Act, point: usize| (act, round(&east, &west, &etcd, act, point).await);

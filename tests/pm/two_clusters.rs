@@ -2,25 +2,25 @@
 
 use kube::{ResourceExt as _, api::ListParams};
 use oprc_tests::{
-    Place,
+    TestNamespace,
     class::classes,
     crm::{Crm, Options},
     etcd::free_port,
     eventually, in_namespace, in_namespace_of,
-    pm::SETTLED,
+    pm::ROLLOUT_TIMEOUT,
     second,
 };
 
 /// One of them.
-pub(crate) struct Half<'a> {
-    pub(crate) place: &'a Place,
+pub(crate) struct TestCluster<'a> {
+    pub(crate) ns: &'a TestNamespace,
     pub(crate) crm: Crm,
 }
 
-impl Half<'_> {
+impl TestCluster<'_> {
     /// The ids of the classes that are there and stay, and the marks of their functions.
     async fn classes(&self) -> Result<Vec<(String, String)>, String> {
-        let all = classes(self.place).list(&ListParams::default()).await;
+        let all = classes(self.ns).list(&ListParams::default()).await;
         let all = all.map_err(|error| error.to_string())?;
         let mut found: Vec<_> = all
             .iter()
@@ -41,7 +41,7 @@ impl Half<'_> {
     pub(crate) async fn exactly(&self, prefix: &str, expected: &[(&str, &str)]) {
         let expected: Vec<_> =
             expected.iter().map(|(id, mark)| ((*id).to_owned(), (*mark).to_owned())).collect();
-        eventually("the right classes", SETTLED, || async {
+        eventually("the right classes", ROLLOUT_TIMEOUT, || async {
             let mut found = self.classes().await?;
             found.retain(|(id, _)| id.starts_with(prefix));
             if found == expected { Ok(()) } else { Err(format!("{found:?} for {expected:?}")) }
@@ -51,14 +51,14 @@ impl Half<'_> {
 }
 
 /// Runs a test with two of them.
-pub(crate) async fn with_pair(test: impl AsyncFnOnce(Half<'_>, Half<'_>)) {
-    in_namespace(async |one: &Place| {
-        in_namespace_of(second().await, async |other: &Place| {
+pub(crate) async fn with_two_clusters(test: impl AsyncFnOnce(TestCluster<'_>, TestCluster<'_>)) {
+    in_namespace(async |one: &TestNamespace| {
+        in_namespace_of(second().await, async |other: &TestNamespace| {
             let options = Options::default();
-            let east = Half { place: one, crm: Crm::start(one, &options).await };
+            let east = TestCluster { ns: one, crm: Crm::start(one, &options).await };
             // It may go and come back: nobody else is given its port meanwhile.
             let options = options.with("HTTP_PORT", &free_port().to_string());
-            let west = Half { place: other, crm: Crm::start(other, &options).await };
+            let west = TestCluster { ns: other, crm: Crm::start(other, &options).await };
             Box::pin(test(east, west)).await;
         })
         .await;

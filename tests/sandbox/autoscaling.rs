@@ -6,13 +6,13 @@ use futures::future::{join_all, select};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::{Api, api::PostParams, runtime::wait::await_condition};
 use oprc_sandbox::within;
-use oprc_tests::{Place, http::get_ok, in_namespace, objects::deploy_hello};
+use oprc_tests::{TestNamespace, http::get_ok, in_namespace, objects::deploy_hello};
 use serde_json::json;
 
 #[tokio::test]
 async fn scales_up_under_load() {
-    in_namespace(async |place: &Place| {
-        let url = format!("{}/?burn_ms=100", deploy_hello(place, "busy").await);
+    in_namespace(async |ns: &TestNamespace| {
+        let url = format!("{}/?burn_ms=100", deploy_hello(ns, "busy").await);
         let autoscaler = serde_json::from_value(json!({
             "metadata": {"name": "busy"},
             "spec": {
@@ -26,7 +26,7 @@ async fn scales_up_under_load() {
             },
         }));
         let autoscalers: Api<HorizontalPodAutoscaler> =
-            Api::namespaced(place.client.clone(), &place.namespace);
+            Api::namespaced(ns.client.clone(), &ns.name);
         autoscalers.create(&PostParams::default(), &autoscaler.unwrap()).await.unwrap();
         let scaled = |autoscaler: Option<&HorizontalPodAutoscaler>| {
             let status = autoscaler.and_then(|autoscaler| autoscaler.status.as_ref());

@@ -20,10 +20,10 @@ use oprc_sandbox::{
     within,
 };
 use oprc_tests::{
-    Place, eventually, hello_archive,
+    TestNamespace, eventually, hello_archive,
     http::get_ok,
     in_namespace_of,
-    objects::{READY, deploy_hello, hello_template, named, restricted},
+    objects::{READY_TIMEOUT, deploy_hello, hello_template, named, restricted},
     shared, with_cluster, with_simulated,
 };
 use serde_json::json;
@@ -33,31 +33,31 @@ async fn restarts_every_killed_component() {
     let options = Options { node: NodeChoice::Real, prometheus: true, ..Options::default() };
     with_cluster("test-recover", &options, async |cluster| {
         cluster.load_image(&hello_archive()).await.unwrap();
-        in_namespace_of(cluster.clone(), async |place: &Place| {
-            let url = deploy_hello(place, "before").await;
+        in_namespace_of(cluster.clone(), async |ns: &TestNamespace| {
+            let url = deploy_hello(ns, "before").await;
             let supervisor = cluster.supervisor();
             for component in supervisor.status().await.unwrap() {
                 let back = supervisor.kill(&component.name).await.unwrap();
                 assert!(back.restarts > component.restarts, "{back:?}");
                 assert_ne!(back.pid, component.pid);
-                eventually(&format!("an API after {} died", component.name), READY, || {
-                    note(place, &component.name)
+                eventually(&format!("an API after {} died", component.name), READY_TIMEOUT, || {
+                    note(ns, &component.name)
                 })
                 .await;
             }
             let prometheus = format!("{}/-/ready", cluster.spec().prometheus_url().unwrap());
-            eventually("Prometheus", READY, || get_ok(&prometheus)).await;
+            eventually("Prometheus", READY_TIMEOUT, || get_ok(&prometheus)).await;
             // What ran before is there again, and something new can be made.
-            eventually("the answer of a pod from before", READY, || get_ok(&url)).await;
-            deploy_hello(place, "after").await;
+            eventually("the answer of a pod from before", READY_TIMEOUT, || get_ok(&url)).await;
+            deploy_hello(ns, "after").await;
         })
         .await;
     })
     .await;
 }
 
-async fn note(place: &Place, name: &str) -> Result<(), String> {
-    let notes: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn note(ns: &TestNamespace, name: &str) -> Result<(), String> {
+    let notes: Api<ConfigMap> = Api::namespaced(ns.client.clone(), &ns.name);
     let note = ConfigMap { metadata: named(name), ..ConfigMap::default() };
     match notes.create(&PostParams::default(), &note).await {
         Ok(_) => Ok(()),
@@ -97,28 +97,28 @@ async fn concurrent_ups_create_one_cluster_and_down_stops_a_hung_supervisor() {
 #[tokio::test]
 async fn freezes_stops_and_starts_components() {
     with_simulated("test-freeze", 1, async |cluster: Cluster| {
-        in_namespace_of(cluster.clone(), async |place: &Place| {
+        in_namespace_of(cluster.clone(), async |ns: &TestNamespace| {
             let supervisor = cluster.supervisor();
             let state = async |name: &str| supervisor.component(name).await.unwrap().state;
             supervisor.act("kube-scheduler", Action::Freeze).await.unwrap();
             assert_eq!(state("kube-scheduler").await, State::Frozen);
-            pod(place, "waits").await;
+            pod(ns, "waits").await;
             // What is awake has acted on something newer meanwhile.
-            observed_deployment(place).await;
-            assert_eq!(node_of(place, "waits").await, None);
+            observed_deployment(ns).await;
+            assert_eq!(node_of(ns, "waits").await, None);
             supervisor.act("kube-scheduler", Action::Thaw).await.unwrap();
-            bound(place, "waits").await;
+            bound(ns, "waits").await;
 
             supervisor.act("kwok", Action::Stop).await.unwrap();
             assert_eq!(state("kwok").await, State::Stopped);
             let refused = supervisor.act("kwok", Action::Freeze).await.unwrap_err().to_string();
             assert!(refused.contains("kwok is not running"), "{refused}");
             supervisor.act("kwok", Action::Start).await.unwrap();
-            pod(place, "runs").await;
-            let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+            pod(ns, "runs").await;
+            let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
             let running =
                 await_condition(pods, "runs", kube::runtime::conditions::is_pod_running());
-            within("the pod to run", READY, running).await.unwrap();
+            within("the pod to run", READY_TIMEOUT, running).await.unwrap();
 
             let error = supervisor.act("nonsense", Action::Stop).await.unwrap_err().to_string();
             assert!(error.contains("has no component 'nonsense'; components: etcd"), "{error}");
@@ -128,8 +128,8 @@ async fn freezes_stops_and_starts_components() {
     .await;
 }
 
-async fn pod(place: &Place, name: &str) {
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn pod(ns: &TestNamespace, name: &str) {
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pod = serde_json::from_value(json!({
         "metadata": {"name": name},
         "spec": {"containers": [{
@@ -138,7 +138,7 @@ async fn pod(place: &Place, name: &str) {
     }));
     // The account that pods run as comes a moment after the namespace.
     let pod = pod.unwrap();
-    eventually("a pod", READY, || async {
+    eventually("a pod", READY_TIMEOUT, || async {
         match pods.create(&PostParams::default(), &pod).await {
             Ok(_) => Ok(()),
             // One that was made before its answer got lost.
@@ -150,8 +150,8 @@ async fn pod(place: &Place, name: &str) {
 }
 
 /// Makes a Deployment and waits until its controller has seen it.
-async fn observed_deployment(place: &Place) {
-    let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn observed_deployment(ns: &TestNamespace) {
+    let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
     let deployment = serde_json::from_value(json!({
         "metadata": {"name": "newer"},
         "spec": {
@@ -164,19 +164,23 @@ async fn observed_deployment(place: &Place) {
     let observed = |deployment: Option<&Deployment>| {
         deployment.and_then(|deployment| deployment.status.as_ref()?.observed_generation).is_some()
     };
-    within("a controller", READY, await_condition(deployments, "newer", observed)).await.unwrap();
+    within("a controller", READY_TIMEOUT, await_condition(deployments, "newer", observed))
+        .await
+        .unwrap();
 }
 
-async fn node_of(place: &Place, name: &str) -> Option<String> {
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn node_of(ns: &TestNamespace, name: &str) -> Option<String> {
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     pods.get(name).await.unwrap().spec.unwrap().node_name
 }
 
-async fn bound(place: &Place, name: &str) {
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn bound(ns: &TestNamespace, name: &str) {
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let is_bound =
         |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
-    within("the pod to be bound", READY, await_condition(pods, name, is_bound)).await.unwrap();
+    within("the pod to be bound", READY_TIMEOUT, await_condition(pods, name, is_bound))
+        .await
+        .unwrap();
 }
 
 /// The command line of a cluster's etcd.

@@ -10,22 +10,21 @@ use kube::{
 };
 use oprc_sandbox::within;
 use oprc_tests::{
-    HELLO, Place, eventually,
+    HELLO, TestNamespace, eventually,
     http::{get, get_ok},
     in_namespace,
     objects::restricted,
 };
 use serde_json::{Value, json};
 
-const READY: Duration = Duration::from_mins(5);
+const READY_TIMEOUT: Duration = Duration::from_mins(5);
 
 #[tokio::test]
 async fn scales_to_zero_and_back() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         let kind =
             ApiResource::from_gvk(&GroupVersionKind::gvk("serving.knative.dev", "v1", "Service"));
-        let services: Api<DynamicObject> =
-            Api::namespaced_with(place.client.clone(), &place.namespace, &kind);
+        let services: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.name, &kind);
         let service: DynamicObject = serde_json::from_value(json!({
             "apiVersion": "serving.knative.dev/v1",
             "kind": "Service",
@@ -45,29 +44,31 @@ async fn scales_to_zero_and_back() {
             let conditions = conditions.and_then(Value::as_array).cloned().unwrap_or_default();
             conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
         };
-        within("the Knative service", READY, await_condition(services, "sleeper", ready))
+        within("the Knative service", READY_TIMEOUT, await_condition(services, "sleeper", ready))
             .await
             .unwrap();
 
-        let gateways: Api<Service> = Api::namespaced(place.client.clone(), "kourier-system");
+        let gateways: Api<Service> = Api::namespaced(ns.client.clone(), "kourier-system");
         let gateway = gateways.get("kourier").await.unwrap().spec.unwrap().cluster_ip.unwrap();
         let url = format!("http://{gateway}/?name=sleeper");
-        let host = format!("sleeper.{}.sandbox.test", place.namespace);
+        let host = format!("sleeper.{}.sandbox.test", ns.name);
         let answer = async || {
             let (status, answer) = get(&url, Some(&host)).await?;
             let good = status == 200 && answer.contains("Hello, sleeper!");
             if good { Ok(()) } else { Err(format!("{status} {answer}")) }
         };
-        eventually("an answer", READY, &answer).await;
+        eventually("an answer", READY_TIMEOUT, &answer).await;
 
-        let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+        let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let name = deployments.list(&ListParams::default()).await.unwrap().items[0].name_any();
         let asleep = |deployment: Option<&Deployment>| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
-        within("zero replicas", READY, await_condition(deployments, &name, asleep)).await.unwrap();
-        eventually("an answer of what was asleep", READY, &answer).await;
+        within("zero replicas", READY_TIMEOUT, await_condition(deployments, &name, asleep))
+            .await
+            .unwrap();
+        eventually("an answer of what was asleep", READY_TIMEOUT, &answer).await;
         // Whoever isn't known at the gateway isn't served.
         assert!(get_ok(&url).await.is_err());
     })

@@ -195,11 +195,14 @@ async fn reports_a_port_in_use() {
         let (_, rest) = arguments.split_once("--listen-client-urls=https://127.0.0.1:").unwrap();
         let port: u16 = rest.split('\0').next().unwrap().parse().unwrap();
         kill_supervisor(&cluster);
-        let _taken =
-            oprc_tests::eventually("the port to be free", oprc_tests::objects::READY, || async {
+        let _taken = oprc_tests::eventually(
+            "the port to be free",
+            oprc_tests::objects::READY_TIMEOUT,
+            || async {
                 TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(|error| error.to_string())
-            })
-            .await;
+            },
+        )
+        .await;
         let said = refusal(&["up", "--name", "test-port"], &[]);
         assert_says(
             &said,

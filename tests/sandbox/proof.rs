@@ -3,7 +3,9 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, api::ListParams};
 use oprc_sandbox::{NodeChoice, Options};
-use oprc_tests::{Place, eventually, in_namespace_of, objects::READY, proof, with_cluster};
+use oprc_tests::{
+    TestNamespace, eventually, in_namespace_of, objects::READY_TIMEOUT, proof, with_cluster,
+};
 
 use crate::components::{Acknowledged, etcd_arguments, write};
 
@@ -18,8 +20,8 @@ async fn nothing_acknowledged_is_lost_when_etcd_or_the_api_server_is_killed() {
     with_cluster("test-durable", &options, async |cluster| {
         // A killed process doesn't lose what the kernel has; a machine that fails would.
         assert!(!etcd_arguments(&cluster).await.contains("--unsafe-no-fsync"));
-        in_namespace_of(cluster.clone(), async |place: &Place| {
-            let api: Api<ConfigMap> = Api::namespaced(place.client.clone(), &place.namespace);
+        in_namespace_of(cluster.clone(), async |ns: &TestNamespace| {
+            let api: Api<ConfigMap> = Api::namespaced(ns.client.clone(), &ns.name);
             let mut acknowledged = Acknowledged::new();
             for round in 0..rounds {
                 let victim = if round % 2 == 0 { "etcd" } else { "kube-apiserver" };
@@ -32,7 +34,7 @@ async fn nothing_acknowledged_is_lost_when_etcd_or_the_api_server_is_killed() {
                 }
             }
             assert_eq!(acknowledged.len(), rounds * WRITERS * WRITES);
-            let stored = eventually("a list", READY, || async {
+            let stored = eventually("a list", READY_TIMEOUT, || async {
                 api.list(&ListParams::default()).await.map_err(|error| error.to_string())
             })
             .await;

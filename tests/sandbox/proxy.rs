@@ -15,7 +15,7 @@ use oprc_sandbox::{
     proxy::{ApiProxy, Fault, Match},
     within,
 };
-use oprc_tests::{Place, in_namespace, objects::named};
+use oprc_tests::{TestNamespace, in_namespace, objects::named};
 use serde_json::json;
 
 const MASTERS: Option<&str> = Some("system:masters");
@@ -25,15 +25,15 @@ fn config(name: &str) -> ConfigMap {
     ConfigMap { metadata: named(name), ..ConfigMap::default() }
 }
 
-fn configs(client: Client, place: &Place) -> Api<ConfigMap> {
-    Api::namespaced(client, &place.namespace)
+fn configs(client: Client, ns: &TestNamespace) -> Api<ConfigMap> {
+    Api::namespaced(client, &ns.name)
 }
 
 /// A proxy, a client through it, and one past it.
-async fn setup(place: &Place) -> (ApiProxy, Api<ConfigMap>, Api<ConfigMap>) {
-    let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-    let through = configs(proxy.client("tester", MASTERS).await.unwrap(), place);
-    (proxy, through, configs(place.client.clone(), place))
+async fn setup(ns: &TestNamespace) -> (ApiProxy, Api<ConfigMap>, Api<ConfigMap>) {
+    let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+    let through = configs(proxy.client("tester", MASTERS).await.unwrap(), ns);
+    (proxy, through, configs(ns.client.clone(), ns))
 }
 
 async fn create(api: &Api<ConfigMap>, name: &str) -> kube::Result<ConfigMap> {
@@ -42,9 +42,9 @@ async fn create(api: &Api<ConfigMap>, name: &str) -> kube::Result<ConfigMap> {
 
 #[tokio::test]
 async fn counts_requests_by_client_verb_and_resource() {
-    in_namespace(async |place: &Place| {
-        let (proxy, first, _) = setup(place).await;
-        let second = configs(proxy.client("other", MASTERS).await.unwrap(), place);
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, first, _) = setup(ns).await;
+        let second = configs(proxy.client("other", MASTERS).await.unwrap(), ns);
         for number in 0..7 {
             create(&first, &format!("c-{number}")).await.unwrap();
         }
@@ -87,9 +87,9 @@ async fn counts_requests_by_client_verb_and_resource() {
 
 #[tokio::test]
 async fn identifies_clients_by_their_certificates() {
-    in_namespace(async |place: &Place| {
-        let proxy = ApiProxy::start(&place.cluster).await.unwrap();
-        let nobody = configs(proxy.client("nobody", None).await.unwrap(), place);
+    in_namespace(async |ns: &TestNamespace| {
+        let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
+        let nobody = configs(proxy.client("nobody", None).await.unwrap(), ns);
         match create(&nobody, "mine").await {
             Err(kube::Error::Api(status)) => {
                 assert_eq!(status.code, 403);
@@ -100,7 +100,7 @@ async fn identifies_clients_by_their_certificates() {
         // Without a certificate of the cluster there is no connection.
         let mut config = kube::Config::new(proxy.url().parse().unwrap());
         config.accept_invalid_certs = true;
-        let stranger = configs(Client::try_from(config).unwrap(), place);
+        let stranger = configs(Client::try_from(config).unwrap(), ns);
         assert!(matches!(create(&stranger, "mine").await, Err(error) if !matches!(error, kube::Error::Api(_))));
         assert_eq!(proxy.counts().len(), 1);
     })
@@ -109,8 +109,8 @@ async fn identifies_clients_by_their_certificates() {
 
 #[tokio::test]
 async fn dropped_requests_do_not_reach_the_api_server() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, direct) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, direct) = setup(ns).await;
         let refusal = proxy.inject(Match::any().verb("create"), Fault::DropRequest);
         assert!(create(&through, "refused").await.is_err());
         assert!(direct.get_opt("refused").await.unwrap().is_none());
@@ -123,8 +123,8 @@ async fn dropped_requests_do_not_reach_the_api_server() {
 
 #[tokio::test]
 async fn delays_requests() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, _) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, _) = setup(ns).await;
         let delay = Duration::from_secs(2);
         let _fault = proxy.inject(Match::any().client("tester"), Fault::Delay(delay));
         let begun = Instant::now();
@@ -136,8 +136,8 @@ async fn delays_requests() {
 
 #[tokio::test]
 async fn responds_with_a_status_without_the_api_server() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, direct) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, direct) = setup(ns).await;
         // By number: the next request of this client, whatever it is.
         let next =
             || Match::any().number(proxy.recorded().last().map_or(1, |seen| seen.number + 1));
@@ -163,8 +163,8 @@ async fn responds_with_a_status_without_the_api_server() {
 
 #[tokio::test]
 async fn requests_with_dropped_responses_are_executed() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, direct) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, direct) = setup(ns).await;
         let _fault = proxy.inject_times(
             Match::any().verb("create").resource("configmaps"),
             Fault::DropResponse,
@@ -178,8 +178,8 @@ async fn requests_with_dropped_responses_are_executed() {
 
 #[tokio::test]
 async fn forwards_held_requests_when_the_fault_is_removed() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, direct) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, direct) = setup(ns).await;
         let hold = proxy.inject(Match::any().name("slow").verb("get"), Fault::Hold);
         create(&direct, "slow").await.unwrap();
         let mut held = pin!(through.get("slow"));
@@ -222,8 +222,8 @@ async fn event_of(events: &mut Events, name: &str) {
 
 #[tokio::test]
 async fn held_watches_lose_no_event() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, direct) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, direct) = setup(ns).await;
         let mut behind = watch(&through).await;
         let mut ahead = watch(&direct).await;
         create(&direct, "before").await.unwrap();
@@ -242,8 +242,8 @@ async fn held_watches_lose_no_event() {
 
 #[tokio::test]
 async fn closes_running_watches_which_can_be_reopened() {
-    in_namespace(async |place: &Place| {
-        let (proxy, through, direct) = setup(place).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let (proxy, through, direct) = setup(ns).await;
         let mut events = watch(&through).await;
         create(&direct, "before").await.unwrap();
         event_of(&mut events, "before").await;

@@ -6,22 +6,22 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, runtime::wait::await_condition};
 use oprc_sandbox::within;
 use oprc_tests::{
-    Place, eventually,
+    TestNamespace, eventually,
     http::{get, get_ok, series},
     in_namespace,
-    objects::{READY, deploy_hello, get_from_pod, pod_of},
+    objects::{READY_TIMEOUT, deploy_hello, get_from_pod, pod_of},
 };
 
-const SCRAPED: Duration = Duration::from_mins(3);
+const SCRAPE_TIMEOUT: Duration = Duration::from_mins(3);
 
 #[tokio::test]
 async fn function_is_reachable_from_the_machine_and_from_pods() {
-    in_namespace(async |place: &Place| {
-        let url = deploy_hello(place, "hello").await;
+    in_namespace(async |ns: &TestNamespace| {
+        let url = deploy_hello(ns, "hello").await;
         let answer = get_ok(&format!("{url}/?name=host")).await.unwrap();
         assert!(answer.contains("Hello, host!"), "{answer}");
-        let inside = format!("http://hello.{}.svc.cluster.local/?name=pod", place.namespace);
-        let answer = get_from_pod(place, &inside).await;
+        let inside = format!("http://hello.{}.svc.cluster.local/?name=pod", ns.name);
+        let answer = get_from_pod(ns, &inside).await;
         assert!(answer.contains("Hello, pod!"), "{answer}");
         let (status, _) = get(&format!("{url}/?fail=503"), None).await.unwrap();
         assert_eq!(status, 503);
@@ -31,14 +31,14 @@ async fn function_is_reachable_from_the_machine_and_from_pods() {
 
 #[tokio::test]
 async fn prometheus_scrapes_pods_and_containers() {
-    in_namespace(async |place: &Place| {
-        let url = deploy_hello(place, "metered").await;
+    in_namespace(async |ns: &TestNamespace| {
+        let url = deploy_hello(ns, "metered").await;
         for _ in 0..3 {
             get_ok(&url).await.unwrap();
         }
-        let prometheus = place.cluster.spec().prometheus_url().unwrap();
-        let namespace = &place.namespace;
-        let pod = pod_of(place, "metered").await.metadata.name.unwrap();
+        let prometheus = ns.cluster.spec().prometheus_url().unwrap();
+        let namespace = &ns.name;
+        let pod = pod_of(ns, "metered").await.metadata.name.unwrap();
         // The labels by which latency is asked for later.
         let requests = format!(
             r#"sum(http_server_requests_seconds_count{{oaas_owner="metered",namespace="{namespace}",pod="{pod}"}}) >= 3"#
@@ -50,7 +50,7 @@ async fn prometheus_scrapes_pods_and_containers() {
         let cpu = format!("sum(container_cpu_usage_seconds_total{{{container}}})");
         let memory = format!("sum(container_memory_working_set_bytes{{{container}}}) > 0");
         for expression in [requests, buckets, cpu, memory] {
-            eventually(&expression, SCRAPED, || series(&prometheus, &expression)).await;
+            eventually(&expression, SCRAPE_TIMEOUT, || series(&prometheus, &expression)).await;
         }
     })
     .await;
@@ -58,9 +58,9 @@ async fn prometheus_scrapes_pods_and_containers() {
 
 #[tokio::test]
 async fn prometheus_is_reachable_from_pods() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         let url = "http://prometheus.monitoring.svc.cluster.local:9090/api/v1/query?query=up";
-        let answer = get_from_pod(place, url).await;
+        let answer = get_from_pod(ns, url).await;
         assert!(answer.contains(r#""status":"success""#), "{answer}");
     })
     .await;
@@ -68,9 +68,9 @@ async fn prometheus_is_reachable_from_pods() {
 
 #[tokio::test]
 async fn restarts_a_killed_container() {
-    in_namespace(async |place: &Place| {
-        let url = deploy_hello(place, "killed").await;
-        let pod = pod_of(place, "killed").await;
+    in_namespace(async |ns: &TestNamespace| {
+        let url = deploy_hello(ns, "killed").await;
+        let pod = pod_of(ns, "killed").await;
         let uid = pod.metadata.uid.clone().unwrap();
         kill_container(&uid);
         let restarted = |pod: Option<&Pod>| {
@@ -78,10 +78,12 @@ async fn restarts_a_killed_container() {
                 pod.and_then(|pod| pod.status.as_ref()?.container_statuses.as_ref()?.first());
             status.is_some_and(|status| status.restart_count == 1 && status.ready)
         };
-        let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+        let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
         let name = pod.metadata.name.unwrap();
-        within("the restart", READY, await_condition(pods, &name, restarted)).await.unwrap();
-        eventually("an answer", READY, || get_ok(&url)).await;
+        within("the restart", READY_TIMEOUT, await_condition(pods, &name, restarted))
+            .await
+            .unwrap();
+        eventually("an answer", READY_TIMEOUT, || get_ok(&url)).await;
     })
     .await;
 }

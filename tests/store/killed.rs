@@ -26,7 +26,7 @@ const WRITERS: u64 = 4;
 /// So many pairs of entries each writer has, of which it writes one after the other.
 const PAIRS: u64 = 20;
 /// How long opening a store may take, and the first acknowledgement.
-const ANSWERED: Duration = Duration::from_mins(1);
+const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn redb(path: &Path) -> RedbOptions {
     RedbOptions::new(path, "a test")
@@ -49,7 +49,7 @@ async fn open(path: &Path) -> Store {
     let begun = Instant::now();
     loop {
         match Store::redb(redb(path)).await {
-            Err(Error::LeaseHeld { .. }) if begun.elapsed() < ANSWERED => {
+            Err(Error::LeaseHeld { .. }) if begun.elapsed() < RESPONSE_TIMEOUT => {
                 sleep(Duration::from_millis(10)).await;
             }
             opened => return opened.unwrap(),
@@ -185,7 +185,7 @@ pub(crate) async fn round_on_etcd(
         })
     }));
     let kill = async {
-        let _ = timeout(ANSWERED, any.notified()).await;
+        let _ = timeout(RESPONSE_TIMEOUT, any.notified()).await;
         sleep(Duration::from_micros(RandomState::new().hash_one(0) % 300_000)).await;
         etcd.kill();
     };

@@ -24,10 +24,10 @@ use oprc_sandbox::within;
 use serde_json::{Value, json};
 use tonic::{Request, Status};
 
-use crate::{HELLO, Place, crm::Client};
+use crate::{HELLO, TestNamespace, crm::Client};
 
 /// How long a class may take to become Available on a real node.
-pub const AVAILABLE: Duration = Duration::from_mins(4);
+pub const AVAILABLE_TIMEOUT: Duration = Duration::from_mins(4);
 
 /// A function that is asked often whether it is ready, so that tests are quick, and with patience: a
 /// machine that is busy is no reason to be less Available.
@@ -48,7 +48,7 @@ pub fn hello(key: &str) -> Value {
 }
 
 /// A function for a Job: the sample function's own client asks once, and ends.
-pub fn asks_once(key: &str, url: &str) -> Value {
+pub fn calls_once(key: &str, url: &str) -> Value {
     let mut run = hello(key);
     let provision = run.get_mut("provision").and_then(Value::as_object_mut);
     provision.expect("an object").insert("args".to_owned(), json!(["get", url]));
@@ -57,7 +57,7 @@ pub fn asks_once(key: &str, url: &str) -> Value {
 }
 
 /// A specification of these functions.
-pub fn of(functions: &[Value]) -> Value {
+pub fn spec_of(functions: &[Value]) -> Value {
     json!({"functions": functions})
 }
 
@@ -94,14 +94,14 @@ pub async fn delete(client: &Client, id: &str) -> Result<(), Status> {
 }
 
 /// The classes of a test.
-pub fn classes(place: &Place) -> Api<ClassRuntime> {
-    Api::namespaced(place.client.clone(), &place.namespace)
+pub fn classes(ns: &TestNamespace) -> Api<ClassRuntime> {
+    Api::namespaced(ns.client.clone(), &ns.name)
 }
 
 /// Removes the finalizers of classes whose CRM ended with its test; otherwise their namespace would
 /// stay terminating.
-pub(crate) async fn remove_finalizers(place: &Place) {
-    let api = classes(place);
+pub(crate) async fn remove_finalizers(ns: &TestNamespace) {
+    let api = classes(ns);
     // Metadata only: some classes can't be decoded. A cluster without the CRD has none.
     let Ok(all) = api.list_metadata(&ListParams::default()).await else { return };
     let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -115,7 +115,7 @@ pub(crate) async fn remove_finalizers(place: &Place) {
 }
 
 /// Waits until an object is such, and gives it. A watch that fails is begun again.
-pub async fn condition_of<K>(
+pub async fn wait_for<K>(
     api: &Api<K>,
     name: &str,
     what: &str,
@@ -138,8 +138,8 @@ where
 }
 
 /// Waits until the status of a class's latest generation is such, and gives it.
-pub async fn until(
-    place: &Place,
+pub async fn wait_for_status(
+    ns: &TestNamespace,
     name: &str,
     what: &str,
     limit: Duration,
@@ -152,8 +152,8 @@ pub async fn until(
             })
         })
     };
-    let api = classes(place);
-    match condition_of(&api, name, what, limit, condition).await {
+    let api = classes(ns);
+    match wait_for(&api, name, what, limit, condition).await {
         // Not what it is by now: that may be another.
         Ok(class) => class.unwrap().status.unwrap(),
         Err(error) => {
@@ -164,25 +164,25 @@ pub async fn until(
 }
 
 /// Waits until a class is Available.
-pub async fn available(place: &Place, name: &str) -> ClassRuntimeStatus {
+pub async fn wait_available(ns: &TestNamespace, name: &str) -> ClassRuntimeStatus {
     let is = |status: &ClassRuntimeStatus| status.phase == Phase::Available;
-    until(place, name, &format!("{name} to be Available"), AVAILABLE, is).await
+    wait_for_status(ns, name, &format!("{name} to be Available"), AVAILABLE_TIMEOUT, is).await
 }
 
 /// Waits until a class is Degraded for a reason.
-pub async fn degraded(place: &Place, name: &str, reason: &str) -> ClassRuntimeStatus {
+pub async fn wait_degraded(ns: &TestNamespace, name: &str, reason: &str) -> ClassRuntimeStatus {
     let what = format!("{name} to be Degraded by {reason}");
     let is = |status: &ClassRuntimeStatus| {
         status.phase == Phase::Degraded && status.reason.as_deref() == Some(reason)
     };
-    until(place, name, &what, AVAILABLE, is).await
+    wait_for_status(ns, name, &what, AVAILABLE_TIMEOUT, is).await
 }
 
 /// Waits until a class is gone.
-pub async fn gone(place: &Place, name: &str) {
+pub async fn wait_deleted(ns: &TestNamespace, name: &str) {
     let absent = |class: Option<&ClassRuntime>| class.is_none();
     let what = format!("{name} to be gone");
-    condition_of(&classes(place), name, &what, AVAILABLE, absent).await.unwrap();
+    wait_for(&classes(ns), name, &what, AVAILABLE_TIMEOUT, absent).await.unwrap();
 }
 
 /// The address of a function in a status.
@@ -192,13 +192,13 @@ pub fn url(status: &ClassRuntimeStatus, key: &str) -> String {
 }
 
 /// Objects of any kind in the test's namespace.
-pub fn objects(place: &Place, kind: &Kind) -> Api<DynamicObject> {
-    Api::namespaced_with(place.client.clone(), &place.namespace, &kind.resource())
+pub fn objects(ns: &TestNamespace, kind: &Kind) -> Api<DynamicObject> {
+    Api::namespaced_with(ns.client.clone(), &ns.name, &kind.resource())
 }
 
 /// Everything of a kind in the test's namespace.
-pub async fn all(place: &Place, kind: &Kind) -> Vec<DynamicObject> {
-    objects(place, kind).list(&ListParams::default()).await.unwrap().items
+pub async fn list(ns: &TestNamespace, kind: &Kind) -> Vec<DynamicObject> {
+    objects(ns, kind).list(&ListParams::default()).await.unwrap().items
 }
 
 /// The value of a variable in the first container of a pod's specification.
@@ -209,7 +209,7 @@ pub fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
 }
 
 /// Watches everything of a kind until it is such.
-pub async fn until_all<K>(
+pub async fn wait_for_all<K>(
     api: &Api<K>,
     what: &str,
     limit: Duration,
@@ -245,17 +245,17 @@ pub async fn until_all<K>(
 }
 
 /// Names of everything in the test's namespace that CRM or its children could have made.
-pub async fn everything(place: &Place) -> Vec<String> {
+pub async fn list_objects(ns: &TestNamespace) -> Vec<String> {
     let mut names = Vec::new();
     let mut kinds = BUILT_IN.to_vec();
-    if place.cluster.spec().knative {
+    if ns.cluster.spec().knative {
         kinds.push(KNATIVE_SERVICE);
     }
     for kind in kinds {
-        let objects = all(place, &kind).await;
+        let objects = list(ns, &kind).await;
         names.extend(objects.iter().map(|object| format!("{kind}/{}", object.name_any())));
     }
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pods = pods.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
     names.extend(pods.iter().map(|pod| format!("Pod/{}", pod.name_any())));
     names.sort();

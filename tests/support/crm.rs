@@ -27,12 +27,12 @@ use serde_json::json;
 use tokio::{sync::oneshot, task::JoinHandle};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::{Place, manifest, program, workspace};
+use crate::{TestNamespace, manifest, program, workspace};
 
 /// The image of the data grid's stand-in, as it is known on the nodes.
 pub const ODGM: &str = "oprc.local/odgm-stand-in:dev";
 /// How long a CRM may take until it is ready.
-const READY: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A client of a CRM.
 pub type Client = DeploymentServiceClient<Channel>;
@@ -50,7 +50,7 @@ pub(crate) async fn define(cluster: &Cluster) {
     manifest::apply(&client, "default", "k8s/crds/classruntimes.gen.yaml").await;
     let definitions = Api::all(client);
     let known = await_condition(definitions, "classruntimes.oaas.io", is_crd_established());
-    within("the definition of classes", READY, known).await.expect("a definition");
+    within("the definition of classes", READY_TIMEOUT, known).await.expect("a definition");
 }
 
 /// Installs the definition of classes.
@@ -123,29 +123,29 @@ impl Options {
 }
 
 /// Lets a user do what the account of a CRM may do, by the files of this repository.
-pub async fn allow(place: &Place, options: &Options) {
+pub async fn allow(ns: &TestNamespace, options: &Options) {
     let subject = json!({
         "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": options.user,
     });
     let name = format!("oprc-crm-{}", options.user);
     let create = PostParams::default();
     if options.everywhere {
-        manifest::apply(&place.client, &place.namespace, "k8s/rbac/crm-rbac.yaml").await;
+        manifest::apply(&ns.client, &ns.name, "k8s/rbac/crm-rbac.yaml").await;
         let all: ClusterRoleBinding = serde_json::from_value(json!({
             "metadata": {"name": name},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "oprc-crm"},
             "subjects": [subject],
         }))
         .unwrap();
-        let api: Api<ClusterRoleBinding> = Api::all(place.client.clone());
+        let api: Api<ClusterRoleBinding> = Api::all(ns.client.clone());
         ignore_existing(api.create(&create, &all).await);
         let lease = role_binding(&name, "oprc-crm-lease", &subject);
-        let api: Api<RoleBinding> = Api::namespaced(place.client.clone(), "oaas-system");
+        let api: Api<RoleBinding> = Api::namespaced(ns.client.clone(), "oaas-system");
         ignore_existing(api.create(&create, &lease).await);
     } else {
         let file = "k8s/rbac/crm-rbac-namespaced.yaml";
-        manifest::apply(&place.client, &place.namespace, file).await;
-        let api: Api<RoleBinding> = Api::namespaced(place.client.clone(), &place.namespace);
+        manifest::apply(&ns.client, &ns.name, file).await;
+        let api: Api<RoleBinding> = Api::namespaced(ns.client.clone(), &ns.name);
         ignore_existing(api.create(&create, &role_binding(&name, "oprc-crm", &subject)).await);
     }
 }
@@ -167,49 +167,49 @@ fn ignore_existing<T>(made: Result<T, kube::Error>) {
     }
 }
 
-fn kubeconfig(place: &Place, options: &Options) -> String {
-    let identity = place.cluster.pki().client(&options.user, None).expect("a certificate");
-    let own = place.cluster.spec().api_url();
+fn kubeconfig(ns: &TestNamespace, options: &Options) -> String {
+    let identity = ns.cluster.pki().client(&options.user, None).expect("a certificate");
+    let own = ns.cluster.spec().api_url();
     let url = options.api.as_deref().unwrap_or(&own);
-    place.cluster.kubeconfig_at(url, &identity).expect("a kubeconfig")
+    ns.cluster.kubeconfig_at(url, &identity).expect("a kubeconfig")
 }
 
-fn lease_namespace(place: &Place, options: &Options) -> String {
-    if options.everywhere { "oaas-system".to_owned() } else { place.namespace.clone() }
+fn lease_namespace(ns: &TestNamespace, options: &Options) -> String {
+    if options.everywhere { "oaas-system".to_owned() } else { ns.name.clone() }
 }
 
 /// A CRM within the test's own process, which may not be ready yet and may ask for certificates
 /// and tokens. It is cut off, not stopped, when this is dropped.
-pub struct Begun {
+pub struct CrmTask {
     /// Where it listens.
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Begun {
+impl Drop for CrmTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Begun {
+impl CrmTask {
     /// Starts one.
-    pub async fn start(place: &Place, options: &Options) -> Self {
-        let config = kube_config(place, options).await;
+    pub async fn start(ns: &TestNamespace, options: &Options) -> Self {
+        let config = kube_config(ns, options).await;
         let api_health = ApiHealth::default();
-        Self::with_client(place, options, client(config, &api_health).unwrap(), api_health).await
+        Self::with_client(ns, options, client(config, &api_health).unwrap(), api_health).await
     }
 
     async fn with_client(
-        place: &Place,
+        ns: &TestNamespace,
         options: &Options,
         client: kube::Client,
         api_health: ApiHealth,
     ) -> Self {
-        allow(place, options).await;
+        allow(ns, options).await;
         let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
-        let settings = SCHEMA.resolve(&matches, &options.environment(&place.namespace)).unwrap();
+        let settings = SCHEMA.resolve(&matches, &options.environment(&ns.name)).unwrap();
         let config = Config::of(&settings).unwrap();
         let process = Process::bind(config, client, api_health, wall_clock(), None).await.unwrap();
         let address = process.address();
@@ -228,13 +228,12 @@ impl Begun {
 }
 
 /// What a CRM reaches the API server with.
-pub async fn kube_config(place: &Place, options: &Options) -> kube::Config {
-    let config: kube::config::Kubeconfig =
-        serde_json::from_str(&kubeconfig(place, options)).unwrap();
+pub async fn kube_config(ns: &TestNamespace, options: &Options) -> kube::Config {
+    let config: kube::config::Kubeconfig = serde_json::from_str(&kubeconfig(ns, options)).unwrap();
     let how = kube::config::KubeConfigOptions::default();
     let mut config = kube::Config::from_custom_kubeconfig(config, &how).await.unwrap();
     config.proxy_url = None;
-    config.default_namespace = lease_namespace(place, options);
+    config.default_namespace = lease_namespace(ns, options);
     config
 }
 
@@ -244,26 +243,26 @@ pub struct Crm {
     pub url: String,
     /// A client of it.
     pub client: Client,
-    begun: Begun,
+    begun: CrmTask,
 }
 
 impl Crm {
     /// Starts one and waits until it is ready.
-    pub async fn start(place: &Place, options: &Options) -> Self {
-        Self::ready(Begun::start(place, options).await).await
+    pub async fn start(ns: &TestNamespace, options: &Options) -> Self {
+        Self::ready(CrmTask::start(ns, options).await).await
     }
 
     /// Starts one with a client of the test's own.
     pub async fn with_client(
-        place: &Place,
+        ns: &TestNamespace,
         options: &Options,
         client: kube::Client,
         api_health: ApiHealth,
     ) -> Self {
-        Self::ready(Begun::with_client(place, options, client, api_health).await).await
+        Self::ready(CrmTask::with_client(ns, options, client, api_health).await).await
     }
 
-    async fn ready(begun: Begun) -> Self {
+    async fn ready(begun: CrmTask) -> Self {
         let url = format!("http://{}", begun.address);
         let client = connect(&url).await;
         Self { url, client, begun }
@@ -278,7 +277,7 @@ impl Crm {
 
 /// A client of a CRM, once that is ready.
 pub async fn connect(url: &str) -> Client {
-    crate::eventually("CRM to be ready", READY, || async {
+    crate::eventually("CRM to be ready", READY_TIMEOUT, || async {
         crate::http::get_ok(&format!("{url}/health/ready")).await
     })
     .await;
@@ -294,15 +293,15 @@ pub(crate) fn listens(line: &str) -> Option<String> {
 }
 
 /// A process that ends with this, unless it is released.
-struct Ended(Option<Child>);
+struct KillOnDrop(Option<Child>);
 
-impl Ended {
+impl KillOnDrop {
     fn release(mut self) -> Child {
         self.0.take().expect("a process")
     }
 }
 
-impl Drop for Ended {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         if let Some(child) = &mut self.0 {
             let _ = child.kill();
@@ -312,7 +311,7 @@ impl Drop for Ended {
 }
 
 /// A CRM as a process of its own, killed when this is dropped.
-pub struct Separate {
+pub struct CrmProcess {
     /// Where it answers.
     pub url: String,
     /// A client of it.
@@ -323,37 +322,36 @@ pub struct Separate {
     _kubeconfig: tempfile::NamedTempFile,
 }
 
-impl Drop for Separate {
+impl Drop for CrmProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Separate {
+impl CrmProcess {
     /// Starts one and waits until it is ready.
-    pub async fn start(place: &Place, options: &Options) -> Self {
-        allow(place, options).await;
-        let mut config: serde_json::Value =
-            serde_json::from_str(&kubeconfig(place, options)).unwrap();
+    pub async fn start(ns: &TestNamespace, options: &Options) -> Self {
+        allow(ns, options).await;
+        let mut config: serde_json::Value = serde_json::from_str(&kubeconfig(ns, options)).unwrap();
         let context = config.pointer_mut("/contexts/0/context").expect("a context");
         context
             .as_object_mut()
             .expect("a context")
-            .insert("namespace".to_owned(), lease_namespace(place, options).into());
+            .insert("namespace".to_owned(), lease_namespace(ns, options).into());
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), config.to_string()).unwrap();
         let mut command = Command::new(program("oprc-crm"));
         command
             .env("RUST_LOG", "info")
-            .envs(options.environment(&place.namespace))
+            .envs(options.environment(&ns.name))
             .env("KUBECONFIG", file.path())
             .env("OPRC_CRM_LOG_FORMAT", "json")
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("oprc-crm");
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         // From here on it is killed whatever happens.
-        let ended = Ended(Some(child));
+        let ended = KillOnDrop(Some(child));
         let log = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&log);
         let reading = tokio::task::spawn_blocking(move || {
@@ -369,7 +367,7 @@ impl Separate {
             address.ok_or("it ended")
         });
         let reading = async { reading.await.map_err(|_| "it can't be read")? };
-        let address = within("CRM to say where it listens", READY, reading).await.unwrap();
+        let address = within("CRM to say where it listens", READY_TIMEOUT, reading).await.unwrap();
         let url = format!("http://{address}");
         let client = connect(&url).await;
         let child = ended.release();

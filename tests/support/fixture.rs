@@ -14,24 +14,24 @@ use kube::{
 use oprc_sandbox::within;
 
 use crate::{
-    Place,
-    class::everything,
+    TestNamespace,
+    class::list_objects,
     crm::{Crm, Options},
     eventually, in_namespace,
 };
 
 /// How long what isn't wanted any more may take to be gone: pods answer for a while.
-const CLEARED: Duration = Duration::from_mins(3);
+const DELETION_TIMEOUT: Duration = Duration::from_mins(3);
 /// How long something that is to happen at once may take until it is given up.
-const FOLLOWED: Duration = Duration::from_mins(1);
+const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Runs a test with a CRM in a namespace of its own, and tells what is there if it fails.
-pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
-    in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, options).await;
-        let outcome = AssertUnwindSafe(test(place, &crm)).catch_unwind().await;
+pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&TestNamespace, &Crm)) {
+    in_namespace(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, options).await;
+        let outcome = AssertUnwindSafe(test(ns, &crm)).catch_unwind().await;
         if outcome.is_err() {
-            show(place);
+            show(ns);
         }
         crm.stop().await;
         if let Err(panic) = outcome {
@@ -42,16 +42,16 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&Place, &Crm)) {
 }
 
 /// Tells what a test that failed has left.
-fn show(place: &Place) {
-    let mut kubectl = place.cluster.kubectl();
+fn show(ns: &TestNamespace) {
+    let mut kubectl = ns.cluster.kubectl();
     let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers";
-    let shown = kubectl.args(["-n", &place.namespace, "get", kinds, "-o", "wide"]).output();
+    let shown = kubectl.args(["-n", &ns.name, "get", kinds, "-o", "wide"]).output();
     println!("{}", String::from_utf8_lossy(&shown.unwrap().stdout));
 }
 
 /// Where a Service of the test's namespace answers this machine.
-pub async fn address(place: &Place, service: &str) -> String {
-    let api: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
+pub async fn address(ns: &TestNamespace, service: &str) -> String {
+    let api: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
     let service = api.get(service).await.unwrap();
     format!("http://{}", service.spec.unwrap().cluster_ip.unwrap())
 }
@@ -80,15 +80,15 @@ pub async fn follow(
         }
         Err("the watch has ended".to_owned())
     };
-    within(what, FOLLOWED, wait).await
+    within(what, WATCH_TIMEOUT, wait).await
 }
 
 /// Names of everything in the test's namespace, a pod by that of its Deployment, and only if it is
 /// there to stay.
-pub async fn lasting(place: &Place) -> Vec<String> {
-    let mut names = everything(place).await;
+pub async fn lasting(ns: &TestNamespace) -> Vec<String> {
+    let mut names = list_objects(ns).await;
     names.retain(|name| !name.starts_with("Pod/"));
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pods = pods.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
     let staying = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
     names.extend(staying.map(|pod| format!("Pod/{}", workload(&pod.name_any()))));
@@ -102,11 +102,11 @@ fn workload(pod: &str) -> &str {
 }
 
 /// Waits until exactly these objects are there: kinds and names, pods by those of Deployments.
-pub async fn exactly(place: &Place, what: &str, expected: &[&str]) {
+pub async fn exactly(ns: &TestNamespace, what: &str, expected: &[&str]) {
     let mut expected = expected.to_vec();
     expected.sort_unstable();
-    eventually(what, CLEARED, || async {
-        let names = lasting(place).await;
+    eventually(what, DELETION_TIMEOUT, || async {
+        let names = lasting(ns).await;
         if names == expected { Ok(()) } else { Err(format!("{names:?} instead of {expected:?}")) }
     })
     .await;

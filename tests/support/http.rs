@@ -11,7 +11,7 @@ use hyper_util::{
 };
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(70);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 
 /// A client that keeps its connections for later requests.
 pub type Client = legacy::Client<HttpConnector, Empty<Bytes>>;
@@ -49,7 +49,9 @@ pub async fn get_by(
         let body = answer.into_body().collect().await.map_err(|error| format!("{url}: {error}"))?;
         Ok((status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
     };
-    tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| format!("{url}: no answer"))?
+    tokio::time::timeout(REQUEST_TIMEOUT, exchange)
+        .await
+        .map_err(|_| format!("{url}: no answer"))?
 }
 
 /// The body of a GET that must succeed.

@@ -10,10 +10,10 @@ use kube::{
 };
 use tokio::sync::OnceCell;
 
-use crate::{Place, class::everything, eventually};
+use crate::{TestNamespace, class::list_objects, eventually};
 
 /// How long what was deleted may take to be gone: pods answer for a while.
-const CLEARED: Duration = Duration::from_mins(3);
+const DELETION_TIMEOUT: Duration = Duration::from_mins(3);
 /// Groups of what is told about others: it comes and goes by itself.
 const TOLD: [&str; 2] = ["events.k8s.io", "metrics.k8s.io"];
 /// What comes with every namespace or with a CRM, a moment later than that.
@@ -21,10 +21,10 @@ const ALWAYS: [&str; 3] =
     ["ConfigMap/kube-root-ca.crt", "ServiceAccount/default", "Lease/oprc-crm"];
 
 /// The kinds that the shared cluster can list in a namespace.
-async fn kinds(place: &Place) -> Vec<ApiResource> {
+async fn kinds(ns: &TestNamespace) -> Vec<ApiResource> {
     static KINDS: OnceCell<Vec<ApiResource>> = OnceCell::const_new();
     let discover = async || {
-        let found = Discovery::new(place.client.clone()).run().await.expect("discovery");
+        let found = Discovery::new(ns.client.clone()).run().await.expect("discovery");
         let all = found.groups().flat_map(kube::discovery::ApiGroup::recommended_resources);
         all.filter(|(kind, can)| {
             can.scope == Scope::Namespaced
@@ -39,11 +39,10 @@ async fn kinds(place: &Place) -> Vec<ApiResource> {
 }
 
 /// Kinds and names of all objects in a test's namespace.
-pub async fn inventory(place: &Place) -> BTreeSet<String> {
-    let kinds = kinds(place).await;
+pub async fn inventory(ns: &TestNamespace) -> BTreeSet<String> {
+    let kinds = kinds(ns).await;
     let lists = kinds.iter().map(async |kind| {
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(place.client.clone(), &place.namespace, kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(ns.client.clone(), &ns.name, kind);
         let all = api.list_metadata(&ListParams::default()).await.expect("a list");
         all.iter().map(|it| format!("{}/{}", kind.kind, it.name_any())).collect::<Vec<_>>()
     });
@@ -53,16 +52,16 @@ pub async fn inventory(place: &Place) -> BTreeSet<String> {
 }
 
 /// Waits until nothing is left but what was there before, and what is to stay.
-pub async fn nothing_else_than(place: &Place, before: &BTreeSet<String>, stays: &[&str]) {
+pub async fn nothing_else_than(ns: &TestNamespace, before: &BTreeSet<String>, stays: &[&str]) {
     // The few kinds that CRM makes are asked for first: to ask for all takes dozens of requests.
-    eventually("its objects to be gone", CLEARED, || async {
-        let left = everything(place).await;
+    eventually("its objects to be gone", DELETION_TIMEOUT, || async {
+        let left = list_objects(ns).await;
         if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
     })
     .await;
     let stays: BTreeSet<String> = stays.iter().map(|name| (*name).to_owned()).collect();
-    eventually("everything to be gone", CLEARED, || async {
-        let now = inventory(place).await;
+    eventually("everything to be gone", DELETION_TIMEOUT, || async {
+        let now = inventory(ns).await;
         let left: BTreeSet<String> = now.difference(before).cloned().collect();
         if left == stays { Ok(()) } else { Err(format!("left: {left:?}")) }
     })

@@ -1,13 +1,15 @@
-//! What the suites share: one cluster for a test run, a namespace for each test, and ways to ask
-//! the world how it is.
+//! Shared by all suites: the clusters of a test run, a namespace for each test, and helpers that
+//! deploy, wait and observe.
 
-// Only tests call any of this: here a panic is how a test fails.
+// Only tests call this, and a test fails by a panic.
 #![allow(clippy::expect_used, clippy::missing_panics_doc, clippy::panic, clippy::unwrap_used)]
 
 pub mod certificate_authority;
 pub mod class;
 pub mod crm;
 pub mod etcd;
+pub mod exclusivity;
+pub mod fixture;
 pub mod http;
 pub mod inventory;
 pub mod load;
@@ -16,8 +18,6 @@ pub mod objects;
 pub mod pm;
 pub mod proof;
 pub mod relay;
-pub mod fixture;
-pub mod exclusivity;
 
 use std::{
     future::Future,
@@ -38,18 +38,18 @@ use tokio::sync::OnceCell;
 
 /// The name of the cluster that a test run shares.
 pub const SHARED: &str = "test";
-/// The name of the second one.
+/// The name of the second shared cluster.
 const SECOND: &str = "test-second";
-/// How long one answer may take that [`eventually`] asks for.
-const ANSWERED: Duration = Duration::from_secs(30);
-/// What says which pods a namespace takes.
+/// Bound on one attempt of [`eventually`].
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The label with the pod security standard that a namespace enforces.
 const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
-/// The image of the sample function, as it is known on the nodes.
+/// The image of the sample function on the nodes.
 pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
-/// The cluster that all tests of a run share: a real node with everything there is.
+/// The cluster that all tests of a run share: a real node with all addons.
 pub async fn shared() -> Cluster {
-    static READY: OnceCell<Cluster> = OnceCell::const_new();
+    static READY_TIMEOUT: OnceCell<Cluster> = OnceCell::const_new();
     let options = Options {
         node: NodeChoice::Real,
         nodes: None,
@@ -57,17 +57,17 @@ pub async fn shared() -> Cluster {
         knative: true,
         no_fsync: true,
     };
-    READY.get_or_init(|| prepare(SHARED, options)).await.clone()
+    READY_TIMEOUT.get_or_init(|| prepare(SHARED, options)).await.clone()
 }
 
-/// A second one, for tests about several clusters.
+/// The second shared cluster, for tests of several clusters.
 pub async fn second() -> Cluster {
-    static READY: OnceCell<Cluster> = OnceCell::const_new();
+    static READY_TIMEOUT: OnceCell<Cluster> = OnceCell::const_new();
     let bare = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
-    READY.get_or_init(|| prepare(SECOND, bare)).await.clone()
+    READY_TIMEOUT.get_or_init(|| prepare(SECOND, bare)).await.clone()
 }
 
-/// Brings what all tests need into a shared cluster, once in a process.
+/// Installs what all tests need in a shared cluster, once per process.
 async fn prepare(name: &str, options: Options) -> Cluster {
     let cluster = Cluster::up(name, &options).await.expect("a shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
@@ -77,7 +77,7 @@ async fn prepare(name: &str, options: Options) -> Cluster {
     cluster
 }
 
-/// Lets volumes be used again whose claims are gone: there are only so many, and nobody else does.
+/// Releases volumes of deleted claims, because the number of volumes is fixed.
 async fn free_volumes(cluster: &Cluster) {
     let volumes: Api<PersistentVolume> = Api::all(cluster.client().await.expect("a client"));
     let free = Patch::Merge(serde_json::json!({"spec": {"claimRef": null}}));
@@ -85,12 +85,12 @@ async fn free_volumes(cluster: &Cluster) {
         let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
         if phase == Some("Released") {
             let freed = volumes.patch(&volume.name_any(), &PatchParams::default(), &free).await;
-            freed.expect("a volume that is free");
+            freed.expect("releasing a volume");
         }
     }
 }
 
-/// A simulated cluster of a test's own, gone when the test is over.
+/// Runs a test in a simulated cluster of its own, which is deleted afterwards.
 pub async fn with_simulated<T>(name: &str, nodes: u16, test: impl AsyncFnOnce(Cluster) -> T) -> T {
     let options = Options {
         node: NodeChoice::Simulated,
@@ -101,58 +101,55 @@ pub async fn with_simulated<T>(name: &str, nodes: u16, test: impl AsyncFnOnce(Cl
     with_cluster(name, &options, test).await
 }
 
-/// A cluster of a test's own, gone when the test is over.
+/// Runs a test in a cluster of its own, which is deleted afterwards.
 pub async fn with_cluster<T>(
     name: &str,
     options: &Options,
     test: impl AsyncFnOnce(Cluster) -> T,
 ) -> T {
-    // On the heap, as all that tests are wrapped in: a thread's stack has no room for all of it.
-    exclusivity::beside_others(Box::pin(async {
-        let _turn = exclusivity::cluster().await;
-        // One that a run before this has left isn't as it was made.
+    // Boxed, because the nested futures of a test overflow a thread's stack.
+    exclusivity::shared(Box::pin(async {
+        let _permit = exclusivity::cluster_permit().await;
+        // An interrupted run may have left one.
         let _ = Cluster::down(name).await;
         let run = async {
-            test(Cluster::up(name, options).await.expect("a cluster of the test's own")).await
+            test(Cluster::up(name, options).await.expect("creating the test's cluster")).await
         };
         let outcome = AssertUnwindSafe(Box::pin(run)).catch_unwind().await;
-        Cluster::down(name).await.expect("ending the test's cluster");
+        Cluster::down(name).await.expect("deleting the test's cluster");
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     }))
     .await
 }
 
-/// A namespace of a test's own.
+/// The namespace of one test.
 #[derive(Clone)]
-pub struct Place {
-    /// The cluster that it is in.
+pub struct TestNamespace {
     pub cluster: Cluster,
-    /// A client that may do everything.
+    /// A client with all permissions.
     pub client: Client,
-    /// Its name.
-    pub namespace: String,
+    pub name: String,
 }
 
-/// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards. It takes
-/// only pods that keep to the pod security standard `restricted`, as all of ours are to.
-pub async fn in_namespace(test: impl AsyncFnOnce(&Place)) {
+/// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards. It
+/// enforces the pod security standard `restricted`.
+pub async fn in_namespace(test: impl AsyncFnOnce(&TestNamespace)) {
     let test = async { in_namespace_now(shared().await, "restricted", test).await };
-    exclusivity::beside_others(Box::pin(test)).await;
+    exclusivity::shared(Box::pin(test)).await;
 }
 
-/// The same in another cluster.
-pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&Place)) {
-    exclusivity::beside_others(Box::pin(in_namespace_now(cluster, "restricted", test))).await;
+/// Like [`in_namespace`], in another cluster.
+pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&TestNamespace)) {
+    exclusivity::shared(Box::pin(in_namespace_now(cluster, "restricted", test))).await;
 }
 
-/// The same in one that takes pods of the pod security standard `baseline`, too, for tests about
-/// images that need more than others.
-pub async fn in_baseline_namespace(test: impl AsyncFnOnce(&Place)) {
+/// Like [`in_namespace`], with the pod security standard `baseline`.
+pub async fn in_baseline_namespace(test: impl AsyncFnOnce(&TestNamespace)) {
     let test = async { in_namespace_now(shared().await, "baseline", test).await };
-    exclusivity::beside_others(Box::pin(test)).await;
+    exclusivity::shared(Box::pin(test)).await;
 }
 
-async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&Place)) {
+async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&TestNamespace)) {
     let client = cluster.client().await.expect("a client");
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let labels = [(POD_SECURITY.to_owned(), pods.to_owned())];
@@ -164,17 +161,14 @@ async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&
         },
         ..Namespace::default()
     };
-    let made = namespaces.create(&PostParams::default(), &object).await.expect("a namespace");
-    let namespace = made.metadata.name.expect("its name");
-    let place = Place { cluster, client, namespace };
-    let outcome = AssertUnwindSafe(Box::pin(test(&place))).catch_unwind().await;
-    class::remove_finalizers(&place).await;
-    namespaces
-        .delete(&place.namespace, &DeleteParams::default())
-        .await
-        .expect("deleting the namespace");
-    // Nobody calls its pods any more: what they take to end others would have to wait for.
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+    let created = namespaces.create(&PostParams::default(), &object).await.expect("a namespace");
+    let name = created.metadata.name.expect("its name");
+    let ns = TestNamespace { cluster, client, name };
+    let outcome = AssertUnwindSafe(Box::pin(test(&ns))).catch_unwind().await;
+    class::remove_finalizers(&ns).await;
+    namespaces.delete(&ns.name, &DeleteParams::default()).await.expect("deleting the namespace");
+    // Their grace period would delay the deletion of the namespace.
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let at_once = DeleteParams::default().grace_period(0);
     let _ = pods.delete_collection(&at_once, &ListParams::default()).await;
     if let Err(panic) = outcome {
@@ -182,19 +176,18 @@ async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&
     }
 }
 
-/// Asks again and again until there is an answer, for what can't be watched.
+/// Retries until an attempt succeeds, for conditions that can't be watched.
 pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
     what: &str,
     limit: Duration,
-    mut ask: impl FnMut() -> F,
+    mut attempt: impl FnMut() -> F,
 ) -> T {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        // One answer that doesn't come must not keep others from being asked for.
-        let answer = tokio::time::timeout(ANSWERED, ask()).await;
-        match answer.unwrap_or_else(|_| Err("no answer".to_owned())) {
-            Ok(answer) => return answer,
-            Err(reason) if begun.elapsed() > limit => {
+        let result = tokio::time::timeout(ATTEMPT_TIMEOUT, attempt()).await;
+        match result.unwrap_or_else(|_| Err("no response".to_owned())) {
+            Ok(result) => return result,
+            Err(reason) if started.elapsed() > limit => {
                 panic!("{what} not within {} s: {reason}", limit.as_secs())
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -202,36 +195,34 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
     }
 }
 
-/// The most memory that a process has had resident so far, in megabytes.
-pub fn most_resident(pid: u32) -> f64 {
+/// The peak resident memory of a process, in megabytes.
+pub fn peak_memory(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() / 1024.0
 }
 
-/// The folder of the workspace.
 pub fn workspace() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace").to_owned()
 }
 
-/// The sample function's image, as `make image` writes it.
+/// The image archive of the sample function, written by `make image`.
 pub fn hello_archive() -> PathBuf {
     archive("hello-fn")
 }
 
-/// An image of ours, as `make image` writes it.
+/// An image archive written by `make image`.
 pub fn archive(image: &str) -> PathBuf {
     let archive = workspace().join(format!("target/{image}.oci.tar"));
     assert!(archive.is_file(), "{} is missing: run `make image` first", archive.display());
     archive
 }
 
-/// The `oprc` program that was built beside this test.
 pub fn oprc_program() -> PathBuf {
     program("oprc")
 }
 
-/// A program that was built beside this test, or in the folder that `PROGRAMS` names.
+/// A program from the folder in `PROGRAMS`, or from the build folder of this test.
 pub fn program(name: &str) -> PathBuf {
     if let Some(folder) = std::env::var_os("PROGRAMS") {
         return PathBuf::from(folder).join(name);
@@ -241,14 +232,13 @@ pub fn program(name: &str) -> PathBuf {
     found.unwrap_or_else(|| panic!("{name} is missing: run `make image` first"))
 }
 
-/// Runs `oprc` and gives what it said, whether it succeeded or not.
 pub fn oprc(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(oprc_program());
     command.args(arguments).env_remove(oprc_sandbox::ASSETS).envs(variables.iter().copied());
     command.output().expect("running oprc")
 }
 
-/// Kills the supervisor of a cluster: its components die with it.
+/// Kills the supervisor of a cluster, and with it all components.
 pub fn kill_supervisor(cluster: &Cluster) {
     use rustix::process::{Pid, Signal, kill_process};
     let pid =

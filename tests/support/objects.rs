@@ -17,10 +17,10 @@ use kube::{
 use oprc_sandbox::{deployment_ready, within};
 use serde_json::{Value, json};
 
-use crate::{HELLO, Place, eventually, http::get_ok};
+use crate::{HELLO, TestNamespace, eventually, http::get_ok};
 
 /// How long a pod of ours may take to be ready.
-pub const READY: Duration = Duration::from_mins(2);
+pub const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What the containers of a pod may do where the pod security standard `restricted` is enforced. Our
 /// images name a user that isn't root.
@@ -59,7 +59,7 @@ pub fn hello_template(name: &str) -> Value {
 }
 
 /// Deploys the sample function with a Service, waits until that answers, and gives its address.
-pub async fn deploy_hello(place: &Place, name: &str) -> String {
+pub async fn deploy_hello(ns: &TestNamespace, name: &str) -> String {
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": {"app": name}}, "template": hello_template(name)},
@@ -71,20 +71,20 @@ pub async fn deploy_hello(place: &Place, name: &str) -> String {
     }))
     .unwrap();
     let create = PostParams::default();
-    let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), &place.namespace);
+    let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
     deployments.create(&create, &deployment).await.unwrap();
-    let services: Api<Service> = Api::namespaced(place.client.clone(), &place.namespace);
+    let services: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
     let service = services.create(&create, &service).await.unwrap();
-    deployment_ready(&place.client, &place.namespace, name, READY).await.unwrap();
+    deployment_ready(&ns.client, &ns.name, name, READY_TIMEOUT).await.unwrap();
     let url = format!("http://{}", service.spec.unwrap().cluster_ip.unwrap());
     // Nothing tells when the node's proxy has heard of the pod.
-    eventually("the service's answer", READY, || get_ok(&url)).await;
+    eventually("the service's answer", READY_TIMEOUT, || get_ok(&url)).await;
     url
 }
 
 /// The only pod with a label `app`.
-pub async fn pod_of(place: &Place, app: &str) -> Pod {
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+pub async fn pod_of(ns: &TestNamespace, app: &str) -> Pod {
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let mut found =
         pods.list(&ListParams::default().labels(&format!("app={app}"))).await.unwrap().items;
     assert_eq!(found.len(), 1, "pods of {app}");
@@ -93,10 +93,10 @@ pub async fn pod_of(place: &Place, app: &str) -> Pod {
 
 /// Runs the sample function's own client in a pod until it gets an answer, and gives what it printed:
 /// nothing tells when the node's proxy has heard of a Service.
-pub async fn get_from_pod(place: &Place, url: &str) -> String {
-    let deadline = Instant::now() + READY;
+pub async fn get_from_pod(ns: &TestNamespace, url: &str) -> String {
+    let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        let (succeeded, said) = ask_from_pod(place, url).await;
+        let (succeeded, said) = ask_from_pod(ns, url).await;
         if succeeded {
             return said;
         }
@@ -105,8 +105,8 @@ pub async fn get_from_pod(place: &Place, url: &str) -> String {
 }
 
 /// Runs the sample function's own client in a pod, once.
-async fn ask_from_pod(place: &Place, url: &str) -> (bool, String) {
-    let pods: Api<Pod> = Api::namespaced(place.client.clone(), &place.namespace);
+async fn ask_from_pod(ns: &TestNamespace, url: &str) -> (bool, String) {
+    let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"generateName": "client-"},
         "spec": {
@@ -125,7 +125,7 @@ async fn ask_from_pod(place: &Place, url: &str) -> (bool, String) {
         matches!(phase, Some("Succeeded" | "Failed"))
     };
     let ended = await_condition(pods.clone(), &name, ended);
-    let pod = within("the client pod to end", READY, ended).await.unwrap();
+    let pod = within("the client pod to end", READY_TIMEOUT, ended).await.unwrap();
     let succeeded = pod.and_then(|pod| pod.status?.phase).is_some_and(|phase| phase == "Succeeded");
     let said = pods.logs(&name, &LogParams::default()).await.unwrap();
     pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();

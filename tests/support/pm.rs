@@ -18,16 +18,16 @@ use oprc_sandbox::within;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{HELLO, eventually, most_resident, program};
+use crate::{HELLO, eventually, peak_memory, program};
 
 /// How long one may take to be ready. It may have to wait for the lease of one that was killed.
-const READY: Duration = Duration::from_mins(2);
+const READY_TIMEOUT: Duration = Duration::from_mins(2);
 /// How long one answer may take.
-const ANSWER: Duration = Duration::from_secs(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 /// The token that may do everything.
 pub const ADMIN: &str = "an-admin-of-the-tests";
 /// How long a deployment may take to be as wanted.
-pub const SETTLED: Duration = Duration::from_mins(4);
+pub const ROLLOUT_TIMEOUT: Duration = Duration::from_mins(4);
 /// How long a connection may be unused: shorter than until PM closes it, or a request could meet
 /// that.
 const IDLE: Duration = Duration::from_secs(5);
@@ -135,7 +135,7 @@ impl Pm {
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
         };
-        let (child, address) = match within("PM to listen", READY, starting).await {
+        let (child, address) = match within("PM to listen", READY_TIMEOUT, starting).await {
             Ok(started) => started,
             Err(error) => panic!("{error}: {}", log.lock().unwrap()),
         };
@@ -144,7 +144,7 @@ impl Pm {
             legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build_http();
         let child = Arc::new(Mutex::new(child));
         let pm = Self { url, setup, folder, child, log, http };
-        eventually("PM to be ready", READY, || async {
+        eventually("PM to be ready", READY_TIMEOUT, || async {
             crate::http::get_ok(&format!("{}/health/ready", pm.url)).await
         })
         .await;
@@ -226,15 +226,15 @@ impl Pm {
     }
 
     /// Deletes its store while it doesn't run, and starts it again.
-    pub async fn forget(self) -> Self {
+    pub async fn restart_without_store(self) -> Self {
         self.kill();
         std::fs::remove_file(self.folder.path().join("store.redb")).unwrap();
         self.restart().await
     }
 
     /// The most memory that it has had resident so far, in megabytes.
-    pub fn most_resident(&self) -> f64 {
-        most_resident(self.child.lock().unwrap().id())
+    pub fn peak_memory(&self) -> f64 {
+        peak_memory(self.child.lock().unwrap().id())
     }
 
     /// The folder of its files.
@@ -279,7 +279,7 @@ impl Pm {
             Ok((status, serde_json::from_slice(&body).unwrap_or_else(|_| text())))
         };
         let late = |_| "no answer".to_owned();
-        tokio::time::timeout(ANSWER, exchange).await.map_err(late)?
+        tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await.map_err(late)?
     }
 
     /// What is answered to an administrator; anything but success is an error.
@@ -321,10 +321,10 @@ impl Pm {
     }
 
     /// Waits until a deployment's status is such, and gives it.
-    pub async fn until(&self, key: &str, what: &str, such: impl Fn(&Value) -> bool) -> Value {
+    pub async fn wait_for(&self, key: &str, what: &str, such: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/deployments/{key}/status");
         let told = format!("{key} to be {what}");
-        eventually(&told, SETTLED, || async {
+        eventually(&told, ROLLOUT_TIMEOUT, || async {
             let status = self.call(Method::GET, &path, None).await?;
             if such(&status) { Ok(status) } else { Err(status.to_string()) }
         })
@@ -332,17 +332,17 @@ impl Pm {
     }
 
     /// Waits until a deployment has a condition.
-    pub async fn condition(&self, key: &str, condition: &str) -> Value {
-        self.until(key, condition, |status| {
+    pub async fn wait_for_condition(&self, key: &str, condition: &str) -> Value {
+        self.wait_for(key, condition, |status| {
             status.get("condition").is_some_and(|it| it == condition)
         })
         .await
     }
 
     /// Waits until a deployment is gone.
-    pub async fn gone(&self, key: &str) {
+    pub async fn wait_deleted(&self, key: &str) {
         let path = format!("/api/v1/deployments/{key}");
-        eventually(&format!("{key} to be gone"), SETTLED, || async {
+        eventually(&format!("{key} to be gone"), ROLLOUT_TIMEOUT, || async {
             match self.ask(Method::GET, &path, None, Some(ADMIN)).await? {
                 (StatusCode::NOT_FOUND, _) => Ok(()),
                 (status, answer) => Err(format!("{status}: {answer}")),
@@ -352,9 +352,9 @@ impl Pm {
     }
 
     /// Waits until a cluster is healthy, or isn't.
-    pub async fn cluster(&self, name: &str, health: &str) {
+    pub async fn wait_for_cluster(&self, name: &str, health: &str) {
         let path = format!("/clusters/{name}");
-        eventually(&format!("{name} to be {health}"), SETTLED, || async {
+        eventually(&format!("{name} to be {health}"), ROLLOUT_TIMEOUT, || async {
             let cluster = self.call(Method::GET, &path, None).await?;
             if cluster.get("health").is_some_and(|it| it == health) {
                 Ok(())

@@ -7,8 +7,8 @@ use oprc_grpc::deployment::{
     GetClusterInfoRequest, deployment_service_client::DeploymentServiceClient,
 };
 use oprc_tests::{
-    Place,
-    crm::{Begun, Options, Separate},
+    TestNamespace,
+    crm::{CrmProcess, CrmTask, Options},
     eventually, in_namespace,
 };
 use rcgen::{
@@ -23,7 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tonic::{Code, Status};
 
-use super::{ANSWERED, Http, ask, http, plain, serves, trust};
+use super::{Http, RESPONSE_TIMEOUT, ask, http, plain, serves, trust};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -132,16 +132,17 @@ async fn call(client: &Http, url: &str, token: Option<&str>) -> Result<(), Statu
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
     let mut client = DeploymentServiceClient::with_origin(client.clone(), url.parse().unwrap());
-    let answer = tokio::time::timeout(ANSWERED, client.get_cluster_info(request)).await.unwrap();
+    let answer =
+        tokio::time::timeout(RESPONSE_TIMEOUT, client.get_cluster_info(request)).await.unwrap();
     answer.map(drop)
 }
 
 /// Begins a CRM behind TLS, and waits until it is ready.
-async fn guarded(place: &Place, files: &Files, options: &Options) -> (Begun, String) {
-    let begun = Begun::start(place, options).await;
+async fn guarded(ns: &TestNamespace, files: &Files, options: &Options) -> (CrmTask, String) {
+    let begun = CrmTask::start(ns, options).await;
     let url = format!("https://{}", begun.address);
     let probe = trusting(&[&files.server], None);
-    eventually("CRM to be ready", ANSWERED, || async {
+    eventually("CRM to be ready", RESPONSE_TIMEOUT, || async {
         match ask(&probe, Method::GET, &format!("{url}/health/ready"), None, "").await? {
             (StatusCode::OK, ..) => Ok(()),
             (status, _, body) => Err(format!("{status}: {body}")),
@@ -184,12 +185,12 @@ fn no_handshake(answer: Result<(), Status>, about: &str) {
 
 #[tokio::test]
 async fn certificates_and_tokens() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         let files = Files::new();
         let good = || Some(files.clients.sign(&["gateway"]));
         let stranger = Authority::new("strangers");
 
-        let (_crm, url) = guarded(place, &files, &files.options(true, true, false)).await;
+        let (_crm, url) = guarded(ns, &files, &files.options(true, true, false)).await;
         open_to_everybody(&files, &url).await;
         call(&trusting(&[&files.server], good()), &url, None).await.unwrap();
         unauthenticated(call(&trusting(&[&files.server], None), &url, None).await);
@@ -207,7 +208,7 @@ async fn certificates_and_tokens() {
         let bare = url.replace("https", "http");
         assert!(call(&plain(), &bare, None).await.is_err());
 
-        let (_crm, url) = guarded(place, &files, &files.options(true, false, true)).await;
+        let (_crm, url) = guarded(ns, &files, &files.options(true, false, true)).await;
         open_to_everybody(&files, &url).await;
         let client = trusting(&[&files.server], None);
         call(&client, &url, Some(TOKEN)).await.unwrap();
@@ -217,7 +218,7 @@ async fn certificates_and_tokens() {
             unauthenticated(call(&client, &url, wrong).await);
         }
 
-        let (_crm, url) = guarded(place, &files, &files.options(true, true, true)).await;
+        let (_crm, url) = guarded(ns, &files, &files.options(true, true, true)).await;
         open_to_everybody(&files, &url).await;
         call(&trusting(&[&files.server], good()), &url, Some(TOKEN)).await.unwrap();
         unauthenticated(call(&trusting(&[&files.server], good()), &url, None).await);
@@ -228,9 +229,9 @@ async fn certificates_and_tokens() {
 
 #[tokio::test]
 async fn the_level_of_the_logs_is_for_those_who_may() {
-    in_namespace(async |place: &Place| {
+    in_namespace(async |ns: &TestNamespace| {
         let files = Files::new();
-        let crm = Separate::start(place, &files.options(false, false, true)).await;
+        let crm = CrmProcess::start(ns, &files.options(false, false, true)).await;
         let (client, url) = (plain(), format!("{}/log-level", crm.url));
         let put = async |token: Option<&str>, filter: &'static str| {
             ask(&client, Method::PUT, &url, token, filter).await.unwrap().0

@@ -22,10 +22,10 @@ use oprc_grpc::{
     },
 };
 use oprc_tests::{
-    Place,
-    class::{classes, hello, of, request, until_all},
-    crm::{Crm, Options},
-    in_namespace,
+    TestNamespace,
+    class::{classes, hello, request, spec_of, wait_for_all},
+    crm::{Crm, CrmProcess, Options},
+    eventually, in_namespace,
 };
 use prost::Message as _;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use super::{
-    ANSWERED, ask, plain,
+    RESPONSE_TIMEOUT, ask, plain,
     reflection_client::{self, Events, Reflected},
     serves, serving,
 };
@@ -78,8 +78,8 @@ async fn check_listing(api: &Reflected, names: &[String]) {
 
 #[tokio::test]
 async fn by_reflection_only() {
-    in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let api = Reflected::at(plain(), &crm.url).await;
         let info = api.call("GetClusterInfo", json!({})).await.unwrap();
         assert_eq!(info["capabilities"]["odgm"], true, "{info}");
@@ -91,7 +91,7 @@ async fn by_reflection_only() {
 
         let names: Vec<String> = (0..5).map(|at| format!("class-{at}")).collect();
         for (at, name) in names.iter().enumerate() {
-            let mut spec = of(&[hello("greet")]);
+            let mut spec = spec_of(&[hello("greet")]);
             spec["paused"] = json!(true);
             spec["target_environment"] = json!(if at == 0 { "prod" } else { "stage" });
             spec["deployment_unit"] =
@@ -102,7 +102,7 @@ async fn by_reflection_only() {
         }
         let label = json!({"metadata": {"labels": {"team": "a", "tier": "b"}}});
         let merge = Patch::Merge(&label);
-        classes(place).patch("class-3", &PatchParams::default(), &merge).await.unwrap();
+        classes(ns).patch("class-3", &PatchParams::default(), &merge).await.unwrap();
         // Deltas, until all of them are as they are to be.
         let (mut settled, mut last) = (BTreeSet::new(), end.clone());
         while settled.len() < 5 {
@@ -153,8 +153,10 @@ async fn by_reflection_only() {
                 assert_eq!(event["kind"], "CHANGED", "{event}");
             }
         }
-        let refused = api.call("GetDeploymentStatus", json!({"deployment_id": "class-4"})).await;
-        assert_eq!(refused.unwrap_err().code(), Code::NotFound);
+        for method in ["GetDeploymentStatus", "DeleteDeployment"] {
+            let missing = api.call(method, json!({"deployment_id": "class-4"})).await;
+            assert_eq!(missing.unwrap_err().code(), Code::NotFound, "{method}");
+        }
     })
     .await;
 }
@@ -176,11 +178,11 @@ fn names_of(page: &Value) -> Vec<String> {
 
 #[tokio::test]
 async fn deadlines_sizes_and_ids() {
-    in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, &Options::default()).await;
         let origin = || crm.url.parse().unwrap();
         let mut client = DeploymentServiceClient::with_origin(plain(), origin());
-        let mut paused = of(&[hello("greet")]);
+        let mut paused = spec_of(&[hello("greet")]);
         paused["paused"] = json!(true);
 
         let mut late = tonic::Request::new(request("late", &paused));
@@ -196,17 +198,17 @@ async fn deadlines_sizes_and_ids() {
         assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
         assert_eq!(status.get_error_details().error_info().unwrap().reason, "TOO_LARGE");
 
-        let mut known = tonic::Request::new(request("known", &of(&[hello("greet")])));
+        let mut known = tonic::Request::new(request("known", &spec_of(&[hello("greet")])));
         known.metadata_mut().insert(CORRELATION, "call-4711".parse().unwrap());
         let answer = client.deploy(known).await.unwrap();
         assert_eq!(answer.metadata().get(CORRELATION).unwrap(), "call-4711");
         let answer = answer.into_inner();
         assert_eq!(answer.correlation_id, "call-4711");
         assert_eq!(answer.class_runtime.unwrap().correlation_id, "call-4711");
-        let class = classes(place).get("known").await.unwrap();
+        let class = classes(ns).get("known").await.unwrap();
         assert_eq!(class.annotations()["oaas.io/correlation-id"], "call-4711");
-        let events: Api<KubeEvent> = Api::namespaced(place.client.clone(), &place.namespace);
-        until_all(&events, "an Event with the id", ANSWERED, |all| {
+        let events: Api<KubeEvent> = Api::namespaced(ns.client.clone(), &ns.name);
+        wait_for_all(&events, "an Event with the id", RESPONSE_TIMEOUT, |all| {
             all.values().any(|event| {
                 let about = event.regarding.as_ref().and_then(|it| it.name.as_deref());
                 let note = event.note.as_deref().unwrap_or_default();
@@ -236,9 +238,77 @@ async fn deadlines_sizes_and_ids() {
 }
 
 #[tokio::test]
+async fn deploy_needs_an_id_and_a_spec_but_no_unit() {
+    in_namespace(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, &Options::default()).await;
+        let mut client = crm.client.clone();
+        let mut paused = spec_of(&[hello("greet")]);
+        paused["paused"] = json!(true);
+        let mut without_spec = request("unit", &paused);
+        without_spec.spec = None;
+        let mut other_unit = paused.clone();
+        other_unit["deployment_unit"] = json!({"id": "other"});
+        for (wrong, field) in [
+            (without_spec, "spec"),
+            (request("", &paused), "deployment_id"),
+            (request("unit", &other_unit), "spec.deployment_unit.id"),
+        ] {
+            let status = client.deploy(wrong).await.unwrap_err();
+            assert_eq!(status.code(), Code::InvalidArgument, "{status:?}");
+            let details = status.get_error_details();
+            assert_eq!(details.bad_request().unwrap().field_violations[0].field, field);
+        }
+        assert!(classes(ns).get_opt("unit").await.unwrap().is_none());
+        // The unit gets the deployment id.
+        client.deploy(request("unit", &paused)).await.unwrap();
+        let class = classes(ns).get("unit").await.unwrap();
+        assert_eq!(class.spec.0.deployment_unit.unwrap().id, "unit");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn log_lines_of_calls_and_reconciles_have_deployment_and_correlation_id() {
+    in_namespace(async |ns: &TestNamespace| {
+        let mut crm = CrmProcess::start(ns, &Options::default()).await;
+        let mut paused = spec_of(&[hello("greet")]);
+        paused["paused"] = json!(true);
+        let mut accepted = tonic::Request::new(request("logged", &paused));
+        accepted.metadata_mut().insert(CORRELATION, "call-4713".parse().unwrap());
+        crm.client.deploy(accepted).await.unwrap();
+        paused["selected_template"] = json!("unknown");
+        let mut rejected = tonic::Request::new(request("rejected", &paused));
+        rejected.metadata_mut().insert(CORRELATION, "call-4714".parse().unwrap());
+        crm.client.deploy(rejected).await.unwrap_err();
+        for (own_field, id, correlation) in
+            [("namespace", "logged", "call-4713"), ("method", "rejected", "call-4714")]
+        {
+            eventually(
+                &format!("a line with both ids and {own_field}"),
+                RESPONSE_TIMEOUT,
+                || async {
+                    let log = crm.log();
+                    let lines = log.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+                    let mut spans =
+                        lines.flat_map(|it| it["spans"].as_array().cloned().unwrap_or_default());
+                    let found = spans.any(|it| {
+                        it[own_field].is_string()
+                            && it["deployment_id"] == id
+                            && it["correlation_id"] == correlation
+                    });
+                    if found { Ok(()) } else { Err(log) }
+                },
+            )
+            .await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn browsers_and_those_who_are_lost() {
-    in_namespace(async |place: &Place| {
-        let crm = Crm::start(place, &Options::default()).await;
+    in_namespace(async |ns: &TestNamespace| {
+        let crm = Crm::start(ns, &Options::default()).await;
         // HTTP/1.1, as browsers speak it where there is no TLS; an empty message in its frame.
         let old: legacy::Client<HttpConnector, Full<Bytes>> =
             legacy::Client::builder(TokioExecutor::new()).build_http();

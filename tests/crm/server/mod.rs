@@ -2,9 +2,9 @@
 
 mod access;
 mod api;
-mod settings;
 mod readiness;
 pub(crate) mod reflection_client;
+mod settings;
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ use tonic_health::pb::{
 };
 
 /// How long an answer may take.
-pub(crate) const ANSWERED: Duration = Duration::from_mins(1);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// A client that speaks HTTP/2, over TLS where the address says so. Unlike a channel of tonic's it
 /// adds nothing of its own, such as deadlines.
@@ -71,7 +71,7 @@ async fn ask(
         let body = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
         Ok((head.status, head.headers, String::from_utf8_lossy(&body).into_owned()))
     };
-    tokio::time::timeout(ANSWERED, answering).await.unwrap()
+    tokio::time::timeout(RESPONSE_TIMEOUT, answering).await.unwrap()
 }
 
 async fn serving(client: &Http, url: &str, service: &str) -> Result<i32, Status> {
@@ -82,7 +82,7 @@ async fn serving(client: &Http, url: &str, service: &str) -> Result<i32, Status>
 
 /// Waits until a service says that it serves: for a moment after a slow request it doesn't.
 async fn serves(client: &Http, url: &str, service: &str) {
-    eventually(&format!("{service:?} to be served"), ANSWERED, || async {
+    eventually(&format!("{service:?} to be served"), RESPONSE_TIMEOUT, || async {
         let status = serving(client, url, service).await.map_err(|status| format!("{status:?}"))?;
         if status == ServingStatus::Serving as i32 { Ok(()) } else { Err(status.to_string()) }
     })
@@ -91,5 +91,5 @@ async fn serves(client: &Http, url: &str, service: &str) {
 
 /// The next of a stream, within a time.
 async fn soon<T>(what: &str, coming: impl Future<Output = Result<T, Status>>) -> T {
-    within(what, ANSWERED, coming).await.unwrap()
+    within(what, RESPONSE_TIMEOUT, coming).await.unwrap()
 }

@@ -10,15 +10,15 @@ use kube::{
 use oprc_crm::kinds::{KNATIVE_SERVICE, Kind};
 use oprc_grpc::deployment::GetClusterInfoRequest;
 use oprc_tests::{
-    Place,
-    class::{available, condition_of, gone, hello, request, with_odgm},
-    crm::{Begun, Client, Options, connect, install},
+    TestNamespace,
+    class::{hello, request, wait_available, wait_deleted, wait_for, with_odgm},
+    crm::{Client, CrmTask, Options, connect, install},
     eventually, in_namespace_of, with_simulated,
 };
 use serde_json::{Value, json};
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use super::{ANSWERED, ask, plain, serves, serving};
+use super::{RESPONSE_TIMEOUT, ask, plain, serves, serving};
 
 /// Readiness over HTTP.
 async fn ready(url: &str) -> (StatusCode, Value) {
@@ -37,11 +37,11 @@ async fn assert_health(url: &str, expected: ServingStatus) {
 #[tokio::test]
 async fn a_whole_cluster_is_served_once_nothing_is_missing() {
     with_simulated("test-everywhere", 1, async |cluster| {
-        in_namespace_of(cluster.clone(), async |place: &Place| {
-            let crm = Begun::start(place, &Options::default().everywhere()).await;
+        in_namespace_of(cluster.clone(), async |ns: &TestNamespace| {
+            let crm = CrmTask::start(ns, &Options::default().everywhere()).await;
             let url = format!("http://{}", crm.address);
             // All there is to watch but classes, which nobody has heard of here.
-            eventually("only classes to be missing", ANSWERED, || async {
+            eventually("only classes to be missing", RESPONSE_TIMEOUT, || async {
                 let (status, said) = ready(&url).await;
                 assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
                 let only = said["missing"] == json!(["classruntimes"]);
@@ -55,24 +55,24 @@ async fn a_whole_cluster_is_served_once_nothing_is_missing() {
             serves(&plain(), &url, "").await;
             assert_health(&url, ServingStatus::Serving).await;
 
-            in_namespace_of(cluster.clone(), async |other: &Place| {
-                for there in [place, other] {
+            in_namespace_of(cluster.clone(), async |other: &TestNamespace| {
+                for there in [ns, other] {
                     let mut asked = request("class", &with_odgm(&[hello("greet")]));
-                    asked.namespace.clone_from(&there.namespace);
+                    asked.namespace.clone_from(&there.name);
                     client.clone().deploy(asked).await.unwrap();
-                    available(there, "class").await;
+                    wait_available(there, "class").await;
                 }
-                for there in [place, other] {
+                for there in [ns, other] {
                     let asked = oprc_grpc::deployment::DeleteDeploymentRequest {
                         deployment_id: "class".to_owned(),
-                        namespace: there.namespace.clone(),
+                        namespace: there.name.clone(),
                     };
                     client.clone().delete_deployment(asked).await.unwrap();
-                    gone(there, "class").await;
+                    wait_deleted(there, "class").await;
                 }
             })
             .await;
-            knative_comes_and_goes(place, &url, &client).await;
+            knative_comes_and_goes(ns, &url, &client).await;
         })
         .await;
     })
@@ -104,7 +104,7 @@ fn definition() -> CustomResourceDefinition {
 
 /// Waits until a CRM says whether there is Knative, and can be asked for it.
 async fn says_of_knative(client: &Client, expected: bool) {
-    eventually(&format!("Knative to be there: {expected}"), ANSWERED, || async {
+    eventually(&format!("Knative to be there: {expected}"), RESPONSE_TIMEOUT, || async {
         let info = client.clone().get_cluster_info(GetClusterInfoRequest {}).await;
         let info = info.map_err(|status| format!("{status:?}"))?.into_inner();
         let offered = info.templates.iter().any(|template| template == "knative");
@@ -115,8 +115,8 @@ async fn says_of_knative(client: &Client, expected: bool) {
 }
 
 /// What the cluster can do may change while CRM runs.
-async fn knative_comes_and_goes(place: &Place, url: &str, client: &Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(place.client.clone());
+async fn knative_comes_and_goes(ns: &TestNamespace, url: &str, client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
     let definition = definition();
     let name = definition.metadata.name.clone().unwrap();
     says_of_knative(client, false).await;
@@ -127,7 +127,7 @@ async fn knative_comes_and_goes(place: &Place, url: &str, client: &Client) {
         definitions.delete(&name, &DeleteParams::default()).await.unwrap();
         says_of_knative(client, false).await;
         let absent = |it: Option<&CustomResourceDefinition>| it.is_none();
-        condition_of(&definitions, &name, "the definition to be gone", ANSWERED, absent)
+        wait_for(&definitions, &name, "the definition to be gone", RESPONSE_TIMEOUT, absent)
             .await
             .unwrap();
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use oprc_crm::config::SCHEMA;
-use oprc_tests::settings;
+use oprc_tests::program;
 
 fn oprc_crm(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new(program("oprc-crm"));

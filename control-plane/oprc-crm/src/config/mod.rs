@@ -168,6 +168,39 @@ pub fn port_warning(environment: &BTreeMap<String, String>, port: u16) -> Option
 mod tests {
     use super::*;
 
+    fn config(variables: &[(&str, &str)]) -> Result<Config, Error> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
+        Config::of(&SCHEMA.resolve(&matches, &variables.iter().map(own).collect())?)
+    }
+
+    #[test]
+    fn profile_variable_sets_the_defaults() {
+        assert_eq!(config(&[]).unwrap().environment, Platform::of(Profile::Dev));
+        for (name, profile) in
+            [("dev", Profile::Dev), ("edge", Profile::Edge), ("full", Profile::Full)]
+        {
+            let config = config(&[
+                ("OPRC_CRM_PROFILE", name),
+                ("OPRC_CRM_SERVER_HOST", "127.0.0.1"),
+                ("OPRC_CRM_SECURITY_MTLS", "false"),
+            ]);
+            assert_eq!(config.unwrap().environment, Platform::of(profile), "{name}");
+        }
+        let own = [("OPRC_CRM_PROFILE", "edge"), ("OPRC_CRM_SERVER_HOST", "127.0.0.1")];
+        let deadline = ("OPRC_CRM_PERFORMANCE_DEPLOYMENT_TIMEOUT", "7s");
+        let environment = config(&[own[0], own[1], deadline]).unwrap().environment;
+        assert_eq!(environment.progress_deadline.as_secs(), 7);
+        assert_eq!(environment.function_sizes, Platform::of(Profile::Edge).function_sizes);
+        assert!(config(&[("OPRC_CRM_PROFILE", "large")]).is_err());
+    }
+
+    #[test]
+    fn profile_full_requires_client_certificates() {
+        let error = config(&[("OPRC_CRM_PROFILE", "full")]).unwrap_err().to_string();
+        assert!(error.contains("security.mtls is enabled"), "{error}");
+    }
+
     #[test]
     fn warns_about_a_grpc_port_that_is_not_used() {
         let warning = |variables: &[(&str, &str)], port| {

@@ -15,7 +15,7 @@ use super::{
     specs,
 };
 use crate::{
-    crd::{GRID_STABILITY_KEY, Phase},
+    crd::{CONCURRENCY_LIMITED, GRID_STABILITY_KEY, Phase},
     kinds::{DEPLOYMENT, JOB, STATEFUL_SET},
     reason::Reason,
 };
@@ -413,4 +413,24 @@ fn status_writes_keep_what_other_field_managers_own() {
         assert!(status.last_applied_at.is_some());
     }
     assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn a_condition_says_that_a_concurrency_limit_is_not_enforced() {
+    let mut limited = json!({
+        "selected_template": "k8s_deployment",
+        "constraints": {"max_concurrency": 5},
+        "functions": [{"key": "greet", "image": "img:1"}],
+    });
+    let mut cluster = Cluster::with(&limited);
+    let status = cluster.status();
+    let condition = status.conditions.iter().find(|it| it.type_ == CONCURRENCY_LIMITED).unwrap();
+    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "NotEnforced"));
+    assert!(condition.message.ends_with(": greet"), "{}", condition.message);
+    assert_eq!(status.phase, Phase::Available);
+
+    limited["constraints"] = json!({});
+    cluster.ask(&limited);
+    cluster.rest();
+    assert!(cluster.status().conditions.iter().all(|it| it.type_ != CONCURRENCY_LIMITED));
 }

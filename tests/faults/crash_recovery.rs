@@ -193,13 +193,9 @@ async fn paused_means_that_nothing_is_changed() {
         spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
         spec["paused"] = json!(true);
         deploy(&crm.client, "class", &spec).await.unwrap();
-        wait_for_status(
-            ns,
-            "class",
-            "the pause to be reported",
-            AVAILABLE_TIMEOUT,
-            |status| status.conditions.iter().any(|it| it.reason == "Paused"),
-        )
+        wait_for_status(ns, "class", "the pause to be reported", AVAILABLE_TIMEOUT, |status| {
+            status.conditions.iter().any(|it| it.reason == "Paused")
+        })
         .await;
         assert_eq!(children(ns).await, before);
         spec["paused"] = json!(false);

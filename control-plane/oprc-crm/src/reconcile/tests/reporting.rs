@@ -430,7 +430,7 @@ fn a_condition_says_that_a_concurrency_limit_is_not_enforced() {
     assert_eq!(status.phase, Phase::Available);
 
     limited["constraints"] = json!({});
-    cluster.ask(&limited);
-    cluster.rest();
+    cluster.set_spec(&limited);
+    cluster.converge();
     assert!(cluster.status().conditions.iter().all(|it| it.type_ != CONCURRENCY_LIMITED));
 }

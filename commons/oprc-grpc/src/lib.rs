@@ -1,6 +1,6 @@
 //! The gRPC interfaces between the parts of the control plane, generated from `proto/`.
 
-/// What the package manager asks of a class runtime manager.
+/// The API of CRM, which PM calls.
 #[allow(clippy::pedantic, missing_docs, unreachable_pub)]
 pub mod deployment {
     tonic::include_proto!("deployment");

@@ -1,5 +1,5 @@
 //! Units and platforms on the wire. Messages and the types of `oprc-unit` have the same fields, which
-//! a test compares with the schema; so the conversion is by way of serde, here and nowhere else.
+//! a test compares with the schema; therefore serde converts them, only here.
 
 use oprc_unit::{Platform, UnitSpec, Violation};
 use serde::{Serialize, de::DeserializeOwned};
@@ -7,15 +7,15 @@ use serde_json::Value;
 
 use crate::deployment::{platform::Platform as WirePlatform, unit::ClassSpec};
 
-/// The message of a unit; none where the unit has what the wire doesn't know: a class that was
-/// written by hand with `function` in place of `functions`.
+/// Encodes a unit. `None` for a class with `function` instead of `functions`, for which messages have
+/// no field.
 pub fn to_wire(spec: &UnitSpec) -> Option<ClassSpec> {
     let mut value = serde_json::to_value(spec).ok()?;
     name_collections(&mut value);
     serde_json::from_value(value).ok()
 }
 
-/// The unit of a message, or the first field that can't be one.
+/// Decodes a unit, or reports the first invalid field.
 pub fn from_wire(message: &ClassSpec) -> Result<UnitSpec, Violation> {
     finite(message)?;
     convert(message).map_err(|(path, message)| {
@@ -24,12 +24,11 @@ pub fn from_wire(message: &ClassSpec) -> Result<UnitSpec, Violation> {
     })
 }
 
-/// The message of a platform.
 pub fn platform_to_wire(platform: &Platform) -> Option<WirePlatform> {
     serde_json::from_value(serde_json::to_value(platform).ok()?).ok()
 }
 
-/// The platform of a message; none where an older CRM sends less than this version needs.
+/// `None` if an older CRM sends fewer fields than this version requires.
 pub fn platform_from_wire(message: &WirePlatform) -> Option<Platform> {
     convert(message).ok()
 }
@@ -40,7 +39,7 @@ fn convert<T: DeserializeOwned>(message: &impl Serialize) -> Result<T, (String, 
         .map_err(|error| (error.path().to_string(), error.into_inner().to_string()))
 }
 
-/// A field that is left out on the wire is left out of the unit.
+/// A field that is unset on the wire is absent in the unit.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => map
@@ -53,7 +52,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// A unit may give a collection as a bare name; a message can't.
+/// A collection may be a bare name in a unit, but not in a message.
 fn name_collections(spec: &mut Value) {
     let collections = spec.pointer_mut("/odgm_config/collections").and_then(Value::as_array_mut);
     for collection in collections.into_iter().flatten().filter(|it| it.is_string()) {
@@ -61,7 +60,7 @@ fn name_collections(spec: &mut Value) {
     }
 }
 
-/// JSON has no numbers that aren't finite: they would be left out without an error.
+/// JSON has no infinity or NaN: serde would drop them without an error.
 fn finite(spec: &ClassSpec) -> Result<(), Violation> {
     let functions = spec.functions.iter().enumerate().filter_map(|(at, function)| {
         Some((format!("spec.functions[{at}].requirements"), function.requirements.as_ref()?))
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
     use crate::{DESCRIPTORS, deployment::unit::Requirements};
 
-    /// Properties of a schema, whether it stands there or is referred to.
+    /// Follows references of a schema.
     fn resolve<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
         loop {
             if let Some(reference) = schema["$ref"].as_str() {

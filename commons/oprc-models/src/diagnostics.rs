@@ -95,7 +95,7 @@ impl Diagnostics {
         self.add_at(path, None, message.into(), Some(hint.into()));
     }
 
-    /// Adds a message, and asks whether `suggestion` was meant where there is one.
+    /// Adds a message with a `did you mean` hint if there is a suggestion.
     pub(crate) fn add_with_suggestion(
         &mut self,
         path: &Path,

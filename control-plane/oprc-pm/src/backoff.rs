@@ -13,7 +13,7 @@ pub(crate) fn delays(min: Duration, max: Duration) -> ExponentialBackoff {
         .build()
 }
 
-/// Runs a session again and again with a delay in between, which grows while sessions end without
+/// Runs a session repeatedly with a delay in between, which grows while sessions end without
 /// progress. A session returns whether it made progress. Never returns.
 pub(crate) async fn repeat<F: Future<Output = bool>>(
     min: Duration,

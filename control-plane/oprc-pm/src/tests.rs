@@ -46,7 +46,7 @@ impl Manager {
         Self { deployments, running }
     }
 
-    /// Ends it amid whatever it does.
+    /// Stops it at an arbitrary point.
     async fn crash(self) {
         self.running.abort();
         let _ = self.running.await;
@@ -61,14 +61,14 @@ impl Manager {
             .unwrap();
     }
 
-    /// Looks again after each change until there is a result.
-    async fn eventually<T>(&self, what: &str, look: impl Fn() -> Option<T>) -> T {
+    /// Polls after each change until there is a result.
+    async fn eventually<T>(&self, what: &str, poll: impl Fn() -> Option<T>) -> T {
         let mut stored = self.deployments.cache.changes();
         let mut observed: Vec<_> =
             self.deployments.clusters.clients().map(|it| it.changes()).collect();
         let seen = async {
             loop {
-                if let Some(seen) = look() {
+                if let Some(seen) = poll() {
                     return seen;
                 }
                 tokio::select! {
@@ -91,8 +91,9 @@ impl Manager {
         self.eventually(&format!("{condition:?}"), such).await
     }
 
-    async fn until_gone(&self) {
-        self.eventually("gone", || self.deployments.get("greeting").is_err().then_some(())).await;
+    async fn until_deleted(&self) {
+        self.eventually("deleted", || self.deployments.get("greeting").is_err().then_some(()))
+            .await;
     }
 
     async fn until_reached(&self, cluster: &str) {
@@ -143,12 +144,12 @@ async fn dry_run_fails_like_the_change_and_stores_nothing() {
     assert_eq!(store.list("").await.unwrap().entries, before);
     let late = deployments.dry_run(&desired, Some("r"), false, &caller()).await;
     assert!(matches!(late, Err(Error::Changed(_))), "{late:?}");
-    let made = deployments.create(desired.clone(), &caller()).await.unwrap();
-    assert_eq!(made.plan, plan);
+    let created = deployments.create(desired.clone(), &caller()).await.unwrap();
+    assert_eq!(created.plan, plan);
     let again = deployments.dry_run(&desired, None, true, &caller()).await;
     assert!(matches!(again, Err(Error::Conflict { reason: "EXISTS", .. })), "{again:?}");
     let moved = OClassDeployment { namespace: Some("other".to_owned()), ..desired };
-    let moved = deployments.dry_run(&moved, Some(&made.revision), false, &caller()).await;
+    let moved = deployments.dry_run(&moved, Some(&created.revision), false, &caller()).await;
     assert!(matches!(moved, Err(Error::Conflict { reason: "NAMESPACE_FIXED", .. })), "{moved:?}");
     assert_eq!(deployments.history("greeting").await.unwrap().len(), 1);
     manager.crash().await;
@@ -160,7 +161,7 @@ async fn creates_updates_rolls_back_and_deletes_a_deployment() {
     let manager = Manager::start(&store, &[("one", &one), ("two", &two)]).await;
     manager.publish().await;
     let both = greeting(&["one", "two"], Policy::BestEffort);
-    let made = manager.deployments.create(both.clone(), &caller()).await.unwrap();
+    let created = manager.deployments.create(both.clone(), &caller()).await.unwrap();
     let again = manager.deployments.create(both, &caller()).await.unwrap_err();
     assert!(matches!(again, Error::Conflict { reason: "EXISTS", .. }));
     let running = manager.until(DeploymentCondition::Running).await;
@@ -170,8 +171,8 @@ async fn creates_updates_rolls_back_and_deletes_a_deployment() {
 
     let less = greeting(&["two"], Policy::BestEffort);
     let stale = manager.deployments.put(less.clone(), Some("0"), &caller()).await.unwrap_err();
-    assert!(matches!(stale, Error::Changed(revision) if revision == made.revision));
-    manager.deployments.put(less, Some(&made.revision), &caller()).await.unwrap();
+    assert!(matches!(stale, Error::Changed(revision) if revision == created.revision));
+    manager.deployments.put(less, Some(&created.revision), &caller()).await.unwrap();
     manager.until_class("one", |class| class.is_none()).await;
     assert_eq!((count(&one), count(&two)), (0, 1));
     manager.until(DeploymentCondition::Running).await;
@@ -181,7 +182,7 @@ async fn creates_updates_rolls_back_and_deletes_a_deployment() {
     assert!(history[0].cause.starts_with("rollback to"), "{history:?}");
     assert_eq!(history.len(), 3);
     manager.deployments.delete("greeting", None, &caller()).await.unwrap();
-    manager.until_gone().await;
+    manager.until_deleted().await;
     assert_eq!((count(&one), count(&two)), (0, 0));
     assert!(store.list("revision/").await.unwrap().entries.is_empty());
     assert!(store.list("deployment").await.unwrap().entries.is_empty());
@@ -209,7 +210,7 @@ async fn all_or_nothing_rolls_back_across_crashes() {
     let clusters = [("one", &one), ("two", &two)];
     let manager = Manager::start(&store, &clusters).await;
     manager.publish().await;
-    two.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    two.state.lock().unwrap().fail_with = Some(Code::FailedPrecondition);
     let both = greeting(&["one", "two"], Policy::AllOrNothing);
     manager.deployments.create(both, &caller()).await.unwrap();
     manager.crash().await;
@@ -217,7 +218,7 @@ async fn all_or_nothing_rolls_back_across_crashes() {
     let failed = manager.until(DeploymentCondition::RollingBack).await;
     assert!(failed.status.message.contains("rejected"), "{}", failed.status.message);
     manager.crash().await;
-    two.state.lock().unwrap().refuse = None;
+    two.state.lock().unwrap().fail_with = None;
     let manager = Manager::start(&store, &clusters).await;
     manager.until(DeploymentCondition::RolledBack).await;
     assert_eq!((count(&one), count(&two)), (0, 0));
@@ -263,7 +264,7 @@ async fn a_lost_store_is_rebuilt_by_adoption() {
     manager.deployments.adopt("one", &id, "greeting", &caller).await.unwrap();
     manager.until(DeploymentCondition::Running).await;
     assert!(manager.deployments.orphans().is_empty());
-    // It was taken as it is.
+    // It was adopted unchanged.
     assert_eq!(one.state.lock().unwrap().deploys, sent);
 }
 
@@ -288,7 +289,7 @@ async fn adoption_retries_after_a_concurrent_change() {
     let adopt =
         |at: usize| deployments.adopt(&orphans[at].cluster, &orphans[at].id, "greeting", &caller);
     adopt(0).await.unwrap();
-    // Another write that the cache shows a little too late.
+    // A concurrent write that the cache receives late.
     manager.running.abort();
     let _ = (&mut manager.running).await;
     let at = deployment_key("greeting");
@@ -310,22 +311,22 @@ async fn concurrent_deployments_of_one_package_all_succeed() {
     let manager = Manager::start(&store, &[("one", &one)]).await;
     manager.publish().await;
     let (deployments, caller) = (&manager.deployments, caller());
-    let made = (0..24).map(|number| {
+    let created = (0..24).map(|number| {
         let key = format!("greeting-{number}");
         let desired = OClassDeployment { key, ..greeting(&["one"], Policy::BestEffort) };
         let caller = &caller;
         async move {
-            // Who has waited too long for its turn is to try again.
+            // A request that waited too long for the lock must be retried.
             loop {
                 match deployments.put(desired.clone(), None, caller).await {
                     Err(Error::Unavailable(_)) => {}
-                    made => return made,
+                    created => return created,
                 }
             }
         }
     });
-    for made in timeout(TEST_TIMEOUT, join_all(made)).await.unwrap() {
-        made.unwrap();
+    for created in timeout(TEST_TIMEOUT, join_all(created)).await.unwrap() {
+        created.unwrap();
     }
 }
 
@@ -349,7 +350,7 @@ async fn plans_packages_that_are_not_published() {
     assert!(matches!(unknown, Error::NotFound { .. }), "{unknown:?}");
     let plan = manager.deployments.plan(&desired, &documents).await.unwrap();
     assert_eq!((plan.package.as_str(), plan.units.len()), ("hello", 1));
-    // Nothing has changed: neither what is published nor what runs.
+    // Neither packages nor deployments have changed.
     assert_eq!((manager.deployments.registry.count(), count(&one)), ((0, 0), 0));
     manager.publish().await;
     assert_eq!(manager.deployments.plan(&desired, &[]).await.unwrap(), plan);
@@ -393,13 +394,13 @@ async fn rejects_a_deployment_whose_rollback_would_not_fit() {
     );
     let documents = parse(&text, "hello.yaml").unwrap();
     manager.deployments.registry.publish(&documents, None).await.unwrap();
-    // The plan and its unit are less than 1 MiB; with what it would go back to they are more.
+    // The plan and its unit are less than 1 MiB; with the previous revision they are more.
     let all = greeting(&["one"], Policy::AllOrNothing);
-    let refused = manager.deployments.create(all.clone(), &caller()).await.unwrap_err();
-    let why = refused.to_string();
-    assert!(matches!(refused, Error::Parameter { field: "deployment", .. }), "{refused:?}");
+    let rejected = manager.deployments.create(all.clone(), &caller()).await.unwrap_err();
+    let why = rejected.to_string();
+    assert!(matches!(rejected, Error::Parameter { field: "deployment", .. }), "{rejected:?}");
     assert!(why.contains("split the deployment"), "{why}");
-    // What doesn't go back can be changed however often.
+    // A deployment without rollback can be updated.
     let stays = OClassDeployment { rollback_on_failure: Some(false), ..all };
     manager.deployments.create(stays.clone(), &caller()).await.unwrap();
     manager.until(DeploymentCondition::Running).await;
@@ -446,11 +447,11 @@ async fn with_orphan(store: &Store, one: &Fake) -> (Manager, String) {
 async fn deletes_an_orphan_unless_its_cluster_rejects_that() {
     let (store, one) = (Store::memory(), Fake::start().await);
     let (manager, id) = with_orphan(&store, &one).await;
-    one.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
-    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
-    assert!(matches!(refused, Error::Conflict { reason: "REFUSED", .. }), "{refused:?}");
+    one.state.lock().unwrap().fail_with = Some(Code::FailedPrecondition);
+    let rejected = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(rejected, Error::Conflict { reason: "REFUSED", .. }), "{rejected:?}");
     assert_eq!(manager.deployments.orphans().len(), 1);
-    one.state.lock().unwrap().refuse = None;
+    one.state.lock().unwrap().fail_with = None;
     manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();
     manager.until_class("one", |class| class.is_none()).await;
     let key = ("one".to_owned(), id);
@@ -469,8 +470,8 @@ async fn an_orphan_taken_over_meanwhile_is_not_deleted() {
     let _ = (&mut manager.running).await;
     let taken_over = Transaction::new().put(unit_key(&("one".to_owned(), id.clone())), "{}");
     store.commit(taken_over).await.unwrap();
-    let refused = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
-    assert!(matches!(refused, Error::Conflict { reason: "NO_ORPHAN", .. }), "{refused:?}");
+    let rejected = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
+    assert!(matches!(rejected, Error::Conflict { reason: "NO_ORPHAN", .. }), "{rejected:?}");
     assert_eq!(count(&one), 1);
 }
 

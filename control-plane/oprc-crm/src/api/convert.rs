@@ -38,7 +38,7 @@ pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
     }
 }
 
-/// The unit of a class; none where the wire has no field for what a hand-written class sets.
+/// `None` if the messages have no field for a setting of the class.
 pub(super) fn spec(class: &ObservedClass) -> Option<wire::unit::ClassSpec> {
     oprc_grpc::unit::to_wire(class.spec.as_ref().ok()?)
 }

@@ -76,8 +76,8 @@ impl Error {
         }
     }
 
-    /// The error for a failed read; `None` is a timeout. `retry_after` is what the API server asked
-    /// for last.
+    /// The error for a failed read; `None` is a timeout. `retry_after` is the delay that the
+    /// API server requested last.
     pub(super) fn of_read(error: Option<kube::Error>, retry_after: Option<Duration>) -> Self {
         if let Some(error) = Self::of_any(error.as_ref(), retry_after) {
             return error;

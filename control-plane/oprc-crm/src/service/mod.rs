@@ -38,7 +38,7 @@ use crate::{
     reconcile::{CORRELATION, FINALIZER, ObservedClass, admission::admit, render::DEPLOYMENT_ID},
 };
 
-/// The field manager under which specifications are written, by whichever process is asked.
+/// The field manager under which specifications are written, by any process.
 const MANAGER: &str = "oprc-crm-api";
 /// How long a watch may fail before this process reports that it isn't ready.
 const MAX_WATCH_FAILURE: Duration = Duration::from_secs(20);
@@ -60,8 +60,8 @@ pub struct Service {
 }
 
 impl Service {
-    fn namespace(&self, asked: &str) -> Result<String, Error> {
-        let namespace = if asked.is_empty() { &self.default_namespace } else { asked };
+    fn namespace(&self, requested: &str) -> Result<String, Error> {
+        let namespace = if requested.is_empty() { &self.default_namespace } else { requested };
         if let Some(only) = &self.only_namespace
             && only != namespace
         {
@@ -243,8 +243,8 @@ impl Service {
     }
 
     /// An empty namespace means all of them.
-    pub fn check_namespace(&self, asked: &str) -> Result<(), Error> {
-        if asked.is_empty() { Ok(()) } else { self.namespace(asked).map(|_| ()) }
+    pub fn check_namespace(&self, requested: &str) -> Result<(), Error> {
+        if requested.is_empty() { Ok(()) } else { self.namespace(requested).map(|_| ()) }
     }
 
     /// Waits for shutdown.

@@ -1,4 +1,4 @@
-//! A scripted CRM, for faults that a real one can't be made to show.
+//! A scripted CRM, for failures that a real one can't be forced to have.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -27,7 +27,7 @@ use crate::config::ClusterConfig;
 pub(crate) struct State {
     pub(crate) classes: BTreeMap<String, ClassRuntime>,
     /// The status that calls fail with.
-    pub(crate) refuse: Option<Code>,
+    pub(crate) fail_with: Option<Code>,
     /// The ErrorInfo reason of that status.
     pub(crate) reason: Option<&'static str>,
     /// Execute the next Deploy, but lose its answer.
@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) deploys: usize,
     pub(crate) correlation: String,
     pub(crate) token: String,
-    made: i64,
+    created: i64,
 }
 
 impl State {
@@ -139,12 +139,12 @@ impl Fake {
     fn check(&self) -> Result<(), Status> {
         self.check_reachable()?;
         let state = self.state.lock().unwrap();
-        let Some(code) = state.refuse else { return Ok(()) };
+        let Some(code) = state.fail_with else { return Ok(()) };
         let mut details = ErrorDetails::new();
         if let Some(reason) = state.reason {
             details.set_error_info(reason, "oaas.io", HashMap::new());
         }
-        Err(Status::with_error_details(code, "as the test says", details))
+        Err(Status::with_error_details(code, "scripted failure", details))
     }
 }
 
@@ -168,9 +168,9 @@ impl DeploymentService for Fake {
         let request = request.into_inner();
         let mut state = self.state.lock().unwrap();
         state.deploys += 1;
-        state.made += 1;
+        state.created += 1;
         (state.correlation, state.token) = (correlation, token);
-        let uid = state.made.to_string();
+        let uid = state.created.to_string();
         let class = state.classes.entry(request.deployment_id.clone()).or_insert(ClassRuntime {
             deployment_id: request.deployment_id,
             namespace: "default".to_owned(),

@@ -48,10 +48,10 @@ async fn reports_the_outcome_of_calls() {
         let state = fake.state.lock().unwrap();
         assert_eq!((state.correlation.as_str(), state.token.as_str()), ("call-2", "Bearer canary"));
     }
-    fake.state.lock().unwrap().refuse = Some(Code::FailedPrecondition);
+    fake.state.lock().unwrap().fail_with = Some(Code::FailedPrecondition);
     let rejected = client.deploy("unit", "", ClassSpec::default(), "call-3").await;
     assert_eq!(rejected, CallOutcome::Rejected("as the test says".to_owned()));
-    fake.state.lock().unwrap().refuse = Some(Code::Unavailable);
+    fake.state.lock().unwrap().fail_with = Some(Code::Unavailable);
     let mut message = String::new();
     for _ in 0..20 {
         let failed = client.deploy("unit", "", ClassSpec::default(), "call-4").await;
@@ -69,7 +69,7 @@ async fn stays_closed(fake: &Fake, code: Code, reason: &'static str) -> bool {
     let client = CrmClient::new(fake.config("one"), DEADLINE);
     {
         let mut state = fake.state.lock().unwrap();
-        (state.refuse, state.reason) = (Some(code), Some(reason));
+        (state.fail_with, state.reason) = (Some(code), Some(reason));
     }
     let mut closed = true;
     for _ in 0..20 {

@@ -32,7 +32,7 @@ pub struct CallBackoff {
 #[derive(Debug)]
 struct CallHistory {
     revision: String,
-    /// Whether the unit was to be deployed, not deleted.
+    /// Whether the calls deploy the unit instead of deleting it.
     desired: bool,
     delays: ExponentialBackoff,
     next_call: Instant,

@@ -8,7 +8,7 @@ use oprc_rest::{Condition, Contact, DeploymentCondition, Event, Health};
 use super::{Dispatcher, status};
 use crate::{planner::parse_unit_id, rollout::UnitKey};
 
-/// What was published last.
+/// The state that was published last.
 #[derive(Default)]
 pub(super) struct Published {
     deployments: BTreeMap<String, (DeploymentCondition, String)>,

@@ -1,7 +1,7 @@
 //! Selects the versions that a package's dependencies resolve to. Pure.
 //!
-//! One version of each package, so that all requirements of the selected versions are met, there is
-//! no cycle, and each is the first of its candidates that allows a solution.
+//! One version of each package, so that all requirements of the selected versions are satisfied,
+//! there is no cycle, and each is the first of its candidates that allows a solution.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Meets all requirements from `next` on; restores the search on failure. Recursion is bounded by
+    /// Satisfies all requirements from `next` on; restores the search on failure. Recursion is bounded by
     /// the number of packages.
     fn solve_from(&mut self, mut next: usize) -> bool {
         loop {
@@ -109,7 +109,7 @@ impl<'a> Search<'a> {
             );
         };
         if self.solution.len() >= MAX_PACKAGES {
-            let message = format!("more than {MAX_PACKAGES} packages would be needed");
+            let message = format!("more than {MAX_PACKAGES} packages would be required");
             return self.fail(requirement, "name", message);
         }
         let before = self.requirements.len();
@@ -135,13 +135,13 @@ impl<'a> Search<'a> {
             self.solution.remove(name.as_str());
         }
         if !any {
-            let there: Vec<String> =
+            let published: Vec<String> =
                 candidates.iter().take(8).map(|it| it.version.to_string()).collect();
-            let more = if candidates.len() > there.len() { ", …" } else { "" };
+            let more = if candidates.len() > published.len() { ", …" } else { "" };
             let message = format!(
-                "no version of {name} is {range}{}: there are {}{more}",
+                "no version of {name} matches {range}{}; published: {}{more}",
                 self.by(requirement),
-                there.join(", ")
+                published.join(", ")
             );
             return self.fail(requirement, "version", message);
         }
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
         if requirement.by == self.root.name {
             String::new()
         } else {
-            format!(", which {} needs", requirement.by)
+            format!(", which {} requires", requirement.by)
         }
     }
 
@@ -174,7 +174,7 @@ impl<'a> Search<'a> {
             .find(|it| it.dependency.name == *name && it.by != requirement.by);
         let other =
             other.map(|it| format!(", {} {}", it.by, it.dependency.version)).unwrap_or_default();
-        format!("no version of {name} suits all: {} needs {version}{other}", requirement.by)
+        format!("no version of {name} satisfies all: {} requires {version}{other}", requirement.by)
     }
 
     /// The path of dependencies from the root.
@@ -213,12 +213,12 @@ impl<'a> Search<'a> {
         path.push(at);
         let cycle = path.iter().skip_while(|name| **name != at).copied().collect::<Vec<_>>();
         let message = format!("packages depend on each other: {}", cycle.join(" → "));
-        let came = self
+        let dependency = self
             .requirements
             .iter()
             .find(|it| it.dependency.name == at)
             .map_or(0, |it| it.root_dependency);
-        self.error.get_or_insert(Unsolvable { dependency: came, field: "name", message });
+        self.error.get_or_insert(Unsolvable { dependency, field: "name", message });
         false
     }
 }

@@ -69,7 +69,7 @@ impl DeploymentService {
         self.get(deployment)
     }
 
-    /// What a unit requests of a cluster; nothing where that can't be evaluated.
+    /// Requests of a unit; zero if the unit can't be evaluated.
     fn requested_by(&self, cluster: &str, spec: &UnitSpec) -> Capacity {
         let facts = self.clusters.facts();
         let Some(platform) = facts.get(cluster).and_then(|facts| facts.platform.as_ref()) else {

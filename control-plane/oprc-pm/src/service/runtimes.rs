@@ -147,7 +147,7 @@ fn parse_cursor(cursor: &str) -> Position {
     (cluster.to_owned(), id.to_owned(), namespace.to_owned())
 }
 
-/// What CRM reports and has no field of its own.
+/// Reported values that have no field of their own.
 fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
     let mut details = BTreeMap::new();
     let mut put = |name: &str, value: serde_json::Value| details.insert(name.to_owned(), value);

@@ -65,7 +65,6 @@ impl Drop for Server {
     }
 }
 
-/// What was answered.
 struct Answered {
     status: StatusCode,
     headers: HeaderMap,
@@ -186,12 +185,12 @@ impl Server {
     /// Waits until the deployment `hello` has a condition.
     async fn until(&self, condition: DeploymentCondition) {
         let mut changes = self.deployments.cache.changes();
-        let mut told = self.deployments.clusters.client("east").unwrap().changes();
+        let mut observed = self.deployments.clusters.client("east").unwrap().changes();
         let reached = async {
             while self.deployments.status("hello").map(|it| it.condition).ok() != Some(condition) {
                 tokio::select! {
                     _ = changes.changed() => {}
-                    _ = told.changed() => {}
+                    _ = observed.changed() => {}
                 }
             }
         };

@@ -1,4 +1,4 @@
-//! The description of the API, and what is open to everybody.
+//! The OpenAPI document, and routes without authentication.
 
 use std::collections::BTreeSet;
 
@@ -32,12 +32,12 @@ async fn openapi_lists_every_problem_response() {
             assert_eq!(responses.contains_key("415"), body, "{method} {path}");
         }
     }
-    // Fields are called as they are in files.
+    // Fields have the same names as in files.
     for (schema, field) in [("OFunction", "type"), ("OFunction", "macro"), ("Step", "as")] {
         let fields = schemas[schema]["properties"].as_object().unwrap();
         assert!(fields.contains_key(field), "{schema}: {:?}", fields.keys());
     }
-    // Every reference leads somewhere.
+    // Every reference resolves.
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {
         let name = part.split('"').next().unwrap();
@@ -56,8 +56,8 @@ async fn probes_metrics_and_docs_need_no_token() {
     server.yaml(DEPLOYER, "POST", "/api/v1/deployments", text).await;
     server.until(DeploymentCondition::Running).await;
     server.get("/api/v1/packages/none").await;
-    let figures = server.send(open("/metrics")).await;
-    let text = String::from_utf8(figures.body).unwrap();
+    let metrics = server.send(open("/metrics")).await;
+    let text = String::from_utf8(metrics.body).unwrap();
     let counted =
         "pm_http_requests_total{method=\"GET\",route=\"/api/v1/packages/{name}\",status=\"404\"} 1";
     assert!(text.contains(counted), "{text}");
@@ -83,7 +83,7 @@ async fn concurrent_scrapes_share_one_evaluation_per_second() {
     assert_ne!(ask().await.body, one.body);
 }
 
-/// What the examples are: names of what is there, and bodies that can be sent.
+/// Examples are names of existing resources and valid bodies.
 #[tokio::test]
 async fn openapi_examples_are_accepted() {
     let server = Server::new(LIMITS).await;
@@ -92,8 +92,8 @@ async fn openapi_examples_are_accepted() {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             for parameter in operation["parameters"].as_array().into_iter().flatten() {
-                let said = parameter["in"] != "path" || parameter.get("example").is_some();
-                assert!(said, "{method} {path}: {parameter}");
+                let has_example = parameter["in"] != "path" || parameter.get("example").is_some();
+                assert!(has_example, "{method} {path}: {parameter}");
             }
             let Some(contents) = operation.pointer("/requestBody/content") else { continue };
             for (kind, content) in contents.as_object().unwrap() {

@@ -8,8 +8,8 @@ async fn publishes_a_version_once() {
     let server = Server::new(LIMITS).await;
     let first = package("1.0.0", "example.org/greet:1");
     let answered = server.yaml(DEPLOYER, "POST", "/api/v1/packages", &first).await;
-    let told = String::from_utf8_lossy(&answered.body).into_owned();
-    assert_eq!(answered.status, StatusCode::CREATED, "{told}");
+    let body = String::from_utf8_lossy(&answered.body).into_owned();
+    assert_eq!(answered.status, StatusCode::CREATED, "{body}");
     assert_eq!(answered.json()[0]["version"], "1.0.0");
     let answered = server.yaml(DEPLOYER, "POST", "/api/v1/packages", &first).await;
     assert_eq!(answered.status, StatusCode::OK);
@@ -78,7 +78,7 @@ async fn answers_not_modified_for_a_known_etag() {
     let answered = server.yaml(DEPLOYER, "PUT", deprecation, "reason: there is a better one").await;
     assert_eq!(answered.json()["deprecated"], "there is a better one");
     assert_eq!(server.send(again(&tag)).await.status, StatusCode::OK);
-    // The digest is the same, so a change that was meant for it is still made.
+    // The digest is the same, so a change with its ETag succeeds.
     let delete = as_(ADMIN, "DELETE", "/api/v1/packages/hello/versions/1.0.0")
         .header(header::IF_MATCH, answered.headers[header::ETAG].clone());
     let answered = server.send(delete.body(Body::empty()).unwrap()).await;

@@ -12,7 +12,7 @@ async fn begin(server: &Server, path: &str, last: Option<&str>) -> Response {
     server.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
 }
 
-/// What comes until the stream ends, which it does when the server stops.
+/// All events until the stream ends, which it does when the server stops.
 async fn all(server: &Server, response: Response) -> String {
     let mut body = response.into_body();
     let mut text = String::new();

@@ -170,9 +170,9 @@ fn environments_default_to_the_configured_one() {
         defaults: &defaults,
         current: None,
     };
-    let made = plan(&request).unwrap();
-    assert_eq!(made.units[0].id, "shop.Cart.dev..a");
-    assert_eq!(spec(&made.units[0]).target_environment.as_deref(), Some("dev"));
+    let plan = plan(&request).unwrap();
+    assert_eq!(plan.units[0].id, "shop.Cart.dev..a");
+    assert_eq!(spec(&plan.units[0]).target_environment.as_deref(), Some("dev"));
     let (package, deployment) = shop("", "    targetEnvs: [prod]\n    targetClusters: [a]");
     let diagnostics = planned(&package, &deployment, &all).unwrap_err();
     assert!(diagnostics.to_string().contains("has no environment \"prod\""), "{diagnostics}");

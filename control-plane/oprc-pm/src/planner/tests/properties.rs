@@ -179,18 +179,17 @@ proptest! {
             let own = plan.units.iter().filter(|it| it.cluster == *name);
             let (mut cpu, mut memory) = (facts.requested.cpu_millis, facts.requested.memory_bytes);
             for unit in own {
-                let asked = unit.requested;
-                cpu += asked.cpu_millis;
-                memory += asked.memory_bytes;
+                cpu += unit.requested.cpu_millis;
+                memory += unit.requested.memory_bytes;
             }
-            let room = facts.capacity.unwrap();
-            let told = |what: &str| {
+            let capacity = facts.capacity.unwrap();
+            let warned = |what: &str| {
                 let begin = format!("{name}: the plan requests");
                 plan.warnings.iter().any(|it| it.starts_with(&begin) && it.contains(what))
             };
             let any = plan.units.iter().any(|it| it.cluster == *name);
-            prop_assert_eq!(any && cpu > room.cpu_millis, told("m CPU and"));
-            prop_assert_eq!(any && memory > room.memory_bytes, told("Mi memory and"));
+            prop_assert_eq!(any && cpu > capacity.cpu_millis, warned("m CPU and"));
+            prop_assert_eq!(any && memory > capacity.memory_bytes, warned("Mi memory and"));
         }
     }
 }

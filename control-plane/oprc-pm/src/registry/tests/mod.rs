@@ -1,10 +1,10 @@
 //! The registry on an in-memory store.
 
-mod choices;
 mod following;
 mod publishing;
 mod removing;
 mod searching;
+mod solver;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ fn range(text: &str) -> VersionRange {
 async fn publishes_a_version_only_once() {
     let registry = registry().await;
     assert!(publish(&registry, &package("a", "1.0.0", "")).await.unwrap());
-    // Read at once, and the same again changes nothing.
+    // It is visible at once, and publishing it again changes nothing.
     let first = registry.version("a", "1.0.0").unwrap();
     assert_eq!(first.published_by.as_deref(), Some("ann"));
     assert!(!publish(&registry, &package("a", "1.0.0", "")).await.unwrap());
@@ -60,8 +60,8 @@ async fn prefers_the_newest_version_that_is_not_deprecated() {
     for version in ["1.0.0", "1.2.0", "2.0.0", "2.1.0-rc.1"] {
         publish(&registry, &package("a", version, "")).await.unwrap();
     }
-    let found = |wanted: Option<&str>| {
-        let found = registry.find("a", wanted.map(range).as_ref()).unwrap();
+    let found = |requested: Option<&str>| {
+        let found = registry.find("a", requested.map(range).as_ref()).unwrap();
         found.package.version.to_string()
     };
     assert_eq!(found(None), "2.0.0");
@@ -90,7 +90,7 @@ async fn prefers_the_newest_version_that_is_not_deprecated() {
 }
 
 #[tokio::test]
-async fn classes_of_other_packages_are_inherited_from() {
+async fn classes_inherit_from_other_packages() {
     let registry = registry().await;
     publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
     publish(&registry, &depending("b", "1.0.0", &[("a", "^1")])).await.unwrap();
@@ -118,7 +118,7 @@ async fn checks_compatibility_with_neighbouring_versions() {
     );
     publish(&registry, &bare.replace("1.1.0", "2.0.0")).await.unwrap();
     publish(&registry, &package("a", "1.0.1", "")).await.unwrap();
-    // The later version is without what this one would say can't change.
+    // The later version lacks what this one would declare immutable.
     let frozen = "name: a\nversion: 1.9.0\nfunctions:\n\
         - {key: greet, provision: {docker: {image: greet}}}\n\
         - {key: kept, type: LOGICAL, immutable: true}\n\
@@ -173,7 +173,7 @@ async fn publishes_the_examples() {
     }
 }
 
-/// What is planned before it is published is what is deployed after.
+/// A plan made before publishing equals the one made after.
 #[tokio::test]
 async fn plans_with_a_file_as_if_it_were_published() {
     let deployment = |range: Option<&str>| OClassDeployment {
@@ -188,9 +188,9 @@ async fn plans_with_a_file_as_if_it_were_published() {
         publish(&registry, &package("a", there, "")).await.unwrap();
         let text = package("a", here, "");
         let documents = oprc_models::parse(&text, "a.yaml").unwrap();
-        let wanted = [deployment(None), deployment(Some(">=1.0.0-a, <3"))];
+        let deployments = [deployment(None), deployment(Some(">=1.0.0-a, <3"))];
         let of = |documents: &[oprc_models::Document]| -> Vec<String> {
-            let of = wanted.iter().map(|it| registry.package_of(it, documents).unwrap());
+            let of = deployments.iter().map(|it| registry.package_of(it, documents).unwrap());
             of.map(|it| it.version.to_string()).collect()
         };
         let before = of(&documents);

@@ -68,8 +68,8 @@ async fn concurrent_use_and_deletion_conflict() {
     // Both transactions are built from the same state.
     let late = deployment(&registry, "late", "1.0.0");
     registry.delete_version("a", "1.0.0", None).await.unwrap();
-    let refused = store.commit(late).await.unwrap_err();
-    assert!(matches!(refused, oprc_cp_storage::Error::Conflict { key, .. } if key == "package/a"));
+    let conflict = store.commit(late).await.unwrap_err();
+    assert!(matches!(conflict, oprc_cp_storage::Error::Conflict { key, .. } if key == "package/a"));
     store.commit(deployment(&registry, "early", "1.1.0")).await.unwrap();
     // The cache may not show the deployment yet: the head has changed, so the deletion retries.
     let error = registry.delete_version("a", "1.1.0", None).await.unwrap_err();

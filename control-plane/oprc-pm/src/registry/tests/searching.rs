@@ -19,7 +19,7 @@ async fn filled() -> Registry {
 }
 
 #[tokio::test]
-async fn packages_are_found() {
+async fn finds_packages_by_filter() {
     let registry = filled().await;
     let found = |filter: Filter| -> Vec<String> {
         let page = registry.list(&filter, &Paging::default()).unwrap();
@@ -42,7 +42,7 @@ async fn packages_are_found() {
 }
 
 #[tokio::test]
-async fn packages_are_found_by_what_the_latest_version_says() {
+async fn packages_are_found_by_their_latest_version() {
     let registry = filled().await;
     let found = |tag: &str, team: &str| -> Vec<String> {
         let labels = labels(&format!("team={team}")).unwrap();
@@ -61,7 +61,7 @@ async fn packages_are_found_by_what_the_latest_version_says() {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other() {
+async fn pages_are_complete_and_disjoint() {
     let registry = filled().await;
     let mut after = None;
     let mut names = Vec::new();

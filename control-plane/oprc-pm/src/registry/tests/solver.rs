@@ -15,11 +15,11 @@ fn arb_package(name: &'static str) -> impl Strategy<Value = Vec<OPackage>> {
     let versions = prop::sample::subsequence(vec!["1.0.0", "1.1.0", "2.0.0"], 0..=3);
     (versions, prop::collection::vec(prop::collection::vec(dependency, 0..3), 3)).prop_map(
         move |(versions, dependencies)| {
-            let made = versions.iter().zip(dependencies).map(|(version, on)| {
+            let packages = versions.iter().zip(dependencies).map(|(version, on)| {
                 let on: BTreeMap<&str, &str> = on.into_iter().filter(|it| it.0 != name).collect();
                 new(name, version, &on.into_iter().collect::<Vec<_>>())
             });
-            made.rev().collect()
+            packages.rev().collect()
         },
     )
 }
@@ -37,19 +37,19 @@ fn new(name: &str, version: &str, on: &[(&str, &str)]) -> OPackage {
     }
 }
 
-type Choice<'a> = BTreeMap<&'a str, &'a OPackage>;
+type Solution<'a> = BTreeMap<&'a str, &'a OPackage>;
 
-/// Whether it is a choice of just what is needed, that meets all wishes, without circles.
-fn will_do(root: &OPackage, choice: &Choice<'_>) -> bool {
-    let all = || choice.values().copied().chain([root]);
-    let met = |it: &Dependency| {
-        choice.get(it.name.as_str()).is_some_and(|found| it.version.matches(&found.version))
+/// Whether a solution satisfies all dependencies, has no unneeded package and no cycle.
+fn is_valid(root: &OPackage, solution: &Solution<'_>) -> bool {
+    let all = || solution.values().copied().chain([root]);
+    let satisfied = |it: &Dependency| {
+        solution.get(it.name.as_str()).is_some_and(|found| it.version.matches(&found.version))
     };
     let mut reached = vec![root];
     let mut at = 0;
     while at < reached.len() && reached.len() < 100 {
         for it in &reached[at].dependencies {
-            if let Some(found) = choice.get(it.name.as_str())
+            if let Some(found) = solution.get(it.name.as_str())
                 && !reached.iter().any(|it| it.name == found.name)
             {
                 reached.push(found);
@@ -57,34 +57,34 @@ fn will_do(root: &OPackage, choice: &Choice<'_>) -> bool {
         }
         at += 1;
     }
-    // Without circles: again and again something can be taken away that waits for nothing.
+    // Without cycles, packages without remaining dependencies can be removed until none is left.
     let mut left: Vec<&OPackage> = all().collect();
     while let Some(at) = left.iter().position(|it| {
         !it.dependencies.iter().any(|on| left.iter().any(|other| other.name == on.name))
     }) {
         left.remove(at);
     }
-    all().all(|it| it.dependencies.iter().all(met))
-        && reached.len() == choice.len() + 1
+    all().all(|it| it.dependencies.iter().all(satisfied))
+        && reached.len() == solution.len() + 1
         && left.is_empty()
 }
 
-/// Whether any choice will do.
-fn possible<'a>(
+/// Whether there is a valid solution, by exhaustive search.
+fn is_solvable<'a>(
     root: &OPackage,
     pool: &Candidates<'a>,
     names: &[&'a str],
-    choice: &mut Choice<'a>,
+    solution: &mut Solution<'a>,
 ) -> bool {
-    let Some((name, rest)) = names.split_first() else { return will_do(root, choice) };
-    if possible(root, pool, rest, choice) {
+    let Some((name, rest)) = names.split_first() else { return is_valid(root, solution) };
+    if is_solvable(root, pool, rest, solution) {
         return true;
     }
     let candidates = pool.get(name).cloned().unwrap_or_default();
     candidates.into_iter().any(|candidate| {
-        choice.insert(name, candidate);
-        let found = possible(root, pool, rest, choice);
-        choice.remove(name);
+        solution.insert(name, candidate);
+        let found = is_solvable(root, pool, rest, solution);
+        solution.remove(name);
         found
     })
 }
@@ -98,21 +98,21 @@ proptest! {
         let pool: Candidates<'_> =
             NAMES.iter().copied().zip(all.iter().map(|it| it.iter().collect())).collect();
         for root in &all[0] {
-            let chosen = solve(root, &pool);
-            match &chosen {
-                Ok(chosen) => prop_assert!(will_do(root, chosen), "{root:?} {chosen:?}"),
+            let solution = solve(root, &pool);
+            match &solution {
+                Ok(solution) => prop_assert!(is_valid(root, solution), "{root:?} {solution:?}"),
                 Err(error) => {
-                    prop_assert!(!possible(root, &pool, &NAMES[1..], &mut Choice::new()));
+                    prop_assert!(!is_solvable(root, &pool, &NAMES[1..], &mut Solution::new()));
                     prop_assert!(error.dependency < root.dependencies.len());
                 }
             }
-            prop_assert_eq!(chosen, solve(root, &pool));
+            prop_assert_eq!(solution, solve(root, &pool));
         }
     }
 }
 
 #[test]
-fn trouble_is_told_by_name() {
+fn errors_name_the_packages() {
     let all = [
         new("b", "1.0.0", &[("c", "^1")]),
         new("c", "1.0.0", &[]),
@@ -131,18 +131,18 @@ fn trouble_is_told_by_name() {
             vec![("c", "^2"), ("b", "*")],
             1,
             "version",
-            "no version of c suits all: b needs ^1, root ^2",
+            "no version of c satisfies all: b requires ^1, root ^2",
         ),
-        (vec![("c", "^3")], 0, "version", "no version of c is ^3: there are 2.0.0, 1.0.0"),
+        (vec![("c", "^3")], 0, "version", "no version of c matches ^3; published: 2.0.0, 1.0.0"),
         (vec![("d", "*")], 0, "name", "packages depend on each other: root → d → root"),
-        (vec![("e", "*")], 0, "name", "there is no package \"missing\", which e needs"),
+        (vec![("e", "*")], 0, "name", "there is no package \"missing\", which e requires"),
         (vec![("c", "*"), ("f", "*")], 1, "name", "packages depend on each other: f → g → f"),
     ] {
         let root = new("root", "1.0.0", &on);
         let error = solve(&root, &pool).unwrap_err();
         assert_eq!((error.dependency, error.field, error.message.as_str()), (at, field, message));
     }
-    // The other way round there is something that will do: an older one.
+    // An older version of `c` satisfies both.
     let root = new("root", "1.0.0", &[("c", "*"), ("b", "*")]);
     assert_eq!(solve(&root, &pool).unwrap()["c"].version.to_string(), "1.0.0");
 }

@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Duration};
 use oprc_unit::{names, spec::OnDelete};
 
 use super::{Action, Decision, FINALIZER, Input, ObservedClass, readiness, report, write_status};
-use crate::crd::Phase;
 
 /// How long the status of a terminating class doesn't name the objects that it waits for.
 const QUIET_PERIOD: Duration = Duration::from_secs(20);
@@ -19,16 +18,15 @@ pub(super) fn has_finalizer(class: &ObservedClass) -> bool {
 
 pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
     let class = input.class;
-    let decision = Decision { phase: Phase::Deleting, ..Decision::default() };
     if !has_finalizer(class) {
-        return decision;
+        return Decision::default();
     }
     let mut left = input.view.owned(&class.namespace, &class.uid);
     if deletes_claims(class) {
         left.extend(readiness::claims(input.view, &class.namespace, &names::base(&class.name)));
     }
     if left.is_empty() {
-        return Decision { actions: vec![Action::RemoveFinalizer], ..decision };
+        return Decision { actions: vec![Action::RemoveFinalizer], requeue_after: None };
     }
     let mut actions = Vec::new();
     if input.failures.is_empty() {
@@ -49,7 +47,7 @@ pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
     if status.differs_materially_from(class.status.as_ref()) {
         write_status(&mut actions, input, status, None);
     }
-    Decision { actions, requeue_after: (!quiet.is_zero()).then_some(quiet), ..decision }
+    Decision { actions, requeue_after: (!quiet.is_zero()).then_some(quiet) }
 }
 
 fn deletes_claims(class: &ObservedClass) -> bool {

@@ -38,7 +38,7 @@ use self::{
     report::{Failure, StatusInputs},
     rollback::Target,
 };
-use crate::crd::{ClassRuntimeStatus, Phase, ResourceRef};
+use crate::crd::{ClassRuntimeStatus, ResourceRef};
 
 /// Keeps a class until all of its objects are deleted.
 pub const FINALIZER: &str = "oaas.io/class-runtime";
@@ -116,8 +116,6 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// When to reconcile again although nothing has changed.
     pub requeue_after: Option<Duration>,
-    pub phase: Phase,
-    pub template: Option<oprc_unit::Template>,
 }
 
 /// Everything that a decision follows from.
@@ -153,11 +151,10 @@ pub fn plan_actions(input: &Input<'_>) -> Decision {
     }
     let unreported = report::until_reported(old, &status, &inputs);
     let requeue_after = requeue_after(&status, &changes, input, target.deadline, unreported);
-    let phase = status.phase;
     if unreported.is_some_and(|it| it.is_zero()) || status.differs_materially_from(old) {
         write_status(&mut actions, input, status, Some(selection));
     }
-    Decision { actions, requeue_after, phase, template: Some(selection.template) }
+    Decision { actions, requeue_after }
 }
 
 /// The objects of a rejected class stay as they are.
@@ -166,12 +163,11 @@ fn reject(input: &Input<'_>, rejection: &Rejection) -> Decision {
     let readiness = Readiness::new(class, input.view);
     let refresh = |status: &mut ClassRuntimeStatus| readiness.refresh(status);
     let status = report::rejected(old, class.generation, rejection, refresh, input.now);
-    let phase = status.phase;
     let mut actions = add_finalizer(class);
     if status.differs_materially_from(old) {
         write_status(&mut actions, input, status, None);
     }
-    Decision { actions, phase, ..Decision::default() }
+    Decision { actions, requeue_after: None }
 }
 
 fn add_finalizer(class: &ObservedClass) -> Vec<Action> {

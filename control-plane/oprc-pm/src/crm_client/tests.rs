@@ -50,7 +50,7 @@ async fn reports_the_outcome_of_calls() {
     }
     fake.state.lock().unwrap().fail_with = Some(Code::FailedPrecondition);
     let rejected = client.deploy("unit", "", ClassSpec::default(), "call-3").await;
-    assert_eq!(rejected, CallOutcome::Rejected("as the test says".to_owned()));
+    assert_eq!(rejected, CallOutcome::Rejected("scripted failure".to_owned()));
     fake.state.lock().unwrap().fail_with = Some(Code::Unavailable);
     let mut message = String::new();
     for _ in 0..20 {
@@ -75,7 +75,7 @@ async fn stays_closed(fake: &Fake, code: Code, reason: &'static str) -> bool {
     for _ in 0..20 {
         let failed = client.deploy("unit", "", ClassSpec::default(), "call").await;
         let CallOutcome::Failed(why) = failed else { panic!("{failed:?}") };
-        closed &= why.contains("as the test says");
+        closed &= why.contains("scripted failure");
     }
     closed
 }

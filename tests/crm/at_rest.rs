@@ -1,5 +1,4 @@
-//! What CRM asks for while nothing happens: nothing. This takes a minute, so that its name lets it
-//! begin first.
+//! An idle CRM sends no requests. This test takes a minute, so its name makes it start first.
 
 mod proof {
     use std::time::Duration;
@@ -15,17 +14,17 @@ mod proof {
 
     use crate::request_counts::{LEASES, Requests, USER, request_count, requests, wait_for_events};
 
-    /// A lease is renewed every five seconds; one more may be at either end. On a machine that is busy
-    /// some are asked for twice.
+    /// The lease is renewed every five seconds, with one more at either end. A busy machine causes
+    /// retries.
     const RENEWALS: u64 = 13 + 7;
-    /// After so long without a request nothing of what was deployed is still to be told.
+    /// After this time without a request everything has been reported.
     const SILENT: Duration = Duration::from_secs(3);
-    /// So often one waits for that. Who is never silent is found out afterwards.
+    /// Attempts to reach that; a CRM that never becomes idle fails afterwards.
     const TURNS: usize = 50;
-    /// How often the time of a sample may be taken again. What asks for no reason does so each time.
+    /// How often a sample may be repeated. Unnecessary requests occur each time.
     const AGAIN: usize = 2;
 
-    /// Waits until nothing is asked for any more, and gives what is in so many minutes after that.
+    /// Waits until CRM is idle, and returns the requests of the following minutes.
     async fn idle(proxy: &ApiProxy, minutes: u64) -> Requests {
         for _ in 0..TURNS {
             proxy.reset();
@@ -39,14 +38,13 @@ mod proof {
         requests(proxy)
     }
 
-    /// What of it isn't a watch.
     fn others(seen: &Requests) -> Vec<&(String, String)> {
         seen.keys().filter(|(verb, _)| verb != "watch").collect()
     }
 
     #[tokio::test]
-    async fn nothing_is_asked_while_nothing_happens() {
-        let proof = proof::begin("idle minutes of CRM", 1, 10);
+    async fn sends_no_requests_while_idle() {
+        let proof = proof::begin("minutes with an idle CRM", 1, 10);
         let minutes = u64::try_from(proof.rounds).unwrap();
         in_namespace(async |ns: &TestNamespace| {
             let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
@@ -63,7 +61,7 @@ mod proof {
             run["selected_template"] = json!("job");
             deploy(&crm.client, "ran", &run).await.unwrap();
             wait_available(ns, "ran").await;
-            // The last that is told of each class is that it is Available.
+            // The last Event of each class is Available.
             wait_for_events(&proxy, 12).await;
             let mut seen = idle(&proxy, minutes).await;
             let again = if proof::whole() { 0 } else { AGAIN };
@@ -82,7 +80,7 @@ mod proof {
                 .sum();
             assert!((1..=RENEWALS * minutes).contains(&renewals), "{renewals} requests for leases");
             let watches: u64 = seen.values().sum();
-            // Each is opened again within five minutes, a silent one within two.
+            // Each watch is reopened within five minutes, an inactive one within two.
             assert!(watches <= 20 * (minutes.div_ceil(4)), "{watches}");
             let seen = format!(
                 "{watches} watches reopened, {renewals} requests for the lease, nothing else"

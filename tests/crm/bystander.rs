@@ -1,4 +1,4 @@
-//! A class with_bystander_and those that are refused, which must not notice.
+//! A valid class next to rejected ones, which must not be affected.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use serde_json::{Value, json};
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
-/// A class with_bystander_and those that are refused.
+/// The name of the valid class.
 pub(crate) const BYSTANDER: &str = "bystander";
 
-/// All that would change if anybody touched the bystander.
+/// Everything that changes when the bystander is written or restarted.
 #[derive(Debug, PartialEq)]
 struct Seen {
     phase: Phase,
@@ -50,7 +50,7 @@ async fn observe_bystander(ns: &TestNamespace) -> Seen {
     }
 }
 
-/// Runs a test with_bystander_and a class that is Available, and must not notice.
+/// Runs a test next to an Available class, which must not be affected.
 pub(crate) async fn with_bystander_and(
     ns: &TestNamespace,
     options: &Options,
@@ -71,13 +71,13 @@ pub(crate) async fn with_bystander(test: impl AsyncFnOnce(&TestNamespace, &Crm))
     .await;
 }
 
-/// A class as it is, whether it can be read or not.
+/// Classes without decoding.
 pub(crate) fn raw_classes(ns: &TestNamespace) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<ClassRuntime>(&());
     Api::namespaced_with(ns.client.clone(), &ns.name, &kind)
 }
 
-/// Makes a class as `kubectl create` does.
+/// Creates a class as `kubectl create` does.
 pub(crate) async fn create(ns: &TestNamespace, name: &str, spec: &Value) {
     let kind = ApiResource::erase::<ClassRuntime>(&());
     let class = DynamicObject::new(name, &kind).data(json!({"spec": spec}));
@@ -95,7 +95,7 @@ pub(crate) async fn set_quota(ns: &TestNamespace, name: &str, hard: &Value) {
     let api: Api<ResourceQuota> = Api::namespaced(ns.client.clone(), &ns.name);
     let quota = serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"hard": hard}}));
     api.create(&PostParams::default(), &quota.unwrap()).await.unwrap();
-    // Nothing is refused before what is used has been counted.
+    // The quota is enforced once its usage is known.
     let counted = |quota: Option<&ResourceQuota>| {
         quota
             .and_then(|quota| quota.status.as_ref()?.used.as_ref())

@@ -1,4 +1,4 @@
-//! What the definition of classes refuses by itself: the API server says so, whoever asks.
+//! Validation by the CRD, which the API server enforces for all clients.
 
 use std::{collections::BTreeSet, fs};
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::bystander::raw_classes;
 
-/// A place in the definition, and what is said where its rule is broken.
+/// A path in the schema, and the message of its rule.
 type Rule = (String, String);
 
-/// All rules that the definition has.
+/// All validation rules of the CRD.
 fn rules() -> BTreeSet<Rule> {
     let file = workspace().join("k8s/crds/classruntimes.gen.yaml");
     let all: Vec<Value> = serde_saphyr::from_multiple(&fs::read_to_string(file).unwrap()).unwrap();
@@ -37,7 +37,7 @@ fn collect(schema: &Value, here: &str, found: &mut BTreeSet<Rule>) {
     }
 }
 
-/// Objects that break one rule each, with its place and its message.
+/// Objects that violate one rule each, with its path and message.
 fn broken() -> Vec<(Rule, Value)> {
     let one = "at most one of value, secret and config_map may be set";
     let either = "exactly one of secret and config_map must be set";
@@ -86,7 +86,7 @@ fn broken() -> Vec<(Rule, Value)> {
     all
 }
 
-/// Changes that break one rule each, with its message: what there is, and what it is to be.
+/// Changes that violate one rule each: message, former and new specification.
 fn broken_by_change() -> Vec<(&'static str, Value, Value)> {
     let environment = "target_environment is immutable";
     let unit = "deployment_unit.id is immutable";
@@ -104,7 +104,7 @@ fn broken_by_change() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// Values just past what the main fields take.
+/// Values just outside of the bounds of the main fields.
 fn out_of_bounds() -> Vec<(&'static str, Value)> {
     let letters = |count: usize| json!("a".repeat(count));
     let functions: Vec<Value> =
@@ -152,7 +152,7 @@ fn valid() -> Value {
     json!({"functions": [{"key": "greet", "image": HELLO}]})
 }
 
-/// A specification that is right but for one field.
+/// A valid specification except for one field.
 fn with(path: &str, wrong: Value) -> Value {
     let mut spec = valid();
     let mut location = &mut spec;
@@ -166,7 +166,7 @@ fn with(path: &str, wrong: Value) -> Value {
     spec
 }
 
-/// Applies a class as the API server checks it; without a name of its own nothing is kept.
+/// Applies a class; without a name it is a dry run.
 async fn apply(ns: &TestNamespace, name: Option<&str>, spec: &Value) -> Result<(), kube::Error> {
     let kind = ApiResource::erase::<ClassRuntime>(&());
     let class = DynamicObject::new(name.unwrap_or("dry"), &kind).data(json!({"spec": spec}));
@@ -177,7 +177,7 @@ async fn apply(ns: &TestNamespace, name: Option<&str>, spec: &Value) -> Result<(
     applied.map(|_| ())
 }
 
-/// That something was refused for what is wrong there, and nothing else.
+/// Asserts that this field was rejected with this message.
 fn assert_refused(outcome: Result<(), kube::Error>, location: &str, message: &str, spec: &Value) {
     let what = format!("{location}: {message}: {spec}");
     let status = match outcome {
@@ -194,7 +194,7 @@ fn assert_refused(outcome: Result<(), kube::Error>, location: &str, message: &st
 }
 
 #[tokio::test]
-async fn every_rule_of_the_definition_is_kept() {
+async fn enforces_every_validation_rule() {
     let (broken, changes) = (broken(), broken_by_change());
     let of_changes = changes.iter().map(|(message, ..)| ("spec".to_owned(), (*message).to_owned()));
     let covered: BTreeSet<Rule> =
@@ -209,7 +209,7 @@ async fn every_rule_of_the_definition_is_kept() {
             let name = format!("changed-{at}");
             apply(ns, Some(&name), before).await.unwrap();
             assert_refused(apply(ns, Some(&name), after).await, "spec", message, after);
-            // Other changes are nobody's business.
+            // Other changes are accepted.
             let mut other = before.clone();
             other["functions"][0]["port"] = json!(9000);
             apply(ns, Some(&name), &other).await.unwrap();
@@ -219,7 +219,7 @@ async fn every_rule_of_the_definition_is_kept() {
 }
 
 #[tokio::test]
-async fn every_bound_of_the_main_fields_is_kept() {
+async fn enforces_bounds_of_the_main_fields() {
     in_namespace(async |ns: &TestNamespace| {
         for (path, wrong) in out_of_bounds() {
             let spec = with(path, wrong);

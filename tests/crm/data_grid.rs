@@ -1,4 +1,4 @@
-//! What functions of a class with a data grid are given, and when they are made.
+//! Variables and creation of functions with a data grid.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _, api::ListParams};

@@ -1,4 +1,4 @@
-//! What CRM owns and somebody changes is back at once; what others own is left alone.
+//! CRM restores fields that it owns, and leaves those of others.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use oprc_tests::{
 use oprc_unit::names;
 use serde_json::{Value, json};
 
-/// Who changes what isn't theirs.
+/// The field manager of another client.
 pub(crate) const SOMEBODY: &str = "somebody";
 
 pub(crate) fn by_somebody() -> PostParams {
@@ -38,8 +38,7 @@ pub(crate) fn version(object: &DynamicObject) -> String {
     object.metadata.resource_version.clone().unwrap()
 }
 
-/// Whether CRM has looked at an object of a class after everything that was done before: it heals
-/// a label of it.
+/// Waits until CRM has reconciled an object after all earlier changes: it restores a label.
 async fn crm_looks(ns: &TestNamespace, kind: &Kind, name: &str) {
     let api = objects(ns, kind);
     let spoiled = json!({"metadata": {"labels": {"oaas.io/component": "spoiled"}}});
@@ -62,7 +61,7 @@ fn is_touched(object: &DynamicObject) -> bool {
     object.managed_fields().iter().any(|entry| by(entry.manager.as_deref()))
 }
 
-/// What somebody has made of an object, without what its controller notes there.
+/// The part of an object that its creator set, without its controller's annotations.
 fn made(object: &DynamicObject) -> Value {
     let meta = &object.metadata;
     let notes = |(name, _): &(&String, &String)| !name.starts_with("deployment.kubernetes.io/");
@@ -71,7 +70,7 @@ fn made(object: &DynamicObject) -> Value {
 }
 
 #[tokio::test]
-async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
+async fn keeps_fields_of_others_and_removes_own_obsolete_fields() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = spec_of(&[hello("greet")]);
         let own = hello("greet")["provision"]["env"][0].clone();
@@ -128,7 +127,7 @@ async fn what_others_add_stays_and_what_we_no_longer_want_goes() {
     .await;
 }
 
-/// Changes an object by hand, and waits until it is such again.
+/// Changes an object, and waits until CRM has restored it.
 async fn put_back(
     ns: &TestNamespace,
     kind: &Kind,
@@ -141,7 +140,7 @@ async fn put_back(
         let mut object = api.get(name).await.unwrap();
         change(&mut object);
         match api.replace(name, &by_somebody(), &object).await {
-            // Its controller was faster.
+            // Its controller has changed it in between.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             changed => break changed.unwrap(),
         }
@@ -152,7 +151,7 @@ async fn put_back(
 }
 
 #[tokio::test]
-async fn an_object_that_is_told_not_to_be_controlled_is_put_back() {
+async fn restores_the_controller_reference() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         deploy(&crm.client, "led", &spec_of(&[hello("greet")])).await.unwrap();
         wait_available(ns, "led").await;
@@ -172,9 +171,9 @@ async fn an_object_that_is_told_not_to_be_controlled_is_put_back() {
 }
 
 #[tokio::test]
-async fn a_run_under_way_is_healed_and_made_again() {
+async fn restores_and_recreates_a_running_job() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
-        // It serves, and so it never ends.
+        // It serves requests, so it never completes.
         let mut spec = spec_of(&[hello("greet")]);
         spec["selected_template"] = json!("job");
         spec["functions"][0]["config"] = json!({"timeout_ms": 600_000});
@@ -209,7 +208,7 @@ async fn a_run_under_way_is_healed_and_made_again() {
 }
 
 #[tokio::test]
-async fn an_object_of_somebody_else_is_never_touched() {
+async fn never_changes_objects_of_other_owners() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let labels = json!({"app": "theirs"});
         let service = json!({"selector": labels, "ports": [{"port": 80}]});
@@ -217,7 +216,7 @@ async fn an_object_of_somebody_else_is_never_touched() {
         template["metadata"]["labels"] = labels.clone();
         let deployment =
             json!({"replicas": 0, "selector": {"matchLabels": labels}, "template": template});
-        // What is taken, and what else there is to look at.
+        // The kind with the taken name, and another kind of the class.
         for (kind, spec, other, id) in [
             (SERVICE, service, DEPLOYMENT, "taken-address"),
             (DEPLOYMENT, deployment, SERVICE, "taken-workload"),
@@ -232,7 +231,7 @@ async fn an_object_of_somebody_else_is_never_touched() {
             let status = wait_degraded(ns, id, "NameTaken").await;
             let message = status.message.unwrap();
             assert!(message.contains(&format!("{kind} {name}")), "{message}");
-            // The rest is there, and CRM looks at it again and again.
+            // CRM creates and reconciles the other objects.
             crm_looks(ns, &other, &name).await;
             let status = wait_degraded(ns, id, "NameTaken").await;
             assert!(!status.resource_refs.iter().any(|it| it.kind == kind.kind));
@@ -259,7 +258,7 @@ async fn autoscalers(ns: &TestNamespace) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn somebody_elses_autoscaler_has_the_replicas() {
+async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
     let options = Options::default().with("OPRC_CRM_FEATURES_HPA", "true");
     with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = spec_of(&[hello("greet")]);
@@ -270,7 +269,7 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
         let name = names::function("scaled", Some("greet"));
         assert_eq!(autoscalers(ns).await, [name.as_str()]);
 
-        // It keeps less than the class asks for, however busy the pods are.
+        // It keeps fewer replicas than the class requires.
         let theirs: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": {"name": "theirs"},
             "spec": {
@@ -322,7 +321,7 @@ async fn somebody_elses_autoscaler_has_the_replicas() {
             status.phase == Phase::Available && !status.is_true(FOREIGN_AUTOSCALER)
         };
         wait_for_status(ns, "scaled", "nobody else to scale it", AVAILABLE_TIMEOUT, alone).await;
-        // Ours brings what the class asks for, and more if the pods are busy.
+        // CRM's autoscaler restores the required replicas, and adds more under load.
         assert!(matches!(replicas().await, Some(2..=3)));
     })
     .await;

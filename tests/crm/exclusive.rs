@@ -1,7 +1,6 @@
-//! What is as it should be only if nothing disturbs it: how many requests a class takes, each of
-//! which is made again if it isn't answered in time; how soon what was changed or deleted by hand is
-//! back; and a thousand calls at once. These have the cluster for themselves; by their name they
-//! come last.
+//! Tests that need the cluster for themselves: request counts, which include retries after
+//! timeouts; the time until changed or deleted objects are restored; and a thousand concurrent
+//! calls. `tools/test.sh` runs them last.
 
 use std::{
     collections::BTreeMap,
@@ -36,25 +35,24 @@ use crate::{
     request_counts::{EVENTS, Requests, USER, request_count, requests, wait_for_events},
 };
 
-/// So many times may have to be taken again, or one of a hundred.
+/// Bound on repeated measurements, or one percent.
 const FEW: usize = 10;
-/// How often one is taken again, where only a sample is run: a machine that is busy for a moment is no
-/// reason to fail then.
+/// Measurements are repeated in samples only, because the machine may be busy for a moment.
 const AGAIN: usize = 4;
-/// How long what was changed may stay so.
+/// Bound on the time until a changed field is restored.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// How long what was deleted may be away: to make it anew has others asked who admit objects.
+/// Bound on the time until a deleted object is recreated, including admission webhooks.
 const AWAY: Duration = Duration::from_secs(5);
-/// How long one looks for requests that there shouldn't be.
+/// How long unexpected requests are waited for.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 const CLASSES: [&str; 4] = ["plain", "stored", "lazy", "run"];
 
-/// How often a time may be taken again: what is to be proven isn't tried twice.
+/// How often a measurement may be repeated: never in a proof.
 fn again() -> usize {
     if oprc_tests::proof::whole() { 0 } else { AGAIN }
 }
 
-/// Runs a part of a test alone, once the pods of tests that are over are gone, too.
+/// Runs a part of a test exclusively, once the namespaces of finished tests are deleted.
 async fn when_quiet<T>(ns: &TestNamespace, part: impl Future<Output = T>) -> T {
     exclusively(async {
         let namespaces: Api<Namespace> = Api::all(ns.client.clone());
@@ -71,7 +69,7 @@ fn options() -> Options {
     Options::default().with("OPRC_CRM_FEATURES_HPA", "true")
 }
 
-/// Deploys classes that have children of all kinds.
+/// Deploys classes with children of all kinds.
 async fn deploy_all_kinds(ns: &TestNamespace, crm: &Crm) {
     let mut scaled = hello("greet");
     scaled["provision"]["min_scale"] = json!(2);
@@ -111,9 +109,9 @@ async fn children(ns: &TestNamespace) -> Vec<(Kind, DynamicObject)> {
 }
 
 #[tokio::test]
-async fn a_thousand_calls_with_one_id_over_two_replicas_make_one_object_of_one_generation() {
+async fn a_thousand_identical_calls_to_two_replicas_create_one_generation() {
     in_namespace(async |ns: &TestNamespace| {
-        // Processes of their own: what one knows by having done it, the other doesn't.
+        // Separate processes don't share a cache.
         let first = CrmProcess::start(ns, &Options::user("first")).await;
         let second = CrmProcess::start(ns, &Options::user("second")).await;
         let spec = paused_class();
@@ -145,8 +143,8 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
         when_quiet(ns, async {
             for n in 1..=3_u64 {
                 let mut seen = BTreeMap::new();
-                // A machine that is busy has a request made again, or pods ready long after each
-                // other, which is told. What writes too much does so each time.
+                // A busy machine causes retries, or pods that become ready at different times,
+                // which is reported. Excess writes occur each time.
                 for time in 0..=again() {
                     let name = format!("counted-{n}-{time}");
                     seen = requests_of(ns, &crm, &proxy, &name, n).await;
@@ -162,7 +160,7 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
     .await;
 }
 
-/// The requests that a class of so many functions takes.
+/// The requests for a class of `n` functions.
 async fn requests_of(
     ns: &TestNamespace,
     crm: &Crm,
@@ -174,15 +172,14 @@ async fn requests_of(
     let functions: Vec<_> = (0..n).map(|at| hello(&format!("f{at}"))).collect();
     deploy(&crm.client, name, &with_odgm(&functions)).await.unwrap();
     wait_available(ns, name).await;
-    // The last notice comes after the status that was waited for, and what is more than there
-    // should be comes after that.
+    // The last Event follows the status, and excess requests follow that.
     wait_for_events(proxy, 3).await;
     let more = proxy.wait_for(|counts| request_count(counts) > 2 * n + 5 + 3);
     let _ = tokio::time::timeout(AFTERWARDS, more).await;
     requests(proxy)
 }
 
-/// Whether that is the least that a class of so many functions can be made with.
+/// Whether these are the fewest possible requests.
 fn is_least(seen: &Requests, n: u64) -> bool {
     let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
         let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));
@@ -196,12 +193,11 @@ fn is_least(seen: &Requests, n: u64) -> bool {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_back() {
+async fn recreates_deleted_children() {
     with_crm(&options(), async |ns: &TestNamespace, crm: &Crm| {
         deploy_all_kinds(ns, crm).await;
         when_quiet(ns, async {
-            // One of each kind: more would keep the node busy with new pods meanwhile.
-            // A run that has completed isn't made again.
+            // One of each kind limits the number of new pods. A completed Job isn't recreated.
             let lasting = children(ns).await.into_iter().filter(|(kind, _)| *kind != JOB);
             let one_of_each: BTreeMap<_, _> = lasting.collect();
             for (kind, object) in one_of_each {
@@ -223,7 +219,7 @@ async fn what_is_deleted_is_back() {
     .await;
 }
 
-/// Deletes an object, and gives how long it was away.
+/// Deletes an object, and returns the time until it was recreated.
 async fn back_after(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
     let api = objects(ns, kind);
     let before = api.get(name).await.unwrap();
@@ -238,15 +234,14 @@ async fn back_after(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
 }
 
 mod proof {
-    //! Each field that we own, in each way that it can be changed.
+    //! Each owned field, changed in each possible way.
 
     use oprc_tests::proof;
 
     use super::*;
     use crate::owned_fields::{Leaf, Outcome, Way, heals};
 
-    /// Keeps workloads from making and ending pods with each change, by fields that CRM doesn't own;
-    /// or lets them go on.
+    /// Pauses rollouts by fields that CRM doesn't own, or resumes them.
     async fn hold(ns: &TestNamespace, kind: &Kind, name: &str, hold: bool) {
         let change = if *kind == DEPLOYMENT {
             json!({"spec": {"paused": hold}})
@@ -261,7 +256,7 @@ mod proof {
         objects(ns, kind).patch(name, &params, &Patch::Merge(&change)).await.unwrap();
     }
 
-    /// The same order each time.
+    /// Deterministic.
     fn shuffle<T>(items: &mut [T]) {
         let mut seed = 1_u64;
         for at in (1..items.len()).rev() {
@@ -273,7 +268,7 @@ mod proof {
         }
     }
 
-    /// What is to be of an object, whoever said so, but for the number that autoscalers change.
+    /// The desired part of an object, without the replicas that autoscalers change.
     async fn wanted(ns: &TestNamespace, kind: &Kind, name: &str) -> Value {
         let mut object = objects(ns, kind).get(name).await.unwrap();
         if *kind == DEPLOYMENT {
@@ -287,9 +282,9 @@ mod proof {
         ])
     }
 
-    /// All changes there are, in an order in which each kind has its turn before any has a second.
+    /// All changes, alternating between kinds.
     fn changes_of(children: &[(Kind, DynamicObject)]) -> Vec<(Leaf, Way)> {
-        // What has an autoscaler is scaled by that, whoever wrote the number at first.
+        // An autoscaler owns the replicas.
         let scalers = children.iter().filter(|(kind, _)| *kind == AUTOSCALER);
         let scaled: Vec<&str> = scalers
             .filter_map(|(_, it)| it.data["spec"]["scaleTargetRef"]["name"].as_str())
@@ -300,8 +295,8 @@ mod proof {
             if *kind == DEPLOYMENT && scaled.contains(&object.name_any().as_str()) {
                 leaves.retain(|leaf| leaf.path != ["f:spec", "f:replicas"]);
             }
-            // The pods of a run are settled with it; without its owner it is gone, and as it has
-            // completed, it isn't made again.
+            // The pod template of a Job is immutable; without its owner it is deleted, and as it
+            // has completed, it isn't recreated.
             if *kind == JOB {
                 leaves.retain(|leaf| !leaf.is_below("f:template") && !leaf.is_owner());
             }
@@ -323,7 +318,7 @@ mod proof {
     }
 
     #[tokio::test]
-    async fn every_field_that_we_own_is_back_within_a_second() {
+    async fn restores_every_owned_field_within_a_second() {
         with_crm(&options(), async |ns: &TestNamespace, crm: &Crm| {
             deploy_all_kinds(ns, crm).await;
             when_quiet(ns, every_field(ns)).await;
@@ -342,7 +337,7 @@ mod proof {
             hold(ns, kind, &object.name_any(), true).await;
         }
         let mut changes = changes_of(&children);
-        let proof = proof::begin("fields of children changed by hand", 30, changes.len());
+        let proof = proof::begin("fields of children changed by another client", 30, changes.len());
         changes.truncate(proof.rounds);
 
         let (mut took, mut refused, mut kept) = (Vec::new(), Vec::new(), Vec::new());
@@ -350,9 +345,8 @@ mod proof {
         for (leaf, way) in &changes {
             let what = format!("{leaf} ({way:?})");
             let mut outcome = heals(ns, leaf, *way).await;
-            // Changes of pods have the cluster make new ones, and Knative, which is asked before each
-            // write of its own kind, new revisions: now and then that keeps the machine busy. Such a
-            // time is told, and taken again in a sample.
+            // Changes of pod templates cause new pods and Knative revisions, which may keep the
+            // machine busy. Such a measurement is printed, and repeated in a sample.
             for _ in 0..again() {
                 match outcome {
                     Outcome::Healed(time) if time > AT_ONCE => slow.push(time),
@@ -387,7 +381,7 @@ mod proof {
         assert!(kept.is_empty(), "{} weren't put back: {kept:#?}", kept.len());
         assert!(*most <= AT_ONCE, "{what} was back after {most:?}");
         assert!(slow.len() <= FEW.max(took.len() / 100), "{slow:?} of {}", took.len());
-        // What is refused or changes nothing proves nothing: only what can't be otherwise may.
+        // Rejected changes and those without an effect prove nothing: only expected ones may occur.
         let unexpected = |all: &[(bool, String)]| -> Vec<String> {
             all.iter().filter(|(expected, _)| !expected).map(|(_, what)| what.clone()).collect()
         };
@@ -396,8 +390,8 @@ mod proof {
 
         for ((kind, object), before) in children.iter().zip(before) {
             let name = object.name_any();
-            // It may not be the one that was held: without its owner the cluster deletes an object,
-            // and now and then it is sooner than CRM.
+            // The garbage collector may have deleted an object without an owner before CRM restored
+            // it.
             hold(ns, kind, &name, false).await;
             assert_eq!(wanted(ns, kind, &name).await, before, "{kind} {name}");
         }

@@ -1,4 +1,4 @@
-//! Ids are kept apart, whatever names they would have.
+//! Ids whose ClassRuntimes would have the same name.
 
 use kube::ResourceExt as _;
 use oprc_tests::{
@@ -11,7 +11,7 @@ use oprc_unit::names;
 use serde_json::json;
 use tonic::Code;
 
-/// A class that needs no pods, so that only the calls are tested.
+/// A class without pods, because only the calls are tested.
 pub(crate) fn paused_class() -> serde_json::Value {
     let mut spec = spec_of(&[hello("greet")]);
     spec["paused"] = json!(true);
@@ -19,7 +19,7 @@ pub(crate) fn paused_class() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn ids_that_would_share_a_name_never_share_a_class() {
+async fn ids_with_the_same_name_never_share_a_class() {
     in_namespace(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, &Options::default()).await;
         let ids = ["My.Class", "my-class", "my_class", "MY-CLASS", "my--class"];

@@ -1,4 +1,4 @@
-//! From a Deploy call to an Available class that answers, and back to nothing.
+//! Classes from the Deploy call to deletion.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -38,9 +38,9 @@ use crate::{
     server::{RESPONSE_TIMEOUT, plain, reflection_client::Reflected},
 };
 
-/// How long Knative may take until nothing is left to run.
+/// Bound on scaling to zero.
 const SCALE_TO_ZERO_TIMEOUT: Duration = Duration::from_mins(5);
-/// The first sample there was of a class, but for its image.
+/// A minimal class.
 const SAMPLE: &str = r#"
 apiVersion: oaas.io/v1alpha1
 kind: ClassRuntime
@@ -56,19 +56,19 @@ spec:
     collections: ["orders", "users"]
 "#;
 
-/// Whether a function answers a pod.
+/// Asserts that a function responds to a pod.
 async fn answers(ns: &TestNamespace, url: &str, who: &str) {
     let said = get_from_pod(ns, &format!("{url}/?name={who}")).await;
     assert!(said.contains(&format!("Hello, {who}!")), "{url}: {said}");
 }
 
-/// A CRM, and what there was before it did anything.
+/// A CRM, and the objects that existed before.
 async fn begin(ns: &TestNamespace) -> (Crm, BTreeSet<String>) {
     let crm = Crm::start(ns, &Options::default()).await;
     (crm, inventory(ns).await)
 }
 
-/// Waits until all of that was told of a class.
+/// Waits until a class has Events with these reasons.
 async fn events(ns: &TestNamespace, class: &str, reasons: &[&str]) {
     let api: Api<KubeEvent> = Api::namespaced(ns.client.clone(), &ns.name);
     wait_for_all(&api, &format!("Events of {class}"), RESPONSE_TIMEOUT, |all| {
@@ -86,7 +86,7 @@ async fn events(ns: &TestNamespace, class: &str, reasons: &[&str]) {
 }
 
 #[tokio::test]
-async fn two_functions_with_a_data_grid() {
+async fn deploys_two_functions_with_a_data_grid_and_deletes_everything() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         let spec = with_odgm(&[hello("greet"), hello("wave")]);
@@ -100,7 +100,7 @@ async fn two_functions_with_a_data_grid() {
             answers(ns, &url(&status, key), key).await;
         }
         events(ns, "shop", &["TemplateSelected", "Applied", "Available"]).await;
-        // What the data grid says of itself, asked for as a client does that has no files of CRM.
+        // The status of the data grid, by reflection.
         let api = Reflected::at(plain(), &crm.url).await;
         let grid = eventually("what the data grid says", RESPONSE_TIMEOUT, || async {
             let answer = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await;
@@ -122,9 +122,9 @@ async fn two_functions_with_a_data_grid() {
     .await;
 }
 
-/// The smallest class that there is: one function, no unit, collections by name only.
+/// One function, no unit, and collections by name only.
 #[tokio::test]
-async fn a_class_made_by_hand() {
+async fn reconciles_a_class_created_with_kubectl() {
     in_namespace(async |ns: &TestNamespace| {
         let (_crm, before) = begin(ns).await;
         let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ async fn a_class_made_by_hand() {
 }
 
 #[tokio::test]
-async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
+async fn retains_or_deletes_claims_of_a_persistent_data_grid() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         let persistent = |on_delete: &str| -> Value {
@@ -186,13 +186,13 @@ async fn a_persistent_data_grid_keeps_its_claims_unless_they_are_to_go() {
 }
 
 #[tokio::test]
-async fn knative_goes_to_zero_and_comes_back() {
+async fn knative_functions_scale_to_zero_and_back() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         let mut spec = with_odgm(&[hello("greet"), hello("wave")]);
         spec["selected_template"] = json!("knative");
         for function in spec["functions"].as_array_mut().unwrap() {
-            // Knative lets its pods go on for the time of one call, which waits for the first.
+            // Knative's grace period is the timeout of a call.
             function["config"] = json!({"timeout_ms": 20000});
         }
         deploy(&crm.client, "lazy", &spec).await.unwrap();
@@ -209,7 +209,7 @@ async fn knative_goes_to_zero_and_comes_back() {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
-        // The data grid has a Deployment, too, and stays awake.
+        // The data grid also has a Deployment, which doesn't scale to zero.
         let mut workloads = list(ns, &DEPLOYMENT).await;
         workloads.retain(|it| it.labels().contains_key("serving.knative.dev/service"));
         assert_eq!(workloads.len(), 2);
@@ -240,7 +240,7 @@ async fn knative_goes_to_zero_and_comes_back() {
 }
 
 #[tokio::test]
-async fn unified_chooses_for_each_function() {
+async fn unified_selects_a_shape_per_function() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         let mut bursty = hello("bursty");
@@ -276,7 +276,7 @@ async fn unified_chooses_for_each_function() {
     .await;
 }
 
-/// Jobs, each with how often it has succeeded and failed.
+/// Jobs with their numbers of succeeded and failed pods.
 async fn jobs(ns: &TestNamespace) -> Vec<(String, Value, Value)> {
     let of_job = |job: &kube::api::DynamicObject| {
         let count = |what: &str| job.data["status"][what].clone();
@@ -286,7 +286,7 @@ async fn jobs(ns: &TestNamespace) -> Vec<(String, Value, Value)> {
 }
 
 #[tokio::test]
-async fn a_job_runs_once_for_each_generation() {
+async fn a_job_runs_once_per_generation() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         deploy(&crm.client, "asked", &spec_of(&[hello("greet")])).await.unwrap();
@@ -309,7 +309,7 @@ async fn a_job_runs_once_for_each_generation() {
         spec["functions"][0]["provision"]["env"] = json!([{"name": "AGAIN", "value": "yes"}]);
         deploy(&crm.client, "once", &spec).await.unwrap();
         ran(&wait_available(ns, "once").await, 2);
-        // One more run of each, and what ran before isn't run again.
+        // Each runs once more, and former Jobs aren't repeated.
         eventually("only the second runs to be there", RESPONSE_TIMEOUT, || async {
             let second = jobs(ns).await;
             let only = second.len() == 2 && second.iter().all(|job| !first.contains(job));

@@ -1,4 +1,4 @@
-//! The class runtime manager on a real cluster, under the account that it has there.
+//! CRM on a real cluster, with the permissions of its service account.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Classes that nobody could have meant: they harm nobody else.
+//! Malformed classes don't affect others.
 
 use std::{
     collections::BTreeMap,
@@ -29,15 +29,15 @@ use crate::{
     spec_fuzzer::{self, Dice},
 };
 
-/// How many are there at once.
+/// Classes per batch.
 const BATCH: usize = 100;
-/// How many requests are under way at once.
+/// Concurrent requests.
 const AT_ONCE: usize = 8;
 
-/// Panics of this process that aren't a test's own.
+/// Panics outside of the tests.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Remembers panics of CRM and of what it is made of: those of a test are in `tests/`.
+/// Records panics of CRM and its dependencies; those of tests are located in `tests/`.
 fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -51,7 +51,7 @@ fn watch_for_panics() {
     });
 }
 
-/// Makes a class of any text; what is refused is told by its status.
+/// Creates a class from any text; the error is the HTTP status.
 async fn post(ns: &TestNamespace, name: &str, spec: &str) -> Result<(), u16> {
     let path = format!("/apis/oaas.io/v1alpha1/namespaces/{}/classruntimes", ns.name);
     let body = format!(
@@ -66,7 +66,7 @@ async fn post(ns: &TestNamespace, name: &str, spec: &str) -> Result<(), u16> {
     }
 }
 
-/// What of a specification a message can hold: fields that it doesn't have can't be sent.
+/// The specification as a message, without fields that the message doesn't have.
 fn message(spec: &str) -> Option<ClassSpec> {
     let mut spec: Value = serde_json::from_str(spec).ok()?;
     loop {
@@ -81,7 +81,7 @@ fn message(spec: &str) -> Option<ClassSpec> {
     }
 }
 
-/// Takes all fields of a name away; whether there were any.
+/// Removes all fields of this name, and returns whether there were any.
 fn remove(value: &mut Value, name: &str) -> bool {
     let (mut found, below): (bool, Vec<&mut Value>) = match value {
         Value::Object(map) => (map.remove(name).is_some(), map.values_mut().collect()),
@@ -144,7 +144,7 @@ async fn send(ns: &TestNamespace, crm: &Crm, batch: &[usize], count: &mut Count)
     }
 }
 
-/// Waits until something is said of each, and lets all go.
+/// Waits until each class has a status, and deletes all.
 async fn settle(ns: &TestNamespace, count: &mut Count) {
     let api = raw_classes(ns);
     let said = |class: &DynamicObject| {
@@ -175,10 +175,10 @@ async fn settle(ns: &TestNamespace, count: &mut Count) {
     wait_for_all(&api, "all others to be gone", AVAILABLE_TIMEOUT, such).await;
 }
 
-/// One class that can't be read at all, not even as JSON, must not make CRM blind to all others. It
-/// would do so to every CRM of a cluster, so this has one of its own.
+/// A class that can't be decoded must not break the watch on all others. It would affect every CRM
+/// of a cluster, so this test has its own.
 #[tokio::test]
-async fn a_specification_that_is_too_deep() {
+async fn an_undecodable_class_does_not_hide_others() {
     with_simulated("test-deep", 1, async |cluster| {
         oprc_tests::crm::install(&cluster);
         in_namespace_of(cluster, async |ns: &TestNamespace| {
@@ -190,7 +190,7 @@ async fn a_specification_that_is_too_deep() {
                 wait_available(ns, "later").await;
             })
             .await;
-            // One that begins with it there sees the others as well.
+            // A CRM that starts with it there observes the others as well.
             let _second = Crm::start(ns, &Options::user("second")).await;
         })
         .await;
@@ -205,14 +205,14 @@ mod proof {
     use super::*;
 
     #[tokio::test]
-    async fn malformed_classes_harm_nobody() {
+    async fn malformed_classes_do_not_affect_others() {
         watch_for_panics();
-        let proof = proof::begin("malformed classes", 60, 10_000);
+        let proof = proof::begin("malformed ClassRuntimes", 60, 10_000);
         let mut count = Count::default();
         with_simulated("test-malformed", 1, async |cluster| {
             oprc_tests::crm::install(&cluster);
             in_namespace_of(cluster, async |ns: &TestNamespace| {
-                // Nobody needs the thousands of pods that some ask for.
+                // Some classes request thousands of pods.
                 set_quota(ns, "some-pods", &json!({"pods": "40"})).await;
                 with_bystander_and(ns, &Options::default(), async |crm: &Crm| {
                     let rounds: Vec<_> = (0..proof.rounds).collect();
@@ -235,7 +235,7 @@ mod proof {
         })
         .await;
         let Count { taken, deployed, refused, seen } = count;
-        // A suite that is refused altogether would prove nothing.
+        // Some specifications must be accepted for the test to be meaningful.
         assert!(
             taken > proof.rounds / 10 && deployed > proof.rounds / 20,
             "{taken} {deployed} {refused:?} {seen:?}"

@@ -1,5 +1,4 @@
-//! Samples that Prometheus reads: each that is written down is there, and follows a class from its
-//! first word to its last.
+//! Metrics: each documented one exists, and follows a class from creation to deletion.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +19,7 @@ use serde_json::json;
 
 use crate::server::RESPONSE_TIMEOUT;
 
-/// All samples with their labels. The first five are those of deployments that CRM was asked for;
-/// a histogram goes by how often it was observed.
+/// All metrics with their labels; a histogram by its count.
 const METRICS: [(&str, &[&str]); 12] = [
     ("crm_deployments_total", &["environment", "template", "status"]),
     ("crm_deployment_duration_seconds", &["environment", "template"]),
@@ -37,12 +35,10 @@ const METRICS: [(&str, &[&str]); 12] = [
     ("crm_leading", &[]),
 ];
 
-/// A name with its labels.
 type Series = (String, BTreeMap<String, String>);
-/// What is told of each.
 type Samples = BTreeMap<Series, f64>;
 
-/// What a CRM tells now.
+/// The present samples of a CRM.
 async fn samples(crm: &Crm) -> Result<Samples, String> {
     let text = get_ok(&format!("{}/metrics", crm.url)).await?;
     let all = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
@@ -61,7 +57,7 @@ fn sample(line: &str) -> Option<(Series, f64)> {
     Some(((name.to_owned(), labels.collect()), value.parse().ok()?))
 }
 
-/// How much it is of a series, or nothing.
+/// The value of a series, or 0.
 fn of_series(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> f64 {
     let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     samples.get(&(name.to_owned(), labels.collect())).copied().unwrap_or_default()
@@ -84,7 +80,7 @@ fn documented(folder: &Path) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_class_is_counted() {
+async fn metrics_follow_a_class_from_creation_to_deletion() {
     let listed: BTreeSet<String> = METRICS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(documented(&workspace().join("docs")), listed);
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
@@ -107,7 +103,7 @@ async fn what_is_told_of_a_class_is_counted() {
             let labels = [by_template[0], by_template[1], ("status", status)];
             of_series(samples, "crm_deployments_total", &labels)
         };
-        // What is counted comes a moment after what is told.
+        // Metrics are updated after the status is written.
         let told = eventually("the class to be counted", RESPONSE_TIMEOUT, || async {
             let told = samples(crm).await?;
             if became(&told, "ACTIVE") > 0.0 { Ok(told) } else { Err(format!("{told:#?}")) }
@@ -120,7 +116,7 @@ async fn what_is_told_of_a_class_is_counted() {
             });
             assert!(same, "no {name} with {labels:?}: {told:#?}");
         }
-        // Pods of the first specification may be there for a moment when the second is looked at.
+        // Pods of the first specification may exist when the second is reconciled.
         let failed = [prod, ("reason", "ImagePullFailed")];
         assert!(of_series(&told, "crm_deployment_failures_total", &failed) > 0.0, "{told:#?}");
         assert!(became(&told, "PENDING") > 0.0 && became(&told, "FAILED") > 0.0, "{told:#?}");
@@ -128,7 +124,7 @@ async fn what_is_told_of_a_class_is_counted() {
             let value = of_series(&told, name, labels);
             assert!((value - 1.0).abs() < f64::EPSILON, "{name} {labels:?}: {told:#?}");
         };
-        // Only the second of two changes has become Available.
+        // Only the second change became Available.
         exactly("crm_deployment_duration_seconds", &by_template);
         exactly("crm_active_deployments", &[prod]);
         exactly("crm_template_usage", &by_template);

@@ -1,4 +1,4 @@
-//! Fields that CRM owns, and ways to change them by hand.
+//! Fields that CRM owns, and ways to change them.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ use crate::drift::{SOMEBODY, by_somebody, version};
 pub(crate) enum Way {
     /// As by `kubectl edit`.
     Edit,
-    /// As by `kubectl edit`, and away.
+    /// Removed as by `kubectl edit`.
     Remove,
     /// By a server-side apply of that field alone, with force.
     Apply,
 }
 
-/// A field that we own.
+/// A field that CRM owns.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     pub(crate) kind: Kind,
@@ -38,7 +38,7 @@ impl std::fmt::Display for Leaf {
     }
 }
 
-/// What the element of a list is known by.
+/// The keys of a list element.
 fn keys(step: &str) -> Option<Map<String, Value>> {
     serde_json::from_str(step.strip_prefix("k:")?).ok()
 }
@@ -48,7 +48,6 @@ fn is_element(item: &Value, keys: &Map<String, Value>) -> bool {
 }
 
 impl Leaf {
-    /// What stands there.
     fn of<'a>(&self, object: &'a Value) -> Option<&'a Value> {
         self.path.iter().try_fold(object, |at, step| match step.strip_prefix("f:") {
             Some(name) => at.get(name),
@@ -56,7 +55,7 @@ impl Leaf {
         })
     }
 
-    /// Puts something there, or nothing.
+    /// Sets the value, or removes it.
     fn put(&self, object: &mut Value, value: Option<Value>) {
         let (last, above) = self.path.split_last().unwrap();
         let parent = above.iter().fold(object, |at, step| match step.strip_prefix("f:") {
@@ -79,7 +78,7 @@ impl Leaf {
         }
     }
 
-    /// An object with nothing but that, as it is applied.
+    /// An object with only this field, for an apply.
     fn alone(&self, value: Value) -> Value {
         let mut object =
             self.path.iter().rev().fold(value, |below, step| match step.strip_prefix("f:") {
@@ -95,14 +94,14 @@ impl Leaf {
         object
     }
 
-    /// What an element is known by isn't a field: with another it would be another element.
+    /// Keys identify an element: another value would be another element.
     fn is_key(&self) -> bool {
         let [.., above, last] = self.path.as_slice() else { return false };
         let name = last.strip_prefix("f:");
         keys(above).is_some_and(|keys| name.is_some_and(|name| keys.contains_key(name)))
     }
 
-    /// Whether the API server lets nobody change it in that way, so that there is nothing to heal.
+    /// Whether the API server rejects the change.
     pub(crate) fn can_be_refused(&self, way: Way) -> bool {
         let has = |step: &str| self.is_below(step);
         let ends = |steps: &[&str]| {
@@ -110,7 +109,7 @@ impl Leaf {
             last.map(String::as_str).eq(steps.iter().copied())
         };
         let workload = self.kind == DEPLOYMENT || self.kind == STATEFUL_SET;
-        // What a workload finds its pods by is settled with it.
+        // Selectors are immutable.
         let found_by = ["app", "owner", "function", "template", "component"].iter().any(|label| {
             ends(&["f:labels", &format!("f:oaas.io/{label}")])
                 || ends(&["f:labels", &format!("f:{label}")])
@@ -121,13 +120,13 @@ impl Leaf {
                     .iter()
                     .any(|field| has(field))
             || ends(&["f:clusterIP"])
-            // One value is all there is.
+            // Only one value is valid.
             || has("f:livenessProbe") && ends(&["f:successThreshold"])
             || has("f:startupProbe") && ends(&["f:successThreshold"])
             || has("f:volumeMounts") && ends(&["f:name"])
             || ends(&["f:networking.knative.dev/visibility"])
             || self.kind == KNATIVE_SERVICE && ends(&["f:automountServiceAccountToken"])
-            // Another strategy would have to come without what this one is told.
+            // Another type requires that the rolling update's parameters are removed.
             || ends(&["f:strategy", "f:type"]);
         let required = [
             "f:image",
@@ -142,13 +141,13 @@ impl Leaf {
         let required = has("f:scaleTargetRef")
             || required.iter().any(|field| ends(&[field]))
             || has("f:seccompProfile") && ends(&["f:type"])
-            // Ports that aren't alone have names.
+            // Several ports need names.
             || self.kind == SERVICE && has("f:ports") && ends(&["f:name"]);
         settled || way == Way::Remove && required
     }
 
-    /// Ways to change it in an object. Nothing but its being there is ours of what is empty: what
-    /// others put in is theirs. Without an owner an object is somebody else's.
+    /// Ways to change it. An empty map can only be removed: values in it belong to others. The
+    /// owner reference can't be removed, because the object wouldn't be a child any more.
     pub(crate) fn ways(&self, object: &DynamicObject) -> Vec<Way> {
         let object = serde_json::to_value(object).unwrap();
         let empty = self.of(&object).and_then(Value::as_object).is_some_and(Map::is_empty);
@@ -161,12 +160,11 @@ impl Leaf {
         }
     }
 
-    /// Whether it is part of something.
     pub(crate) fn is_below(&self, above: &str) -> bool {
         self.path.iter().any(|step| step == above)
     }
 
-    /// What makes an object one of ours, so that without it it is somebody else's.
+    /// Whether it is part of the owner reference.
     pub(crate) fn is_owner(&self) -> bool {
         self.is_below("f:ownerReferences")
     }
@@ -200,10 +198,10 @@ pub(crate) fn owned(kind: &Kind, object: &DynamicObject) -> Vec<Leaf> {
     all
 }
 
-/// Other values of the same type, of which the API server may like one.
+/// Candidates of the same type; the API server may accept one.
 fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
     match value {
-        // What isn't an amount at all can't even be read.
+        // Invalid quantities can't be decoded.
         Value::String(_) if leaf.path.iter().any(|step| step == "f:resources") => {
             vec![json!("11m"), json!("17Mi")]
         }
@@ -268,20 +266,19 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
     }
 }
 
-/// Whether it can be tried again: the object was changed in between, as by its controller, or one
-/// who is asked by the API server isn't there for a moment.
+/// Whether to retry: a conflict with the object's controller, or an unavailable webhook.
 fn is_passing(status: &kube::core::Status) -> bool {
     status.code == 409 || status.code == 500 && status.message.contains("failed calling webhook")
 }
 
-/// Whether nobody can make such an object. Amounts that aren't any come back as an inner failure.
+/// Whether the change is invalid. Invalid quantities are reported as an internal error.
 fn is_refusal(status: &kube::core::Status) -> bool {
     matches!(status.code, 400 | 422)
         || status.code == 500 && status.message.contains("to proper version")
 }
 
-/// Changes a field, and gives the object that it became, and when that was so: what others who are
-/// asked before a change may take is none of our time.
+/// Changes a field, and returns the changed object and the time of the response: webhooks don't
+/// count as CRM's time.
 async fn change(
     api: &Api<DynamicObject>,
     leaf: &Leaf,
@@ -306,18 +303,18 @@ async fn change(
     }
 }
 
-/// What came of a change.
+/// The outcome of a change.
 pub(crate) enum Outcome {
     Healed(Duration),
-    /// It wasn't put back.
+    /// CRM didn't restore it.
     Kept(String),
-    /// Nobody can make such a change.
+    /// The API server rejects the change.
     Refused,
-    /// It is the same with and without.
+    /// The change has no effect.
     Nothing,
 }
 
-/// Makes an object what it was, so that others of its fields can be tried.
+/// Restores an object, so that other fields can be tested.
 async fn restore(api: &Api<DynamicObject>, name: &str, before: &Value) {
     let mut object: DynamicObject = serde_json::from_value(before.clone()).unwrap();
     object.metadata.resource_version = None;

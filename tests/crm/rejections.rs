@@ -1,4 +1,4 @@
-//! Classes that can't be: why stands in the status or in the answer, and nobody else notices.
+//! Classes that fail: status and responses say why, and other classes aren't affected.
 
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
 use kube::{
@@ -33,7 +33,7 @@ fn function(change: impl FnOnce(&mut Value)) -> Value {
 }
 
 #[tokio::test]
-async fn images_that_cannot_be_had() {
+async fn reports_images_that_cannot_be_pulled() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let absent = function(|it| it["image"] = json!("oprc.local/nobody-has-this:1"));
         let unreachable = function(|it| {
@@ -56,7 +56,7 @@ async fn images_that_cannot_be_had() {
 }
 
 #[tokio::test]
-async fn a_program_that_ends_again_and_again() {
+async fn reports_crash_loops() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let nonsense = function(|it| it["provision"]["args"] = json!(["nonsense"]));
         deploy(&crm.client, "crashing", &spec_of(&[nonsense])).await.unwrap();
@@ -69,14 +69,14 @@ async fn a_program_that_ends_again_and_again() {
 }
 
 #[tokio::test]
-async fn quotas_for_pods_and_for_objects() {
+async fn reports_quotas_and_recovers_when_they_are_deleted() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         // The bystander has one of each.
         set_quota(ns, "few-pods", &json!({"pods": "1"})).await;
         deploy(&crm.client, "without-pods", &spec_of(&[hello("greet")])).await.unwrap();
         let status = wait_degraded(ns, "without-pods", "QuotaExceeded").await;
         assert!(status.message.unwrap().contains("few-pods"));
-        // A Job doesn't say so itself; what is noted of it does.
+        // A Job reports it only by an Event.
         let mut run = spec_of(&[hello("greet")]);
         run["selected_template"] = json!("job");
         deploy(&crm.client, "without-a-run", &run).await.unwrap();
@@ -106,7 +106,7 @@ async fn quotas_for_pods_and_for_objects() {
 }
 
 #[tokio::test]
-async fn a_disk_of_a_storage_class_that_is_not_there() {
+async fn reports_a_missing_storage_class() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = with_odgm(&[hello("greet")]);
         spec["odgm_config"]["collections"][0]["persistence_mode"] = json!("persistent");
@@ -124,7 +124,7 @@ async fn a_disk_of_a_storage_class_that_is_not_there() {
 }
 
 #[tokio::test]
-async fn templates_that_are_not_there_or_too_slow() {
+async fn rejects_unknown_and_unsuitable_templates() {
     in_namespace(async |ns: &TestNamespace| {
         let floor = "OPRC_CRM_TEMPLATES_FLOORS_K8S_DEPLOYMENT_MS";
         let options = Options::default().with(floor, "5");
@@ -175,7 +175,7 @@ async fn templates_that_are_not_there_or_too_slow() {
 }
 
 #[tokio::test]
-async fn an_update_that_never_gets_ready_is_taken_back() {
+async fn rolls_back_an_update_that_never_becomes_ready() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let spec = |path: &str, deadline: i32, round: &str| {
             let function = function(|it| {
@@ -206,7 +206,7 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
         assert_eq!(status.last_available.as_ref().unwrap().generation, 1);
         assert!(status.is_true("Degraded"));
         assert_eq!(classes(ns).get("shop").await.unwrap().metadata.generation, Some(2));
-        // The same pod as ever answers, at the same address.
+        // The same pod responds at the same URL.
         let pod = pods.get(&before[0].name_any()).await.unwrap();
         assert_eq!((pod.uid(), &pod.metadata.deletion_timestamp), (before[0].uid(), &None));
         assert_eq!(url(&status, "greet"), url(&first, "greet"));
@@ -221,9 +221,9 @@ async fn an_update_that_never_gets_ready_is_taken_back() {
     .await;
 }
 
-/// The definition can't say everything: what it lets through is named by CRM.
+/// CRM names what the CRD can't validate.
 #[tokio::test]
-async fn a_specification_that_only_the_api_server_can_read() {
+async fn reports_a_spec_that_the_crd_accepts_but_crm_cannot_decode() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = with_odgm(&[hello("greet")]);
         spec["odgm_config"]["collections"] = json!([42]);
@@ -247,10 +247,10 @@ async fn a_specification_that_only_the_api_server_can_read() {
     .await;
 }
 
-/// What is wrong is quoted in the answer, which travels in headers: those have bounds, and a client
-/// that gets too much of them drops the connection and every other call on it.
+/// Errors travel in headers, which have a size limit: a client that receives more closes the
+/// connection with all of its calls.
 #[tokio::test]
-async fn a_refusal_of_something_long_is_an_answer() {
+async fn rejections_of_long_values_fit_into_headers() {
     with_bystander(async |_: &TestNamespace, crm: &Crm| {
         for word in ["a".repeat(60_000), "é".repeat(10_000)] {
             let mut unheard_of = spec_of(&[hello("greet")]);

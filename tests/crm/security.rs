@@ -1,5 +1,4 @@
-//! What pods may do. That they keep to the pod security standard `restricted` every test proves: its
-//! namespace takes no others.
+//! Security contexts of pods. All test namespaces enforce the pod security standard `restricted`.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
@@ -12,7 +11,7 @@ use oprc_tests::{
 };
 use serde_json::{Value, json};
 
-/// A function that runs as root, which a class has to ask for.
+/// A function that requests to run as root.
 fn as_root() -> Value {
     let mut function = hello("greet");
     function["provision"]["security"] = json!({"level": "baseline", "run_as_user": 0});
@@ -20,7 +19,7 @@ fn as_root() -> Value {
 }
 
 #[tokio::test]
-async fn what_needs_more_runs_where_it_may() {
+async fn runs_as_root_in_a_baseline_namespace() {
     in_baseline_namespace(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, &Options::default()).await;
         deploy(&crm.client, "rooted", &as_root()).await.unwrap();
@@ -37,7 +36,7 @@ async fn what_needs_more_runs_where_it_may() {
 }
 
 #[tokio::test]
-async fn what_needs_more_is_told_where_it_may_not_run() {
+async fn reports_pods_that_pod_security_rejects() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         deploy(&crm.client, "rooted", &as_root()).await.unwrap();
         let status = wait_degraded(ns, "rooted", "PodsNotCreated").await;

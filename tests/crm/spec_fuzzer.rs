@@ -1,9 +1,9 @@
-//! Specifications that are wrong in some way, made by chance that is the same each time.
+//! A deterministic generator of malformed specifications.
 
 use oprc_tests::HELLO;
 use serde_json::{Map, Value, json};
 
-/// Numbers that look like chance and are the same everywhere (SplitMix64).
+/// A deterministic random generator (SplitMix64).
 pub(crate) struct Dice(u64);
 
 impl Dice {
@@ -30,7 +30,7 @@ impl Dice {
     }
 }
 
-/// A specification as text, for it may be none that a JSON value could hold.
+/// A specification as text, because not every one is a valid JSON value.
 pub(crate) fn specification(dice: &mut Dice) -> String {
     let bases = valid();
     let mut spec = dice.pick(&bases).clone();
@@ -45,7 +45,7 @@ pub(crate) fn specification(dice: &mut Dice) -> String {
     }
 }
 
-/// A name that the API server takes; children's names are made of it.
+/// A valid name of a ClassRuntime.
 pub(crate) fn name(round: usize, dice: &mut Dice) -> String {
     match dice.below(8) {
         0 => format!("m.{round}.x"),
@@ -56,7 +56,7 @@ pub(crate) fn name(round: usize, dice: &mut Dice) -> String {
     }
 }
 
-/// An id of a deployment, most often one that can be.
+/// A deployment id, mostly a valid one.
 pub(crate) fn id(round: usize, dice: &mut Dice) -> String {
     match dice.below(12) {
         0 => format!("Größe/{round} 🙂"),
@@ -122,14 +122,14 @@ fn valid() -> [Value; 4] {
             "env": [{"name": "X", "value": "y"}],
         },
     });
-    // Short forms that are for people: Deploy doesn't know them.
+    // Short forms that Deploy doesn't have.
     let short = json!({
         "function": function, "addons": ["odgm"], "odgm_config": {"collections": ["users"]},
     });
     [short, json!({"functions": [{"key": "a", "image": HELLO}]}), large, grid]
 }
 
-/// Amounts that aren't, or are only just.
+/// Quantities, mostly invalid.
 const AMOUNTS: [&str; 22] = [
     "",
     "0",
@@ -154,7 +154,7 @@ const AMOUNTS: [&str; 22] = [
     "+5",
     "1Mi1",
 ];
-/// Amounts that are far apart.
+/// Quantities of very different sizes.
 const EXTREMES: [&str; 4] = ["1n", "100E", "9e27", "8Ei"];
 const WORDS: [&str; 20] = [
     " ",
@@ -179,7 +179,7 @@ const WORDS: [&str; 20] = [
     "http://[::1",
 ];
 
-/// A value that hardly any field is meant to have.
+/// A value that few fields accept.
 fn strange(dice: &mut Dice) -> Value {
     match dice.below(18) {
         0 => Value::Null,
@@ -203,7 +203,7 @@ fn strange(dice: &mut Dice) -> Value {
     }
 }
 
-/// Every place of a value, as a pointer.
+/// JSON pointers to all parts of a value.
 fn pointers(value: &Value, here: &str, found: &mut Vec<String>) {
     let mut go_on = |key: &str, inner: &Value| {
         let at = format!("{here}/{}", key.replace('~', "~0").replace('/', "~1"));
@@ -219,7 +219,7 @@ fn pointers(value: &Value, here: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Makes one thing wrong, most often.
+/// Makes one random change, mostly an invalid one.
 fn spoil(spec: &mut Value, dice: &mut Dice) {
     let mut all = Vec::new();
     pointers(spec, "", &mut all);
@@ -265,7 +265,7 @@ fn spoil(spec: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// Gives whatever has amounts others.
+/// Replaces all quantities.
 fn amounts(value: &mut Value, dice: &mut Dice) {
     match value {
         Value::Object(fields) => {
@@ -291,7 +291,7 @@ fn amounts(value: &mut Value, dice: &mut Dice) {
     }
 }
 
-/// A field that is given twice.
+/// Duplicates a field.
 fn twice(text: &str, dice: &mut Dice) -> String {
     let keys: Vec<&str> =
         text.split('"').filter(|part| part.chars().all(|it| it.is_ascii_lowercase())).collect();
@@ -299,7 +299,7 @@ fn twice(text: &str, dice: &mut Dice) -> String {
     text.replacen(&format!("\"{key}\":"), &format!("\"{key}\":{},\"{key}\":", strange(dice)), 1)
 }
 
-/// Numbers that no machine has.
+/// Numbers that no integer or float type can represent.
 fn other_numbers(text: &str, dice: &mut Dice) -> String {
     let number = *dice.pick(&[
         "1e400",

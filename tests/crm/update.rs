@@ -1,4 +1,4 @@
-//! Updates converge, and nobody who asks meanwhile goes without an answer.
+//! Updates converge, and requests during them succeed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,11 +28,11 @@ use serde_json::{Value, json};
 
 /// The sample function under a second name.
 const HELLO_TWO: &str = "oprc.local/hello-fn:two";
-/// How long a pod may take to go, which is 5 s and what it takes the node.
+/// Bound on the termination of a pod, which takes 5 s plus kubelet's work.
 const TERMINATION_TIMEOUT: Duration = Duration::from_mins(3);
 
-/// So many requests each way must have been sent for a test to tell anything: on a busy machine it is
-/// tens, otherwise hundreds.
+/// The number of requests that makes a test meaningful: a busy machine sends tens, otherwise
+/// hundreds.
 const SHARE: usize = 20;
 
 /// Loads the sample function under its second name.
@@ -51,7 +51,7 @@ fn pods(ns: &TestNamespace) -> Api<Pod> {
     Api::namespaced(ns.client.clone(), &ns.name)
 }
 
-/// Pods of a function that aren't going, as they are.
+/// Pods of a function that aren't terminating.
 async fn pods_of(ns: &TestNamespace, function: &str) -> Vec<Value> {
     let labels = format!("oaas.io/function={function}");
     let all = pods(ns).list(&ListParams::default().labels(&labels)).await.unwrap();
@@ -64,15 +64,14 @@ fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     class::variable(&pod["spec"], name)
 }
 
-/// Variables of the sample function with one more.
+/// The sample function's variables and one more.
 fn coloured(colour: &str) -> Value {
     let mut variables = hello("any")["provision"]["env"].clone();
     variables.as_array_mut().unwrap().push(json!({"name": "COLOUR", "value": colour}));
     variables
 }
 
-/// The same for a function under load, which takes its time to end: connections that clients keep
-/// are told to close meanwhile.
+/// Like [`coloured`] with a grace period, in which connections are closed.
 fn coloured_under_load(colour: &str) -> Value {
     json!([{"name": "COLOUR", "value": colour}])
 }
@@ -88,7 +87,7 @@ async fn update(ns: &TestNamespace, crm: &Crm, name: &str, spec: &Value) -> Clas
 }
 
 #[tokio::test]
-async fn a_series_of_updates_converges_each_time() {
+async fn consecutive_updates_converge() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         load_second_image(ns).await;
         let grid = ["Deployment/shop-odgm", "Pod/shop-odgm", "Service/shop-odgm-svc"];
@@ -155,7 +154,7 @@ async fn a_rolling_update_under_load_drops_no_request() {
         spec["functions"][0]["provision"]["env"] = coloured_under_load("blue");
         update(ns, crm, "busy", &spec).await;
         let url = address(ns, "busy--greet").await;
-        // Nothing tells when the node's proxy has heard of the pods.
+        // kube-proxy doesn't report when it has programmed the pods.
         eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&url)).await;
         let before: Vec<String> = pods(ns)
             .list(&ListParams::default())
@@ -169,7 +168,7 @@ async fn a_rolling_update_under_load_drops_no_request() {
         let load = Load::begin(Target::plain(&url));
         spec["functions"][0]["provision"]["env"] = coloured_under_load("green");
         update(ns, crm, "busy", &spec).await;
-        // What matters most is after that: the old pods are still going.
+        // The old pods are still terminating.
         for pod in &before {
             let gone = await_condition(pods(ns), pod, |pod: Option<&Pod>| pod.is_none());
             within(&format!("{pod} to be gone"), TERMINATION_TIMEOUT, gone).await.unwrap();
@@ -184,7 +183,7 @@ async fn a_rolling_update_under_load_drops_no_request() {
     .await;
 }
 
-/// Where this machine reaches an address of a function.
+/// How this machine reaches a function's URL.
 async fn reach(ns: &TestNamespace, url: &str) -> Target {
     let host = url.strip_prefix("http://").unwrap().to_owned();
     let service = host.split('.').next().unwrap();
@@ -198,7 +197,7 @@ async fn reach(ns: &TestNamespace, url: &str) -> Target {
     }
 }
 
-/// Sends the load wherever the status of a class says, for as long as it is polled, and notes that.
+/// Directs the load to the URL in the class's status while it is polled, and records the URLs.
 async fn steer(ns: &TestNamespace, name: &str, load: &Load, shown: &std::sync::Mutex<Vec<String>>) {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut versions = watcher(classes(ns), config).applied_objects().boxed();
@@ -213,14 +212,14 @@ async fn steer(ns: &TestNamespace, name: &str, load: &Load, shown: &std::sync::M
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_address_that_the_status_shows_answers_through_changes_of_template() {
+async fn the_url_in_status_responds_during_template_changes() {
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = spec_of(&[hello("greet")]);
         spec["functions"][0]["provision"]["min_scale"] = json!(1);
         spec["functions"][0]["provision"]["env"] = coloured_under_load("blue");
-        // Knative lets its pods go on for the time of one call.
+        // Knative's grace period is the timeout of a call.
         spec["functions"][0]["config"] = json!({"timeout_ms": 5000});
-        // So long has the load to hear of another address.
+        // Time for the load to follow the new URL.
         spec["rollout"] = json!({"drain_seconds": 8});
         spec["selected_template"] = json!("k8s_deployment");
         let plain = url(&update(ns, crm, "moves", &spec).await, "greet");
@@ -234,7 +233,7 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
             spec["selected_template"] = json!("knative");
             let knative = url(&update(ns, crm, "moves", &spec).await, "greet");
             let gateway = reach(ns, &knative).await;
-            // What was replaced goes when its time is over.
+            // The replaced objects are deleted after draining.
             eventually("the Deployment to be gone", TERMINATION_TIMEOUT, || async {
                 let names = lasting(ns).await;
                 let left = ["Deployment/moves--greet", "Service/moves--greet"];
@@ -253,7 +252,7 @@ async fn the_address_that_the_status_shows_answers_through_changes_of_template()
             () = steer(ns, "moves", &load, &shown) => unreachable!("watches don't end"),
         };
         let sent = load.end().await;
-        // Both addresses had their share, in both ways of asking.
+        // Both URLs were called, with new and reused connections.
         for target in [plain_target, gateway] {
             for connection in [Connection::New, Connection::Kept] {
                 let count = sent.get(&(target.clone(), connection)).copied().unwrap_or_default();

@@ -122,8 +122,8 @@ mod proof {
     use super::*;
 
     #[tokio::test]
-    async fn cut_before_and_after_any_write_it_ends_the_same() {
-        let mut proof = proofs::begin("CRM cut before and after each write", 0, 0);
+    async fn converges_when_stopped_before_or_after_any_write() {
+        let mut proof = proofs::begin("CRM stopped before and after each write", 0, 0);
         in_shared_cluster(async |ns: &TestNamespace| {
             let stages = Box::pin(record_baseline(ns, &options())).await;
             let writes: Vec<_> = stages.iter().map(|stage| stage.writes).collect();
@@ -148,8 +148,8 @@ mod proof {
     }
 
     #[tokio::test]
-    async fn killed_at_any_time_it_ends_the_same() {
-        let proof = proofs::begin("CRM killed in the middle", 1, 10);
+    async fn converges_when_killed_at_any_time() {
+        let proof = proofs::begin("CRM killed during a rollout", 1, 10);
         let rounds = proof.rounds;
         in_shared_cluster(async |ns: &TestNamespace| {
             let stages = Box::pin(record_baseline(ns, &options())).await;
@@ -183,7 +183,7 @@ mod proof {
 
 /// A class that is paused is left as it is, until it is not.
 #[tokio::test]
-async fn paused_means_that_nothing_is_changed() {
+async fn changes_nothing_while_paused() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, &options()).await;
         let mut spec = spec_of(&[hello("a")]);

@@ -113,7 +113,7 @@ mod proof {
     }
 
     #[tokio::test]
-    async fn the_other_takes_over_from_one_that_is_killed_and_from_one_that_stops() {
+    async fn a_replica_takes_over_from_a_killed_or_stopped_leader() {
         in_shared_cluster(async |ns: &TestNamespace| {
             let proof = proof::begin("leader killed or stopped", 1, 10);
             let (last, killed, stopped) = if proof::whole() {
@@ -141,7 +141,7 @@ mod proof {
 }
 
 #[tokio::test]
-async fn a_leader_that_was_frozen_past_its_lease_changes_nothing_when_it_wakes() {
+async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let frozen = CrmProcess::start(ns, &Options::user("frozen").through(proxy.url())).await;

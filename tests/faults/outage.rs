@@ -117,8 +117,8 @@ mod proof {
     use super::*;
 
     #[tokio::test]
-    async fn the_api_server_is_gone_for_a_while() {
-        let proof = proofs::begin("API server gone, in tens of seconds", 1, 6);
+    async fn survives_a_stopped_api_server() {
+        let proof = proofs::begin("API server stopped, in units of 10 s", 1, 6);
         let away = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
         in_own_real_cluster("test-outage", async |ns: &TestNamespace| {
             let crm = Crm::start(ns, &Options::default()).await;
@@ -148,8 +148,8 @@ mod proof {
     }
 
     #[tokio::test]
-    async fn the_api_server_answers_with_errors_for_a_while() {
-        let proof = proofs::begin("API server answers with 500 and 503, in tens of seconds", 1, 6);
+    async fn survives_an_api_server_that_returns_errors() {
+        let proof = proofs::begin("API server returns 500 and 503, in units of 10 s", 1, 6);
         let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
         in_shared_cluster(async |ns: &TestNamespace| {
             let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
@@ -189,8 +189,8 @@ mod proof {
     }
 
     #[tokio::test]
-    async fn the_api_server_hangs_for_a_while() {
-        let proof = proofs::begin("API server hangs, in tens of seconds", 3, 6);
+    async fn survives_an_api_server_that_hangs() {
+        let proof = proofs::begin("API server hangs, in units of 10 s", 3, 6);
         let lasting = Duration::from_secs(10 * u64::try_from(proof.rounds).unwrap());
         in_shared_cluster(async |ns: &TestNamespace| {
             let proxy = ApiProxy::start(&ns.cluster).await.unwrap();

@@ -36,7 +36,7 @@ fn watches() -> Match {
 
 /// Watches that break are opened again where they were, and nothing is missed in between.
 #[tokio::test]
-async fn watches_that_break_miss_nothing() {
+async fn broken_watches_miss_no_event() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
@@ -57,7 +57,7 @@ async fn watches_that_break_miss_nothing() {
 
 /// A server that has forgotten where a watch was says so with 410: everything is listed again, once.
 #[tokio::test]
-async fn what_the_server_has_forgotten_is_listed_once() {
+async fn relists_once_after_410_expired() {
     in_own_cluster("test-forgotten", async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
@@ -105,7 +105,7 @@ async fn what_the_server_has_forgotten_is_listed_once() {
 /// The same said in place of a watch, by whatever stands in between: everything is listed again, and
 /// once it isn't said any more, once.
 #[tokio::test]
-async fn watches_that_are_gone_for_a_moment_miss_nothing() {
+async fn watches_with_temporary_410_miss_no_event() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
@@ -138,7 +138,7 @@ async fn watches_that_are_gone_for_a_moment_miss_nothing() {
 
 /// What somebody else has made a moment ago isn't taken for nobody's, though no watch has told of it.
 #[tokio::test]
-async fn what_is_not_heard_of_yet_is_left_alone() {
+async fn does_not_overwrite_objects_it_has_not_observed() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;

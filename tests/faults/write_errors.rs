@@ -31,7 +31,7 @@ const EVENTS: u64 = 10;
 const SIGNS: u64 = 10;
 
 #[tokio::test]
-async fn conflicts_refusals_and_errors_pass() {
+async fn retries_failed_writes_without_a_request_storm() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         // What the lease takes is no matter here.
@@ -86,7 +86,7 @@ async fn conflicts_refusals_and_errors_pass() {
 
 /// Who is told to come back later comes back no earlier.
 #[tokio::test]
-async fn a_time_to_wait_is_waited() {
+async fn respects_retry_after() {
     const TIMES: u64 = 2;
     const WAIT: u32 = 2;
     // Between the request and the moment that this test hears of it.

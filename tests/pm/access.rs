@@ -36,7 +36,7 @@ async fn tokens(pm: &Pm) {
 }
 
 #[tokio::test]
-async fn tokens_open_what_their_role_may() {
+async fn tokens_grant_the_permissions_of_their_role() {
     let pm = Pm::start(&Setup::default()).await;
     tokens(&pm).await;
     let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
@@ -69,7 +69,7 @@ async fn tokens_open_what_their_role_may() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_secret_is_told_to_anybody() {
+async fn no_output_contains_a_secret() {
     const CRM: &str = "canary-1-token-of-the-crm";
     const ENV: &str = "canary-2-value-of-a-variable";
     const WRONG: &str = "canary-3-token-that-is-wrong";
@@ -164,7 +164,7 @@ async fn no_secret_is_told_to_anybody() {
 }
 
 #[tokio::test]
-async fn only_the_right_certificates_reach_a_cluster() {
+async fn reaches_a_cluster_only_with_valid_credentials() {
     const TOKEN: &str = "the-token-of-this-crm";
     in_namespace(async |ns| {
         let folder = tempfile::tempdir().unwrap();
@@ -237,7 +237,7 @@ async fn only_the_right_certificates_reach_a_cluster() {
 }
 
 #[test]
-fn a_wrong_configuration_stops_the_start_and_is_named() {
+fn exits_and_names_an_invalid_setting() {
     for (variables, expected) in [
         (vec![("OPRC_PM_CRM_EAST_URL", "ftp://x")], "\"east\": url"),
         (vec![("OPRC_PM_CRM_CLUSTERS", "{\"east\": {\"ulr\": \"http://x\"}}")], "ulr"),

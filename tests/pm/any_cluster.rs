@@ -17,7 +17,7 @@ use oprc_sandbox::{NodeChoice, Options};
 use oprc_tests::{archive, program, with_cluster};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn everything_is_brought_into_a_cluster_and_out_of_it() {
+async fn up_installs_into_an_existing_cluster_and_down_uninstalls() {
     let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
     with_cluster("test-any", &options, async |cluster| {
         for image in ["oprc-crm", "oprc-pm", "hello-fn", "odgm-stand-in"] {

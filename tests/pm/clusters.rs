@@ -25,7 +25,7 @@ fn both(key: &str, version: &str, policy: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_deployment_runs_on_both_and_is_gone_from_both() {
+async fn deploys_to_two_clusters_and_deletes_from_both() {
     with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         for version in ["1.0.0", "2.0.0"] {
@@ -71,7 +71,7 @@ async fn a_deployment_runs_on_both_and_is_gone_from_both() {
 }
 
 #[tokio::test]
-async fn best_effort_says_partial_and_catches_up() {
+async fn best_effort_is_partial_while_a_cluster_is_unreachable_and_catches_up() {
     with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         for version in ["1.0.0", "2.0.0"] {
@@ -106,7 +106,7 @@ async fn best_effort_says_partial_and_catches_up() {
 }
 
 #[tokio::test]
-async fn all_or_nothing_goes_back_and_leaves_nothing() {
+async fn all_or_nothing_rolls_back_completely() {
     with_two_clusters(async |east, west| {
         let setup = setup(&east, &west);
         let pm = Pm::start(&setup).await;
@@ -154,7 +154,7 @@ async fn all_or_nothing_goes_back_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
+async fn units_on_an_unconfigured_cluster_are_reported_until_it_is_forgotten() {
     with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         pm.publish(&package("1.0.0")).await;
@@ -196,7 +196,7 @@ async fn a_cluster_that_is_configured_no_more_is_told_and_not_forgotten() {
 }
 
 #[tokio::test]
-async fn a_hundred_deployments_leave_the_units_of_the_last() {
+async fn a_hundred_updates_leave_only_the_units_of_the_last() {
     with_two_clusters(async |east, west| {
         let pm = Pm::start(&setup(&east, &west)).await;
         for version in ["1.0.0", "2.0.0"] {
@@ -230,7 +230,7 @@ async fn a_hundred_deployments_leave_the_units_of_the_last() {
 }
 
 #[tokio::test]
-async fn one_of_two_on_the_same_etcd_drives() {
+async fn a_second_pm_on_the_same_etcd_exits() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let etcd = oprc_tests::etcd::Etcd::start();

@@ -114,7 +114,7 @@ fn package(version: &str, image: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_package_goes_all_the_way() {
+async fn publishes_deploys_invokes_updates_and_deletes() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
@@ -223,7 +223,7 @@ async fn a_package_goes_all_the_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_function_that_runs_on_knative_is_called_from_here() {
+async fn invokes_a_knative_function() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
@@ -253,7 +253,7 @@ async fn a_function_that_runs_on_knative_is_called_from_here() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn orphans_are_adopted_by_one_command() {
+async fn adopts_all_orphans_with_one_command() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;
@@ -276,7 +276,7 @@ async fn orphans_are_adopted_by_one_command() {
 
 /// What the examples say of themselves: a class with state, inheritance, a macro.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_examples_run_as_they_stand() {
+async fn runs_the_example_packages_unchanged() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let pm = Pm::start(&Setup::of([("east", crm.url.as_str())])).await;

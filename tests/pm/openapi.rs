@@ -105,7 +105,7 @@ async fn compare(pm: &Pm) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_is_one_that_the_document_describes() {
+async fn all_responses_conform_to_the_openapi_document() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let clusters = Setup::of([("east", crm.url.as_str())]);

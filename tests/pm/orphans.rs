@@ -34,7 +34,7 @@ async fn pods(ns: &TestNamespace) -> Vec<(String, i32)> {
 }
 
 #[tokio::test]
-async fn everything_is_adopted_and_nothing_is_restarted() {
+async fn adopts_all_orphans_without_restarting_pods() {
     with_two_clusters(async |east, west| {
         let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
         let pm = Pm::start(&setup).await;
@@ -94,7 +94,7 @@ async fn adopt(pm: &Pm, orphan: &Value, body: &Value) -> Result<Value, String> {
 }
 
 #[tokio::test]
-async fn an_orphan_can_be_deleted() {
+async fn deletes_an_orphan() {
     with_two_clusters(async |east, west| {
         let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
         let pm = Pm::start(&setup).await;

@@ -19,10 +19,10 @@ const POINTS: usize = 40;
 const LEAST: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_at_each_point_it_ends_the_same() {
+async fn converges_when_pm_is_killed_before_or_after_any_write() {
     with_two_clusters(async |east, west| {
         let etcd = Etcd::start();
-        let proof = proof::begin("a package manager killed before and after each change", 5, 50);
+        let proof = proof::begin("PM killed before and after each write", 5, 50);
         let at = async |act: Act, point: usize| (act, round(&east, &west, &etcd, act, point).await);
         if !proof::whole() {
             // One point of each of some acts.
@@ -57,8 +57,8 @@ async fn killed_at_each_point_it_ends_the_same() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_outlives_a_kill() {
-    let proof = proof::begin("a package manager killed while it writes", 5, 200);
+async fn acknowledged_packages_survive_a_kill() {
+    let proof = proof::begin("PM killed during writes", 5, 200);
     let acknowledged = killed::kills(proof.rounds).await;
     assert!(acknowledged >= proof.rounds / 2, "hardly anything was written");
     proof.held(&format!("{acknowledged} pairs of packages acknowledged, all there, none half"));

@@ -14,7 +14,7 @@ const WRITES: usize = 100;
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_when_etcd_or_the_api_server_is_killed() {
-    let proof = proof::begin("etcd and API server killed under writes", 3, 100);
+    let proof = proof::begin("etcd and API server killed during writes", 3, 100);
     let rounds = proof.rounds;
     let options = Options { node: NodeChoice::Simulated, ..Options::default() };
     with_cluster("test-durable", &options, async |cluster| {

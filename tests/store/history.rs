@@ -11,7 +11,7 @@ async fn put(store: &Store, value: impl ToString) -> u64 {
 }
 
 #[tokio::test]
-async fn history_that_is_dropped_is_a_gap_and_what_is_newer_is_told() {
+async fn compacted_history_is_a_gap_and_newer_events_arrive() {
     let etcd = Etcd::start();
     let store = etcd.store("test").await;
     let first = put(&store, 1).await;
@@ -28,7 +28,7 @@ async fn history_that_is_dropped_is_a_gap_and_what_is_newer_is_told() {
 }
 
 #[tokio::test]
-async fn a_watch_goes_on_where_it_broke_off() {
+async fn a_watch_resumes_after_a_restart() {
     let etcd = Etcd::start();
     let store = etcd.store("test").await;
     let mut watch = store.watch("", None).await.unwrap();

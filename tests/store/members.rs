@@ -10,7 +10,7 @@ use oprc_tests::etcd::{Etcd, free_port};
 const SLACK: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn endpoints_that_do_not_answer_are_passed_over() {
+async fn skips_unreachable_endpoints() {
     let etcd = Etcd::start();
     let dead = format!("http://127.0.0.1:{}", free_port());
     let endpoints = vec![dead.clone(), etcd.endpoint(), dead];

@@ -33,7 +33,7 @@ async fn acquire(store: &Store, identity: &str) -> Lease {
 }
 
 #[tokio::test]
-async fn is_renewed_for_as_long_as_it_is_held() {
+async fn lease_is_renewed_while_it_is_held() {
     let etcd = Etcd::start();
     let (first, second) = (open(&etcd).await, open(&etcd).await);
     let owned = first.acquire_lease("driver", "one").await.unwrap();
@@ -46,7 +46,7 @@ async fn is_renewed_for_as_long_as_it_is_held() {
 }
 
 #[tokio::test]
-async fn is_lost_when_it_can_not_be_renewed_and_known_before_another_owns() {
+async fn lease_is_lost_before_another_owner_acquires_it() {
     let etcd = Etcd::start();
     let store = open(&etcd).await;
     let owned = store.acquire_lease("driver", "one").await.unwrap();
@@ -64,7 +64,7 @@ async fn is_lost_when_it_can_not_be_renewed_and_known_before_another_owns() {
 }
 
 #[test]
-fn dies_with_its_process() {
+fn lease_expires_with_its_process() {
     let etcd = Etcd::start();
     // A runtime that is gone takes along what renewed it, as a process does.
     let first = tokio::runtime::Runtime::new().unwrap();

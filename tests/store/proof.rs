@@ -9,7 +9,7 @@ use crate::killed::{Acknowledged, round_on_etcd, round_on_redb};
 
 #[tokio::test]
 async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
-    let proof = proof::begin("redb store's process killed under writes", 20, 200);
+    let proof = proof::begin("process of a redb store killed during writes", 20, 200);
     let folder = tempfile::tempdir().unwrap();
     let (mut acknowledged, mut total) = (Acknowledged::new(), 0);
     for round in 0..proof.rounds {
@@ -31,7 +31,7 @@ async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
-    let proof = proof::begin("etcd of a store killed under writes", 3, 30);
+    let proof = proof::begin("etcd of a store killed during writes", 3, 30);
     let etcd = Etcd::start();
     // Writers end soon when it is away; a check waits for it to come back on a busy machine.
     let looking = etcd.store("test").await;

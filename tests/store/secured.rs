@@ -103,7 +103,7 @@ async fn denied(options: EtcdOptions) -> String {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_is_refused_and_says_why() {
+async fn rejects_invalid_credentials_with_the_reason() {
     let secured = Secured::shared().await;
     let good = || secured.options("pm/refusals");
     // It is up: how long a refusal takes is looked at.
@@ -149,7 +149,7 @@ async fn what_does_not_fit_is_refused_and_says_why() {
 }
 
 #[tokio::test]
-async fn files_are_read_again_when_a_connection_is_made() {
+async fn reloads_files_on_reconnect() {
     // One of its own, since it is started anew.
     let secured = Secured::start().await;
     let password = secured.folder.path().join("password");

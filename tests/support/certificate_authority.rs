@@ -1,4 +1,4 @@
-//! An authority and what it issues, in files.
+//! A certificate authority with files.
 
 use std::{
     fs,
@@ -10,14 +10,12 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// An authority, whose files are in a folder.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: PathBuf,
 }
 
 impl Authority {
-    /// A new one.
     pub fn new(folder: &Path) -> Self {
         let mut params = params(&folder.display().to_string(), &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -28,12 +26,12 @@ impl Authority {
         Self { issuer, folder: folder.to_owned() }
     }
 
-    /// The file of its own certificate.
+    /// The path of the CA certificate.
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
 
-    /// A certificate and its key.
+    /// Paths of a new certificate and its key.
     pub fn issue(&self, name: &str, hosts: &[&str]) -> (PathBuf, PathBuf) {
         let key = KeyPair::generate().unwrap();
         let certificate = params(name, hosts).signed_by(&key, &self.issuer).unwrap();

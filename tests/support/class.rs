@@ -1,4 +1,4 @@
-//! Classes that tests deploy, and ways to see what became of them.
+//! Classes that tests deploy, and helpers that wait for them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,11 +26,11 @@ use tonic::{Request, Status};
 
 use crate::{HELLO, TestNamespace, crm::Client};
 
-/// How long a class may take to become Available on a real node.
+/// Bound on a rollout on a real node.
 pub const AVAILABLE_TIMEOUT: Duration = Duration::from_mins(4);
 
-/// A function that is asked often whether it is ready, so that tests are quick, and with patience: a
-/// machine that is busy is no reason to be less Available.
+/// The sample function with frequent probes, so that tests are fast, and a high failure threshold,
+/// because the machine may be busy.
 pub fn hello(key: &str) -> Value {
     json!({
         "key": key,
@@ -41,13 +41,13 @@ pub fn hello(key: &str) -> Value {
         "provision": {
             "image_pull_policy": "Never",
             "requests": {"cpu": "10m", "memory": "16Mi"},
-            // The sample function waits that long before it ends, which tests needn't.
+            // Tests need no grace period.
             "env": [{"name": "DRAIN_MS", "value": "0"}],
         },
     })
 }
 
-/// A function for a Job: the sample function's own client asks once, and ends.
+/// A function for a Job: the sample function's client sends one request and exits.
 pub fn calls_once(key: &str, url: &str) -> Value {
     let mut run = hello(key);
     let provision = run.get_mut("provision").and_then(Value::as_object_mut);
@@ -56,12 +56,11 @@ pub fn calls_once(key: &str, url: &str) -> Value {
     run
 }
 
-/// A specification of these functions.
 pub fn spec_of(functions: &[Value]) -> Value {
     json!({"functions": functions})
 }
 
-/// The same with a data grid.
+/// A specification of these functions with a data grid.
 pub fn with_odgm(functions: &[Value]) -> Value {
     json!({
         "functions": functions,
@@ -73,27 +72,23 @@ pub fn with_odgm(functions: &[Value]) -> Value {
     })
 }
 
-/// A request to deploy.
 pub fn request(id: &str, spec: &Value) -> DeployRequest {
     let spec: ClassSpec = serde_json::from_value(spec.clone()).expect("a specification");
     DeployRequest { deployment_id: id.to_owned(), namespace: String::new(), spec: Some(spec) }
 }
 
-/// Deploys.
 pub async fn deploy(client: &Client, id: &str, spec: &Value) -> Result<DeployResponse, Status> {
     let mut message = Request::new(request(id, spec));
     message.set_timeout(Duration::from_mins(1));
     client.clone().deploy(message).await.map(tonic::Response::into_inner)
 }
 
-/// Deletes.
 pub async fn delete(client: &Client, id: &str) -> Result<(), Status> {
     let request =
         DeleteDeploymentRequest { deployment_id: id.to_owned(), namespace: String::new() };
     client.clone().delete_deployment(request).await.map(|_| ())
 }
 
-/// The classes of a test.
 pub fn classes(ns: &TestNamespace) -> Api<ClassRuntime> {
     Api::namespaced(ns.client.clone(), &ns.name)
 }
@@ -114,7 +109,7 @@ pub(crate) async fn remove_finalizers(ns: &TestNamespace) {
     .await;
 }
 
-/// Waits until an object is such, and gives it. A watch that fails is begun again.
+/// Waits until an object matches, and returns it. A failed watch is restarted.
 pub async fn wait_for<K>(
     api: &Api<K>,
     name: &str,
@@ -133,11 +128,11 @@ where
             }
         }
     };
-    // On the heap, like everything large.
+    // Boxed, because the future is large.
     within(what, limit, Box::pin(waiting)).await
 }
 
-/// Waits until the status of a class's latest generation is such, and gives it.
+/// Waits until the status of a class's latest generation matches, and returns it.
 pub async fn wait_for_status(
     ns: &TestNamespace,
     name: &str,
@@ -154,7 +149,7 @@ pub async fn wait_for_status(
     };
     let api = classes(ns);
     match wait_for(&api, name, what, limit, condition).await {
-        // Not what it is by now: that may be another.
+        // The matching status, which may have changed since.
         Ok(class) => class.unwrap().status.unwrap(),
         Err(error) => {
             let status = api.get(name).await.map(|class| class.status);
@@ -163,13 +158,11 @@ pub async fn wait_for_status(
     }
 }
 
-/// Waits until a class is Available.
 pub async fn wait_available(ns: &TestNamespace, name: &str) -> ClassRuntimeStatus {
     let is = |status: &ClassRuntimeStatus| status.phase == Phase::Available;
     wait_for_status(ns, name, &format!("{name} to be Available"), AVAILABLE_TIMEOUT, is).await
 }
 
-/// Waits until a class is Degraded for a reason.
 pub async fn wait_degraded(ns: &TestNamespace, name: &str, reason: &str) -> ClassRuntimeStatus {
     let what = format!("{name} to be Degraded by {reason}");
     let is = |status: &ClassRuntimeStatus| {
@@ -178,14 +171,13 @@ pub async fn wait_degraded(ns: &TestNamespace, name: &str, reason: &str) -> Clas
     wait_for_status(ns, name, &what, AVAILABLE_TIMEOUT, is).await
 }
 
-/// Waits until a class is gone.
 pub async fn wait_deleted(ns: &TestNamespace, name: &str) {
     let absent = |class: Option<&ClassRuntime>| class.is_none();
     let what = format!("{name} to be gone");
     wait_for(&classes(ns), name, &what, AVAILABLE_TIMEOUT, absent).await.unwrap();
 }
 
-/// The address of a function in a status.
+/// The URL of a function in a status.
 pub fn url(status: &ClassRuntimeStatus, key: &str) -> String {
     let function = status.functions.iter().find(|it| it.key == key).expect("the function");
     function.url.clone().unwrap_or_else(|| panic!("{key} has no address: {function:?}"))
@@ -196,7 +188,7 @@ pub fn objects(ns: &TestNamespace, kind: &Kind) -> Api<DynamicObject> {
     Api::namespaced_with(ns.client.clone(), &ns.name, &kind.resource())
 }
 
-/// Everything of a kind in the test's namespace.
+/// All objects of a kind in the test's namespace.
 pub async fn list(ns: &TestNamespace, kind: &Kind) -> Vec<DynamicObject> {
     objects(ns, kind).list(&ListParams::default()).await.unwrap().items
 }
@@ -208,7 +200,7 @@ pub fn variable<'a>(pod: &'a Value, name: &str) -> Option<&'a str> {
     Some(one.get("value").and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Watches everything of a kind until it is such.
+/// Watches all objects of a kind until they match.
 pub async fn wait_for_all<K>(
     api: &Api<K>,
     what: &str,
@@ -223,7 +215,7 @@ pub async fn wait_for_all<K>(
         let mut events = std::pin::pin!(events);
         let mut complete = false;
         while let Some(event) = events.next().await {
-            // A watch that fails is begun again.
+            // A failed watch is restarted.
             let Ok(event) = event else { continue };
             match event {
                 Event::Init => all.clear(),
@@ -244,7 +236,7 @@ pub async fn wait_for_all<K>(
     }
 }
 
-/// Names of everything in the test's namespace that CRM or its children could have made.
+/// Kinds and names of all objects in the test's namespace that CRM or its children create.
 pub async fn list_objects(ns: &TestNamespace) -> Vec<String> {
     let mut names = Vec::new();
     let mut kinds = BUILT_IN.to_vec();

@@ -1,4 +1,4 @@
-//! An etcd of a test's own.
+//! etcd processes for tests.
 
 use std::{
     env, fs,
@@ -16,12 +16,12 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tempfile::TempDir;
 
-/// How long a call may take: a busy machine takes a while to start it.
+/// Includes the start of etcd on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
-/// How long an owner may be kept from renewing that, where a test isn't about just this.
+/// Long enough for tests that aren't about its expiry.
 const LEASE: Duration = Duration::from_mins(1);
 
-/// An etcd with one member on this machine, gone when it is dropped.
+/// An etcd with one member, killed on drop.
 pub struct Etcd {
     folder: TempDir,
     scheme: &'static str,

@@ -1,4 +1,4 @@
-//! A namespace with a class runtime manager in it, and what is seen of classes there.
+//! A namespace with a CRM, and helpers that observe objects in it.
 
 use std::{
     panic::{AssertUnwindSafe, resume_unwind},
@@ -20,12 +20,12 @@ use crate::{
     eventually, in_namespace,
 };
 
-/// How long what isn't wanted any more may take to be gone: pods answer for a while.
+/// Includes the grace period of pods.
 const DELETION_TIMEOUT: Duration = Duration::from_mins(3);
-/// How long something that is to happen at once may take until it is given up.
+/// Bound on [`follow`].
 const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Runs a test with a CRM in a namespace of its own, and tells what is there if it fails.
+/// Runs a test with a CRM in a namespace of its own, and prints the objects if it fails.
 pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&TestNamespace, &Crm)) {
     in_namespace(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, options).await;
@@ -41,7 +41,7 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&TestNamespace, 
     .await;
 }
 
-/// Tells what a test that failed has left.
+/// Prints the objects of a failed test.
 fn show(ns: &TestNamespace) {
     let mut kubectl = ns.cluster.kubectl();
     let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers";
@@ -49,15 +49,15 @@ fn show(ns: &TestNamespace) {
     println!("{}", String::from_utf8_lossy(&shown.unwrap().stdout));
 }
 
-/// Where a Service of the test's namespace answers this machine.
+/// The URL of a Service for this machine.
 pub async fn address(ns: &TestNamespace, service: &str) -> String {
     let api: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
     let service = api.get(service).await.unwrap();
     format!("http://{}", service.spec.unwrap().cluster_ip.unwrap())
 }
 
-/// Follows an object from a version on until it is such, and gives when that was. Nothing in between
-/// is missed.
+/// Watches an object from a resource version until it matches, and returns when that was. No
+/// version in between is missed.
 pub async fn follow(
     api: &Api<DynamicObject>,
     name: &str,
@@ -83,8 +83,7 @@ pub async fn follow(
     within(what, WATCH_TIMEOUT, wait).await
 }
 
-/// Names of everything in the test's namespace, a pod by that of its Deployment, and only if it is
-/// there to stay.
+/// Kinds and names of all objects that aren't terminating; pods have the name of their Deployment.
 pub async fn lasting(ns: &TestNamespace) -> Vec<String> {
     let mut names = list_objects(ns).await;
     names.retain(|name| !name.starts_with("Pod/"));
@@ -96,12 +95,12 @@ pub async fn lasting(ns: &TestNamespace) -> Vec<String> {
     names
 }
 
-/// The name of a Deployment in that of its pod.
+/// The name of a pod's Deployment.
 fn workload(pod: &str) -> &str {
     pod.rsplitn(3, '-').last().unwrap()
 }
 
-/// Waits until exactly these objects are there: kinds and names, pods by those of Deployments.
+/// Waits until exactly these objects exist, as [`lasting`] names them.
 pub async fn exactly(ns: &TestNamespace, what: &str, expected: &[&str]) {
     let mut expected = expected.to_vec();
     expected.sort_unstable();

@@ -1,4 +1,4 @@
-//! Asks over HTTP, from this machine.
+//! HTTP requests from this machine.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -13,26 +13,24 @@ use serde_json::Value;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// A client that keeps its connections for later requests.
+/// A client with a connection pool.
 pub type Client = legacy::Client<HttpConnector, Empty<Bytes>>;
 
-/// A client with no connection yet.
 pub fn client() -> Client {
     legacy::Client::builder(TokioExecutor::new()).build_http()
 }
 
-/// The same, for as long as they are used that often.
+/// A client that closes connections after this idle time.
 pub fn client_that_keeps(unused: Duration) -> Client {
     legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(unused).build_http()
 }
 
-/// Status and body of a GET, with a Host header of its own where one is given, by a connection of
-/// its own.
+/// Status and body of a GET on a new connection, with another Host header if one is given.
 pub async fn get(url: &str, host: Option<&str>) -> Result<(StatusCode, String), String> {
     get_by(&client(), url, host).await
 }
 
-/// The same by a client, which may have a connection.
+/// Like [`get`], with a client that may reuse a connection.
 pub async fn get_by(
     client: &Client,
     url: &str,
@@ -62,7 +60,7 @@ pub async fn get_ok(url: &str) -> Result<String, String> {
     }
 }
 
-/// The series that a Prometheus has for an expression, each with its labels and value.
+/// The series of a PromQL expression, with labels and value.
 pub async fn series(prometheus: &str, expression: &str) -> Result<Vec<(Value, f64)>, String> {
     let mut encoded = String::new();
     for byte in expression.bytes() {

@@ -1,4 +1,4 @@
-//! All that there is in a namespace, of whatever kind.
+//! All objects of a namespace.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -12,11 +12,11 @@ use tokio::sync::OnceCell;
 
 use crate::{TestNamespace, class::list_objects, eventually};
 
-/// How long what was deleted may take to be gone: pods answer for a while.
+/// Includes the grace period of pods.
 const DELETION_TIMEOUT: Duration = Duration::from_mins(3);
-/// Groups of what is told about others: it comes and goes by itself.
+/// Groups of objects that the cluster creates and deletes by itself.
 const TOLD: [&str; 2] = ["events.k8s.io", "metrics.k8s.io"];
-/// What comes with every namespace or with a CRM, a moment later than that.
+/// Objects that every namespace or every CRM has, created asynchronously.
 const ALWAYS: [&str; 3] =
     ["ConfigMap/kube-root-ca.crt", "ServiceAccount/default", "Lease/oprc-crm"];
 
@@ -51,9 +51,9 @@ pub async fn inventory(ns: &TestNamespace) -> BTreeSet<String> {
     all
 }
 
-/// Waits until nothing is left but what was there before, and what is to stay.
+/// Waits until only the objects in `before` and `stays` exist.
 pub async fn nothing_else_than(ns: &TestNamespace, before: &BTreeSet<String>, stays: &[&str]) {
-    // The few kinds that CRM makes are asked for first: to ask for all takes dozens of requests.
+    // The kinds that CRM creates come first, because listing all kinds takes dozens of requests.
     eventually("its objects to be gone", DELETION_TIMEOUT, || async {
         let left = list_objects(ns).await;
         if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }

@@ -1,4 +1,4 @@
-//! Objects that tests put into a cluster.
+//! Objects that tests create.
 
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 
 use crate::{HELLO, TestNamespace, eventually, http::get_ok};
 
-/// How long a pod of ours may take to be ready.
+/// Bound on the start of a pod.
 pub const READY_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What the containers of a pod may do where the pod security standard `restricted` is enforced. Our
-/// images name a user that isn't root.
+/// A security context that conforms to the pod security standard `restricted`. The test images have
+/// a non-root user.
 pub fn restricted() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
@@ -33,7 +33,6 @@ pub fn restricted() -> Value {
     })
 }
 
-/// A pod template of the sample function for a class of that name.
 pub fn hello_template(name: &str) -> Value {
     json!({
         "metadata": {
@@ -58,7 +57,7 @@ pub fn hello_template(name: &str) -> Value {
     })
 }
 
-/// Deploys the sample function with a Service, waits until that answers, and gives its address.
+/// Deploys the sample function with a Service, waits until it responds, and returns its URL.
 pub async fn deploy_hello(ns: &TestNamespace, name: &str) -> String {
     let deployment: Deployment = serde_json::from_value(json!({
         "metadata": {"name": name},
@@ -77,7 +76,7 @@ pub async fn deploy_hello(ns: &TestNamespace, name: &str) -> String {
     let service = services.create(&create, &service).await.unwrap();
     deployment_ready(&ns.client, &ns.name, name, READY_TIMEOUT).await.unwrap();
     let url = format!("http://{}", service.spec.unwrap().cluster_ip.unwrap());
-    // Nothing tells when the node's proxy has heard of the pod.
+    // kube-proxy doesn't report when it has programmed the pod.
     eventually("the service's answer", READY_TIMEOUT, || get_ok(&url)).await;
     url
 }
@@ -91,8 +90,8 @@ pub async fn pod_of(ns: &TestNamespace, app: &str) -> Pod {
     found.remove(0)
 }
 
-/// Runs the sample function's own client in a pod until it gets an answer, and gives what it printed:
-/// nothing tells when the node's proxy has heard of a Service.
+/// Runs the sample function's client in a pod until it succeeds, and returns its output. kube-proxy
+/// doesn't report when it has programmed a Service.
 pub async fn get_from_pod(ns: &TestNamespace, url: &str) -> String {
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
@@ -104,7 +103,7 @@ pub async fn get_from_pod(ns: &TestNamespace, url: &str) -> String {
     }
 }
 
-/// Runs the sample function's own client in a pod, once.
+/// Runs the sample function's client in a pod once.
 async fn ask_from_pod(ns: &TestNamespace, url: &str) -> (bool, String) {
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pod: Pod = serde_json::from_value(json!({

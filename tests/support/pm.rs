@@ -1,4 +1,4 @@
-//! Package managers for tests, each a process of its own.
+//! PM processes for tests.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -20,51 +20,46 @@ use tempfile::TempDir;
 
 use crate::{HELLO, eventually, peak_memory, program};
 
-/// How long one may take to be ready. It may have to wait for the lease of one that was killed.
+/// Includes the expiry of the lease of a killed process.
 const READY_TIMEOUT: Duration = Duration::from_mins(2);
-/// How long one answer may take.
+/// Bound on one request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
-/// The token that may do everything.
+/// The token with the role admin.
 pub const ADMIN: &str = "an-admin-of-the-tests";
-/// How long a deployment may take to be as wanted.
+/// Bound on a rollout.
 pub const ROLLOUT_TIMEOUT: Duration = Duration::from_mins(4);
-/// How long a connection may be unused: shorter than until PM closes it, or a request could meet
-/// that.
+/// Idle connections are closed before PM closes them, which could race with a request.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What one is started with.
+/// The configuration of a PM.
 #[derive(Clone, Default)]
 pub struct Setup {
-    /// Clusters by name, each as it is configured.
+    /// Clusters by name, with their configuration.
     pub clusters: Vec<(String, Value)>,
-    /// An etcd and the root of all keys there; a file of its own where there is none.
+    /// The endpoint and root of an etcd; without one the store is a file.
     pub etcd: Option<(String, String)>,
-    /// Variables besides the usual.
+    /// Additional environment variables.
     pub variables: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// With these clusters.
     pub fn of<'a>(clusters: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let plain = |(name, url): (&str, &str)| (name.to_owned(), json!({"url": url}));
         Self { clusters: clusters.into_iter().map(plain).collect(), ..Self::default() }
     }
 
-    /// With a cluster as it is written.
     #[must_use]
     pub fn cluster(mut self, name: &str, cluster: Value) -> Self {
         self.clusters.push((name.to_owned(), cluster));
         self
     }
 
-    /// With its store in an etcd.
     #[must_use]
     pub fn in_etcd(mut self, endpoint: &str, root: &str) -> Self {
         self.etcd = Some((endpoint.to_owned(), root.to_owned()));
         self
     }
 
-    /// With a variable set.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
@@ -74,9 +69,8 @@ impl Setup {
 
 type Http = legacy::Client<HttpConnector, Full<Bytes>>;
 
-/// A package manager, killed when this is dropped.
+/// A PM process, killed on drop.
 pub struct Pm {
-    /// Where it answers.
     pub url: String,
     setup: Setup,
     folder: Arc<TempDir>,
@@ -98,7 +92,7 @@ impl Drop for Pm {
 }
 
 impl Pm {
-    /// Starts one and waits until it is ready.
+    /// Starts a PM and waits until it is ready.
     pub async fn start(setup: &Setup) -> Self {
         let folder = Arc::new(tempfile::tempdir().unwrap());
         std::fs::write(folder.path().join("tokens"), format!("admin {ADMIN} role=admin\n"))
@@ -126,7 +120,7 @@ impl Pm {
                 .env("OPRC_PM_STORE_ETCD_ENDPOINTS", endpoint)
                 .env("OPRC_PM_STORE_ETCD_ROOT", root);
         }
-        // What drives an etcd was killed a moment ago, and its lease isn't over yet.
+        // The lease of a killed process may not have expired yet.
         let starting = async {
             loop {
                 if let Some(started) = Self::spawn(&mut command, &log).await {
@@ -151,7 +145,7 @@ impl Pm {
         pm
     }
 
-    /// Starts a process; none where it ends before it listens.
+    /// Starts a process; `None` if it exits before it listens.
     async fn spawn(command: &mut Command, log: &Arc<Mutex<String>>) -> Option<(Child, String)> {
         let mut child = command.spawn().expect("oprc-pm");
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -181,19 +175,19 @@ impl Pm {
         None
     }
 
-    /// What it has logged so far, that of its former processes too.
+    /// The log, including that of former processes.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process.
     pub fn kill(&self) {
         let mut child = self.child.lock().unwrap();
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Something that ends it as a crash would.
+    /// A closure that kills the process.
     pub fn killer(&self) -> impl FnOnce() + Send + 'static {
         let child = Arc::clone(&self.child);
         move || {
@@ -203,21 +197,21 @@ impl Pm {
         }
     }
 
-    /// Waits until its process has ended, by whatever.
+    /// Waits until the process has exited.
     pub async fn ended(&self) {
         while matches!(self.child.lock().unwrap().try_wait(), Ok(None)) {
-            // Nothing tells of that without being its only owner.
+            // `wait` needs exclusive access, so this polls.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
 
-    /// Starts it again on the same store.
+    /// Kills it and starts it on the same store.
     pub async fn restart(self) -> Self {
         let setup = self.setup.clone();
         self.restart_as(setup).await
     }
 
-    /// The same with another configuration.
+    /// Like [`Self::restart`], with another configuration.
     pub async fn restart_as(self, setup: Setup) -> Self {
         self.kill();
         let (folder, log) = (Arc::clone(&self.folder), Arc::clone(&self.log));
@@ -225,24 +219,23 @@ impl Pm {
         Self::in_folder(setup, folder, log).await
     }
 
-    /// Deletes its store while it doesn't run, and starts it again.
+    /// Kills it, deletes its store and starts it.
     pub async fn restart_without_store(self) -> Self {
         self.kill();
         std::fs::remove_file(self.folder.path().join("store.redb")).unwrap();
         self.restart().await
     }
 
-    /// The most memory that it has had resident so far, in megabytes.
     pub fn peak_memory(&self) -> f64 {
         peak_memory(self.child.lock().unwrap().id())
     }
 
-    /// The folder of its files.
+    /// The folder with its store and tokens.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// What is answered to a request with a token, where one is given.
+    /// Sends a request, with a token if one is given.
     pub async fn ask(
         &self,
         method: Method,
@@ -282,7 +275,7 @@ impl Pm {
         tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await.map_err(late)?
     }
 
-    /// What is answered to an administrator; anything but success is an error.
+    /// Sends a request as admin; a status other than success is an error.
     pub async fn call(
         &self,
         method: Method,
@@ -294,17 +287,15 @@ impl Pm {
         if status.is_success() { Ok(answer) } else { Err(format!("{status}: {answer}")) }
     }
 
-    /// Reads a document.
     pub async fn get(&self, path: &str) -> Value {
         self.call(Method::GET, path, None).await.unwrap()
     }
 
-    /// Publishes a package.
     pub async fn publish(&self, package: &Value) {
         self.call(Method::POST, "/packages", Some(package)).await.unwrap();
     }
 
-    /// Publishes a file of packages.
+    /// Publishes a YAML file of packages.
     pub async fn publish_text(&self, text: &str) -> Result<(), String> {
         let (path, body) = ("/api/v1/packages", Some(("application/yaml", text.to_owned())));
         match self.ask_with(Method::POST, path, body, Some(ADMIN)).await? {
@@ -313,14 +304,14 @@ impl Pm {
         }
     }
 
-    /// Makes a deployment or changes it.
+    /// Creates or updates a deployment.
     pub async fn deploy(&self, deployment: &Value) -> Result<Value, String> {
         let path =
             format!("/deployments/{}", deployment.get("key").and_then(Value::as_str).unwrap());
         self.call(Method::PUT, &path, Some(deployment)).await
     }
 
-    /// Waits until a deployment's status is such, and gives it.
+    /// Waits for a status of a deployment.
     pub async fn wait_for(&self, key: &str, what: &str, such: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/deployments/{key}/status");
         let told = format!("{key} to be {what}");
@@ -331,7 +322,6 @@ impl Pm {
         .await
     }
 
-    /// Waits until a deployment has a condition.
     pub async fn wait_for_condition(&self, key: &str, condition: &str) -> Value {
         self.wait_for(key, condition, |status| {
             status.get("condition").is_some_and(|it| it == condition)
@@ -339,7 +329,6 @@ impl Pm {
         .await
     }
 
-    /// Waits until a deployment is gone.
     pub async fn wait_deleted(&self, key: &str) {
         let path = format!("/api/v1/deployments/{key}");
         eventually(&format!("{key} to be gone"), ROLLOUT_TIMEOUT, || async {
@@ -351,7 +340,7 @@ impl Pm {
         .await;
     }
 
-    /// Waits until a cluster is healthy, or isn't.
+    /// Waits until a cluster has this health.
     pub async fn wait_for_cluster(&self, name: &str, health: &str) {
         let path = format!("/clusters/{name}");
         eventually(&format!("{name} to be {health}"), ROLLOUT_TIMEOUT, || async {
@@ -366,7 +355,7 @@ impl Pm {
     }
 }
 
-/// A package of one class with one function, whose variable `MARK` tells versions apart.
+/// A package of one class with one function, whose variable `MARK` is the version.
 pub fn package(version: &str) -> Value {
     json!({
         "name": "sample",
@@ -379,7 +368,7 @@ pub fn package(version: &str) -> Value {
                 "requestsCpu": "10m",
                 "requestsMemory": "16Mi",
                 "env": {"DRAIN_MS": "0", "MARK": version},
-                // A node that is busy for a while is no reason to start anything anew.
+                // A busy node must not cause restarts.
                 "healthCheck": {
                     "path": "/healthz", "periodSeconds": 1,
                     "timeoutSeconds": 3, "failureThreshold": 100,
@@ -393,7 +382,7 @@ pub fn package(version: &str) -> Value {
     })
 }
 
-/// A deployment of a version of it.
+/// A deployment of [`package`].
 pub fn deployment(key: &str, version: &str) -> Value {
     json!({"key": key, "package": "sample", "version": format!("={version}"), "class": "Sample"})
 }

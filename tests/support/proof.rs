@@ -1,29 +1,27 @@
-//! Long suites: `make prove` runs all of their rounds and writes what it saw into `docs/proof.md`;
-//! `make test` runs a sample of them.
+//! Long suites: `make prove` runs all rounds and writes the results into `docs/proof.md`; `make
+//! test` runs a sample.
 
 use std::{fmt::Write as _, fs, path::PathBuf, sync::Mutex, time::Instant};
 
 use crate::workspace;
 
-/// The variable that names the file to write, where the whole suite is to run.
+/// Names the file for the results; if it is set, all rounds run.
 const VARIABLE: &str = "OPRC_PROVE";
-const HEAD: &str = "# Proof\n\nWhat the long suites saw when they ran last (`make prove`).\n\n| suite | rounds | seen | took |\n| --- | --- | --- | --- |\n";
+const HEAD: &str = "# Proof\n\nResults of the last run of `make prove`.\n\n| suite | rounds | result | duration |\n| --- | --- | --- | --- |\n";
 
-/// One suite that is being run.
 pub struct Proof {
     suite: &'static str,
-    /// How many rounds it has this time.
     pub rounds: usize,
     begun: Instant,
 }
 
-/// Begins a suite of `full` rounds, of which `make test` runs `sample`.
+/// Starts a suite of `full` rounds, of which `make test` runs `sample`.
 pub fn begin(suite: &'static str, sample: usize, full: usize) -> Proof {
     let rounds = if file().is_some() { full } else { sample };
     Proof { suite, rounds, begun: Instant::now() }
 }
 
-/// Whether all of a suite is to run, not a sample.
+/// Whether all rounds run, not a sample.
 pub fn whole() -> bool {
     file().is_some()
 }
@@ -33,7 +31,7 @@ fn file() -> Option<PathBuf> {
 }
 
 impl Proof {
-    /// Ends a suite that held; what was seen goes into the file, in place of what was seen before.
+    /// Ends a suite that passed, and replaces its row in the file.
     pub fn held(self, seen: &str) {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let Some(file) = file() else { return };

@@ -1,6 +1,5 @@
-//! Stands between the package manager and what it calls: a CRM or an etcd. It counts the calls that
-//! change something, can refuse them, can be away for a while, and can end whoever calls before or
-//! after any of them.
+//! A proxy between PM and a CRM or an etcd. It counts writing calls, can reject them, can be
+//! unreachable, and can kill PM before or after any of them.
 
 use std::{
     sync::{
@@ -25,7 +24,7 @@ use hyper_util::{
 };
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
-/// The calls that change something.
+/// Calls that write.
 const CHANGES: [&str; 3] = [
     "/deployment.DeploymentService/Deploy",
     "/deployment.DeploymentService/DeleteDeployment",
@@ -34,8 +33,8 @@ const CHANGES: [&str; 3] = [
 
 type Kill = Box<dyn FnOnce() + Send>;
 
-/// Ends somebody at a certain point: before a call is passed on, or before its answer is. Points are
-/// counted over all relays that share a trap.
+/// Kills a process at a chosen point: before a call is forwarded, or before its response is. Points
+/// are counted over all relays that share a trap.
 #[derive(Clone, Default)]
 pub struct Trap(Arc<Armed>);
 
@@ -47,25 +46,23 @@ struct Armed {
 }
 
 impl Trap {
-    /// Springs at the point of that number, counted from now, beginning with 0.
+    /// Kills at this point, counted from now, starting with 0.
     pub fn arm(&self, point: usize, kill: impl FnOnce() + Send + 'static) {
         let mut at = self.0.at.lock().unwrap();
         self.0.passed.store(0, Ordering::SeqCst);
         *at = Some((point, Box::new(kill)));
     }
 
-    /// Lets everything pass from now on.
     pub fn disarm(&self) {
         *self.0.at.lock().unwrap() = None;
     }
 
-    /// Waits until it has sprung.
     pub async fn sprung(&self) {
         let mut sprung = self.0.sprung.subscribe();
         let _ = sprung.wait_for(|sprung| *sprung).await;
     }
 
-    /// Whether it springs here.
+    /// False if the process was killed here.
     fn passes(&self) -> bool {
         let mut at = self.0.at.lock().unwrap();
         let here = self.0.passed.fetch_add(1, Ordering::SeqCst);
@@ -85,7 +82,6 @@ impl Trap {
 
 /// A relay to one server.
 pub struct Relay {
-    /// Where it listens.
     pub url: String,
     refuses: Arc<AtomicBool>,
     away: watch::Sender<bool>,
@@ -108,7 +104,7 @@ struct Way {
 }
 
 impl Relay {
-    /// Starts one to a server, by its URL.
+    /// Starts a relay to a URL.
     pub async fn start(to: &str, trap: &Trap) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -128,12 +124,12 @@ impl Relay {
         Self { url, refuses, away, task }
     }
 
-    /// Whether deployments are refused from now on, as by a CRM that won't have them.
+    /// Whether Deploy calls fail with FAILED_PRECONDITION.
     pub fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::SeqCst);
     }
 
-    /// Whether nobody is there from now on: calls fail, and streams that run break off.
+    /// Whether the server is unreachable: calls fail, and open streams end.
     pub fn away(&self, away: bool) {
         self.away.send_replace(away);
     }
@@ -168,13 +164,13 @@ async fn pass(State(way): State<Way>, mut request: Request) -> Response {
     answer
 }
 
-/// What is answered, until nobody is there.
+/// The response, until the server becomes unreachable.
 fn until_away(body: Body, mut away: watch::Receiver<bool>) -> Body {
     let left = async move { drop(away.wait_for(|away| *away).await) };
     Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(left))))
 }
 
-/// No answer: whoever asked is dead.
+/// No response, because the caller was killed.
 async fn nothing() -> Response {
     tokio::time::sleep(Duration::from_hours(1)).await;
     StatusCode::GONE.into_response()

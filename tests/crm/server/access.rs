@@ -1,4 +1,4 @@
-//! Who may use the port.
+//! Authentication by certificate and token.
 
 use std::{fs, path::PathBuf};
 
@@ -45,7 +45,7 @@ fn trusting(authorities: &[&Authority], identity: Option<(String, String)>) -> H
     })
 }
 
-/// Who signs certificates.
+/// A certificate authority.
 struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -73,7 +73,7 @@ impl Authority {
     }
 }
 
-/// Files that a CRM is given.
+/// Certificates and tokens of a CRM.
 struct Files {
     folder: TempDir,
     server: Authority,
@@ -125,7 +125,7 @@ impl Files {
     }
 }
 
-/// Asks over gRPC for what anybody may know who may ask at all.
+/// A call that every authenticated client may make.
 async fn call(client: &Http, url: &str, token: Option<&str>) -> Result<(), Status> {
     let mut request = tonic::Request::new(GetClusterInfoRequest {});
     if let Some(token) = token {
@@ -137,7 +137,7 @@ async fn call(client: &Http, url: &str, token: Option<&str>) -> Result<(), Statu
     answer.map(drop)
 }
 
-/// Begins a CRM behind TLS, and waits until it is ready.
+/// Starts a CRM with TLS and waits until it is ready.
 async fn guarded(ns: &TestNamespace, files: &Files, options: &Options) -> (CrmTask, String) {
     let begun = CrmTask::start(ns, options).await;
     let url = format!("https://{}", begun.address);
@@ -152,7 +152,7 @@ async fn guarded(ns: &TestNamespace, files: &Files, options: &Options) -> (CrmTa
     (begun, url)
 }
 
-/// What is open to everybody is so to those who know nobody and have nothing.
+/// Asserts that probes and metrics need no authentication.
 async fn open_to_everybody(files: &Files, url: &str) {
     let nobody = trusting(&[&files.server], None);
     for path in ["/healthz", "/health/live", "/health/ready", "/metrics"] {
@@ -175,7 +175,7 @@ fn unauthenticated(answer: Result<(), Status>) {
     assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
 }
 
-/// A handshake that failed: there is no answer at all, and what is said is about certificates.
+/// Asserts that the TLS handshake failed.
 fn no_handshake(answer: Result<(), Status>, about: &str) {
     let status = answer.unwrap_err();
     assert_ne!(status.code(), Code::Unauthenticated, "{status:?}");
@@ -184,7 +184,7 @@ fn no_handshake(answer: Result<(), Status>, about: &str) {
 }
 
 #[tokio::test]
-async fn certificates_and_tokens() {
+async fn requires_client_certificates_and_tokens() {
     in_namespace(async |ns: &TestNamespace| {
         let files = Files::new();
         let good = || Some(files.clients.sign(&["gateway"]));
@@ -194,7 +194,7 @@ async fn certificates_and_tokens() {
         open_to_everybody(&files, &url).await;
         call(&trusting(&[&files.server], good()), &url, None).await.unwrap();
         unauthenticated(call(&trusting(&[&files.server], None), &url, None).await);
-        // A token isn't asked for, and is no substitute.
+        // A token doesn't replace a certificate.
         unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
         no_handshake(call(&trusting(&[&stranger], good()), &url, None).await, "UnknownIssuer");
         let elsewhere = url.replace("127.0.0.1", "localhost");
@@ -204,7 +204,7 @@ async fn certificates_and_tokens() {
         );
         let forged = Some(stranger.sign(&["gateway"]));
         no_handshake(call(&trusting(&[&files.server], forged), &url, None).await, "UnknownCA");
-        // Nor is plain text.
+        // Nor is plain text accepted.
         let bare = url.replace("https", "http");
         assert!(call(&plain(), &bare, None).await.is_err());
 
@@ -228,7 +228,7 @@ async fn certificates_and_tokens() {
 }
 
 #[tokio::test]
-async fn the_level_of_the_logs_is_for_those_who_may() {
+async fn changing_the_log_level_requires_a_token() {
     in_namespace(async |ns: &TestNamespace| {
         let files = Files::new();
         let crm = CrmProcess::start(ns, &files.options(false, false, true)).await;

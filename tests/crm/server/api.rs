@@ -1,4 +1,4 @@
-//! How the port answers: by reflection alone, in time, and to those who are lost.
+//! The gRPC API.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ async fn check_listing(api: &Reflected, names: &[String]) {
 }
 
 #[tokio::test]
-async fn by_reflection_only() {
+async fn a_reflection_client_deploys_watches_lists_and_deletes() {
     in_namespace(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, &Options::default()).await;
         let api = Reflected::at(plain(), &crm.url).await;
@@ -103,7 +103,7 @@ async fn by_reflection_only() {
         let label = json!({"metadata": {"labels": {"team": "a", "tier": "b"}}});
         let merge = Patch::Merge(&label);
         classes(ns).patch("class-3", &PatchParams::default(), &merge).await.unwrap();
-        // Deltas, until all of them are as they are to be.
+        // Deltas, until all classes are in the expected state.
         let (mut settled, mut last) = (BTreeSet::new(), end.clone());
         while settled.len() < 5 {
             last = next_change(&mut events).await;
@@ -128,7 +128,7 @@ async fn by_reflection_only() {
         assert_eq!(refused.code(), Code::FailedPrecondition);
         assert_eq!(refused.get_error_details().error_info().unwrap().reason, "NO_ODGM");
 
-        // Who comes back hears what was missed and no more; who makes something up begins anew.
+        // A resumed watch delivers what was missed; an unknown token starts a new snapshot.
         let mut resumed = api.watch(json!({"resume_token": last["resume_token"]})).await;
         assert_eq!(resumed.next().await["kind"], "CONTACT", "nothing was missed");
         let mut from_the_end = api.watch(json!({"resume_token": end["resume_token"]})).await;
@@ -161,7 +161,7 @@ async fn by_reflection_only() {
     .await;
 }
 
-/// The next event about a class: that the API server is slow for a moment is told in between.
+/// The next event about a class; CONTACT events may come in between.
 async fn next_change(events: &mut Events) -> Value {
     loop {
         let event = events.next().await;
@@ -177,7 +177,7 @@ fn names_of(page: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn deadlines_sizes_and_ids() {
+async fn enforces_deadlines_and_sizes_and_returns_correlation_ids() {
     in_namespace(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, &Options::default()).await;
         let origin = || crm.url.parse().unwrap();
@@ -220,7 +220,7 @@ async fn deadlines_sizes_and_ids() {
             })
         })
         .await;
-        // An id comes back with a refusal too, and one that isn't fit is replaced.
+        // Errors carry the id as well, and an invalid id is replaced.
         let missing = || GetDeploymentStatusRequest {
             deployment_id: "none".to_owned(),
             ..Default::default()
@@ -306,10 +306,10 @@ async fn log_lines_of_calls_and_reconciles_have_deployment_and_correlation_id() 
 }
 
 #[tokio::test]
-async fn browsers_and_those_who_are_lost() {
+async fn serves_grpc_web_and_rejects_unknown_paths() {
     in_namespace(async |ns: &TestNamespace| {
         let crm = Crm::start(ns, &Options::default()).await;
-        // HTTP/1.1, as browsers speak it where there is no TLS; an empty message in its frame.
+        // HTTP/1.1, as browsers use it without TLS, with an empty message frame.
         let old: legacy::Client<HttpConnector, Full<Bytes>> =
             legacy::Client::builder(TokioExecutor::new()).build_http();
         let web = |path: &str| {

@@ -1,4 +1,4 @@
-//! The shared port: who may use it, and how it answers to whatever is sent there.
+//! The port for gRPC and HTTP: access, protocol and responses.
 
 mod access;
 mod api;
@@ -24,11 +24,10 @@ use tonic_health::pb::{
     HealthCheckRequest, health_check_response::ServingStatus, health_client::HealthClient,
 };
 
-/// How long an answer may take.
+/// Bound on one request.
 pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A client that speaks HTTP/2, over TLS where the address says so. Unlike a channel of tonic's it
-/// adds nothing of its own, such as deadlines.
+/// An HTTP/2 client, with TLS for https. Unlike tonic's channel it adds nothing, such as deadlines.
 pub(crate) type Http = legacy::Client<HttpsConnector<HttpConnector>, tonic::body::Body>;
 
 fn http(config: ClientConfig) -> Http {
@@ -37,7 +36,6 @@ fn http(config: ClientConfig) -> Http {
     legacy::Client::builder(TokioExecutor::new()).http2_only(true).build(connector)
 }
 
-/// What a client trusts.
 fn trust(
     roots: RootCertStore,
 ) -> rustls::ConfigBuilder<ClientConfig, rustls::client::WantsClientCert> {
@@ -47,12 +45,12 @@ fn trust(
         .with_root_certificates(roots)
 }
 
-/// A client that knows no authority.
+/// A client without trusted certificates.
 pub(crate) fn plain() -> Http {
     http(trust(RootCertStore::empty()).with_no_client_auth())
 }
 
-/// Asks over HTTP.
+/// Sends an HTTP request.
 async fn ask(
     client: &Http,
     method: Method,
@@ -80,7 +78,7 @@ async fn serving(client: &Http, url: &str, service: &str) -> Result<i32, Status>
     health.check(request).await.map(|answer| answer.into_inner().status)
 }
 
-/// Waits until a service says that it serves: for a moment after a slow request it doesn't.
+/// Waits until a service is SERVING: CRM reports NOT_SERVING for a moment after a slow request.
 async fn serves(client: &Http, url: &str, service: &str) {
     eventually(&format!("{service:?} to be served"), RESPONSE_TIMEOUT, || async {
         let status = serving(client, url, service).await.map_err(|status| format!("{status:?}"))?;
@@ -89,7 +87,6 @@ async fn serves(client: &Http, url: &str, service: &str) {
     .await;
 }
 
-/// The next of a stream, within a time.
 async fn soon<T>(what: &str, coming: impl Future<Output = Result<T, Status>>) -> T {
     within(what, RESPONSE_TIMEOUT, coming).await.unwrap()
 }

@@ -1,5 +1,5 @@
-//! What CRM says before it can do anything. It serves a whole cluster here, under the account that
-//! it has then; such a CRM takes all classes for its own, so the cluster is the test's own, too.
+//! Readiness of a CRM that manages a whole cluster. It reconciles all classes, so the test has its
+//! own cluster.
 
 use hyper::{Method, StatusCode};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -20,7 +20,6 @@ use tonic_health::pb::health_check_response::ServingStatus;
 
 use super::{RESPONSE_TIMEOUT, ask, plain, serves, serving};
 
-/// Readiness over HTTP.
 async fn ready(url: &str) -> (StatusCode, Value) {
     let (status, _, body) =
         ask(&plain(), Method::GET, &format!("{url}/health/ready"), None, "").await.unwrap();
@@ -35,12 +34,12 @@ async fn assert_health(url: &str, expected: ServingStatus) {
 }
 
 #[tokio::test]
-async fn a_whole_cluster_is_served_once_nothing_is_missing() {
+async fn manages_all_namespaces_once_the_crd_is_installed() {
     with_simulated("test-everywhere", 1, async |cluster| {
         in_namespace_of(cluster.clone(), async |ns: &TestNamespace| {
             let crm = CrmTask::start(ns, &Options::default().everywhere()).await;
             let url = format!("http://{}", crm.address);
-            // All there is to watch but classes, which nobody has heard of here.
+            // The CRD isn't installed yet.
             eventually("only classes to be missing", RESPONSE_TIMEOUT, || async {
                 let (status, said) = ready(&url).await;
                 assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
@@ -79,7 +78,7 @@ async fn a_whole_cluster_is_served_once_nothing_is_missing() {
     .await;
 }
 
-/// What Knative Serving defines, as far as CRM looks: nobody answers for it here.
+/// The CRD of Knative Services, without a controller.
 fn definition() -> CustomResourceDefinition {
     let Kind { group, version, kind, plural } = &KNATIVE_SERVICE;
     serde_json::from_value(json!({
@@ -102,7 +101,7 @@ fn definition() -> CustomResourceDefinition {
     .unwrap()
 }
 
-/// Waits until a CRM says whether there is Knative, and can be asked for it.
+/// Waits until CRM reports the Knative capability and template.
 async fn says_of_knative(client: &Client, expected: bool) {
     eventually(&format!("Knative to be there: {expected}"), RESPONSE_TIMEOUT, || async {
         let info = client.clone().get_cluster_info(GetClusterInfoRequest {}).await;
@@ -114,13 +113,13 @@ async fn says_of_knative(client: &Client, expected: bool) {
     .await;
 }
 
-/// What the cluster can do may change while CRM runs.
+/// CRM detects Knative while it runs.
 async fn knative_comes_and_goes(ns: &TestNamespace, url: &str, client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
     let definition = definition();
     let name = definition.metadata.name.clone().unwrap();
     says_of_knative(client, false).await;
-    // What has come once may come again.
+    // The detection works repeatedly.
     for _ in 0..2 {
         definitions.create(&PostParams::default(), &definition).await.unwrap();
         says_of_knative(client, true).await;

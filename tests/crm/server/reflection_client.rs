@@ -1,4 +1,4 @@
-//! A client of CRM that has no files of it: what it knows it has asked for.
+//! A gRPC client that knows CRM's API by reflection only.
 
 use std::collections::BTreeMap;
 
@@ -22,14 +22,13 @@ use super::{Http, soon};
 
 const SERVICE: &str = "deployment.DeploymentService";
 
-/// A client by reflection only.
 pub(crate) struct Reflected {
     service: ServiceDescriptor,
     grpc: Grpc<Http>,
 }
 
 impl Reflected {
-    /// Asks a server what it has.
+    /// Reads the service's descriptors.
     pub(crate) async fn at(http: Http, url: &str) -> Self {
         let origin: hyper::Uri = url.parse().unwrap();
         let mut client = ServerReflectionClient::with_origin(http.clone(), origin.clone());
@@ -43,7 +42,7 @@ impl Reflected {
         let listed = ask(MessageRequest::ListServices(String::new())).await;
         let MessageResponse::ListServicesResponse(listed) = listed else { panic!("{listed:?}") };
         assert!(listed.service.iter().any(|it| it.name == SERVICE), "{listed:?}");
-        // A file comes with the names of those that it needs.
+        // A file descriptor names its dependencies.
         let mut wanted = vec![MessageRequest::FileContainingSymbol(SERVICE.to_owned())];
         let mut files = BTreeMap::new();
         while let Some(asked) = wanted.pop() {
@@ -78,7 +77,7 @@ impl Reflected {
         (grpc, tonic::Request::new(message), path, Dynamic(found.output()))
     }
 
-    /// Calls a method: JSON goes in, and JSON comes back.
+    /// Calls a method with JSON, and returns JSON.
     pub(crate) async fn call(&self, method: &str, message: Value) -> Result<Value, Status> {
         let (mut grpc, message, path, codec) = self.prepare(method, message).await;
         grpc.unary(message, path, codec).await.map(|answer| json(&answer.into_inner()))
@@ -96,7 +95,6 @@ fn json(message: &DynamicMessage) -> Value {
     message.serialize_with_options(serde_json::value::Serializer, &options).unwrap()
 }
 
-/// What a watch tells.
 pub(crate) struct Events(Streaming<DynamicMessage>);
 
 impl Events {
@@ -105,16 +103,15 @@ impl Events {
     }
 }
 
-/// Messages whose shape was asked for.
+/// A codec for messages by descriptor.
 #[derive(Clone)]
 pub(crate) struct Dynamic(MessageDescriptor);
 
-/// A message without fields, for methods that aren't there.
+/// An empty message, for unknown methods.
 pub(crate) fn empty() -> DynamicMessage {
     DynamicMessage::new(raw().0)
 }
 
-/// A codec of such messages.
 pub(crate) fn raw() -> Dynamic {
     let pool = DescriptorPool::global();
     Dynamic(pool.get_message_by_name("google.protobuf.Empty").unwrap())

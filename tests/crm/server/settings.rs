@@ -1,4 +1,4 @@
-//! What the program says of itself.
+//! Help and configuration of the program.
 
 use std::{
     fs,
@@ -15,11 +15,11 @@ fn oprc_crm(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
 }
 
 #[test]
-fn the_program_tells_what_it_can_be_told() {
+fn help_and_config_list_every_setting() {
     let help = oprc_crm(&["--help"], &[]);
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
-    // Lines are as wide as the terminal: a text may go on in the next.
+    // Help texts are wrapped at the width of the terminal.
     let words: Vec<&str> = help.split_whitespace().collect();
     let (text, command) = (words.join(" "), SCHEMA.command());
     for setting in SCHEMA.settings {

@@ -6,8 +6,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    clippy::unwrap_used,
-    missing_docs
+    clippy::unwrap_used
 )]
 
 use std::{
@@ -47,12 +46,11 @@ use serde_json::{Value, json};
 
 const CLASSES: usize = 1000;
 const AT_ONCE: usize = 16;
-/// What CRM may take, in megabytes.
+/// Bound on CRM's memory in megabytes.
 const MEMORY: f64 = 80.0;
-/// How long all classes may take to be Available until it is given up.
 const AVAILABLE_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Processor time of a process so far, in seconds.
+/// CPU time of a process in seconds.
 fn processor(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/stat"))).unwrap();
     let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
@@ -66,7 +64,7 @@ async fn requests(url: &str) -> u64 {
     lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
 }
 
-/// Waits until so many classes are Available.
+/// Waits until `count` classes are Available.
 async fn all_available(ns: &TestNamespace, count: usize) {
     let api: Api<ClassRuntime> = Api::namespaced(ns.client.clone(), &ns.name);
     let mut ready = HashSet::new();
@@ -88,7 +86,7 @@ async fn all_available(ns: &TestNamespace, count: usize) {
     waited.unwrap_or_else(|error| panic!("{error}: {} of {count} are", ready.len()));
 }
 
-/// Deploys classes, so many at once, and gives how long it took until all were accepted.
+/// Deploys classes concurrently, and returns the time until all were accepted.
 async fn deploys(crm: &CrmProcess, prefix: &str) -> Duration {
     let begun = Instant::now();
     stream::iter(0..CLASSES)
@@ -103,7 +101,7 @@ async fn deploys(crm: &CrmProcess, prefix: &str) -> Duration {
     begun.elapsed()
 }
 
-/// Deploys to a CRM that doesn't lead: it accepts, and nobody makes children meanwhile.
+/// Deploys to a CRM that isn't the leader: it accepts calls and doesn't reconcile.
 async fn deploys_only(ns: &TestNamespace) -> Duration {
     let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &ns.name);
     let held = Lease {
@@ -115,7 +113,7 @@ async fn deploys_only(ns: &TestNamespace) -> Duration {
     };
     leases.create(&PostParams::default(), &held).await.unwrap();
     let crm = CrmProcess::start(ns, &Options::default()).await;
-    // Who waits takes a lease that nobody renews in the end.
+    // It would acquire a lease that isn't renewed.
     let renewing = async {
         loop {
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -130,7 +128,7 @@ async fn deploys_only(ns: &TestNamespace) -> Duration {
     }
 }
 
-/// The classes that were deployed, created by a plain client under other names.
+/// Creates the same ClassRuntimes with a plain client under other names.
 async fn plain_creates(ns: &TestNamespace) -> Duration {
     let api: Api<ClassRuntime> = Api::namespaced(ns.client.clone(), &ns.name);
     let deployed = api.get("class-0").await.unwrap();

@@ -1,6 +1,5 @@
-//! The package manager with ten thousand packages: how soon it answers at a thousand reads a second,
-//! beside requests that ask for nothing; how many durable writes it does, beside a plain redb and a
-//! plain etcd on the same disk; and what it takes for it.
+//! PM with ten thousand packages: latency at a thousand reads per second compared with empty
+//! requests; durable writes compared with a plain redb and etcd on the same disk; and memory.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -9,8 +8,7 @@
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::panic,
-    clippy::unwrap_used,
-    missing_docs
+    clippy::unwrap_used
 )]
 
 use std::time::{Duration, Instant};
@@ -27,7 +25,7 @@ use tonic::{client::Grpc, transport::Endpoint};
 use tonic_prost::ProstCodec;
 
 const PACKAGES: usize = 10_000;
-/// Packages of one request: each takes two entries of a transaction.
+/// Packages per request: each takes two entries of a transaction.
 const TOGETHER: usize = 40;
 const PER_SECOND: u32 = 1000;
 const SECONDS: u32 = 10;
@@ -46,8 +44,8 @@ fn package(number: usize) -> String {
     .to_string()
 }
 
-/// Asks at a steady rate, whatever the answers take; gives how long they took from when they were
-/// to be asked for, sorted.
+/// Sends requests at a constant rate, and returns their sorted latencies since their scheduled
+/// times.
 async fn reads(pm: &Pm, path: impl Fn(u32) -> String) -> Vec<Duration> {
     let begun = Instant::now();
     let count = PER_SECOND * SECONDS;
@@ -73,7 +71,7 @@ fn part(sorted: &[Duration], part: f64) -> f64 {
     sorted[at.min(sorted.len() - 1)].as_secs_f64() * 1000.0
 }
 
-/// Publishes packages one by one, so many at once; gives how many a second.
+/// Publishes packages concurrently, one per request; returns the number per second.
 async fn publishes(pm: &Pm, from: usize) -> f64 {
     let begun = Instant::now();
     stream::iter(from..from + WRITES)
@@ -84,14 +82,14 @@ async fn publishes(pm: &Pm, from: usize) -> f64 {
     WRITES as f64 / begun.elapsed().as_secs_f64()
 }
 
-/// What publishing a package stores: what there is of it, and the version itself.
+/// The entries of a published package: its index and the version.
 fn entries(number: usize) -> [(String, String); 2] {
     let name = format!("package-{number}");
     let head = json!({"versions": {"1.0.0": null}}).to_string();
     [(format!("package/{name}"), head), (format!("version/{name}/1.0.0"), package(number))]
 }
 
-/// The same entries, written to a plain redb, so many packages in each durable transaction.
+/// Writes the same entries to a plain redb, with `together` packages per durable transaction.
 fn plain_redb(folder: &std::path::Path, together: usize) -> f64 {
     let database = Database::create(folder.join(format!("plain-{together}.redb"))).unwrap();
     let begun = Instant::now();
@@ -111,11 +109,11 @@ fn plain_redb(folder: &std::path::Path, together: usize) -> f64 {
     rate
 }
 
-/// As much of etcd's interface as it takes to put entries where there are none.
+/// The part of etcd's API that creates entries.
 mod raw {
     #[derive(Clone, PartialEq, prost::Message)]
     pub(super) struct Compare {
-        /// What is compared: 1 is the revision that made the entry, 0 where there is none.
+        /// 1 compares the creation revision, which is 0 for a missing key.
         #[prost(int32, tag = "2")]
         pub(super) target: i32,
         #[prost(string, tag = "3")]
@@ -151,7 +149,7 @@ mod raw {
     }
 }
 
-/// The same entries, put into an etcd by plain calls, so many packages at once.
+/// Writes the same entries to etcd by plain calls.
 async fn plain_etcd(endpoint: &str) -> f64 {
     let channel = Endpoint::from_shared(endpoint.to_owned()).unwrap().connect().await.unwrap();
     let begun = Instant::now();

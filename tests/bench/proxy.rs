@@ -1,6 +1,6 @@
-//! What the proxy costs: the time of requests through it beside that of the same requests past it.
+//! Overhead of the API proxy: requests through it compared with direct ones.
 
-#![allow(clippy::expect_used, clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::expect_used, clippy::print_stdout, clippy::unwrap_used)]
 
 use std::time::{Duration, Instant};
 

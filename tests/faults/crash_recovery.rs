@@ -1,4 +1,4 @@
-//! CRM is cut off in the middle of what it does, and another goes on: the end is the same.
+//! CRM stops during its work, and another one continues: the final state is the same.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -22,16 +22,16 @@ use crate::{
     write_cutoff::WriteCutoff,
 };
 
-/// How often a stage is begun anew that came to its end with fewer writes than it took before.
+/// Attempts for a stage that ended with fewer writes than the baseline.
 const TRIES: u32 = 3;
-/// What the sample of `make test` is drawn with.
+/// The seed for the sample of `make test`.
 const SEED: u64 = 20_261_116;
 
 fn options() -> Options {
     Options::default().with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false")
 }
 
-/// Where a stage is cut: at one of its writes, which is carried out or isn't.
+/// The write at which CRM stops, and whether it is executed.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     write: u64,
@@ -39,19 +39,18 @@ struct Point {
     tries: u32,
 }
 
-/// Every write of a stage, before and after.
+/// Before and after every write of a stage.
 fn points(writes: u64) -> VecDeque<Point> {
     let both = |write| [false, true].map(|carried_out| Point { write, carried_out, tries: 0 });
     (1..=writes).flat_map(both).collect()
 }
 
-/// One of them.
 fn sample(all: &VecDeque<Point>, random: u64) -> VecDeque<Point> {
     let chosen = random % u64::try_from(all.len()).unwrap();
     VecDeque::from([all[usize::try_from(chosen).unwrap()]])
 }
 
-/// Numbers that look like chance and are always the same (splitmix64).
+/// A deterministic random generator (SplitMix64).
 fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
     move || {
         seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -61,8 +60,7 @@ fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Runs one stage with a CRM that is cut. It may have come to the end before; then the error is how
-/// many writes that took.
+/// Runs a stage with a CRM that stops. If it ends before, the error is its number of writes.
 async fn cut_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<(), u64> {
     let before = generation(ns).await;
     let cut = WriteCutoff::at(point.write, point.carried_out);
@@ -81,8 +79,7 @@ async fn cut_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<(),
     outcome
 }
 
-/// Lives through all stages again and again until each has been cut wherever it is to be, and
-/// gives how often that was.
+/// Repeats all stages until CRM has stopped at each point, and returns how often it did.
 async fn cut_everywhere(
     ns: &TestNamespace,
     stages: &[Baseline],
@@ -99,8 +96,8 @@ async fn cut_everywhere(
                     Err(writes) => {
                         point.tries += 1;
                         assert!(point.tries < TRIES, "stage {stage} never comes to {point:?}");
-                        // A busy machine may have had one more wait_for_stage than there is to tell: then the
-                        // last that there is stands for it.
+                        // A busy machine may have caused one more status write in the baseline: the
+                        // last write replaces it.
                         if point.tries + 1 == TRIES {
                             println!("stage {stage} has {writes} writes, and no {}", point.write);
                             point.write = writes.max(1);
@@ -159,7 +156,7 @@ mod proof {
                     let before = generation(ns).await;
                     let crm = CrmProcess::start(ns, &options()).await;
                     request_stage(&crm.client, stage).await.unwrap();
-                    // Later each time: from before the first write to after the last.
+                    // From before the first write to after the last.
                     let pause = 15 * u64::try_from(round + stage).unwrap();
                     tokio::time::sleep(Duration::from_millis(pause)).await;
                     crm.signal(Signal::KILL);
@@ -181,7 +178,6 @@ mod proof {
     }
 }
 
-/// A class that is paused is left as it is, until it is not.
 #[tokio::test]
 async fn changes_nothing_while_paused() {
     in_shared_cluster(async |ns: &TestNamespace| {

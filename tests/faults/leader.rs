@@ -1,4 +1,4 @@
-//! Two CRMs: both take calls, one writes, and the other takes over when that one is gone.
+//! Two replicas: both serve calls, the leader reconciles, and the other takes over.
 
 use std::time::{Duration, Instant};
 
@@ -21,17 +21,15 @@ use tonic::Status;
 
 use crate::in_shared_cluster;
 
-/// The lease's name, and what leases are called.
 const LEASE: &str = "oprc-crm";
 const LEASES: &str = "leases.coordination.k8s.io";
-/// How long a lease holds that isn't renewed, and what taking it over may take on top.
+/// The duration of the lease, plus the time to acquire it.
 const TAKEOVER: Duration = Duration::from_secs(17);
-/// How long it may take when the one that leads gives the lease back.
+/// Bound on a handover with a released lease.
 const CLEAN: Duration = Duration::from_secs(2);
-/// How often a time is taken in a sample: a machine that is busy with something else for a moment is no
-/// reason to fail, and what is too slow is so each time.
+/// Attempts per measurement in a sample, because the machine may be busy for a moment.
 const TIMES: usize = 4;
-/// How long one waits for what isn't a matter of time.
+/// Bound on waits that aren't measured.
 const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
 async fn holder(ns: &TestNamespace, other_than: Option<&str>) -> String {
@@ -44,8 +42,7 @@ async fn holder(ns: &TestNamespace, other_than: Option<&str>) -> String {
     lease.unwrap().spec.unwrap().holder_identity.unwrap()
 }
 
-/// Ends the one that leads by a signal with another beside it, and gives that one and how long nobody
-/// led.
+/// Signals the leader, and returns the next one and the time without a leader.
 async fn hand_over(
     ns: &TestNamespace,
     leads: CrmProcess,
@@ -54,14 +51,14 @@ async fn hand_over(
 ) -> (CrmProcess, Duration) {
     let led = holder(ns, None).await;
     let next = CrmProcess::start(ns, &Options::user(name)).await;
-    // Whoever doesn't lead takes calls just as well.
+    // A replica that isn't the leader serves calls as well.
     deploy(&next.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
     wait_available(ns, "class").await;
     let begun = Instant::now();
     leads.signal(signal);
     holder(ns, Some(&led)).await;
     let took = begun.elapsed();
-    // Whoever leads works, too.
+    // The new leader reconciles.
     deploy(&next.client, name, &spec_of(&[hello("greet")])).await.unwrap();
     wait_available(ns, name).await;
     delete(&next.client, name).await.unwrap();
@@ -69,13 +66,13 @@ async fn hand_over(
 }
 
 mod proof {
-    //! Leaders that are killed or told to stop, one after another.
+    //! Leaders that are killed or stopped, one after another.
 
     use oprc_tests::{exclusivity::exclusively, proof};
 
     use super::*;
 
-    /// Hands over in good time. What is to be proven isn't tried twice.
+    /// Hands over within `limit`. Proofs have one attempt.
     async fn in_time(
         ns: &TestNamespace,
         leads: CrmProcess,
@@ -96,8 +93,7 @@ mod proof {
         panic!("round {round}: nobody led within {limit:?} after {signal:?}: {all:?}");
     }
 
-    /// Hands over again and again, by each of both, and gives who leads and the longest time that
-    /// each took.
+    /// Hands over repeatedly by both signals, and returns the last leader and the longest times.
     async fn rounds(ns: &TestNamespace, rounds: usize) -> (CrmProcess, Duration, Duration) {
         let mut leads = CrmProcess::start(ns, &Options::user("first")).await;
         let (mut killed, mut stopped) = (Duration::ZERO, Duration::ZERO);
@@ -117,7 +113,7 @@ mod proof {
         in_shared_cluster(async |ns: &TestNamespace| {
             let proof = proof::begin("leader killed or stopped", 1, 10);
             let (last, killed, stopped) = if proof::whole() {
-                // Each time counts: nobody else is to be in the way.
+                // Each measurement counts, so other tests must not interfere.
                 exclusively(Box::pin(rounds(ns, proof.rounds))).await
             } else {
                 rounds(ns, proof.rounds).await
@@ -151,7 +147,7 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
         wait_available(ns, "class").await;
 
         frozen.signal(Signal::STOP);
-        // Something to do that it would see when it wakes.
+        // Work that it observes when it resumes.
         let patch = json!({"spec": {"functions": [hello("greet"), hello("wave")]}});
         let merge = Patch::Merge(&patch);
         classes(ns).patch("class", &PatchParams::default(), &merge).await.unwrap();
@@ -161,8 +157,8 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
         let before = leases.get(LEASE).await.unwrap();
         proxy.reset();
         frozen.signal(Signal::CONT);
-        // What it does is seen only if it has heard of what there is to do: of what happened while it
-        // slept, and of what comes now. It need not ask for anything to hear that it leads no more.
+        // It could only write for changes that it has observed: those during the freeze, and later
+        // ones. It learns of its lost leadership without a request.
         hears(ns, &frozen).await;
         deploy(&awake.client, "class", &spec_of(&[hello("wave")])).await.unwrap();
         wait_available(ns, "class").await;
@@ -175,14 +171,14 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
             .filter(|seen| seen.info.verb != "update" || seen.info.resource != LEASES)
             .collect();
         assert!(tried.is_empty(), "{tried:?}");
-        // It may try to renew what it held, and is refused: nobody else has written the lease.
+        // It may try to renew the lease, which fails: only the new leader has written it.
         let holders = holders_since(&leases, &before).await;
         assert!(holders.iter().all(|holder| *holder == leads), "{holders:?}, not only {leads}");
     })
     .await;
 }
 
-/// Waits until a CRM tells of the class as it is now.
+/// Waits until a CRM reports the present state of the class.
 async fn hears(ns: &TestNamespace, crm: &CrmProcess) {
     let now = classes(ns).get("class").await.unwrap();
     let seen = |class: &ClassRuntime| {
@@ -202,7 +198,7 @@ async fn hears(ns: &TestNamespace, crm: &CrmProcess) {
     within("a CRM to hear of the class as it is", WAIT_TIMEOUT, waiting).await.unwrap();
 }
 
-/// Who wrote the lease after some version of it, up to now.
+/// Holders of the lease since a version of it.
 async fn holders_since(leases: &Api<Lease>, before: &Lease) -> Vec<String> {
     let version = |lease: &Lease| lease.metadata.resource_version.clone().unwrap();
     let now = leases.get(LEASE).await.unwrap();

@@ -1,4 +1,4 @@
-//! The life of a class, stage by stage, and what there is at the end of each.
+//! Stages in the lifecycle of a class, and the objects at the end of each.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,15 +27,15 @@ use tonic::{Code, Status};
 
 use crate::write_cutoff::WriteCutoff;
 
-/// Created, changed, without one function, without its data grid, one run instead, deleted.
+/// Create, change, remove a function, remove the data grid, replace by a Job, delete.
 pub(crate) const STAGES: usize = 6;
-/// How long it may take after a fault until all is as it is to be.
+/// Bound on convergence after a fault.
 const AFTER: Duration = Duration::from_mins(3);
 
-/// Objects by kind and name, without what differs between any two runs.
+/// Objects by kind and name, without fields that differ between runs.
 pub(crate) type State = BTreeMap<String, Value>;
 
-/// What a stage ends in when nothing goes wrong, and the writes that it takes.
+/// The final state of a stage without faults, and its number of writes.
 pub(crate) struct Baseline {
     pub(crate) state: State,
     pub(crate) writes: u64,
@@ -47,7 +47,7 @@ fn stage_spec(stage: usize) -> Option<Value> {
         0 | 1 => with_odgm(&three),
         2 => with_odgm(&three[..2]),
         3 => spec_of(&three[..2]),
-        // It asks what it takes the place of, which is there until it is done.
+        // It calls the function that it replaces, which exists until the Job is done.
         4 => {
             spec_of(&[calls_once("a", &format!("http://{}", names::function("class", Some("a"))))])
         }
@@ -59,12 +59,12 @@ fn stage_spec(stage: usize) -> Option<Value> {
     if stage == 1 {
         spec["functions"][0]["config"] = json!({"env": {"CHANGED": "yes"}});
     }
-    // Nobody calls what is being replaced.
+    // There are no clients during draining.
     spec["rollout"] = json!({"drain_seconds": 1});
     Some(spec)
 }
 
-/// Asks a CRM for what a stage is about.
+/// Sends the request of a stage.
 pub(crate) async fn request_stage(crm: &Client, stage: usize) -> Result<(), Status> {
     match stage_spec(stage) {
         Some(spec) => deploy(crm, "class", &spec).await.map(|_| ()),
@@ -72,7 +72,7 @@ pub(crate) async fn request_stage(crm: &Client, stage: usize) -> Result<(), Stat
     }
 }
 
-/// Asks once more: whoever wasn't answered does. What was to go may be gone.
+/// Repeats the request, as clients without a response do. A deleted class is not an error.
 pub(crate) async fn repeat_request(crm: &Client, stage: usize) {
     match request_stage(crm, stage).await {
         Ok(()) => {}
@@ -81,13 +81,12 @@ pub(crate) async fn repeat_request(crm: &Client, stage: usize) {
     }
 }
 
-/// The class's generation, to tell what a stage says from what the one before it has said.
+/// The class's generation, which tells the status of a stage from the former one.
 pub(crate) async fn generation(ns: &TestNamespace) -> Option<i64> {
     classes(ns).get_opt("class").await.unwrap().and_then(|class| class.metadata.generation)
 }
 
-/// Waits until the class says that a stage is reached, of a later generation than that before, and
-/// that nothing of before is kept for it.
+/// Waits until a later generation than `before` is Available and nothing drains.
 pub(crate) async fn wait_for_stage(ns: &TestNamespace, stage: usize, before: Option<i64>) {
     if stage_spec(stage).is_none() {
         return Box::pin(wait_deleted(ns, "class")).await;
@@ -98,11 +97,11 @@ pub(crate) async fn wait_for_stage(ns: &TestNamespace, stage: usize, before: Opt
             && status.observed_generation > before
             && status.replaced.is_none()
     };
-    // On the heap, like everything large.
+    // Boxed, because the future is large.
     Box::pin(wait_for_status(ns, "class", &what, AVAILABLE_TIMEOUT, such)).await;
 }
 
-/// Waits until everything is as it is in the end when nothing goes wrong.
+/// Waits for the final state of a run without faults.
 pub(crate) async fn wait_for_state(ns: &TestNamespace, what: &str, expected: &State) {
     eventually(&format!("the same as ever, {what}"), AFTER, || async {
         let differ = differences(&state(ns).await, expected);
@@ -111,7 +110,7 @@ pub(crate) async fn wait_for_state(ns: &TestNamespace, what: &str, expected: &St
     .await;
 }
 
-/// Runs a whole life in which nothing goes wrong, each stage with a CRM of its own.
+/// Runs all stages without faults, each with a new CRM.
 pub(crate) async fn record_baseline(ns: &TestNamespace, options: &Options) -> Vec<Baseline> {
     let mut stages = Vec::new();
     for stage in 0..STAGES {
@@ -120,7 +119,7 @@ pub(crate) async fn record_baseline(ns: &TestNamespace, options: &Options) -> Ve
         let crm = cut.start(ns, options).await;
         request_stage(&crm.client, stage).await.unwrap();
         wait_for_stage(ns, stage, before).await;
-        // What isn't wanted any more is gone when pods are.
+        // Obsolete objects are deleted after their pods.
         eventually("leftovers to go", AFTER, || async {
             let going = state(ns).await;
             let going =
@@ -140,7 +139,7 @@ pub(crate) async fn record_baseline(ns: &TestNamespace, options: &Options) -> Ve
     stages
 }
 
-/// The class and all that is made for it.
+/// The class and its children.
 pub(crate) async fn state(ns: &TestNamespace) -> State {
     let mut state = children(ns).await;
     for class in classes(ns).list(&ListParams::default()).await.unwrap() {
@@ -152,7 +151,7 @@ pub(crate) async fn state(ns: &TestNamespace) -> State {
     state
 }
 
-/// All that is made for classes.
+/// The children of all classes.
 pub(crate) async fn children(ns: &TestNamespace) -> State {
     let class = classes(ns).get_opt("class").await.unwrap();
     let owner = class.and_then(|class| class.metadata.uid).unwrap_or_default();
@@ -168,10 +167,10 @@ pub(crate) async fn children(ns: &TestNamespace) -> State {
     state
 }
 
-/// An object without its status and what differs between any two runs. That an owner is the class
-/// that there is, and no earlier one, stays.
+/// An object without its status and fields that differ between runs. It still tells whether its
+/// owner is the present class.
 fn without_volatile_fields(object: &(impl Serialize + ResourceExt), owner: &str) -> Value {
-    // A Job finds its pods by what it is known by itself.
+    // The selector of a Job contains its uid.
     let known_by = object.uid().unwrap_or_default();
     let text = serde_json::to_string(object).unwrap().replace(&known_by, "its own");
     let mut object: Value = serde_json::from_str(&text).unwrap();
@@ -198,7 +197,7 @@ fn without_volatile_fields(object: &(impl Serialize + ResourceExt), owner: &str)
     object
 }
 
-/// What differs, by object and field: the objects themselves would fill pages.
+/// Differences by object and field.
 pub(crate) fn differences(found: &State, expected: &State) -> Vec<String> {
     let names: BTreeSet<_> = found.keys().chain(expected.keys()).collect();
     let mut all = Vec::new();

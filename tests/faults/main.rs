@@ -1,13 +1,6 @@
-//! The class runtime manager when things go wrong: it is cut off, killed, frozen, or left alone by the
-//! API server.
+//! CRM under faults: crashes, freezes and failures of the API server.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    missing_docs
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod crash_recovery;
 mod leader;
@@ -24,7 +17,7 @@ use oprc_tests::{
     with_simulated,
 };
 
-// Tests are on the heap: on the way through so many hands they would fill the stack.
+// Tests are boxed, because their nested futures overflow the stack.
 
 /// Runs a test in a namespace of a simulated cluster of its own.
 async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace)) {
@@ -35,7 +28,7 @@ async fn in_own_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace)) {
     .await;
 }
 
-/// The same in one with a real node, which runs the sample function.
+/// Like [`in_own_cluster`] with a real node, which runs the sample function.
 async fn in_own_real_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace)) {
     let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
     Box::pin(with_cluster(name, &options, async |cluster| {
@@ -46,13 +39,12 @@ async fn in_own_real_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace))
     .await;
 }
 
-/// Whether the API server says that it is ready.
 async fn is_ready(ns: &TestNamespace) -> Result<String, String> {
     let asked = axum::http::Request::get("/readyz").body(Vec::new()).unwrap();
     ns.client.request_text(asked).await.map_err(|error| error.to_string())
 }
 
-/// Runs a test in a namespace of the cluster that all share.
+/// Runs a test in a namespace of the shared cluster.
 async fn in_shared_cluster(test: impl AsyncFnOnce(&TestNamespace)) {
     Box::pin(in_namespace(async |ns: &TestNamespace| Box::pin(test(ns)).await)).await;
 }

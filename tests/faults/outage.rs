@@ -1,5 +1,5 @@
-//! The API server goes, answers with errors, or hangs: the process stays, says that what it knows
-//! may be old, takes nothing that it can't store, and goes on when that is over.
+//! The API server is stopped, returns errors, or hangs: CRM stays up, marks reads as stale, rejects
+//! writes, and recovers.
 
 use std::time::{Duration, Instant};
 
@@ -30,23 +30,22 @@ use crate::{
     request_counts::{count, requests_of, watched},
 };
 
-/// How long it may take after a fault until all is well.
+/// Bound on recovery.
 const AFTER: Duration = Duration::from_mins(3);
-/// How long it may take until errors are noticed, and until silence is.
+/// Bounds on the detection of errors, and of missing responses.
 const NOTICED: Duration = Duration::from_secs(30);
 const MISSED: Duration = Duration::from_mins(1);
-/// How long a read may take, whatever the API server does: less than those who wait for it give up.
+/// Bound on reads, below the timeout of clients.
 const READ: Duration = Duration::from_secs(9);
-/// The deadline that callers set, and what an answer may take on top: less than what it takes without
-/// one.
+/// The deadline of callers, and the tolerance on top of it.
 const DEADLINE: Duration = Duration::from_secs(3);
 const SLACK: Duration = Duration::from_secs(6);
-/// What is told to those who have little patience.
+/// Codes for callers with a short deadline.
 const REFUSED: [Code; 2] = [Code::Unavailable, Code::DeadlineExceeded];
-/// Requests that a CRM may need to catch up: its watches, and a class or two.
+/// Requests that a CRM may need to catch up: its watches and a few classes.
 const CATCH_UP: u64 = 150;
 
-/// Reads a class that is Available in both ways, in good time, and tells whether both are marked.
+/// Reads an Available class by both calls, and returns whether both are stale.
 async fn read(crm: &Crm) -> Result<bool, String> {
     let begun = Instant::now();
     let asked = GetDeploymentStatusRequest { deployment_id: "before".into(), ..Default::default() };
@@ -63,7 +62,7 @@ async fn read(crm: &Crm) -> Result<bool, String> {
     if one.stale == all.stale { Ok(one.stale) } else { Err("they don't agree".to_owned()) }
 }
 
-/// Waits until reads are marked, or aren't any more.
+/// Waits until reads are marked as stale, or not any more.
 async fn marked(crm: &Crm, stale: bool, limit: Duration) {
     eventually(&format!("reads to be marked stale={stale}"), limit, || async {
         if read(crm).await? == stale { Ok(()) } else { Err("not yet".to_owned()) }
@@ -71,14 +70,13 @@ async fn marked(crm: &Crm, stale: bool, limit: Duration) {
     .await;
 }
 
-/// A client that leaves it to the server to keep the deadline: the usual one gives up by itself at
-/// the same moment.
+/// A client without a deadline of its own, so that the server enforces it.
 fn trusting(crm: &Crm) -> DeploymentServiceClient<HttpClient<HttpConnector, tonic::body::Body>> {
     let http = HttpClient::builder(TokioExecutor::new()).http2_only(true).build_http();
     DeploymentServiceClient::with_origin(http, crm.url.parse().unwrap())
 }
 
-/// Writes aren't taken, and who asks is told so in time.
+/// Asserts that writes fail within their deadline.
 async fn refused(crm: &Crm) {
     let mut client = trusting(crm);
     let begun = Instant::now();
@@ -95,14 +93,14 @@ async fn refused(crm: &Crm) {
     let status = client.delete_deployment(deletion).await.unwrap_err();
     assert!(REFUSED.contains(&status.code()), "{status:?}");
     assert!(begun.elapsed() <= DEADLINE + SLACK, "{:?}", begun.elapsed());
-    // Somebody with more patience is told what is wrong.
+    // Callers with a long deadline get the cause.
     let begun = Instant::now();
     let status = deploy(&crm.client, "during", &spec_of(&[hello("greet")])).await.unwrap_err();
     assert_eq!(status.code(), Code::Unavailable, "{status:?} after {:?}", begun.elapsed());
     get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
 }
 
-/// Writes are taken again, and done.
+/// Waits until writes succeed again and are reconciled.
 async fn recovered(ns: &TestNamespace, crm: &Crm, name: &str) {
     marked(crm, false, AFTER).await;
     eventually("writes to be taken again", AFTER, || async {
@@ -162,7 +160,7 @@ mod proof {
                 proxy.reset();
                 let everything = || Match::any().client("erring");
                 let errors = proxy.inject(everything(), Fault::Status(code, None));
-                // Watches that run know nothing of it.
+                // Open watches aren't affected by the fault.
                 let cut = proxy.inject(everything().verb("watch"), Fault::DropResponse);
                 let end = tokio::time::Instant::now() + lasting;
                 marked(&crm, true, NOTICED).await;
@@ -171,7 +169,7 @@ mod proof {
                 assert_eq!(read(&crm).await, Ok(true));
                 let counts = proxy.counts();
                 let asked = count(&counts, "erring", "", "");
-                // A dozen quick tries each, and then one in a few seconds.
+                // A dozen quick retries each, and then one every few seconds.
                 let bound = (watches + 3) * (12 + lasting.as_secs() / 3);
                 assert!(asked <= bound, "{asked} requests, at most {bound}: {counts:#?}");
                 proxy.reset();
@@ -199,7 +197,7 @@ mod proof {
             let leader = start("hanging").await;
             deploy(&leader.client, "before", &spec_of(&[hello("greet")])).await.unwrap();
             wait_available(ns, "before").await;
-            // One that doesn't lead has fewer occasions to notice.
+            // A replica that isn't the leader sends fewer requests.
             let other = start("waiting").await;
             marked(&leader, false, NOTICED).await;
             marked(&other, false, NOTICED).await;

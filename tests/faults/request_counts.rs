@@ -1,4 +1,4 @@
-//! What was asked of the API server: as CRM counts it, and as the proxy does.
+//! Requests to the API server, by CRM's metrics and by the proxy.
 
 use std::time::{Duration, Instant};
 
@@ -15,17 +15,17 @@ async fn metric(url: &str, counted: impl Fn(&str) -> bool) -> u64 {
     values.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
 }
 
-/// Requests to the API server so far, as CRM counts them.
+/// Requests so far, by CRM's metrics.
 pub(crate) async fn requests_of(url: &str) -> u64 {
     metric(url, |_| true).await
 }
 
-/// Those of them that write.
+/// Writes so far, by CRM's metrics.
 pub(crate) async fn writes_of(url: &str) -> u64 {
     metric(url, |line| !line.contains("verb=\"GET\"")).await
 }
 
-/// How often a client has asked for something; an empty word stands for anything.
+/// Number of a client's requests; an empty string matches everything.
 pub(crate) fn count(counts: &Counts, client: &str, verb: &str, resource: &str) -> u64 {
     let meant = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
     let agrees = |(by, how, what): &(String, String, String)| {
@@ -34,7 +34,7 @@ pub(crate) fn count(counts: &Counts, client: &str, verb: &str, resource: &str) -
     counts.iter().filter(|(key, _)| agrees(key)).map(|(_, count)| count).sum()
 }
 
-/// What a client has listed and then watched. Events are only watched.
+/// Resources that a client has listed and watched. Events are only watched.
 pub(crate) fn watched(counts: &Counts, client: &str) -> Vec<String> {
     let of = |(by, verb, resource): &&(String, String, String)| {
         by == client && verb == "watch" && count(counts, client, "list", resource) > 0
@@ -42,7 +42,7 @@ pub(crate) fn watched(counts: &Counts, client: &str) -> Vec<String> {
     counts.keys().filter(of).map(|(_, _, resource)| resource.clone()).collect()
 }
 
-/// Waits until the proxy has counted enough, and gives when that was.
+/// Waits until the counts match, and returns when that was.
 pub(crate) async fn counted(
     proxy: &ApiProxy,
     what: &str,

@@ -1,4 +1,4 @@
-//! Watches break, and what they would have told is known all the same.
+//! Broken watches lose no event.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,16 +25,16 @@ use crate::{
     request_counts::{count, counted, watched},
 };
 
-/// How long a watch may take until it is tried again, and the API server until it is back.
+/// Bound on reopening a watch, and on the restart of the API server.
 const AGAIN: Duration = Duration::from_mins(3);
-/// Lists that a server may refuse which has just started.
+/// Lists that an API server may reject right after its start.
 const REFUSED: u64 = 2;
 
 fn watches() -> Match {
     Match::any().client("blind").verb("watch")
 }
 
-/// Watches that break are opened again where they were, and nothing is missed in between.
+/// Watches are reopened at their last resource version.
 #[tokio::test]
 async fn broken_watches_miss_no_event() {
     in_shared_cluster(async |ns: &TestNamespace| {
@@ -55,7 +55,7 @@ async fn broken_watches_miss_no_event() {
     .await;
 }
 
-/// A server that has forgotten where a watch was says so with 410: everything is listed again, once.
+/// A server that has lost its history responds with 410, and CRM lists everything again, once.
 #[tokio::test]
 async fn relists_once_after_410_expired() {
     in_own_cluster("test-forgotten", async |ns: &TestNamespace| {
@@ -66,7 +66,7 @@ async fn relists_once_after_410_expired() {
         let all = watched(&proxy.counts(), "blind");
         assert!(all.len() > 8, "{all:?}");
 
-        // No watch runs any more, and none can be opened.
+        // All watches are closed, and none can be opened.
         proxy.reset();
         let closed = proxy.inject(watches(), Fault::DropRequest);
         let cut = proxy.inject(watches(), Fault::DropResponse);
@@ -75,7 +75,7 @@ async fn relists_once_after_410_expired() {
         })
         .await;
         drop(cut);
-        // The class changes, and a server that has just started knows of nothing earlier.
+        // The class changes, and the restarted server has no earlier history.
         let patch = json!({"spec": {"functions": [hello("a"), hello("b")]}});
         let merge = Patch::Merge(&patch);
         classes(ns).patch("class", &PatchParams::default(), &merge).await.unwrap();
@@ -88,7 +88,7 @@ async fn relists_once_after_410_expired() {
         let seen = wait_available(ns, "class").await;
         assert_eq!(seen.functions.len(), 2);
         let reopened = |counts: &oprc_sandbox::proxy::Counts| {
-            // One is refused because it is too old, the next begins at the list.
+            // The first is rejected as expired, the next starts at the list.
             all.iter().all(|resource| count(counts, "blind", "watch", resource) > 1)
         };
         counted(&proxy, "all watches to run again", AGAIN, reopened).await;
@@ -102,8 +102,7 @@ async fn relists_once_after_410_expired() {
     .await;
 }
 
-/// The same said in place of a watch, by whatever stands in between: everything is listed again, and
-/// once it isn't said any more, once.
+/// A proxy responds with 410 for a while: CRM lists everything again, and once more afterwards.
 #[tokio::test]
 async fn watches_with_temporary_410_miss_no_event() {
     in_shared_cluster(async |ns: &TestNamespace| {
@@ -136,7 +135,7 @@ async fn watches_with_temporary_410_miss_no_event() {
     .await;
 }
 
-/// What somebody else has made a moment ago isn't taken for nobody's, though no watch has told of it.
+/// CRM must not take over an object of another owner that no watch has reported yet.
 #[tokio::test]
 async fn does_not_overwrite_objects_it_has_not_observed() {
     in_shared_cluster(async |ns: &TestNamespace| {
@@ -152,7 +151,7 @@ async fn does_not_overwrite_objects_it_has_not_observed() {
         let services: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
         let theirs = services.create(&PostParams::default(), &theirs).await.unwrap();
         deploy(&crm.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
-        // Who tries again was refused.
+        // A retry means that the first attempt was rejected.
         counted(&proxy, "a second try", AGAIN, |counts| {
             count(counts, "blind", "patch", "services") > 1
         })

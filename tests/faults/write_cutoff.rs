@@ -1,4 +1,4 @@
-//! A way to the API server that ends at a chosen write, and counts writes until then.
+//! A client layer that blocks at a chosen write, and counts writes.
 
 use std::{
     sync::Arc,
@@ -17,15 +17,15 @@ use oprc_tests::{
 use tokio::sync::{Notify, watch};
 use tower::{BoxError, Layer, Service};
 
-/// Whoever hasn't written for so long has nothing left to write.
+/// After this time without a write CRM is idle.
 const QUIET: Duration = Duration::from_millis(1500);
 
-/// Lets writes through up to a chosen one, and then none.
+/// Forwards writes up to a chosen one, and none after it.
 #[derive(Clone)]
 pub(crate) struct WriteCutoff {
-    /// The number of the chosen one, from 1.
+    /// Counted from 1.
     at: u64,
-    /// Whether that one is carried out; its answer isn't seen either way.
+    /// Whether that write is executed; its response is lost either way.
     carried_out: bool,
     writes: watch::Sender<u64>,
     reached: Arc<Notify>,
@@ -37,29 +37,26 @@ impl WriteCutoff {
         Self { at: write, carried_out, writes, reached: Arc::default() }
     }
 
-    /// Only counts.
     pub(crate) fn never() -> Self {
         Self::at(u64::MAX, true)
     }
 
-    /// Starts a CRM that reaches the API server in this way.
+    /// Starts a CRM with this layer.
     pub(crate) async fn start(&self, ns: &TestNamespace, options: &Options) -> Crm {
         let config = kube_config(ns, options).await;
         let client = ClientBuilder::try_from(config).unwrap().with_layer(self).build();
         Crm::with_client(ns, options, client, ApiHealth::default()).await
     }
 
-    /// Writes so far.
     pub(crate) fn writes(&self) -> u64 {
         *self.writes.borrow()
     }
 
-    /// Waits until the chosen write has come.
     pub(crate) async fn reached(&self) {
         self.reached.notified().await;
     }
 
-    /// Waits until nothing is written any more.
+    /// Waits until there are no more writes.
     pub(crate) async fn quiet(&self) {
         let mut writes = self.writes.subscribe();
         while tokio::time::timeout(QUIET, writes.changed()).await.is_ok() {}

@@ -1,5 +1,5 @@
-//! The API server refuses what CRM writes, or loses the answer: it is done all the same, and
-//! without a storm.
+//! The API server rejects CRM's writes, or its responses are lost: CRM succeeds without a request
+//! storm.
 
 use std::time::{Duration, Instant};
 
@@ -19,22 +19,22 @@ const DEPLOYMENTS: &str = "deployments.apps";
 const STATUSES: &str = "classruntimes.oaas.io/status";
 /// Status writes of a class that becomes Available: one for the rollout and one for its end.
 const TOLD: u64 = 2;
-/// What else a class takes that comes up: itself and a Service.
+/// Other writes of a new class: itself and a Service.
 const REST: u64 = 2;
-/// Where something fails again and again the class is told, and told again when that is over. Who
-/// wasn't answered may write once more what was written.
+/// Repeated failures are reported in status, and so is recovery. A write without a response may be
+/// repeated.
 const TROUBLE: u64 = 4;
-/// Events of a class that comes up, of trouble, and the last one of the class before: it follows the
-/// status that was waited for.
+/// Events of a new class and of failures, and the last one of the former class, which follows its
+/// status.
 const EVENTS: u64 = 10;
-/// How often the API server may be asked whether it is there, in some seconds of trouble.
+/// Health checks of the API server during some seconds of failures.
 const SIGNS: u64 = 10;
 
 #[tokio::test]
 async fn retries_failed_writes_without_a_request_storm() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
-        // What the lease takes is no matter here.
+        // Requests for the lease don't count here.
         let alone = ("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
         let options = Options::user("tried").through(proxy.url()).with(alone.0, alone.1);
         let crm = Crm::start(ns, &options).await;
@@ -51,7 +51,7 @@ async fn retries_failed_writes_without_a_request_storm() {
         for (at, (what, fault, times)) in faults.into_iter().enumerate() {
             let name = format!("tried-{at}");
             proxy.reset();
-            // Only what CRM does by itself: who calls is told, and tries again.
+            // Only writes of the reconciler: callers get errors and retry themselves.
             let injected = proxy.inject_times(writes().resource(DEPLOYMENTS), fault.clone(), times);
             let also = proxy.inject_times(writes().resource(STATUSES), fault, times);
             deploy(&crm.client, &name, &spec_of(&[hello("greet")])).await.unwrap();
@@ -59,12 +59,12 @@ async fn retries_failed_writes_without_a_request_storm() {
             assert_eq!(status.ready.as_deref(), Some("1/1"), "{what}");
             drop((injected, also));
             let counts = proxy.counts();
-            // Each refusal costs one request more, and nothing is asked for besides.
+            // Each failure costs one more request.
             let deployments = count(&counts, "tried", "patch", DEPLOYMENTS);
             assert!(deployments <= 1 + times, "{what}: {counts:#?}");
             let statuses = count(&counts, "tried", "patch", STATUSES);
             assert!(statuses <= TOLD + TROUBLE + times, "{what}: {counts:#?}");
-            // Whoever wasn't answered asks for a sign of life now and then.
+            // After a missing response CRM checks the API server's health.
             let signs = count(&counts, "tried", "get", "/version");
             assert!(signs <= SIGNS, "{what}: {counts:#?}");
             let reads = count(&counts, "tried", "get", "") + count(&counts, "tried", "list", "");
@@ -84,12 +84,12 @@ async fn retries_failed_writes_without_a_request_storm() {
     .await;
 }
 
-/// Who is told to come back later comes back no earlier.
+/// CRM doesn't retry before `Retry-After`.
 #[tokio::test]
 async fn respects_retry_after() {
     const TIMES: u64 = 2;
     const WAIT: u32 = 2;
-    // Between the request and the moment that this test hears of it.
+    // Delay until this test observes a request.
     const HEARD: Duration = Duration::from_millis(200);
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();

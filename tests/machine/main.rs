@@ -1,13 +1,7 @@
 //! A cluster leaves nothing behind on the machine, however it ends. These tests compare the whole
 //! machine before and after, so they run one after the other, before the shared cluster exists.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    missing_docs
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod snapshot;
 

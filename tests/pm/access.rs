@@ -1,4 +1,4 @@
-//! Who may do what, and who is told what.
+//! Authorization, and secrecy of credentials.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ const VIEWER: &str = "a-viewer-of-the-tests";
 const DEPLOYER: &str = "a-deployer-of-the-tests";
 const EXPIRED: &str = "a-token-that-has-expired";
 
-/// Writes who may do what, and waits until the package manager knows.
+/// Writes the token file, and waits until PM has reloaded it.
 async fn tokens(pm: &Pm) {
     let lines = format!(
         "admin {ADMIN} role=admin\nviewer {VIEWER} role=viewer\ndeployer {DEPLOYER} role=deployer\n\
@@ -80,9 +80,9 @@ async fn no_output_contains_a_secret() {
         fs::write(&file, format!("pm {CRM}\n")).unwrap();
         let options = Options::default()
             .with("OPRC_CRM_SECURITY_TOKEN_FILE", file.to_str().unwrap())
-            // What it does itself, whole; of the libraries below it there is too much to read.
+            // Its own logs at trace level; those of its libraries are too large.
             .with("RUST_LOG", "debug,oprc_crm=trace,oprc_server=trace");
-        // A process of its own: what it logs is told apart from what the test does.
+        // A separate process, so that its log has no lines of the test.
         let crm = CrmProcess::start(ns, &options).await;
         let setup = Setup::default()
             .cluster("east", json!({"url": crm.url, "token": CRM}))
@@ -94,7 +94,7 @@ async fn no_output_contains_a_secret() {
         pm.publish(&sample).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
         pm.wait_for_condition("shop", "RUNNING").await;
-        // The sample takes no arguments: that it is deployed is enough.
+        // The sample rejects arguments; deploying it is enough.
         let mut sample = package("2.0.0");
         sample["functions"][0]["provision"]["deployment"]["args"] = json!([ARGUMENT]);
         sample["functions"][0]["provision"]["deployment"]["command"] = json!(["/fn", ARGUMENT]);
@@ -121,7 +121,7 @@ async fn no_output_contains_a_secret() {
         };
         oprc(&["report", "--file", report.to_str().unwrap()]);
         let mut told = String::new();
-        // Connecting takes some of the time.
+        // The time includes connecting.
         for time in ["1s", "10s", "60s"] {
             let said = oprc(&["events", "--since", "0", "--for", time, "-o", "json"]);
             told = String::from_utf8(said).unwrap();
@@ -135,7 +135,7 @@ async fn no_output_contains_a_secret() {
             assert!(report.contains(part), "the report tells of {part}");
         }
         let metrics = pm.ask(Method::GET, "/metrics", None, None).await.unwrap().1.to_string();
-        // The one that runs has been told of by Kubernetes, and CRM has logged what it did.
+        // Kubernetes has Events of the running deployment, and CRM has logged its work.
         let events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
         let events = events.list(&ListParams::default()).await.unwrap();
         let kubernetes = serde_json::to_string(&events.items).unwrap();

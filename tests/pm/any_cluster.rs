@@ -1,4 +1,4 @@
-//! A cluster that is there already, reached by a kubeconfig file alone.
+//! Installation in an existing cluster by its kubeconfig.
 
 use std::process::Command;
 
@@ -42,7 +42,7 @@ async fn up_installs_into_an_existing_cluster_and_down_uninstalls() {
             let back = format!("oprc down --name far {} --classes", this.join(" "));
             assert!(said.contains(&back), "{said}");
         }
-        // Through the API server, events included.
+        // All through the API server, including events.
         assert!(oprc(&["status", "hello"]).contains("RUNNING"));
         oprc(&["check"]);
         assert!(oprc(&["logs", "hello"]).contains("listening on"));
@@ -53,7 +53,7 @@ async fn up_installs_into_an_existing_cluster_and_down_uninstalls() {
         theirs.create(&PostParams::default(), &made).await.unwrap();
         let down = [&["down", "--name", "far", "--classes"], this.as_slice()].concat();
         oprc(&down);
-        // A namespace that others use stays, without what was ours.
+        // A namespace with objects of others stays; the installed objects are deleted.
         assert!(theirs.get_opt("theirs").await.unwrap().is_some());
         let secrets: Api<Secret> = Api::namespaced(client.clone(), "oaas-system");
         assert!(secrets.get_opt("oprc-pm-tokens").await.unwrap().is_none());

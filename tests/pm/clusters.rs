@@ -1,4 +1,4 @@
-//! Deployments on two clusters, of which one may be away.
+//! Deployments on two clusters, one of which may be unreachable.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn deploys_to_two_clusters_and_deletes_from_both() {
         }
         east.exactly("shop.", &[("shop.Sample..east", "1.0.0")]).await;
         west.exactly("shop.", &[("shop.Sample..west", "1.0.0")]).await;
-        // The package's view of it.
+        // The status in the package's functions.
         let functions = pm.get("/functions?package=sample").await;
         let told = functions["items"][0]["status"].as_array().unwrap();
         assert_eq!(told.len(), 2, "{functions}");
@@ -95,7 +95,7 @@ async fn best_effort_is_partial_while_a_cluster_is_unreachable_and_catches_up() 
         assert_eq!((&status["available"], &status["unitsTotal"]), (&json!(1), &json!(2)));
         east.exactly("shop.", &[("shop.Sample..east", "2.0.0")]).await;
 
-        // It returns at the address that it had.
+        // It restarts with the same address.
         let port = address.rsplit_once(':').unwrap().1;
         let options = Options::default().with("HTTP_PORT", port);
         let west = TestCluster { ns, crm: Crm::start(ns, &options).await };
@@ -120,7 +120,7 @@ async fn all_or_nothing_rolls_back_completely() {
         pm.wait_for_condition("old", "RUNNING").await;
         let address = west.crm.url.clone();
         west.crm.stop().await;
-        // Only now: what is to run must have the time that it takes.
+        // Set only now: rollouts before need more time.
         let soon = setup.with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "15s");
         let pm = pm.restart_as(soon).await;
         pm.wait_for_cluster("east", "HEALTHY").await;
@@ -133,7 +133,7 @@ async fn all_or_nothing_rolls_back_completely() {
         assert!(status["message"].as_str().unwrap().contains("west is unreachable"), "{status}");
         pm.wait_for("old", "on its way back", going).await;
         east.exactly("", &[("old.Sample..east", "1.0.0")]).await;
-        // What it is to have no more, or as it was, is only known when it is back.
+        // The rollback completes only when the cluster is reachable.
         let port = address.rsplit_once(':').unwrap().1;
         let options = Options::default().with("HTTP_PORT", port);
         let west = TestCluster { ns: west.ns, crm: Crm::start(west.ns, &options).await };
@@ -171,12 +171,12 @@ async fn units_on_an_unconfigured_cluster_are_reported_until_it_is_forgotten() {
         east.exactly("", &[]).await;
         pm.wait_for_condition("shop", "DELETING").await;
         west.exactly("", &[("shop.Sample..west", "1.0.0")]).await;
-        // It is back, and what was to be done there is.
+        // It is configured again, and the deletion completes.
         let pm = pm.restart_as(setup(&east, &west)).await;
         pm.wait_deleted("shop").await;
         west.exactly("", &[]).await;
 
-        // Another time it won't be.
+        // It is removed for good.
         let mut wanted = deployment("bank", "1.0.0");
         wanted["targetClusters"] = json!(["west"]);
         pm.deploy(&wanted).await.unwrap();
@@ -210,7 +210,7 @@ async fn a_hundred_updates_leave_only_the_units_of_the_last() {
             wanted["targetEnvs"] = if round % 5 == 0 { json!(["dev"]) } else { json!([]) };
             pm.deploy(&wanted).await.unwrap();
         }
-        // The last one is round 99: of 2.0.0, to the east alone.
+        // Round 99 deploys 2.0.0 to east only.
         let status = pm.wait_for_condition("shop", "RUNNING").await;
         assert_eq!(status["unitsTotal"], 1, "{status}");
         east.exactly("", &[("shop.Sample..east", "2.0.0")]).await;
@@ -234,7 +234,7 @@ async fn a_second_pm_on_the_same_etcd_exits() {
     in_namespace(async |ns| {
         let crm = Crm::start(ns, &Options::default()).await;
         let etcd = oprc_tests::etcd::Etcd::start();
-        // On a busy machine, too, the first one is to keep it.
+        // Long enough for a busy machine.
         let setup = Setup::of([("east", crm.url.as_str())])
             .in_etcd(&etcd.endpoint(), "oprc")
             .with("OPRC_PM_STORE_ETCD_LEASE", "60s");
@@ -250,7 +250,7 @@ async fn a_second_pm_on_the_same_etcd_exits() {
         let said = said.expect("the second one ends").unwrap();
         let told = String::from_utf8_lossy(&said.stderr);
         assert!(!said.status.success() && told.contains("is owned by"), "{told}");
-        // The first one goes on.
+        // The first PM continues.
         pm.publish(&package("1.0.0")).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
         pm.wait_for_condition("shop", "RUNNING").await;

@@ -1,4 +1,4 @@
-//! `oprc` as people call it, with everything behind it.
+//! `oprc` with PM, CRM and a real cluster.
 
 use std::{
     fs,
@@ -50,18 +50,18 @@ impl Oprc {
         self.command(arguments).output().unwrap()
     }
 
-    /// What it prints, where it is to succeed.
+    /// The output of a command that must succeed.
     fn ok(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         let told = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{arguments:?}: {told}");
         let said = String::from_utf8(done.stdout).unwrap();
-        // Nobody looks at a terminal here.
+        // No colours without a terminal.
         assert!(!said.contains('\u{1b}') && !told.contains('\u{1b}'), "{said}{told}");
         said
     }
 
-    /// The same for a call: not every proxy knows of a function at once.
+    /// Like [`Self::ok`] with retries, because kube-proxy programs functions asynchronously.
     async fn eventually_ok(&self, arguments: &[&str]) -> String {
         eventually("an answer", ROLLOUT_TIMEOUT, || async {
             let done = self.run(arguments);
@@ -75,8 +75,8 @@ impl Oprc {
         serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
     }
 
-    /// What a stream tells, with so much time that there is what is waited for: connecting takes
-    /// some of it.
+    /// The output of a stream, with more time until it contains `wanted`: connecting takes some of
+    /// it.
     fn hears(&self, arguments: &[&str], wanted: &str) -> String {
         let mut said = String::new();
         for time in ["1s", "10s", "60s"] {
@@ -88,7 +88,7 @@ impl Oprc {
         said
     }
 
-    /// What it says, where it is to end with that code.
+    /// The error of a command that must exit with this code.
     fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let done = self.run(arguments);
         let told = String::from_utf8_lossy(&done.stderr).into_owned();
@@ -141,7 +141,7 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         assert!(plan.contains("east: Sample"), "{plan}");
         assert_eq!(oprc.json(&["plan", "sample"])[0]["units"][0]["cluster"], "east");
 
-        // It waits, and ends with where to call.
+        // It waits, and prints the URLs.
         let said = oprc.ok(&["deploy", "sample"]);
         assert!(said.contains("greet") && said.contains("http://"), "{said}");
         let status = oprc.ok(&["status", "shop", "--pods"]);
@@ -156,13 +156,13 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         let functions = oprc.json(&["function", "list", "--package", "sample"]);
         assert_eq!(functions[0]["status"][0]["condition"], "RUNNING", "{functions}");
 
-        // Nothing differs, then something does.
+        // No differences, then some.
         oprc.ok(&["diff", "sample@1.0.0"]);
         let differs = oprc.run(&["diff", &two]);
         assert_eq!(differs.status.code(), Some(1));
         let differs = String::from_utf8_lossy(&differs.stdout).into_owned();
         assert!(differs.contains("+++ unit shop.Sample") && differs.contains("2.0.0"), "{differs}");
-        // Without a version of its own it still tells what differs.
+        // Differences are shown even if the version is already published.
         let same = oprc.write("same.yaml", &package("1.0.0", "oprc.local/other:1"));
         let differs = oprc.run(&["diff", &same]);
         assert_eq!(differs.status.code(), Some(1));
@@ -173,7 +173,7 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         assert_eq!(oprc.json(&["status", "shop"])["plan"]["version"], "1.0.0");
         assert_eq!(oprc.json(&["status", "shop", "--history"]).as_array().unwrap().len(), 3);
 
-        // It fails with the reason, and what ran before is back by hand.
+        // It fails with the reason; rolled back by hand.
         let told = oprc.fails(1, &["deploy", &bad]);
         assert!(told.contains("none:1") || told.contains("image"), "{told}");
         oprc.ok(&["rollback", "shop"]);
@@ -192,7 +192,7 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
             events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(events.iter().any(|it| it["type"] == "deployment.condition"), "{events:?}");
 
-        // Documents of what is mostly read by people.
+        // JSON output.
         let told = oprc.run(&["diff", &two, "-o", "json"]);
         assert_eq!(told.status.code(), Some(1));
         let told: Value = serde_json::from_slice(&told.stdout).unwrap();
@@ -203,7 +203,7 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         assert_eq!(told["condition"], "RUNNING", "{told}");
         oprc.fails(2, &["logs", "shop", "--kubeconfig", "none"]);
 
-        // A reader that has seen enough is no error.
+        // A closed pipe is not an error.
         let unread = |arguments: &[&str]| {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
@@ -211,7 +211,7 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
             (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
         };
         assert_eq!(unread(&["status", "-o", "json"]), (Some(0), String::new()));
-        // What it is asked for by its code is still told.
+        // The exit code is kept.
         assert_eq!(unread(&["diff", &two]).0, Some(1));
 
         oprc.ok(&["delete", "shop"]);
@@ -242,7 +242,7 @@ async fn invokes_a_knative_function() {
         let status = oprc.json(&["status", "lazy"]);
         let function = &status["status"]["units"][0]["functions"][0];
         assert_ne!(function["invocationUrl"], function["clusterUrl"], "{function}");
-        // No name server knows the public address here.
+        // The public host has no DNS entry here.
         for name in ["inner", "outer"] {
             let greeted = oprc.ok(&["invoke", "lazy", name, "--path", "/?name=you"]);
             assert!(greeted.contains("Hello, you!"), "{greeted}");
@@ -267,14 +267,14 @@ async fn adopts_all_orphans_with_one_command() {
         oprc.ok(&["orphan", "adopt", "--all"]);
         assert_eq!(oprc.json(&["orphan", "list"]), serde_json::json!([]));
         oprc.ok(&["watch", "shop", "--until-running", "--for", "1m"]);
-        // Its package is lost: it is called by its own name, as nobody knows any other.
+        // Its package is lost, so the function is called by its key.
         assert!(oprc.eventually_ok(&["invoke", "shop", "greet"]).await.contains("Hello"));
         oprc.ok(&["delete", "shop"]);
     })
     .await;
 }
 
-/// What the examples say of themselves: a class with state, inheritance, a macro.
+/// A class with state, inheritance, and a macro.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn runs_the_example_packages_unchanged() {
     in_namespace(async |ns| {

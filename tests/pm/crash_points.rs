@@ -1,5 +1,5 @@
-//! A package manager that is killed at each point of what it does: before and after each call that
-//! changes something, in a cluster or in its store. Whoever asked asks again; the end is the same.
+//! PM is killed before and after each writing call to a CRM or its store. Clients retry; the final
+//! state is the same.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -17,28 +17,27 @@ use serde_json::{Value, json};
 
 use crate::two_clusters::TestCluster;
 
-/// How long after the last call nothing more comes: what waits longest is the record of a unit that
-/// is gone, in case a call of before is still under way.
+/// Time without calls after which PM is idle: the record of a deleted unit is kept for calls in
+/// flight.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// What is done while it is killed.
+/// The change during which PM is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// A new deployment.
     Create,
-    /// Another version of one that runs.
+    /// Another version of a running deployment.
     Update,
-    /// One that runs is taken away.
     Delete,
-    /// A new one of all or nothing, which the second cluster refuses.
+    /// A new ALL_OR_NOTHING deployment that the second cluster rejects.
     CreateRefused,
-    /// Another version of one of all or nothing, which the second cluster refuses.
+    /// An update of an ALL_OR_NOTHING deployment that the second cluster rejects.
     UpdateRefused,
-    /// Another version of one that runs, while the second cluster is away; then that is back.
+    /// An update while the second cluster is unreachable for some time.
     UpdatePartly,
-    /// A new one of all or nothing, while the second cluster is away; then that is back.
+    /// A new ALL_OR_NOTHING deployment while the second cluster is unreachable for some time.
     CreateAway,
-    /// Another version of one of all or nothing, while the second cluster is away; then that is back.
+    /// An update of an ALL_OR_NOTHING deployment while the second cluster is unreachable for some
+    /// time.
     UpdateAway,
 }
 
@@ -54,27 +53,27 @@ pub(crate) const ACTS: [Act; 8] = [
 ];
 
 impl Act {
-    /// Whether there is nothing before it.
+    /// Whether it creates the deployment.
     fn makes(self) -> bool {
         matches!(self, Self::Create | Self::CreateRefused | Self::CreateAway)
     }
 
-    /// Whether the second cluster won't have it.
+    /// Whether the second cluster rejects it.
     fn is_refused(self) -> bool {
         matches!(self, Self::CreateRefused | Self::UpdateRefused)
     }
 
-    /// Whether the second cluster is away at first.
+    /// Whether the second cluster is unreachable at first.
     fn is_away(self) -> bool {
         matches!(self, Self::UpdatePartly | Self::CreateAway | Self::UpdateAway)
     }
 
-    /// Whether it is done everywhere or nowhere.
+    /// Whether its policy is ALL_OR_NOTHING.
     fn is_all_or_nothing(self) -> bool {
         self.is_refused() || matches!(self, Self::CreateAway | Self::UpdateAway)
     }
 
-    /// The version that runs in the end.
+    /// The version that runs at the end.
     fn leaves(self) -> Option<&'static str> {
         match self {
             Self::Create | Self::UpdateRefused | Self::UpdateAway => Some("1.0.0"),
@@ -84,16 +83,15 @@ impl Act {
     }
 }
 
-/// What came of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
-    /// It was killed there, and ended as it should.
+    /// PM was killed there, and the final state is right.
     Killed,
-    /// It was done before it came to that point.
+    /// The change ended before that point.
     Over,
 }
 
-/// Does something, kills the package manager at a point of it, and looks what becomes of it.
+/// Makes a change, kills PM at a point of it, and checks the final state.
 pub(crate) async fn round(
     east: &TestCluster<'_>,
     west: &TestCluster<'_>,
@@ -103,7 +101,7 @@ pub(crate) async fn round(
 ) -> Round {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    // Others share the clusters: each knows them by names of its own.
+    // Rounds share the clusters, so each has its own names for them.
     let (one, two) = (format!("east-{number}"), format!("west-{number}"));
     let trap = Trap::default();
     let first = Relay::start(&east.crm.url, &trap).await;
@@ -146,12 +144,12 @@ pub(crate) async fn round(
     let hit = tokio::select! {
         () = trap.sprung() => true,
         () = done(&pm, act, &key, &second), if asked.is_ok() => {
-            // Something may still be stored.
+            // There may be more writes to the store.
             tokio::time::timeout(QUIET, trap.sprung()).await.is_ok()
         }
         () = pm.ended() => {
-            // On a machine that is busy it may lose its lease, and ends by itself: the same must come
-            // of it. Nothing else may end it.
+            // On a busy machine PM may lose its lease and exit, which must end the same. It may
+            // exit for no other reason.
             if tokio::time::timeout(QUIET, trap.sprung()).await.is_err() {
                 eventually("why it has ended", ROLLOUT_TIMEOUT, || async {
                     let log = pm.log();
@@ -167,7 +165,7 @@ pub(crate) async fn round(
     if hit {
         pm = pm.restart().await;
         if asked.is_err() {
-            // Whoever wasn't answered asks again.
+            // A client without a response retries.
             again(&pm, act, &key, &wanted).await;
         }
         done(&pm, act, &key, &second).await;
@@ -179,7 +177,7 @@ pub(crate) async fn round(
         let expected: Vec<_> = mark.iter().map(|mark| (id.as_str(), *mark)).collect();
         half.exactly(&prefix, &expected).await;
     }
-    // Nothing is left of what was given up, and nothing is there that isn't known.
+    // There are no units of abandoned plans and no orphans.
     eventually("no orphan and no unit too many", ROLLOUT_TIMEOUT, || async {
         let orphans = pm.call(Method::GET, "/orphans", None).await?;
         let status = pm.call(Method::GET, &format!("/deployments/{key}/status"), None).await;
@@ -207,11 +205,11 @@ async fn ask(
     pm.deploy(&wanted(if act.makes() { "1.0.0" } else { "2.0.0" })).await
 }
 
-/// Asks again for what may have been stored before: it is harmless.
+/// Retries a request that may have been stored: it is idempotent.
 async fn again(pm: &Pm, act: Act, key: &str, wanted: &impl Fn(&str) -> Value) {
     eventually("an answer", ROLLOUT_TIMEOUT, || async {
         match ask(pm, act, key, wanted).await {
-            // What is to be deleted may be gone already.
+            // It may be deleted already.
             Err(error) if act == Act::Delete && error.starts_with("404") => Ok(()),
             other => other.map(drop),
         }
@@ -219,7 +217,7 @@ async fn again(pm: &Pm, act: Act, key: &str, wanted: &impl Fn(&str) -> Value) {
     .await;
 }
 
-/// Waits until it is as it should be; who was away is back when everybody else has done their part.
+/// Waits for the final condition; the second cluster becomes reachable once the first is done.
 async fn done(pm: &Pm, act: Act, key: &str, second: &Relay) {
     if act == Act::Delete {
         return pm.wait_deleted(key).await;

@@ -1,4 +1,4 @@
-//! A package manager that is killed while packages are published: what was acknowledged is there.
+//! PM is killed while packages are published: acknowledged ones are stored.
 
 use std::{
     collections::BTreeSet,
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 const WRITERS: usize = 4;
-/// How long the first answer may take.
+/// Bound on the first response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Two packages in one request: both are there, or neither is.
+/// Two packages in one request: both are stored, or none.
 fn pair(name: &str) -> Value {
     let one = |name: &str| json!({"name": name, "version": "1.0.0", "classes": [{"key": "A", "functions": []}]});
     json!([one(&format!("{name}-left")), one(&format!("{name}-right"))])
@@ -32,7 +32,7 @@ async fn write(
         let name = format!("p-{round}-{writer}-{number}");
         let bodies = pair(&name);
         let text: Vec<_> = bodies.as_array().into_iter().flatten().map(Value::to_string).collect();
-        // Several documents, as a file has them.
+        // Several documents in one body.
         match pm.publish_text(&text.join("\n---\n")).await {
             Ok(()) => {
                 acknowledged.push(name);
@@ -43,7 +43,7 @@ async fn write(
     }
 }
 
-/// Kills it so often while it writes, and looks each time what is there.
+/// Kills PM during writes, and checks its store each time.
 pub(crate) async fn kills(rounds: usize) -> usize {
     let mut pm = Pm::start(&Setup::default()).await;
     let mut all = BTreeSet::new();
@@ -54,7 +54,7 @@ pub(crate) async fn kills(rounds: usize) -> usize {
         let writing = join_all(writers.map(|(at, own)| write(&pm, (round, at), own, &any)));
         let moment = Duration::from_micros(RandomState::new().hash_one(0) % 150_000);
         let kill = async {
-            // Now and then among the first, and now and then when some are there for sure.
+            // Alternately during the first writes, and after some were acknowledged.
             if round % 2 == 0 {
                 let _ = tokio::time::timeout(RESPONSE_TIMEOUT, any.notified()).await;
             }

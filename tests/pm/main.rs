@@ -1,12 +1,6 @@
-//! The package manager as a process, with CRMs on a real cluster.
+//! PM processes with CRMs on real clusters.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    missing_docs
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod access;
 mod any_cluster;

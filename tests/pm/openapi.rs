@@ -1,4 +1,4 @@
-//! The document that describes the API, against the server that runs.
+//! The OpenAPI document compared with the running server.
 
 use std::{env, fs, path::PathBuf, process::Command, time::Duration};
 
@@ -11,10 +11,10 @@ use oprc_tests::{
 use serde_json::json;
 use tokio::time::timeout;
 
-/// What asks everything that the document says can be asked.
+/// Generates requests from the document.
 const CHECKER: &str = "schemathesis==4.32.5";
-/// What it is told beside. Each field of a package and of a deployment at its limits would be
-/// thousands of requests: for those bodies the examples and what is made up by chance must do.
+/// Covering the limits of each field of packages and deployments would take thousands of requests:
+/// examples and random bodies suffice there.
 const CONFIGURATION: &str = r#"
 [[operations]]
 include-operation-id = [
@@ -22,7 +22,6 @@ include-operation-id = [
 ]
 phases.coverage.enabled = false
 "#;
-/// How long that may take.
 const CHECK_TIMEOUT: Duration = Duration::from_mins(15);
 
 /// The checker, fetched from PyPI once.
@@ -47,16 +46,15 @@ fn checker() -> PathBuf {
     folder
 }
 
-/// Makes what the examples of the document are about: so lists have something in them, and what is
-/// sent can be done.
+/// Creates the objects of the document's examples, so that lists aren't empty and requests succeed.
 async fn fill(pm: &Pm) {
     for name in ["hello", "counter", "shapes"] {
         let file = workspace().join(format!("examples/packages/{name}.yaml"));
         let text = fs::read_to_string(file).unwrap();
-        // A deployment that stands behind a package doesn't go where packages do.
+        // The packages endpoint accepts no deployments.
         pm.publish_text(text.split("\n---\n").next().unwrap()).await.unwrap();
     }
-    // There is a revision to go back to, and something to take away.
+    // A revision to roll back to, and a deployment to delete.
     for seconds in [300, 600] {
         let options = json!({"progressDeadlineSeconds": seconds});
         let hello =
@@ -77,7 +75,7 @@ async fn fill(pm: &Pm) {
     assert_eq!(pm.get("/deployments/hello/history").await["items"].as_array().unwrap().len(), 2);
 }
 
-/// Asks everything that the document says can be asked, and compares the answers with it.
+/// Sends generated requests, and validates the responses.
 async fn compare(pm: &Pm) {
     let folder = tokio::task::spawn_blocking(checker).await.unwrap();
     fs::write(pm.folder().join("schemathesis.toml"), CONFIGURATION).unwrap();
@@ -89,7 +87,7 @@ async fn compare(pm: &Pm) {
         .args(["--checks", "not_a_server_error,status_code_conformance"])
         .args(["--checks", "content_type_conformance,response_schema_conformance"])
         .args(["--checks", "response_headers_conformance,unsupported_method"])
-        // A stream has no end that could be waited for.
+        // A stream doesn't end.
         .args(["--exclude-path", "/api/v1/events"])
         .args(["--max-examples", "40", "--seed", seed, "--request-timeout", "60"])
         .args(["--no-color", "--output-sanitize", "true"])

@@ -1,4 +1,4 @@
-//! A store that is lost: what runs is found, and goes on.
+//! After the loss of a store, running units are found and adopted.
 
 use hyper::Method;
 use k8s_openapi::api::core::v1::Pod;
@@ -17,7 +17,7 @@ fn both(key: &str, version: &str) -> Value {
     both
 }
 
-/// Names of pods, and how often their containers were started again.
+/// Names of pods, and their restarts.
 async fn pods(ns: &TestNamespace) -> Vec<(String, i32)> {
     let api: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let all = api.list(&ListParams::default().labels("oaas.io/owner")).await.unwrap();
@@ -68,7 +68,7 @@ async fn adopts_all_orphans_without_restarting_pods() {
         }
         assert_eq!((pods(east.ns).await, pods(west.ns).await), before);
 
-        // It is driven again: changed, and taken away.
+        // It can be updated and deleted again.
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
@@ -103,7 +103,7 @@ async fn deletes_an_orphan() {
         wanted["targetClusters"] = json!(["east"]);
         pm.deploy(&wanted).await.unwrap();
         pm.wait_for_condition("shop", "RUNNING").await;
-        // One that is driven is none.
+        // A unit of a deployment is not an orphan.
         let path = "/orphans/east/shop.Sample..east";
         assert!(pm.call(Method::DELETE, path, None).await.unwrap_err().contains("no orphan"));
         let pm = pm.restart_without_store().await;

@@ -1,4 +1,4 @@
-//! The long suites: samples of them in `make test`, all of them in `make prove`.
+//! Long suites: a sample in `make test`, all rounds in `make prove`.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -11,11 +11,11 @@ use crate::{
     two_clusters::with_two_clusters,
 };
 
-/// So many package managers at once.
+/// PMs that run concurrently.
 const AT_ONCE: usize = 4;
-/// No act has more points.
+/// Bound on the crash points of an act.
 const POINTS: usize = 40;
-/// Each act has more points: some have only six.
+/// Fewer than any act has.
 const LEAST: usize = 5;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,14 +25,13 @@ async fn converges_when_pm_is_killed_before_or_after_any_write() {
         let proof = proof::begin("PM killed before and after each write", 5, 50);
         let at = async |act: Act, point: usize| (act, round(&east, &west, &etcd, act, point).await);
         if !proof::whole() {
-            // One point of each of some acts.
+            // One point each of some acts.
             let seed = RandomState::new().hash_one(0);
             println!("seed {seed}");
             let byte = |index: usize| usize::from(seed.to_le_bytes()[index]);
             let acts = (0..proof.rounds).map(|index| ACTS[(byte(7) + index) % ACTS.len()]);
             let acts = acts.enumerate().map(|(index, act)| at(act, byte(index) % LEAST));
             let rounds: Vec<_> = stream::iter(acts).buffer_unordered(AT_ONCE).collect().await;
-            // Each was killed.
             let killed = rounds.iter().filter(|(_, round)| *round == Round::Killed).count();
             assert_eq!(killed, proof.rounds, "{rounds:?}");
             return;

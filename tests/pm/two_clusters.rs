@@ -11,14 +11,14 @@ use oprc_tests::{
     second,
 };
 
-/// One of them.
+/// A cluster's namespace with its CRM.
 pub(crate) struct TestCluster<'a> {
     pub(crate) ns: &'a TestNamespace,
     pub(crate) crm: Crm,
 }
 
 impl TestCluster<'_> {
-    /// The ids of the classes that are there and stay, and the marks of their functions.
+    /// Ids of classes that aren't terminating, and the marks of their functions.
     async fn classes(&self) -> Result<Vec<(String, String)>, String> {
         let all = classes(self.ns).list(&ListParams::default()).await;
         let all = all.map_err(|error| error.to_string())?;
@@ -37,7 +37,7 @@ impl TestCluster<'_> {
         Ok(found)
     }
 
-    /// Waits until exactly these classes are there: of those whose ids begin so.
+    /// Waits until exactly these classes exist among those with the prefix.
     pub(crate) async fn exactly(&self, prefix: &str, expected: &[(&str, &str)]) {
         let expected: Vec<_> =
             expected.iter().map(|(id, mark)| ((*id).to_owned(), (*mark).to_owned())).collect();
@@ -50,13 +50,12 @@ impl TestCluster<'_> {
     }
 }
 
-/// Runs a test with two of them.
 pub(crate) async fn with_two_clusters(test: impl AsyncFnOnce(TestCluster<'_>, TestCluster<'_>)) {
     in_namespace(async |one: &TestNamespace| {
         in_namespace_of(second().await, async |other: &TestNamespace| {
             let options = Options::default();
             let east = TestCluster { ns: one, crm: Crm::start(one, &options).await };
-            // It may go and come back: nobody else is given its port meanwhile.
+            // A fixed port, because it may be restarted.
             let options = options.with("HTTP_PORT", &free_port().to_string());
             let west = TestCluster { ns: other, crm: Crm::start(other, &options).await };
             Box::pin(test(east, west)).await;

@@ -1,4 +1,4 @@
-//! What an operator does to an etcd: calls that the store has no use for.
+//! Administrative calls to an etcd that the store doesn't have.
 
 use prost::Message;
 use tonic::{
@@ -30,7 +30,7 @@ struct Grant {
 
 #[derive(Clone, PartialEq, Message)]
 struct Permission {
-    /// 2 is for reading and writing.
+    /// 2 is read and write.
     #[prost(int32, tag = "1")]
     kind: i32,
     #[prost(bytes = "vec", tag = "2")]
@@ -47,8 +47,7 @@ struct Compaction {
     physical: bool,
 }
 
-/// Makes users `root` and `pm` with passwords, the latter for keys that begin with `pm/` alone, and
-/// asks for them from now on.
+/// Creates the users `root` and `pm`, the latter for keys below `pm/`, and enables authentication.
 pub(crate) async fn enable_users(etcd: &Etcd, root_password: &str, pm_password: &str) {
     let mut admin = Admin::of(etcd).await;
     let pair = |name: &str, other: &str| Pair { name: name.to_owned(), other: other.to_owned() };
@@ -63,7 +62,7 @@ pub(crate) async fn enable_users(etcd: &Etcd, root_password: &str, pm_password: 
     admin.call("Auth/AuthEnable", Nothing {}).await;
 }
 
-/// Drops all history before a revision.
+/// Compacts the history before a revision.
 pub(crate) async fn compact(etcd: &Etcd, revision: u64) {
     let revision = i64::try_from(revision).unwrap();
     Admin::of(etcd).await.call("KV/Compact", Compaction { revision, physical: true }).await;

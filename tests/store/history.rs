@@ -1,4 +1,4 @@
-//! What watches do when etcd drops history, ends, or is another one.
+//! Watches when etcd drops history, restarts, or loses its data.
 
 use oprc_cp_storage::{Error, Store, Transaction};
 
@@ -35,7 +35,7 @@ async fn a_watch_resumes_after_a_restart() {
     let mut made = Vec::new();
     for round in 0..3 {
         made.push(put(&store, round).await);
-        // Untold, it may be, when the connection goes.
+        // The event may not be delivered when the connection breaks.
         etcd.kill();
         etcd.restart();
         made.push(put_again(&store, round).await);
@@ -45,7 +45,7 @@ async fn a_watch_resumes_after_a_restart() {
     }
 }
 
-/// A connection may break without etcd having been asked, and that isn't always known.
+/// A broken connection may leave the outcome of a write unknown.
 async fn put_again(store: &Store, value: u32) -> u64 {
     loop {
         let before = store.list("").await.unwrap().revision;

@@ -1,4 +1,4 @@
-//! Stores whose process is killed while it writes.
+//! The process of a store is killed during writes.
 
 use std::{
     collections::BTreeMap,
@@ -20,19 +20,19 @@ use tokio::{
 
 use oprc_tests::etcd::Etcd;
 
-/// Names the file to a child.
+/// The store file of a child process.
 const FILE: &str = "OPRC_TEST_STORE";
 const WRITERS: u64 = 4;
-/// So many pairs of entries each writer has, of which it writes one after the other.
+/// Pairs of entries per writer, written in turn.
 const PAIRS: u64 = 20;
-/// How long opening a store may take, and the first acknowledgement.
+/// Bound on opening a store and on the first acknowledgement.
 const RESPONSE_TIMEOUT: Duration = Duration::from_mins(1);
 
 fn redb(path: &Path) -> RedbOptions {
     RedbOptions::new(path, "a test")
 }
 
-/// What a child does that is to be killed: counts, and says how far each writer is.
+/// The child process: counts, and prints the progress of each writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Some(path) = env::var_os(FILE) else { return };
@@ -44,7 +44,7 @@ async fn child() {
     .await;
 }
 
-/// Opens a store. A process that another test starts has the parent's lock too until it begins.
+/// Opens a store. A process that another test has forked may hold the lock until it calls exec.
 async fn open(path: &Path) -> Store {
     let begun = Instant::now();
     loop {
@@ -57,7 +57,7 @@ async fn open(path: &Path) -> Store {
     }
 }
 
-/// Counts for ever, or until the store is away.
+/// Counts until the store is unavailable.
 async fn count(store: &Store, writer: u64, acknowledged: impl Fn(u64)) {
     loop {
         let counter = match store.get(&format!("{writer}/counter")).await {
@@ -85,11 +85,10 @@ fn parse(value: &[u8]) -> u64 {
     std::str::from_utf8(value).unwrap().parse().unwrap()
 }
 
-/// What the writers were told is stored.
+/// The acknowledged counters by writer.
 pub(crate) type Acknowledged = BTreeMap<u64, u64>;
 
-/// Starts a child on a file and kills it at some moment: soon after it began, or after it wrote for
-/// a while.
+/// Starts a child on a file and kills it soon after its start, or after some writes.
 pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowledged) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["killed::child", "--exact", "--nocapture"])
@@ -107,7 +106,6 @@ pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowled
     let random = RandomState::new().hash_one(0);
     let mut heard = Vec::new();
     if soon {
-        // Whatever it does then, if it has begun at all.
         std::thread::sleep(Duration::from_micros(random % 60_000));
     } else {
         let enough = random % 400;
@@ -122,7 +120,7 @@ pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowled
     for line in heard {
         let words: Vec<_> = line.split(' ').collect();
         if let ["ack", writer, number] = words[..] {
-            // A line that was cut off has too small a number, or none.
+            // A truncated line has too small a number, or none.
             let (Ok(writer), Ok(number)) = (writer.parse(), number.parse::<u64>()) else {
                 continue;
             };
@@ -132,7 +130,7 @@ pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowled
     }
 }
 
-/// Everything acknowledged is there, and nothing is half.
+/// Asserts that all acknowledged writes are stored, and none partially.
 pub(crate) async fn check(store: &Store, acknowledged: &Acknowledged) {
     let page = store.list("").await.unwrap();
     let stored: BTreeMap<_, _> =
@@ -141,7 +139,7 @@ pub(crate) async fn check(store: &Store, acknowledged: &Acknowledged) {
         let acknowledged = acknowledged.get(&writer).copied().unwrap_or_default();
         let counter = stored.get(format!("{writer}/counter").as_str()).copied().unwrap_or_default();
         assert!(counter >= acknowledged, "{acknowledged} was acknowledged, and {counter} is there");
-        // Only one can have been under way.
+        // At most one write was in flight.
         assert!(counter <= acknowledged + 1, "{counter} came out of nowhere: {acknowledged}");
         for pair in 0..PAIRS {
             let side = |side: &str| stored.get(format!("{writer}/{side}/{pair}").as_str()).copied();
@@ -155,12 +153,12 @@ pub(crate) async fn check(store: &Store, acknowledged: &Acknowledged) {
     }
 }
 
-/// One round on a file, which may have been through some.
+/// One round on a file, which may be reused.
 pub(crate) async fn round_on_redb(path: &Path, soon: bool, acknowledged: &mut Acknowledged) {
     kill_a_child(path, soon, acknowledged);
     let store = Store::redb(redb(path)).await.unwrap();
     check(&store, acknowledged).await;
-    // What was under way and is there counts from now on.
+    // Writes in flight that were stored count from now on.
     for writer in 0..WRITERS {
         if let Some(counter) = store.get(&format!("{writer}/counter")).await.unwrap() {
             acknowledged.insert(writer, parse(&counter.value));
@@ -169,7 +167,7 @@ pub(crate) async fn round_on_redb(path: &Path, soon: bool, acknowledged: &mut Ac
     store.close().await;
 }
 
-/// One round on an etcd, which is killed itself: a store to write by, and one to look.
+/// One round on an etcd, which is killed: one store writes, the other one reads.
 pub(crate) async fn round_on_etcd(
     etcd: &Etcd,
     (writing, looking): &(Store, Store),

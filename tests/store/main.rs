@@ -1,12 +1,6 @@
-//! The store on a real etcd, and what is left of a store when its process is killed.
+//! PM's store on a real etcd, and after kills of its process.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    missing_docs
-)]
+#![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod admin;
 mod history;

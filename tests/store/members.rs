@@ -1,4 +1,4 @@
-//! Several endpoints, of which one is enough.
+//! Several endpoints, one of which suffices.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use oprc_cp_storage::{Error, EtcdOptions, Store, Transaction};
 
 use oprc_tests::etcd::{Etcd, free_port};
 
-/// How much later than its deadline a call may end on a busy machine.
+/// Tolerance for a busy machine.
 const SLACK: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn skips_unreachable_endpoints() {
         if round % 5 == 0 {
             etcd.kill();
             etcd.restart();
-            // Reads go on until there is an answer; a write has no such luck on a broken line.
+            // Reads are retried on a broken connection, writes aren't.
             store.get("a").await.unwrap();
         }
     }
@@ -46,15 +46,15 @@ async fn every_call_ends_by_its_deadline() {
     assert!(owned.unwrap_err().is_retryable());
     assert!(begun.elapsed() < 2 * deadline + SLACK, "{:?}", begun.elapsed());
     etcd.thaw();
-    // What was written, or wasn't, is settled by now or soon.
+    // The outcome of the write is known by now or soon.
     let entry = store.get("a").await.unwrap().unwrap();
     assert!(entry.value.is_empty() || entry.value == "1");
     let check = oprc_cp_storage::Check::Exists;
     store.commit(Transaction::new().check("a", check).put("a", "2")).await.unwrap();
 
     etcd.kill();
-    // Nobody listens: surely nothing was changed, and that is known, but for the connection of
-    // before and an attempt that the deadline cuts short.
+    // Without a listener nothing was changed, which is known except for the former connection and
+    // an attempt that the deadline cancels.
     let mut known = false;
     for _ in 0..5 {
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! The suite on an etcd.
+//! The conformance suite on an etcd.
 
 use std::sync::Arc;
 

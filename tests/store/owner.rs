@@ -1,4 +1,4 @@
-//! An owner that is cut off or dies.
+//! Leases of owners that are disconnected or killed.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tokio::time::{sleep, timeout};
 
 use oprc_tests::etcd::Etcd;
 
-/// It has to outlive an etcd that is started anew on a busy machine.
+/// Longer than a restart of etcd on a busy machine.
 const LEASE: Duration = Duration::from_secs(15);
-/// By then a lease that isn't renewed is over.
+/// A lease that isn't renewed has expired by then.
 const OVER: Duration = LEASE.saturating_add(Duration::from_secs(5));
 
 async fn open(etcd: &Etcd) -> Store {
@@ -19,7 +19,7 @@ async fn open(etcd: &Etcd) -> Store {
     Store::etcd(options).await.unwrap()
 }
 
-/// Owns as soon as it can.
+/// Retries until the lease is acquired.
 async fn acquire(store: &Store, identity: &str) -> Lease {
     loop {
         match store.acquire_lease("driver", identity).await {
@@ -38,7 +38,7 @@ async fn lease_is_renewed_while_it_is_held() {
     let (first, second) = (open(&etcd).await, open(&etcd).await);
     let owned = first.acquire_lease("driver", "one").await.unwrap();
     first.commit(Transaction::new().put("a", "").fenced(&owned)).await.unwrap();
-    // An etcd that is started anew knows it still.
+    // A restarted etcd keeps the lease.
     etcd.kill();
     etcd.restart();
     assert!(timeout(OVER, acquire(&second, "two")).await.is_err());
@@ -53,7 +53,7 @@ async fn lease_is_lost_before_another_owner_acquires_it() {
     let late = Transaction::new().put("a", "late").fenced(&owned);
     etcd.freeze();
     sleep(LEASE).await;
-    // By the clock, whoever is still to be told.
+    // Expired by the clock, even without a response.
     assert!(!owned.is_held());
     timeout(4 * LEASE, owned.lost()).await.unwrap();
     etcd.thaw();
@@ -66,7 +66,7 @@ async fn lease_is_lost_before_another_owner_acquires_it() {
 #[test]
 fn lease_expires_with_its_process() {
     let etcd = Etcd::start();
-    // A runtime that is gone takes along what renewed it, as a process does.
+    // A dropped runtime stops the renewal, as the end of a process does.
     let first = tokio::runtime::Runtime::new().unwrap();
     let _owned =
         first.block_on(async { open(&etcd).await.acquire_lease("driver", "one").await.unwrap() });

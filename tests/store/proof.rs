@@ -13,7 +13,7 @@ async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (mut acknowledged, mut total) = (Acknowledged::new(), 0);
     for round in 0..proof.rounds {
-        // One file goes through all rounds; every fourth round has a new one, and is short.
+        // One file is used in most rounds; every fourth round has a new one, and is short.
         if round % 4 == 0 {
             let mut of_new = Acknowledged::new();
             let new = folder.path().join(format!("new-{round}.redb"));
@@ -33,7 +33,7 @@ async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
 async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
     let proof = proof::begin("etcd of a store killed during writes", 3, 30);
     let etcd = Etcd::start();
-    // Writers end soon when it is away; a check waits for it to come back on a busy machine.
+    // Writers fail fast while etcd is down; checks wait for its restart.
     let looking = etcd.store("test").await;
     let soon = EtcdOptions { deadline: Duration::from_secs(2), ..etcd.options("test") };
     let stores = (Store::etcd(soon).await.unwrap(), looking);

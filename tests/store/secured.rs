@@ -1,4 +1,4 @@
-//! The suite on an etcd that asks for a certificate and a user, and what is refused.
+//! The conformance suite on an etcd with TLS and users, and rejected credentials.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use oprc_tests::{certificate_authority::Authority, etcd::Etcd};
 use crate::admin;
 
 const PASSWORD: &str = "correct horse battery staple";
-/// How long a watch may take to go on.
+/// Bound on resuming a watch.
 const TOLD: Duration = Duration::from_secs(90);
 
 /// An etcd with certificates and users.
@@ -33,7 +33,7 @@ impl Secured {
         let folder = tempfile::tempdir().unwrap();
         let ours = Authority::new(&folder.path().join("ours"));
         let (certificate, key) = ours.issue("server", &["127.0.0.1", "localhost"]);
-        // Users are made before there is TLS, by calls that the store has no use for.
+        // Users are created before TLS is enabled, by calls that the store doesn't have.
         let etcd = Etcd::start();
         admin::enable_users(&etcd, "of root", PASSWORD).await;
         let flag = |name: &str, file: &PathBuf| format!("--{name}={}", file.display());
@@ -42,13 +42,13 @@ impl Secured {
             flag("key-file", &key),
             flag("trusted-ca-file", &ours.certificate()),
             "--client-cert-auth".to_owned(),
-            // Tokens that age while a test runs.
+            // Tokens expire during a test.
             "--auth-token-ttl=1".to_owned(),
         ];
         Self { etcd: etcd.with_flags("https", flags), folder, ours }
     }
 
-    /// The one that tests share, as long as one of them runs.
+    /// An instance that is shared while one of the tests runs.
     async fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Secured>> = Mutex::const_new(Weak::new());
         let mut shared = SHARED.lock().await;
@@ -60,7 +60,7 @@ impl Secured {
         secured
     }
 
-    /// What lets us in.
+    /// Valid options.
     fn options(&self, root: &str) -> EtcdOptions {
         let tls = EtcdTls {
             ca: self.ours.certificate(),
@@ -106,7 +106,7 @@ async fn denied(options: EtcdOptions) -> String {
 async fn rejects_invalid_credentials_with_the_reason() {
     let secured = Secured::shared().await;
     let good = || secured.options("pm/refusals");
-    // It is up: how long a refusal takes is looked at.
+    // It responds: the time of a rejection is measured.
     Store::etcd(good()).await.unwrap().close().await;
     let others = Authority::new(&secured.folder.path().join("others"));
     let with = |change: &dyn Fn(&mut EtcdTls)| {
@@ -130,7 +130,7 @@ async fn rejects_invalid_credentials_with_the_reason() {
         Login { user: "nobody".to_owned(), ..login(Password::Value(PASSWORD.to_owned())) };
     denied(EtcdOptions { login: Some(unknown), ..good() }).await;
     denied(EtcdOptions { login: None, ..good() }).await;
-    // A user has its own keys alone.
+    // The user may only use its own keys.
     let told = denied(EtcdOptions { root: "of-others".to_owned(), ..good() }).await;
     assert!(told.contains("permission denied"), "{told}");
     let missing = Some(login(Password::File("/nonexistent/password".into())));
@@ -150,7 +150,7 @@ async fn rejects_invalid_credentials_with_the_reason() {
 
 #[tokio::test]
 async fn reloads_files_on_reconnect() {
-    // One of its own, since it is started anew.
+    // Not shared, because it is restarted.
     let secured = Secured::start().await;
     let password = secured.folder.path().join("password");
     fs::write(&password, format!("{PASSWORD}\n")).unwrap();
@@ -161,13 +161,13 @@ async fn reloads_files_on_reconnect() {
     let mut watch = store.watch("", None).await.unwrap();
     store.commit(Transaction::new().put("a", "1")).await.unwrap();
     assert_eq!(watch.next().await.unwrap().changes.len(), 1);
-    // Another certificate in the same place, and a connection and a token that are gone.
+    // Another certificate at the same path, and no valid connection or token.
     let (next_certificate, next_key) = secured.ours.issue("next", &[]);
     fs::rename(next_certificate, certificate).unwrap();
     fs::rename(next_key, key).unwrap();
     secured.etcd.kill();
     secured.etcd.restart();
-    // The watch finds out by itself: no call of its own store gets it another token.
+    // The watch recovers by itself: no call of its store renews the token.
     let other = Store::etcd(options).await.unwrap();
     assert_eq!(other.get("a").await.unwrap().unwrap().value, "1");
     let next = other.commit(Transaction::new().put("a", "2")).await.unwrap();

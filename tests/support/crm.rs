@@ -1,5 +1,4 @@
-//! Class runtime managers for tests: each serves the namespace of its test only, under the account
-//! that `k8s/rbac` gives it.
+//! CRMs for tests: each manages only the namespace of its test, with the permissions of `k8s/rbac`.
 
 use std::{
     collections::BTreeMap,
@@ -29,22 +28,20 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::{TestNamespace, manifest, program, workspace};
 
-/// The image of the data grid's stand-in, as it is known on the nodes.
+/// The image of the data grid's stand-in on the nodes.
 pub const ODGM: &str = "oprc.local/odgm-stand-in:dev";
-/// How long a CRM may take until it is ready.
 const READY_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A client of a CRM.
 pub type Client = DeploymentServiceClient<Channel>;
 
-/// Applies files of this repository to a cluster.
+/// Runs kubectl in this repository.
 pub fn apply(cluster: &Cluster, arguments: &[&str]) {
     let mut kubectl = cluster.kubectl();
     let done = kubectl.args(arguments).current_dir(workspace()).output().expect("kubectl");
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Installs the definition of classes in the shared cluster.
+/// Installs the CRD in the shared cluster.
 pub(crate) async fn define(cluster: &Cluster) {
     let client = cluster.client().await.expect("a client");
     manifest::apply(&client, "default", "k8s/crds/classruntimes.gen.yaml").await;
@@ -53,23 +50,23 @@ pub(crate) async fn define(cluster: &Cluster) {
     within("the definition of classes", READY_TIMEOUT, known).await.expect("a definition");
 }
 
-/// Installs the definition of classes.
+/// Installs the CRD.
 pub fn install(cluster: &Cluster) {
     apply(cluster, &["apply", "--server-side", "-f", "k8s/crds"]);
     let crd = "crd/classruntimes.oaas.io";
     apply(cluster, &["wait", "--for=condition=Established", crd, "--timeout=90s"]);
 }
 
-/// How a CRM is to be.
+/// The configuration of a CRM.
 #[derive(Clone)]
 pub struct Options {
-    /// The user it is known as: give different ones to different CRMs.
+    /// The Kubernetes user; different CRMs need different ones.
     pub user: String,
-    /// The address that stands for the API server, where it isn't its own.
+    /// The URL of a proxy for the API server.
     pub api: Option<String>,
-    /// Variables besides the usual.
+    /// Additional environment variables.
     pub variables: Vec<(String, String)>,
-    /// Whether it serves the whole cluster.
+    /// Whether it manages the whole cluster.
     pub everywhere: bool,
 }
 
@@ -80,26 +77,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// One that is known as that user.
     pub fn user(user: &str) -> Self {
         Self { user: user.to_owned(), ..Self::default() }
     }
 
-    /// With the API server behind a proxy.
     #[must_use]
     pub fn through(mut self, url: &str) -> Self {
         self.api = Some(url.to_owned());
         self
     }
 
-    /// For the whole cluster.
     #[must_use]
     pub fn everywhere(mut self) -> Self {
         self.everywhere = true;
         self
     }
 
-    /// With a variable set.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.to_owned(), value.to_owned()));
@@ -122,7 +115,7 @@ impl Options {
     }
 }
 
-/// Lets a user do what the account of a CRM may do, by the files of this repository.
+/// Grants a user the permissions of CRM's service account.
 pub async fn allow(ns: &TestNamespace, options: &Options) {
     let subject = json!({
         "kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": options.user,
@@ -178,10 +171,9 @@ fn lease_namespace(ns: &TestNamespace, options: &Options) -> String {
     if options.everywhere { "oaas-system".to_owned() } else { ns.name.clone() }
 }
 
-/// A CRM within the test's own process, which may not be ready yet and may ask for certificates
-/// and tokens. It is cut off, not stopped, when this is dropped.
+/// A CRM in the test's process, which may not be ready yet and may require certificates and tokens.
+/// It is aborted on drop, without a shutdown.
 pub struct CrmTask {
-    /// Where it listens.
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
@@ -194,7 +186,6 @@ impl Drop for CrmTask {
 }
 
 impl CrmTask {
-    /// Starts one.
     pub async fn start(ns: &TestNamespace, options: &Options) -> Self {
         let config = kube_config(ns, options).await;
         let api_health = ApiHealth::default();
@@ -216,7 +207,7 @@ impl CrmTask {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(async move {
             let stopped = async {
-                // Dropped without a word: it goes on until it is cut off.
+                // If the sender is dropped, it runs until it is aborted.
                 if stopped.await.is_err() {
                     std::future::pending::<()>().await;
                 }
@@ -227,7 +218,7 @@ impl CrmTask {
     }
 }
 
-/// What a CRM reaches the API server with.
+/// The client configuration of a CRM.
 pub async fn kube_config(ns: &TestNamespace, options: &Options) -> kube::Config {
     let config: kube::config::Kubeconfig = serde_json::from_str(&kubeconfig(ns, options)).unwrap();
     let how = kube::config::KubeConfigOptions::default();
@@ -237,22 +228,20 @@ pub async fn kube_config(ns: &TestNamespace, options: &Options) -> kube::Config 
     config
 }
 
-/// A CRM within the test's own process. It is cut off, not stopped, when this is dropped.
+/// A CRM in the test's process. It is aborted on drop, without a shutdown.
 pub struct Crm {
-    /// Where it answers.
     pub url: String,
-    /// A client of it.
     pub client: Client,
     begun: CrmTask,
 }
 
 impl Crm {
-    /// Starts one and waits until it is ready.
+    /// Starts a CRM and waits until it is ready.
     pub async fn start(ns: &TestNamespace, options: &Options) -> Self {
         Self::ready(CrmTask::start(ns, options).await).await
     }
 
-    /// Starts one with a client of the test's own.
+    /// Starts a CRM with the test's Kubernetes client.
     pub async fn with_client(
         ns: &TestNamespace,
         options: &Options,
@@ -268,14 +257,14 @@ impl Crm {
         Self { url, client, begun }
     }
 
-    /// Stops it as a signal would, and waits until it has ended.
+    /// Shuts it down as on SIGTERM, and waits for its end.
     pub async fn stop(mut self) {
         let _ = self.begun.stop.take().unwrap().send(());
         (&mut self.begun.task).await.unwrap();
     }
 }
 
-/// A client of a CRM, once that is ready.
+/// Waits until a CRM is ready, and returns a client.
 pub async fn connect(url: &str) -> Client {
     crate::eventually("CRM to be ready", READY_TIMEOUT, || async {
         crate::http::get_ok(&format!("{url}/health/ready")).await
@@ -285,14 +274,14 @@ pub async fn connect(url: &str) -> Client {
     DeploymentServiceClient::new(channel)
 }
 
-/// Where a CRM listens, if that is what a line of its log tells.
+/// The address in a log line, if it is about listening.
 pub(crate) fn listens(line: &str) -> Option<String> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
     says("address").filter(|_| says("message") == Some("listening")).map(str::to_owned)
 }
 
-/// A process that ends with this, unless it is released.
+/// Kills the process on drop, unless it is released.
 struct KillOnDrop(Option<Child>);
 
 impl KillOnDrop {
@@ -310,13 +299,10 @@ impl Drop for KillOnDrop {
     }
 }
 
-/// A CRM as a process of its own, killed when this is dropped.
+/// A CRM process, killed on drop.
 pub struct CrmProcess {
-    /// Where it answers.
     pub url: String,
-    /// A client of it.
     pub client: Client,
-    /// The process.
     pub child: Child,
     log: Arc<Mutex<String>>,
     _kubeconfig: tempfile::NamedTempFile,
@@ -330,7 +316,7 @@ impl Drop for CrmProcess {
 }
 
 impl CrmProcess {
-    /// Starts one and waits until it is ready.
+    /// Starts a CRM and waits until it is ready.
     pub async fn start(ns: &TestNamespace, options: &Options) -> Self {
         allow(ns, options).await;
         let mut config: serde_json::Value = serde_json::from_str(&kubeconfig(ns, options)).unwrap();
@@ -350,7 +336,7 @@ impl CrmProcess {
             .stderr(Stdio::piped());
         let mut child = command.spawn().expect("oprc-crm");
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        // From here on it is killed whatever happens.
+        // From here on it is killed on every error.
         let ended = KillOnDrop(Some(child));
         let log = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&log);
@@ -362,7 +348,7 @@ impl CrmProcess {
             };
             let mut lines = lines.map_while(Result::ok).inspect(keep);
             let address = lines.find_map(|line| listens(&line));
-            // Somebody has to read on, or it would stand still one day.
+            // The process would block on a full pipe.
             std::thread::spawn(move || lines.for_each(drop));
             address.ok_or("it ended")
         });
@@ -374,12 +360,11 @@ impl CrmProcess {
         Self { url, client, child, log, _kubeconfig: file }
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = i32::try_from(self.child.id()).unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();

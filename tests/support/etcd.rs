@@ -32,13 +32,12 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts one that doesn't wait for the disk: what it has written outlives its process all the
-    /// same.
+    /// Starts an etcd without fsync: its data survives a killed process.
     pub fn start() -> Self {
         Self::of(vec!["--unsafe-no-fsync".to_owned()])
     }
 
-    /// Starts one that waits for the disk, as those do that people have.
+    /// Starts an etcd with fsync, as in production.
     pub fn durable() -> Self {
         Self::of(Vec::new())
     }
@@ -56,7 +55,7 @@ impl Etcd {
         etcd
     }
 
-    /// The one that tests share which do it no harm, as long as one of them runs.
+    /// An etcd that is shared by tests that don't disturb it, while one of them runs.
     pub fn shared() -> Arc<Self> {
         static SHARED: Mutex<Weak<Etcd>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock();
@@ -68,7 +67,7 @@ impl Etcd {
         etcd
     }
 
-    /// The same one started anew with other flags, and with TLS if they say so.
+    /// Restarts it with other flags, and with TLS for https.
     #[must_use]
     pub fn with_flags(mut self, scheme: &'static str, flags: Vec<String>) -> Self {
         self.kill();
@@ -77,12 +76,11 @@ impl Etcd {
         self
     }
 
-    /// Where it is.
     pub fn endpoint(&self) -> String {
         format!("{}://127.0.0.1:{}", self.scheme, self.port)
     }
 
-    /// How a store in it is opened.
+    /// Options of a store in it.
     pub fn options(&self, root: &str) -> EtcdOptions {
         EtcdOptions {
             root: root.to_owned(),
@@ -92,17 +90,17 @@ impl Etcd {
         }
     }
 
-    /// A store in it, apart from others. Waits until it is up.
+    /// A store with its own root. Waits until etcd responds.
     pub async fn store(&self, root: &str) -> Store {
         Store::etcd(self.options(root)).await.unwrap()
     }
 
-    /// Waits until it is up, for those whose own calls don't wait that long.
+    /// Waits until it responds, for tests with short deadlines.
     pub async fn up(&self) {
         self.store("up").await.close().await;
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process.
     pub fn kill(&self) {
         if let Some(mut process) = self.process.lock().take() {
             process.kill().unwrap();
@@ -136,14 +134,13 @@ impl Etcd {
         fs::remove_dir_all(self.folder.path().join("data")).unwrap();
     }
 
-    /// Stops it in its tracks: connections stay, and nothing is answered.
+    /// Sends SIGSTOP: connections stay open, and nothing responds.
     pub fn freeze(&self) {
         let pid = self.signal(Signal::STOP);
-        // Its threads run on for a moment, and may answer: all of them have stopped when this ends.
+        // Threads may respond until all of them have stopped.
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
     }
 
-    /// Lets it go on.
     pub fn thaw(&self) {
         self.signal(Signal::CONT);
     }
@@ -166,15 +163,14 @@ impl Drop for Etcd {
     }
 }
 
-/// A port that nobody listens on, and that nothing else is given: it is below those that the system
-/// gives away to anybody who asks for any.
+/// A free port below the ephemeral range.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let own = u16::try_from(std::process::id() % 45).unwrap() * 200;
     10_000 + own + NEXT.fetch_add(1, Ordering::Relaxed) % 200
 }
 
-/// The program that the sandbox runs, too: the newest that was built.
+/// The etcd of the sandbox: the newest build.
 fn program() -> PathBuf {
     if let Some(assets) = env::var_os(oprc_sandbox::ASSETS).filter(|assets| !assets.is_empty()) {
         let program = PathBuf::from(assets).join("etcd");

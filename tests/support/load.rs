@@ -1,4 +1,4 @@
-//! Requests that go on while a class changes.
+//! Continuous requests while a class changes.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,63 +10,50 @@ use tokio::{
 
 use crate::http::{client, client_that_keeps, get_by};
 
-/// A request is begun that often.
 const PACE: Duration = Duration::from_millis(20);
-/// So many may be under way at once.
+/// Bound on concurrent requests.
 const AT_ONCE: usize = 64;
-/// How long requests take to be answered, in turn: some outlast what they are answered by.
+/// Response times in milliseconds, in turn: some requests outlast the pod that serves them.
 const SLEEPS: [u64; 4] = [0, 50, 0, 600];
-/// How long a connection is kept that isn't used: less than the function goes on once it is told to
-/// end, when each of its answers ends a connection. Who keeps one for longer may send a request just
-/// as the other side closes it, whatever a platform does.
+/// Idle time of pooled connections: shorter than the function's grace period, in which each
+/// response closes its connection. A longer one could race with that on any platform.
 const KEPT: Duration = Duration::from_secs(1);
 
-/// Where requests go: an address within reach of this machine, and the host that is asked for,
-/// where that is another.
+/// A URL that this machine reaches, and the Host header if it differs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
-    /// The address.
     pub url: String,
-    /// The host that is asked for.
     pub host: Option<String>,
 }
 
 impl Target {
-    /// An address that is asked for by its own name.
     pub fn plain(url: &str) -> Self {
         Self { url: url.to_owned(), host: None }
     }
 }
 
-/// What a request travels by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Connection {
-    /// One of its own.
     New,
-    /// One of those that are kept for the next request.
+    /// Pooled.
     Kept,
 }
 
-/// How many requests were sent where, and by what.
+/// Numbers of requests.
 pub type Sent = BTreeMap<(Target, Connection), usize>;
 
-/// A request that wasn't answered well.
+/// A failed request.
 #[derive(Debug)]
 pub struct Dropped {
-    /// When it was sent, after the load began.
+    /// Since the load started.
     pub after: Duration,
-    /// How long it took.
     pub took: Duration,
-    /// Where it went.
     pub target: Target,
-    /// What it travelled by.
     pub connection: Connection,
-    /// What came of it.
     pub problem: String,
 }
 
-/// Requests at a steady pace, one half each by a connection of its own, the other by a client that
-/// keeps its connections.
+/// Requests at a constant rate, half of them on new connections, half on pooled ones.
 pub struct Load {
     target: watch::Sender<Target>,
     over: watch::Sender<bool>,
@@ -80,19 +67,18 @@ impl Drop for Load {
 }
 
 impl Load {
-    /// Begins.
     pub fn begin(target: Target) -> Self {
         let (target, targets) = watch::channel(target);
         let (over, is_over) = watch::channel(false);
         Self { target, over, task: tokio::spawn(send(targets, is_over)) }
     }
 
-    /// Sends requests elsewhere from now on.
+    /// Changes the target.
     pub fn turn_to(&self, target: Target) {
         self.target.send_replace(target);
     }
 
-    /// Ends, and gives how many requests were sent. Each must have been answered with 200.
+    /// Stops, and returns the numbers of requests. Each must have succeeded.
     pub async fn end(mut self) -> Sent {
         self.over.send_replace(true);
         let (sent, dropped) = (&mut self.task).await.unwrap();
@@ -113,7 +99,7 @@ async fn send(
     let mut requests = JoinSet::new();
     let (mut sent, mut dropped) = (Sent::new(), Vec::new());
     let kept = client_that_keeps(KEPT);
-    // Each connection with each sleep.
+    // All combinations.
     let turns_of =
         SLEEPS.into_iter().flat_map(|sleep| [(sleep, Connection::New), (sleep, Connection::Kept)]);
     for (sleep, connection) in turns_of.cycle() {

@@ -1,4 +1,4 @@
-//! Manifests of this repository, brought into a cluster without a process for each.
+//! Applies manifests of this repository without kubectl.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Kinds that belong to no namespace.
+/// Cluster-scoped kinds.
 const OF_THE_CLUSTER: [&str; 4] =
     ["Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"];
 
@@ -37,9 +37,9 @@ async fn apply_one(client: Client, namespace: &str, object: &DynamicObject) {
     applied.unwrap_or_else(|error| panic!("{} {}: {error}", types.kind, object.name_any()));
 }
 
-/// Applies a file of this repository; what names no namespace goes into that one.
+/// Applies a file; objects without a namespace go into `namespace`.
 pub async fn apply(client: &Client, namespace: &str, file: &str) {
-    // Namespaces come before what is in them.
+    // Namespaces first.
     let is_namespace =
         |it: &DynamicObject| it.types.as_ref().is_some_and(|it| it.kind == "Namespace");
     let (first, then): (Vec<_>, Vec<_>) = documents(file).into_iter().partition(is_namespace);

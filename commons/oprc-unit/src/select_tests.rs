@@ -358,7 +358,7 @@ fn a_selection_is_kept_for_its_generation() {
     };
     let kept = with(&previous("k8s_deployment", 3), &platform());
     assert_eq!((kept.template, kept.basis.as_str()), (Template::K8sDeployment, "as before"));
-    // Another generation is selected anew.
+    // Another generation gets a new selection.
     assert_eq!(with(&previous("k8s_deployment", 2), &platform()).template, Template::Knative);
     // A template that is rejected by now is replaced.
     let mut without = platform();

@@ -1,4 +1,4 @@
-//! Addons: what a class can have besides its functions. A new addon is one entry of [`ADDONS`].
+//! Addons: optional components of a class in addition to its functions. A new addon is one entry of [`ADDONS`].
 
 use super::RejectionReason;
 use crate::{platform::Features, replication::ODGM};

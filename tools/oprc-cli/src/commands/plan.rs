@@ -107,7 +107,7 @@ mod tests {
                 cluster: "east".to_owned(),
                 environment: "dev".to_owned(),
                 class: "Hello".to_owned(),
-                reasons: vec![why("replicas", "2", "availability 0.99 asks for 2")],
+                reasons: vec![why("replicas", "2", "availability 0.99 requires 2")],
                 ..UnitPlan::default()
             }],
             reasons: vec![why("clusters", "east", "the only one")],
@@ -120,7 +120,7 @@ mod tests {
              ├─ warning: east is full\n\
              ├─ clusters: east — the only one\n\
              └─ east/dev: Hello (hello.Hello)\n   \
-             └─ replicas: 2 — availability 0.99 asks for 2\n"
+             └─ replicas: 2 — availability 0.99 requires 2\n"
         );
     }
 }

@@ -97,7 +97,7 @@ fn named_collections_replace_the_default() {
     let found: Vec<_> =
         plan(&spec).collections.iter().map(|it| (it.name.clone(), it.partitions)).collect();
     assert_eq!(found, [("a".to_owned(), 4), ("b".to_owned(), 7)]);
-    assert_eq!(plan(&grid(&json!({}))).collections, [], "nothing is kept, and nothing says so");
+    assert_eq!(plan(&grid(&json!({}))).collections, [], "a class without state has no collection");
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn partition_count_depends_on_throughput() {
     {
         assert_eq!(by(Some(rps)), partitions, "{rps}");
     }
-    let said = with(
+    let explicit = with(
         &grid(&json!({"collections": ["a"], "partition_count": 3})),
         "/nfr_requirements/min_throughput_rps",
         json!(99_999),
     );
-    assert_eq!(only(&said).partitions, 3);
+    assert_eq!(only(&explicit).partitions, 3);
 }
 
 #[test]
@@ -144,9 +144,9 @@ fn shard_type_depends_on_replicas_latency_and_consistency() {
     assert_eq!(by(3, Some(50), None), ShardType::Raft);
     assert_eq!(by(3, Some(49), Some("strong")), ShardType::Raft);
     assert_eq!(by(3, None, Some("eventual")), ShardType::Basic);
-    let said =
+    let explicit =
         json!({"collections": ["a", {"name": "b", "shard_type": "basic"}], "shard_type": "mst"});
-    let found = plan(&grid(&said)).collections;
+    let found = plan(&grid(&explicit)).collections;
     assert_eq!((found[0].shard_type, found[1].shard_type), (ShardType::Mst, ShardType::Basic));
 }
 
@@ -219,8 +219,8 @@ fn data_is_persistent_in_the_full_profile_or_on_request() {
     assert_eq!(by(Profile::Dev, &spec), PersistenceMode::Ephemeral);
     let full = with(&spec, "/selected_template", json!("full"));
     assert_eq!(by(Profile::Dev, &full), PersistenceMode::Persistent);
-    let said = with(&spec, "/state/persistence", json!("persistent"));
-    assert_eq!(by(Profile::Dev, &said), PersistenceMode::Persistent);
+    let explicit = with(&spec, "/state/persistence", json!("persistent"));
+    assert_eq!(by(Profile::Dev, &explicit), PersistenceMode::Persistent);
     let own = json!({"collections": [{"name": "a", "persistence_mode": "ephemeral"}]});
     assert_eq!(by(Profile::Full, &grid(&own)), PersistenceMode::Ephemeral);
 }

@@ -47,7 +47,7 @@ async fn crm_looks(ns: &TestNamespace, kind: &Kind, name: &str) {
     let healed = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.labels()["oaas.io/component"] == "function")
     };
-    follow(&api, name, &version(&spoiled), "the label to be back", healed).await.unwrap();
+    follow(&api, name, &version(&spoiled), "the label to be restored", healed).await.unwrap();
 }
 
 /// The value of a variable in the pods of a Deployment.
@@ -146,7 +146,7 @@ async fn put_back(
         }
     };
     assert!(!such(&changed), "{kind} {name} wasn't changed");
-    let what = format!("{kind} {name} to be put back");
+    let what = format!("{kind} {name} to be restored");
     follow(&api, name, &version(&changed), &what, |it| it.is_some_and(&such)).await.unwrap();
 }
 
@@ -183,7 +183,7 @@ async fn restores_and_recreates_a_running_job() {
         let active = |job: Option<&DynamicObject>| {
             job.is_some_and(|job| job.data.pointer("/status/active") == Some(&json!(1)))
         };
-        let what = "the run to be under way";
+        let what = "the Job to be active";
         let before = class::wait_for(&api, &name, what, AVAILABLE_TIMEOUT, active).await.unwrap();
         let change = |job: &mut DynamicObject| {
             job.labels_mut().insert("oaas.io/component".to_owned(), "spoiled".to_owned());
@@ -201,7 +201,7 @@ async fn restores_and_recreates_a_running_job() {
         let anew = |job: Option<&DynamicObject>| {
             job.is_some_and(|job| job.metadata.uid != healed.metadata.uid)
         };
-        let what = "the run to be begun again";
+        let what = "the Job to be recreated";
         follow(&api, &name, &version(&healed), what, anew).await.unwrap();
     })
     .await;
@@ -282,13 +282,13 @@ async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
         let scalers: Api<HorizontalPodAutoscaler> = Api::namespaced(ns.client.clone(), &ns.name);
         scalers.create(&by_somebody(), &theirs).await.unwrap();
         let theirs = objects(ns, &AUTOSCALER).get("theirs").await.unwrap();
-        let what = "the autoscaler to be seen";
+        let what = "the autoscaler to be observed";
         wait_for_status(ns, "scaled", what, AVAILABLE_TIMEOUT, has_foreign_autoscaler).await;
         let gone =
             await_condition(scalers.clone(), &name, |it: Option<&HorizontalPodAutoscaler>| {
                 it.is_none()
             });
-        within("our autoscaler to be gone", AVAILABLE_TIMEOUT, gone).await.unwrap();
+        within("CRM's autoscaler to be deleted", AVAILABLE_TIMEOUT, gone).await.unwrap();
 
         let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let one = json!({"spec": {"replicas": 1}});
@@ -316,11 +316,11 @@ async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
         scalers.delete("theirs", &DeleteParams::default()).await.unwrap();
         let ours =
             await_condition(scalers, &name, |it: Option<&HorizontalPodAutoscaler>| it.is_some());
-        within("our autoscaler to be back", AVAILABLE_TIMEOUT, ours).await.unwrap();
+        within("CRM's autoscaler to be recreated", AVAILABLE_TIMEOUT, ours).await.unwrap();
         let alone = |status: &ClassRuntimeStatus| {
             status.phase == Phase::Available && !status.is_true(FOREIGN_AUTOSCALER)
         };
-        wait_for_status(ns, "scaled", "nobody else to scale it", AVAILABLE_TIMEOUT, alone).await;
+        wait_for_status(ns, "scaled", "no foreign autoscaler", AVAILABLE_TIMEOUT, alone).await;
         // CRM's autoscaler restores the required replicas, and adds more under load.
         assert!(matches!(replicas().await, Some(2..=3)));
     })

@@ -56,7 +56,7 @@ fn again() -> usize {
 async fn when_quiet<T>(ns: &TestNamespace, part: impl Future<Output = T>) -> T {
     exclusively(async {
         let namespaces: Api<Namespace> = Api::all(ns.client.clone());
-        wait_for_all(&namespaces, "namespaces to be gone", AVAILABLE_TIMEOUT, |all| {
+        wait_for_all(&namespaces, "namespaces to be deleted", AVAILABLE_TIMEOUT, |all| {
             all.values().all(|it| it.metadata.deletion_timestamp.is_none())
         })
         .await;
@@ -228,7 +228,7 @@ async fn back_after(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
     let anew = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
     };
-    let what = format!("{kind} {name} to be back");
+    let what = format!("{kind} {name} to be recreated");
     let back = follow(&api, name, &version(&before), &what, anew).await.unwrap();
     back.duration_since(begun)
 }
@@ -369,8 +369,8 @@ mod proof {
         let p99 = took[(took.len() - 1) * 99 / 100].0;
         let (most, what) = took.last().unwrap();
         let seen = format!(
-            "{} changes put back, 99 % within {} ms, all within {} ms; {} can't be made, {} change \
-             nothing",
+            "{} changes restored, 99 % within {} ms, all within {} ms; {} rejected, {} without \
+             effect",
             took.len(),
             p99.as_millis(),
             most.as_millis(),
@@ -378,7 +378,7 @@ mod proof {
             nothing.len()
         );
         println!("{seen}; taken again: {slow:?}");
-        assert!(kept.is_empty(), "{} weren't put back: {kept:#?}", kept.len());
+        assert!(kept.is_empty(), "{} weren't restored: {kept:#?}", kept.len());
         assert!(*most <= AT_ONCE, "{what} was back after {most:?}");
         assert!(slow.len() <= FEW.max(took.len() / 100), "{slow:?} of {}", took.len());
         // Rejected changes and those without an effect prove nothing: only expected ones may occur.

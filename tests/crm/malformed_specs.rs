@@ -157,13 +157,13 @@ async fn settle(ns: &TestNamespace, count: &mut Count) {
             if phase == "Degraded" {
                 format!("{phase} by {reason}")
             } else {
-                "on their way".to_owned()
+                "in progress".to_owned()
             }
         })
     };
     let such =
         |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| said(class).is_some());
-    wait_for_all(&api, "something to be said of each", AVAILABLE_TIMEOUT, such).await;
+    wait_for_all(&api, "a status of each class", AVAILABLE_TIMEOUT, such).await;
     for class in api.list(&ListParams::default()).await.unwrap() {
         if class.name_any() != BYSTANDER {
             *count.seen.entry(said(&class).unwrap()).or_default() += 1;
@@ -172,7 +172,7 @@ async fn settle(ns: &TestNamespace, count: &mut Count) {
     let others = ListParams::default().labels(&format!("oaas.io/deployment-id!={BYSTANDER}"));
     api.delete_collection(&DeleteParams::default(), &others).await.unwrap();
     let such = |all: &BTreeMap<String, DynamicObject>| all.len() == 1;
-    wait_for_all(&api, "all others to be gone", AVAILABLE_TIMEOUT, such).await;
+    wait_for_all(&api, "all others to be deleted", AVAILABLE_TIMEOUT, such).await;
 }
 
 /// A class that can't be decoded must not break the watch on all others. It would affect every CRM
@@ -242,7 +242,7 @@ mod proof {
         );
         let seen: Vec<_> = seen.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
         let seen = format!(
-            "{taken} taken by the API server and {deployed} by Deploy: {}",
+            "{taken} accepted by the API server and {deployed} by Deploy: {}",
             seen.join(", ")
         );
         eprintln!("{seen}");

@@ -200,7 +200,7 @@ async fn rolls_back_an_update_that_never_becomes_ready() {
             status.reason.as_deref() == Some("RolledBack") && status.is_true("Available")
         };
         let status =
-            wait_for_status(ns, "shop", "shop to be taken back", AVAILABLE_TIMEOUT, taken_back)
+            wait_for_status(ns, "shop", "shop to be rolled back", AVAILABLE_TIMEOUT, taken_back)
                 .await;
         assert_eq!((status.phase, status.rolled_back), (Phase::Degraded, Some(2)));
         assert_eq!(status.last_available.as_ref().unwrap().generation, 1);
@@ -242,7 +242,7 @@ async fn reports_a_spec_that_the_crd_accepts_but_crm_cannot_decode() {
         delete(&crm.client, "unreadable").await.unwrap();
         let absent = |class: Option<&DynamicObject>| class.is_none();
         let waiting = await_condition(raw_classes(ns), "unreadable", absent);
-        within("unreadable to be gone", READY_TIMEOUT, waiting).await.unwrap();
+        within("unreadable to be deleted", READY_TIMEOUT, waiting).await.unwrap();
     })
     .await;
 }

@@ -141,7 +141,7 @@ async fn consecutive_updates_converge() {
             assert_eq!(variable(pod, "COLOUR"), Some("green"));
         }
         let url = address(ns, "shop--greet").await;
-        eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&url)).await;
+        eventually("a response", TERMINATION_TIMEOUT, || get_ok(&url)).await;
     })
     .await;
 }
@@ -155,7 +155,7 @@ async fn a_rolling_update_under_load_drops_no_request() {
         update(ns, crm, "busy", &spec).await;
         let url = address(ns, "busy--greet").await;
         // kube-proxy doesn't report when it has programmed the pods.
-        eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&url)).await;
+        eventually("a response", TERMINATION_TIMEOUT, || get_ok(&url)).await;
         let before: Vec<String> = pods(ns)
             .list(&ListParams::default())
             .await
@@ -224,7 +224,7 @@ async fn the_url_in_status_responds_during_template_changes() {
         spec["selected_template"] = json!("k8s_deployment");
         let plain = url(&update(ns, crm, "moves", &spec).await, "greet");
         let target = reach(ns, &plain).await;
-        eventually("an answer", TERMINATION_TIMEOUT, || get_ok(&target.url)).await;
+        eventually("a response", TERMINATION_TIMEOUT, || get_ok(&target.url)).await;
 
         let shown = Arc::new(std::sync::Mutex::new(vec![plain.clone()]));
         let plain_target = target.clone();

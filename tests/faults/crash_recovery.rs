@@ -95,7 +95,7 @@ async fn cut_everywhere(
                     Ok(()) => cuts += 1,
                     Err(writes) => {
                         point.tries += 1;
-                        assert!(point.tries < TRIES, "stage {stage} never comes to {point:?}");
+                        assert!(point.tries < TRIES, "stage {stage} never reaches {point:?}");
                         // A busy machine may have caused one more status write in the baseline: the
                         // last write replaces it.
                         if point.tries + 1 == TRIES {
@@ -137,7 +137,7 @@ mod proof {
             proof.rounds = planned;
             let each: Vec<_> = writes.iter().map(u64::to_string).collect();
             proof.held(&format!(
-                "stages of {} writes, {cuts} cuts: the same in the end",
+                "stages of {} writes, {cuts} stops: same final state",
                 each.join(", ")
             ));
         })
@@ -168,9 +168,9 @@ mod proof {
                     found_work += usize::from(writes_of(&crm.url).await > 0);
                 }
             }
-            assert!(found_work > 0, "each was killed when all was done");
+            assert!(found_work > 0, "every kill came after the last write");
             proof.held(&format!(
-                "{} kills, {found_work} with work left: the same in the end",
+                "{} kills, {found_work} with work left: same final state",
                 rounds * STAGES
             ));
         })

@@ -38,7 +38,7 @@ async fn holder(ns: &TestNamespace, other_than: Option<&str>) -> String {
         let holder = lease.and_then(|it| it.spec.as_ref()?.holder_identity.as_deref());
         holder.is_some_and(|holder| !holder.is_empty() && Some(holder) != other_than)
     };
-    let lease = wait_for(&leases, LEASE, "somebody to lead", WAIT_TIMEOUT, held).await.unwrap();
+    let lease = wait_for(&leases, LEASE, "a leader", WAIT_TIMEOUT, held).await.unwrap();
     lease.unwrap().spec.unwrap().holder_identity.unwrap()
 }
 
@@ -90,7 +90,7 @@ mod proof {
             all.push(took);
             leads = next;
         }
-        panic!("round {round}: nobody led within {limit:?} after {signal:?}: {all:?}");
+        panic!("round {round}: no leader within {limit:?} after {signal:?}: {all:?}");
     }
 
     /// Hands over repeatedly by both signals, and returns the last leader and the longest times.

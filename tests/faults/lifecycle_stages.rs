@@ -103,7 +103,7 @@ pub(crate) async fn wait_for_stage(ns: &TestNamespace, stage: usize, before: Opt
 
 /// Waits for the final state of a run without faults.
 pub(crate) async fn wait_for_state(ns: &TestNamespace, what: &str, expected: &State) {
-    eventually(&format!("the same as ever, {what}"), AFTER, || async {
+    eventually(&format!("the state of the baseline, {what}"), AFTER, || async {
         let differ = differences(&state(ns).await, expected);
         if differ.is_empty() { Ok(()) } else { Err(format!("{differ:#?}")) }
     })
@@ -120,7 +120,7 @@ pub(crate) async fn record_baseline(ns: &TestNamespace, options: &Options) -> Ve
         request_stage(&crm.client, stage).await.unwrap();
         wait_for_stage(ns, stage, before).await;
         // Obsolete objects are deleted after their pods.
-        eventually("leftovers to go", AFTER, || async {
+        eventually("obsolete objects to be deleted", AFTER, || async {
             let going = state(ns).await;
             let going =
                 going.iter().filter(|(_, it)| it["metadata"].get("deletionTimestamp").is_some());

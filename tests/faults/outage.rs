@@ -140,7 +140,7 @@ mod proof {
         })
         .await;
         proof.held(&format!(
-            "{} s without an API server: stale reads, refused writes, caught up",
+            "{} s without an API server: stale reads, rejected writes, recovered",
             away.as_secs()
         ));
     }
@@ -181,7 +181,7 @@ mod proof {
         })
         .await;
         proof.held(&format!(
-            "{} s of each: stale reads, refused writes, caught up",
+            "{} s of each: stale reads, rejected writes, recovered",
             lasting.as_secs()
         ));
     }
@@ -219,7 +219,7 @@ mod proof {
         })
         .await;
         proof.held(&format!(
-            "{} s without an answer: stale reads, writes refused in time, caught up",
+            "{} s without an answer: stale reads, writes rejected in time, recovered",
             lasting.as_secs()
         ));
     }

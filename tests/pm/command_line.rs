@@ -63,7 +63,7 @@ impl Oprc {
 
     /// Like [`Self::ok`] with retries, because kube-proxy programs functions asynchronously.
     async fn eventually_ok(&self, arguments: &[&str]) -> String {
-        eventually("an answer", ROLLOUT_TIMEOUT, || async {
+        eventually("a response", ROLLOUT_TIMEOUT, || async {
             let done = self.run(arguments);
             let told = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
             if done.status.success() { Ok(told(&done.stdout)) } else { Err(told(&done.stderr)) }

@@ -207,7 +207,7 @@ async fn ask(
 
 /// Retries a request that may have been stored: it is idempotent.
 async fn again(pm: &Pm, act: Act, key: &str, wanted: &impl Fn(&str) -> Value) {
-    eventually("an answer", ROLLOUT_TIMEOUT, || async {
+    eventually("a response", ROLLOUT_TIMEOUT, || async {
         match ask(pm, act, key, wanted).await {
             // It may be deleted already.
             Err(error) if act == Act::Delete && error.starts_with("404") => Ok(()),

@@ -50,7 +50,7 @@ async fn converges_when_pm_is_killed_before_or_after_any_write() {
         let all: usize = seen.iter().map(|(_, count)| count).sum();
         assert!(all >= proof.rounds, "{seen:?}");
         let told: Vec<_> = seen.iter().map(|(act, count)| format!("{act:?} {count}")).collect();
-        proof.held(&format!("{all} kills, all ended the same: {}", told.join(", ")));
+        proof.held(&format!("{all} kills, all converged: {}", told.join(", ")));
     })
     .await;
 }
@@ -59,6 +59,8 @@ async fn converges_when_pm_is_killed_before_or_after_any_write() {
 async fn acknowledged_packages_survive_a_kill() {
     let proof = proof::begin("PM killed during writes", 5, 200);
     let acknowledged = killed::kills(proof.rounds).await;
-    assert!(acknowledged >= proof.rounds / 2, "hardly anything was written");
-    proof.held(&format!("{acknowledged} pairs of packages acknowledged, all there, none half"));
+    assert!(acknowledged >= proof.rounds / 2, "too few writes");
+    proof.held(&format!(
+        "{acknowledged} pairs of packages acknowledged, all stored, none partially"
+    ));
 }

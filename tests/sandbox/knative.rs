@@ -57,7 +57,7 @@ async fn scales_to_zero_and_back() {
             let good = status == 200 && answer.contains("Hello, sleeper!");
             if good { Ok(()) } else { Err(format!("{status} {answer}")) }
         };
-        eventually("an answer", READY_TIMEOUT, &answer).await;
+        eventually("a response", READY_TIMEOUT, &answer).await;
 
         let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let name = deployments.list(&ListParams::default()).await.unwrap().items[0].name_any();

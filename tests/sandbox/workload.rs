@@ -83,7 +83,7 @@ async fn restarts_a_killed_container() {
         within("the restart", READY_TIMEOUT, await_condition(pods, &name, restarted))
             .await
             .unwrap();
-        eventually("an answer", READY_TIMEOUT, || get_ok(&url)).await;
+        eventually("a response", READY_TIMEOUT, || get_ok(&url)).await;
     })
     .await;
 }

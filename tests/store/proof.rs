@@ -25,8 +25,8 @@ async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
         }
     }
     total += acknowledged.values().sum::<u64>();
-    assert!(total > u64::try_from(proof.rounds).unwrap(), "hardly anything was written");
-    proof.held(&format!("{total} transactions of four writers, all stored, none half"));
+    assert!(total > u64::try_from(proof.rounds).unwrap(), "too few writes");
+    proof.held(&format!("{total} transactions of four writers, all stored, none partially"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -43,5 +43,5 @@ async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
     }
     let total: u64 = acknowledged.values().sum();
     assert!(total > 0, "nothing was written");
-    proof.held(&format!("{total} transactions of four writers, all stored, none half"));
+    proof.held(&format!("{total} transactions of four writers, all stored, none partially"));
 }

@@ -173,7 +173,7 @@ pub async fn wait_degraded(ns: &TestNamespace, name: &str, reason: &str) -> Clas
 
 pub async fn wait_deleted(ns: &TestNamespace, name: &str) {
     let absent = |class: Option<&ClassRuntime>| class.is_none();
-    let what = format!("{name} to be gone");
+    let what = format!("{name} to be deleted");
     wait_for(&classes(ns), name, &what, AVAILABLE_TIMEOUT, absent).await.unwrap();
 }
 

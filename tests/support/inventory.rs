@@ -54,13 +54,13 @@ pub async fn inventory(ns: &TestNamespace) -> BTreeSet<String> {
 /// Waits until only the objects in `before` and `stays` exist.
 pub async fn nothing_else_than(ns: &TestNamespace, before: &BTreeSet<String>, stays: &[&str]) {
     // The kinds that CRM creates come first, because listing all kinds takes dozens of requests.
-    eventually("its objects to be gone", DELETION_TIMEOUT, || async {
+    eventually("its objects to be deleted", DELETION_TIMEOUT, || async {
         let left = list_objects(ns).await;
         if left.is_empty() { Ok(()) } else { Err(format!("left: {left:?}")) }
     })
     .await;
     let stays: BTreeSet<String> = stays.iter().map(|name| (*name).to_owned()).collect();
-    eventually("everything to be gone", DELETION_TIMEOUT, || async {
+    eventually("everything to be deleted", DELETION_TIMEOUT, || async {
         let now = inventory(ns).await;
         let left: BTreeSet<String> = now.difference(before).cloned().collect();
         if left == stays { Ok(()) } else { Err(format!("left: {left:?}")) }

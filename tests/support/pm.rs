@@ -85,7 +85,7 @@ impl Drop for Pm {
         if std::thread::panicking() {
             let log = self.log();
             let last: Vec<_> = log.lines().rev().take(30).collect();
-            println!("The last that PM said:");
+            println!("The end of PM's log:");
             last.iter().rev().for_each(|line| println!("{line}"));
         }
     }
@@ -331,7 +331,7 @@ impl Pm {
 
     pub async fn wait_deleted(&self, key: &str) {
         let path = format!("/api/v1/deployments/{key}");
-        eventually(&format!("{key} to be gone"), ROLLOUT_TIMEOUT, || async {
+        eventually(&format!("{key} to be deleted"), ROLLOUT_TIMEOUT, || async {
             match self.ask(Method::GET, &path, None, Some(ADMIN)).await? {
                 (StatusCode::NOT_FOUND, _) => Ok(()),
                 (status, answer) => Err(format!("{status}: {answer}")),

@@ -126,7 +126,7 @@ async fn knative_comes_and_goes(ns: &TestNamespace, url: &str, client: &Client) 
         definitions.delete(&name, &DeleteParams::default()).await.unwrap();
         says_of_knative(client, false).await;
         let absent = |it: Option<&CustomResourceDefinition>| it.is_none();
-        wait_for(&definitions, &name, "the definition to be gone", RESPONSE_TIMEOUT, absent)
+        wait_for(&definitions, &name, "the CRD to be deleted", RESPONSE_TIMEOUT, absent)
             .await
             .unwrap();
     }

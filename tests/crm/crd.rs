@@ -178,7 +178,7 @@ async fn apply(ns: &TestNamespace, name: Option<&str>, spec: &Value) -> Result<(
 }
 
 /// Asserts that this field was rejected with this message.
-fn assert_refused(outcome: Result<(), kube::Error>, location: &str, message: &str, spec: &Value) {
+fn assert_rejected(outcome: Result<(), kube::Error>, location: &str, message: &str, spec: &Value) {
     let what = format!("{location}: {message}: {spec}");
     let status = match outcome {
         Err(kube::Error::Api(status)) => status,
@@ -203,12 +203,12 @@ async fn enforces_every_validation_rule() {
     in_namespace(async |ns: &TestNamespace| {
         apply(ns, None, &valid()).await.unwrap();
         for ((field, message), spec) in &broken {
-            assert_refused(apply(ns, None, spec).await, field, message, spec);
+            assert_rejected(apply(ns, None, spec).await, field, message, spec);
         }
         for (at, (message, before, after)) in changes.iter().enumerate() {
             let name = format!("changed-{at}");
             apply(ns, Some(&name), before).await.unwrap();
-            assert_refused(apply(ns, Some(&name), after).await, "spec", message, after);
+            assert_rejected(apply(ns, Some(&name), after).await, "spec", message, after);
             // Other changes are accepted.
             let mut other = before.clone();
             other["functions"][0]["port"] = json!(9000);
@@ -224,7 +224,7 @@ async fn enforces_bounds_of_the_main_fields() {
         for (path, wrong) in out_of_bounds() {
             let spec = with(path, wrong);
             let field = format!("spec.{}", path.replace(".0", "[]"));
-            assert_refused(apply(ns, None, &spec).await, &field, "", &spec);
+            assert_rejected(apply(ns, None, &spec).await, &field, "", &spec);
         }
     })
     .await;

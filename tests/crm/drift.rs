@@ -39,7 +39,7 @@ pub(crate) fn version(object: &DynamicObject) -> String {
 }
 
 /// Waits until CRM has reconciled an object after all earlier changes: it restores a label.
-async fn crm_looks(ns: &TestNamespace, kind: &Kind, name: &str) {
+async fn wait_for_reconcile(ns: &TestNamespace, kind: &Kind, name: &str) {
     let api = objects(ns, kind);
     let spoiled = json!({"metadata": {"labels": {"oaas.io/component": "spoiled"}}});
     let params = PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
@@ -110,7 +110,7 @@ async fn keeps_fields_of_others_and_removes_own_obsolete_fields() {
             }
         };
         for kind in [SERVICE, DEPLOYMENT] {
-            crm_looks(ns, &kind, &name).await;
+            wait_for_reconcile(ns, &kind, &name).await;
         }
         kept("through a heal").await;
         let deployment = objects(ns, &DEPLOYMENT).get(&name).await.unwrap();
@@ -128,7 +128,7 @@ async fn keeps_fields_of_others_and_removes_own_obsolete_fields() {
 }
 
 /// Changes an object, and waits until CRM has restored it.
-async fn put_back(
+async fn assert_restored(
     ns: &TestNamespace,
     kind: &Kind,
     name: &str,
@@ -163,7 +163,7 @@ async fn restores_the_controller_reference() {
             let controlled = |object: &DynamicObject| {
                 object.owner_references().iter().any(|it| it.controller == Some(true))
             };
-            put_back(ns, &kind, &name, free, controlled).await;
+            assert_restored(ns, &kind, &name, free, controlled).await;
         }
         wait_available(ns, "led").await;
     })
@@ -193,7 +193,7 @@ async fn restores_and_recreates_a_running_job() {
             job.labels()["oaas.io/component"] == "function"
                 && job.data["spec"]["activeDeadlineSeconds"] == 600
         };
-        put_back(ns, &JOB, &name, change, such).await;
+        assert_restored(ns, &JOB, &name, change, such).await;
         let healed = api.get(&name).await.unwrap();
         assert_eq!(healed.metadata.uid, before.unwrap().metadata.uid);
 
@@ -232,7 +232,7 @@ async fn never_changes_objects_of_other_owners() {
             let message = status.message.unwrap();
             assert!(message.contains(&format!("{kind} {name}")), "{message}");
             // CRM creates and reconciles the other objects.
-            crm_looks(ns, &other, &name).await;
+            wait_for_reconcile(ns, &other, &name).await;
             let status = wait_degraded(ns, id, "NameTaken").await;
             assert!(!status.resource_refs.iter().any(|it| it.kind == kind.kind));
             let now = api.get(&name).await.unwrap();
@@ -295,7 +295,7 @@ async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
         let params =
             PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
         deployments.patch_scale(&name, &params, &Patch::Merge(&one)).await.unwrap();
-        crm_looks(ns, &DEPLOYMENT, &name).await;
+        wait_for_reconcile(ns, &DEPLOYMENT, &name).await;
         let replicas = async || deployments.get(&name).await.unwrap().spec.unwrap().replicas;
         assert_eq!(replicas().await, Some(1));
 

@@ -53,7 +53,7 @@ fn again() -> usize {
 }
 
 /// Runs a part of a test exclusively, once the namespaces of finished tests are deleted.
-async fn when_quiet<T>(ns: &TestNamespace, part: impl Future<Output = T>) -> T {
+async fn when_idle<T>(ns: &TestNamespace, part: impl Future<Output = T>) -> T {
     exclusively(async {
         let namespaces: Api<Namespace> = Api::all(ns.client.clone());
         wait_for_all(&namespaces, "namespaces to be deleted", AVAILABLE_TIMEOUT, |all| {
@@ -140,7 +140,7 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let options = Options::user(USER).through(proxy.url());
         let crm = Crm::start(ns, &options).await;
-        when_quiet(ns, async {
+        when_idle(ns, async {
             for n in 1..=3_u64 {
                 let mut seen = BTreeMap::new();
                 // A busy machine causes retries, or pods that become ready at different times,
@@ -148,11 +148,11 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
                 for time in 0..=again() {
                     let name = format!("counted-{n}-{time}");
                     seen = requests_of(ns, &crm, &proxy, &name, n).await;
-                    if is_least(&seen, n) {
+                    if is_minimal(&seen, n) {
                         break;
                     }
                 }
-                assert!(is_least(&seen, n), "{seen:#?}");
+                assert!(is_minimal(&seen, n), "{seen:#?}");
             }
         })
         .await;
@@ -180,7 +180,7 @@ async fn requests_of(
 }
 
 /// Whether these are the fewest possible requests.
-fn is_least(seen: &Requests, n: u64) -> bool {
+fn is_minimal(seen: &Requests, n: u64) -> bool {
     let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
         let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));
         found.map(|(_, count)| count).sum()
@@ -196,16 +196,16 @@ fn is_least(seen: &Requests, n: u64) -> bool {
 async fn recreates_deleted_children() {
     with_crm(&options(), async |ns: &TestNamespace, crm: &Crm| {
         deploy_all_kinds(ns, crm).await;
-        when_quiet(ns, async {
+        when_idle(ns, async {
             // One of each kind limits the number of new pods. A completed Job isn't recreated.
             let lasting = children(ns).await.into_iter().filter(|(kind, _)| *kind != JOB);
             let one_of_each: BTreeMap<_, _> = lasting.collect();
             for (kind, object) in one_of_each {
                 let name = object.name_any();
-                let mut took = back_after(ns, &kind, &name).await;
+                let mut took = time_to_recreate(ns, &kind, &name).await;
                 for _ in 0..again() {
                     if took > AWAY {
-                        took = back_after(ns, &kind, &name).await;
+                        took = time_to_recreate(ns, &kind, &name).await;
                     }
                 }
                 assert!(took <= AWAY, "{kind} {name} was back after {took:?}");
@@ -220,7 +220,7 @@ async fn recreates_deleted_children() {
 }
 
 /// Deletes an object, and returns the time until it was recreated.
-async fn back_after(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
+async fn time_to_recreate(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
     let api = objects(ns, kind);
     let before = api.get(name).await.unwrap();
     let begun = Instant::now();
@@ -321,7 +321,7 @@ mod proof {
     async fn restores_every_owned_field_within_a_second() {
         with_crm(&options(), async |ns: &TestNamespace, crm: &Crm| {
             deploy_all_kinds(ns, crm).await;
-            when_quiet(ns, every_field(ns)).await;
+            when_idle(ns, every_field(ns)).await;
             for name in CLASSES {
                 wait_available(ns, name).await;
             }
@@ -357,7 +357,7 @@ mod proof {
             match outcome {
                 Outcome::Healed(time) => took.push((time, what)),
                 Outcome::Kept(error) => kept.push(error),
-                Outcome::Refused => refused.push((leaf.can_be_refused(*way), what)),
+                Outcome::Refused => refused.push((leaf.is_rejected(*way), what)),
                 Outcome::Nothing => nothing.push((*way == Way::Remove, what)),
             }
         }

@@ -26,7 +26,7 @@ use oprc_tests::{
     },
     crm::{Crm, Options, apply},
     eventually, in_namespace,
-    inventory::{inventory, nothing_else_than},
+    inventory::{inventory, wait_for_only},
     objects::get_from_pod,
 };
 use oprc_unit::names;
@@ -113,7 +113,7 @@ async fn deploys_two_functions_with_a_data_grid_and_deletes_everything() {
 
         delete(&crm.client, "shop").await.unwrap();
         wait_deleted(ns, "shop").await;
-        nothing_else_than(ns, &before, &[]).await;
+        wait_for_only(ns, &before, &[]).await;
         let of_shop =
             GetDeploymentStatusRequest { deployment_id: "shop".to_owned(), ..Default::default() };
         let status = crm.client.clone().get_deployment_status(of_shop).await.unwrap_err();
@@ -136,7 +136,7 @@ async fn reconciles_a_class_created_with_kubectl() {
         answers(ns, &url(&status, "hello-class"), "sample").await;
         classes(ns).delete("hello-class", &DeleteParams::default()).await.unwrap();
         wait_deleted(ns, "hello-class").await;
-        nothing_else_than(ns, &before, &[]).await;
+        wait_for_only(ns, &before, &[]).await;
     })
     .await;
 }
@@ -180,7 +180,7 @@ async fn retains_or_deletes_claims_of_a_persistent_data_grid() {
         }
         let kept = [0, 1, 2].map(|node| format!("PersistentVolumeClaim/data-kept-odgm-{node}"));
         let kept: Vec<&str> = kept.iter().map(String::as_str).collect();
-        nothing_else_than(ns, &before, &kept).await;
+        wait_for_only(ns, &before, &kept).await;
     })
     .await;
 }
@@ -234,7 +234,7 @@ async fn knative_functions_scale_to_zero_and_back() {
         }
         delete(&crm.client, "lazy").await.unwrap();
         wait_deleted(ns, "lazy").await;
-        nothing_else_than(ns, &before, &[]).await;
+        wait_for_only(ns, &before, &[]).await;
     })
     .await;
 }
@@ -271,7 +271,7 @@ async fn unified_selects_a_shape_per_function() {
         }
         delete(&crm.client, "both").await.unwrap();
         wait_deleted(ns, "both").await;
-        nothing_else_than(ns, &before, &[]).await;
+        wait_for_only(ns, &before, &[]).await;
     })
     .await;
 }
@@ -320,7 +320,7 @@ async fn a_job_runs_once_per_generation() {
             delete(&crm.client, name).await.unwrap();
             wait_deleted(ns, name).await;
         }
-        nothing_else_than(ns, &before, &[]).await;
+        wait_for_only(ns, &before, &[]).await;
     })
     .await;
 }

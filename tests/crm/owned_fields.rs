@@ -102,7 +102,7 @@ impl Leaf {
     }
 
     /// Whether the API server rejects the change.
-    pub(crate) fn can_be_refused(&self, way: Way) -> bool {
+    pub(crate) fn is_rejected(&self, way: Way) -> bool {
         let has = |step: &str| self.is_below(step);
         let ends = |steps: &[&str]| {
             let last = self.path.iter().rev().take(steps.len()).rev();
@@ -272,7 +272,7 @@ fn is_passing(status: &kube::core::Status) -> bool {
 }
 
 /// Whether the change is invalid. Invalid quantities are reported as an internal error.
-fn is_refusal(status: &kube::core::Status) -> bool {
+fn is_rejection(status: &kube::core::Status) -> bool {
     matches!(status.code, 400 | 422)
         || status.code == 500 && status.message.contains("to proper version")
 }
@@ -334,7 +334,7 @@ pub(crate) async fn heals(ns: &TestNamespace, leaf: &Leaf, way: Way) -> Outcome 
     for value in values {
         let (changed, then) = match change(&api, leaf, way, value.as_ref()).await {
             Ok(changed) => changed,
-            Err(kube::Error::Api(status)) if is_refusal(&status) => {
+            Err(kube::Error::Api(status)) if is_rejection(&status) => {
                 refused = true;
                 continue;
             }

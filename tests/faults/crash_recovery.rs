@@ -61,7 +61,7 @@ fn numbers(mut seed: u64) -> impl FnMut() -> u64 {
 }
 
 /// Runs a stage with a CRM that stops. If it ends before, the error is its number of writes.
-async fn cut_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<(), u64> {
+async fn stop_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<(), u64> {
     let before = generation(ns).await;
     let cut = WriteCutoff::at(point.write, point.carried_out);
     let crm = cut.start(ns, &options()).await;
@@ -80,7 +80,7 @@ async fn cut_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<(),
 }
 
 /// Repeats all stages until CRM has stopped at each point, and returns how often it did.
-async fn cut_everywhere(
+async fn stop_everywhere(
     ns: &TestNamespace,
     stages: &[Baseline],
     mut plan: Vec<VecDeque<Point>>,
@@ -91,7 +91,7 @@ async fn cut_everywhere(
             let before = generation(ns).await;
             let point = points.pop_front();
             if let Some(mut point) = point {
-                match Box::pin(cut_stage(ns, stage, point)).await {
+                match Box::pin(stop_stage(ns, stage, point)).await {
                     Ok(()) => cuts += 1,
                     Err(writes) => {
                         point.tries += 1;
@@ -132,7 +132,7 @@ mod proof {
             }
             let planned: usize = plan.iter().map(VecDeque::len).sum();
             assert!(planned >= STAGES, "{planned}");
-            let cuts = Box::pin(cut_everywhere(ns, &stages, plan)).await;
+            let cuts = Box::pin(stop_everywhere(ns, &stages, plan)).await;
             assert_eq!(cuts, planned);
             proof.rounds = planned;
             let each: Vec<_> = writes.iter().map(u64::to_string).collect();

@@ -14,7 +14,7 @@ use oprc_tests::{kill_supervisor, oprc, oprc_program, with_simulated};
 use crate::components::etcd_arguments;
 
 /// Runs `oprc sandbox`, which must fail, and gives what it said.
-fn refusal(arguments: &[&str], variables: &[(&str, &str)]) -> String {
+fn error_of(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut all = vec!["sandbox"];
     all.extend(arguments);
     let output = oprc(&all, variables);
@@ -50,7 +50,7 @@ fn unknown_cluster_is_an_error() {
         let mut arguments = command.clone();
         arguments.extend(["--name", "nowhere"]);
         assert_says(
-            &refusal(&arguments, &[]),
+            &error_of(&arguments, &[]),
             &["cluster 'nowhere' does not exist", "oprc sandbox up --name nowhere"],
         );
     }
@@ -59,7 +59,7 @@ fn unknown_cluster_is_an_error() {
 #[test]
 fn rejects_invalid_names() {
     assert_says(
-        &refusal(&["up", "--name", "../etc"], &[]),
+        &error_of(&["up", "--name", "../etc"], &[]),
         &["is not a valid cluster name", "lower-case"],
     );
 }
@@ -68,10 +68,10 @@ fn rejects_invalid_names() {
 fn rejects_invalid_options() {
     let simulated = ["up", "--name", "test-none", "--node", "simulated"];
     let with = |more: &[&'static str]| [&simulated[..], more].concat();
-    assert_says(&refusal(&with(&["--knative"]), &[]), &["--knative needs real nodes"]);
-    assert_says(&refusal(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
+    assert_says(&error_of(&with(&["--knative"]), &[]), &["--knative needs real nodes"]);
+    assert_says(&error_of(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
     assert_says(
-        &refusal(&["up", "--name", "test-none", "--node", "real", "--nodes", "9"], &[]),
+        &error_of(&["up", "--name", "test-none", "--node", "real", "--nodes", "9"], &[]),
         &["1 to 8"],
     );
 }
@@ -95,7 +95,7 @@ fn explains_how_to_install_go() {
     symlink("/usr/bin/setpriv", tools.path().join("setpriv")).unwrap();
     let folder = tools.path().to_str().unwrap();
     let variables = [("PATH", folder), ("XDG_CACHE_HOME", folder), ("XDG_STATE_HOME", folder)];
-    let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
+    let said = error_of(&["up", "--name", "test-none", "--node", "simulated"], &variables);
     assert_says(&said, &["Go 1.26.4 or newer", "https://go.dev/dl", "KUBEBUILDER_ASSETS"]);
 }
 
@@ -109,7 +109,7 @@ fn explains_how_to_set_a_module_proxy() {
         ("GOMODCACHE", folder),
         ("GOPROXY", "off"),
     ];
-    let said = refusal(&["up", "--name", "test-none", "--node", "simulated"], &variables);
+    let said = error_of(&["up", "--name", "test-none", "--node", "simulated"], &variables);
     assert_says(&said, &["module proxy", "GOPROXY", "KUBEBUILDER_ASSETS"]);
 }
 
@@ -162,7 +162,7 @@ async fn rejects_different_options_for_an_existing_cluster() {
     with_simulated("test-options", 1, async |_| {
         let up = ["up", "--name", "test-options"];
         let with = |more: &[&'static str]| [&up[..], more].concat();
-        let said = refusal(&with(&["--nodes", "3", "--prometheus"]), &[]);
+        let said = error_of(&with(&["--nodes", "3", "--prometheus"]), &[]);
         assert_says(
             &said,
             &["1 nodes, not 3", "no Prometheus", "oprc sandbox down --name test-options"],
@@ -178,11 +178,11 @@ async fn rejects_files_that_are_not_images() {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "no image").unwrap();
         let said =
-            refusal(&["load-image", "--name", "test-image", file.path().to_str().unwrap()], &[]);
+            error_of(&["load-image", "--name", "test-image", file.path().to_str().unwrap()], &[]);
         assert_says(&said, &["is not an OCI image archive", "oprc sandbox image"]);
-        let said = refusal(&["load-image", "--name", "test-image", "/nowhere"], &[]);
+        let said = error_of(&["load-image", "--name", "test-image", "/nowhere"], &[]);
         assert_says(&said, &["/nowhere", "No such file"]);
-        let said = refusal(&["logs", "--name", "test-image", "kubelet"], &[]);
+        let said = error_of(&["logs", "--name", "test-image", "kubelet"], &[]);
         assert_says(&said, &["no component 'kubelet'", "etcd"]);
     })
     .await;
@@ -203,7 +203,7 @@ async fn reports_a_port_in_use() {
             },
         )
         .await;
-        let said = refusal(&["up", "--name", "test-port"], &[]);
+        let said = error_of(&["up", "--name", "test-port"], &[]);
         assert_says(
             &said,
             &[&format!("port {port}"), "for etcd", "in use by another program", "ss -ltnp"],

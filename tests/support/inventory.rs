@@ -52,7 +52,7 @@ pub async fn inventory(ns: &TestNamespace) -> BTreeSet<String> {
 }
 
 /// Waits until only the objects in `before` and `stays` exist.
-pub async fn nothing_else_than(ns: &TestNamespace, before: &BTreeSet<String>, stays: &[&str]) {
+pub async fn wait_for_only(ns: &TestNamespace, before: &BTreeSet<String>, stays: &[&str]) {
     // The kinds that CRM creates come first, because listing all kinds takes dozens of requests.
     eventually("its objects to be deleted", DELETION_TIMEOUT, || async {
         let left = list_objects(ns).await;

@@ -153,7 +153,7 @@ async fn guarded(ns: &TestNamespace, files: &Files, options: &Options) -> (CrmTa
 }
 
 /// Asserts that probes and metrics need no authentication.
-async fn open_to_everybody(files: &Files, url: &str) {
+async fn assert_open_endpoints(files: &Files, url: &str) {
     let nobody = trusting(&[&files.server], None);
     for path in ["/healthz", "/health/live", "/health/ready", "/metrics"] {
         let (status, ..) =
@@ -176,7 +176,7 @@ fn unauthenticated(answer: Result<(), Status>) {
 }
 
 /// Asserts that the TLS handshake failed.
-fn no_handshake(answer: Result<(), Status>, about: &str) {
+fn assert_handshake_fails(answer: Result<(), Status>, about: &str) {
     let status = answer.unwrap_err();
     assert_ne!(status.code(), Code::Unauthenticated, "{status:?}");
     let said = format!("{status:?}");
@@ -191,25 +191,31 @@ async fn requires_client_certificates_and_tokens() {
         let stranger = Authority::new("strangers");
 
         let (_crm, url) = guarded(ns, &files, &files.options(true, true, false)).await;
-        open_to_everybody(&files, &url).await;
+        assert_open_endpoints(&files, &url).await;
         call(&trusting(&[&files.server], good()), &url, None).await.unwrap();
         unauthenticated(call(&trusting(&[&files.server], None), &url, None).await);
         // A token doesn't replace a certificate.
         unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
-        no_handshake(call(&trusting(&[&stranger], good()), &url, None).await, "UnknownIssuer");
+        assert_handshake_fails(
+            call(&trusting(&[&stranger], good()), &url, None).await,
+            "UnknownIssuer",
+        );
         let elsewhere = url.replace("127.0.0.1", "localhost");
-        no_handshake(
+        assert_handshake_fails(
             call(&trusting(&[&files.server], good()), &elsewhere, None).await,
             "NotValidForName",
         );
         let forged = Some(stranger.sign(&["gateway"]));
-        no_handshake(call(&trusting(&[&files.server], forged), &url, None).await, "UnknownCA");
+        assert_handshake_fails(
+            call(&trusting(&[&files.server], forged), &url, None).await,
+            "UnknownCA",
+        );
         // Nor is plain text accepted.
         let bare = url.replace("https", "http");
         assert!(call(&plain(), &bare, None).await.is_err());
 
         let (_crm, url) = guarded(ns, &files, &files.options(true, false, true)).await;
-        open_to_everybody(&files, &url).await;
+        assert_open_endpoints(&files, &url).await;
         let client = trusting(&[&files.server], None);
         call(&client, &url, Some(TOKEN)).await.unwrap();
         for wrong in
@@ -219,7 +225,7 @@ async fn requires_client_certificates_and_tokens() {
         }
 
         let (_crm, url) = guarded(ns, &files, &files.options(true, true, true)).await;
-        open_to_everybody(&files, &url).await;
+        assert_open_endpoints(&files, &url).await;
         call(&trusting(&[&files.server], good()), &url, Some(TOKEN)).await.unwrap();
         unauthenticated(call(&trusting(&[&files.server], good()), &url, None).await);
         unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);

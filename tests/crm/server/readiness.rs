@@ -71,7 +71,7 @@ async fn manages_all_namespaces_once_the_crd_is_installed() {
                 }
             })
             .await;
-            knative_comes_and_goes(ns, &url, &client).await;
+            detects_knative_repeatedly(ns, &url, &client).await;
         })
         .await;
     })
@@ -102,7 +102,7 @@ fn definition() -> CustomResourceDefinition {
 }
 
 /// Waits until CRM reports the Knative capability and template.
-async fn says_of_knative(client: &Client, expected: bool) {
+async fn wait_for_knative(client: &Client, expected: bool) {
     eventually(&format!("Knative to be there: {expected}"), RESPONSE_TIMEOUT, || async {
         let info = client.clone().get_cluster_info(GetClusterInfoRequest {}).await;
         let info = info.map_err(|status| format!("{status:?}"))?.into_inner();
@@ -114,17 +114,17 @@ async fn says_of_knative(client: &Client, expected: bool) {
 }
 
 /// CRM detects Knative while it runs.
-async fn knative_comes_and_goes(ns: &TestNamespace, url: &str, client: &Client) {
+async fn detects_knative_repeatedly(ns: &TestNamespace, url: &str, client: &Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(ns.client.clone());
     let definition = definition();
     let name = definition.metadata.name.clone().unwrap();
-    says_of_knative(client, false).await;
+    wait_for_knative(client, false).await;
     // The detection works repeatedly.
     for _ in 0..2 {
         definitions.create(&PostParams::default(), &definition).await.unwrap();
-        says_of_knative(client, true).await;
+        wait_for_knative(client, true).await;
         definitions.delete(&name, &DeleteParams::default()).await.unwrap();
-        says_of_knative(client, false).await;
+        wait_for_knative(client, false).await;
         let absent = |it: Option<&CustomResourceDefinition>| it.is_none();
         wait_for(&definitions, &name, "the CRD to be deleted", RESPONSE_TIMEOUT, absent)
             .await

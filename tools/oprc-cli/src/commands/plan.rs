@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use oprc_models::{Body, OClassDeployment, OPackage, to_yaml};
 use oprc_rest::{Plan, Reason};
+use oprc_unit::TemplateScore;
 
 use crate::{
     client::Client,
@@ -74,10 +75,28 @@ fn tree(plan: &Plan) -> Tree {
         };
         let title = format!("{}{environment}: {} ({})", unit.cluster, unit.class, unit.id);
         let mut below = Tree::new(sanitize(&title));
+        if let Some(template) = &unit.template {
+            let mut selected = reason(&Reason {
+                field: "template".to_owned(),
+                value: template.clone(),
+                because: unit.template_basis.clone(),
+            });
+            unit.scores.iter().for_each(|it| selected.push(score(it)));
+            below.push(selected);
+        }
         unit.reasons.iter().for_each(|it| below.push(reason(it)));
         root.push(below);
     }
     root
+}
+
+/// One row of the score sheet: `knative 7.5 (burst 9, steady 5)`, or why the template is rejected.
+fn score(score: &TemplateScore) -> Tree {
+    let value = score.score.map_or_else(|| "no score".to_owned(), |it| format!("{it:.1}"));
+    let rows: Vec<String> = score.rows.iter().map(|(name, it)| format!("{name} {it}")).collect();
+    let rows = if rows.is_empty() { String::new() } else { format!(" ({})", rows.join(", ")) };
+    let rejected = score.rejected.iter().map(|it| format!(", rejected: {it}")).collect::<String>();
+    Tree::new(sanitize(&format!("{} {value}{rows}{rejected}", score.template)))
 }
 
 fn reason(reason: &Reason) -> Tree {
@@ -107,6 +126,21 @@ mod tests {
                 cluster: "east".to_owned(),
                 environment: "dev".to_owned(),
                 class: "Hello".to_owned(),
+                template: Some("k8s_deployment".to_owned()),
+                template_basis: "the best score".to_owned(),
+                scores: vec![
+                    TemplateScore {
+                        template: "k8s_deployment".to_owned(),
+                        score: Some(9.0),
+                        rows: [("steady".to_owned(), 9.0)].into(),
+                        rejected: None,
+                    },
+                    TemplateScore {
+                        template: "knative".to_owned(),
+                        rejected: Some("Knative is not installed".to_owned()),
+                        ..TemplateScore::default()
+                    },
+                ],
                 reasons: vec![why("replicas", "2", "availability 0.99 requires 2")],
                 ..UnitPlan::default()
             }],
@@ -120,6 +154,9 @@ mod tests {
              ├─ warning: east is full\n\
              ├─ clusters: east — the only one\n\
              └─ east/dev: Hello (hello.Hello)\n   \
+             ├─ template: k8s_deployment — the best score\n   \
+             │  ├─ k8s_deployment 9.0 (steady 9)\n   \
+             │  └─ knative no score, rejected: Knative is not installed\n   \
              └─ replicas: 2 — availability 0.99 requires 2\n"
         );
     }

@@ -8,7 +8,7 @@ pub(crate) fn all() -> Responses {
     let list = |items: Value| json!({"items": items});
     let deployment = deployment(&status());
     let mut plan = plan();
-    plan["units"][0]["spec"]["replicas"] = json!(3);
+    plan["units"][0]["spec"]["resource_allocation"]["replication_factor"] = json!(3);
     let events = "id: 02\ndata: {\"at\":\"2026-11-16T12:00:00Z\",\"type\":\"deployment.condition\",\
                   \"subject\":\"counter\",\"condition\":\"RUNNING\",\"message\":\"all is well\",\
                   \"correlationId\":\"c1\"}\n\n";
@@ -118,7 +118,7 @@ fn plan() -> Value {
         "deployment": "counter", "package": "counter", "version": "0.1.0",
         "units": [{
             "id": "counter.Counter..east", "cluster": "east", "environment": "dev",
-            "namespace": "oaas-dev", "class": "Counter", "spec": {"replicas": 2},
+            "namespace": "oaas-dev", "class": "Counter", "spec": {"resource_allocation": {"replication_factor": 2}},
             "reasons": [{"field": "replicas", "value": "2", "because": "availability asks for 2"}],
         }],
         "reasons": [{"field": "clusters", "value": "east", "because": "the only one"}],

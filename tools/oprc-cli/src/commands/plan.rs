@@ -95,7 +95,8 @@ fn score(score: &TemplateScore) -> Tree {
     let value = score.score.map_or_else(|| "no score".to_owned(), |it| format!("{it:.1}"));
     let rows: Vec<String> = score.rows.iter().map(|(name, it)| format!("{name} {it}")).collect();
     let rows = if rows.is_empty() { String::new() } else { format!(" ({})", rows.join(", ")) };
-    let rejected = score.rejected.iter().map(|it| format!(", rejected: {it}")).collect::<String>();
+    let rejected = score.rejected.as_ref().map(|it| format!(", rejected: {it}"));
+    let rejected = rejected.unwrap_or_default();
     Tree::new(sanitize(&format!("{} {value}{rows}{rejected}", score.template)))
 }
 

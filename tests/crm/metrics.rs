@@ -82,7 +82,7 @@ fn documented(folder: &Path) -> BTreeSet<String> {
 #[tokio::test]
 async fn metrics_follow_a_class_from_creation_to_deletion() {
     let listed: BTreeSet<String> = METRICS.iter().map(|(name, _)| (*name).to_owned()).collect();
-    assert_eq!(documented(&workspace().join("docs")), listed);
+    assert_eq!(documented(&workspace().join("docs/reference")), listed);
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = spec_of(&[hello("greet")]);
         spec["target_environment"] = json!("prod");

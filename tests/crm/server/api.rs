@@ -84,7 +84,7 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
         let info = api.call("GetClusterInfo", json!({})).await.unwrap();
         assert_eq!(info["capabilities"]["odgm"], true, "{info}");
 
-        let mut events = api.watch(json!({})).await;
+        let mut events = open_watch(&api, json!({})).await;
         assert_eq!(events.next().await["kind"], "SNAPSHOT_BEGIN");
         let end = events.next().await;
         assert_eq!(end["kind"], "SNAPSHOT_END");
@@ -129,11 +129,12 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
         assert_eq!(refused.get_error_details().error_info().unwrap().reason, "NO_ODGM");
 
         // A resumed watch delivers what was missed; an unknown token starts a new snapshot.
-        let mut resumed = api.watch(json!({"resume_token": last["resume_token"]})).await;
+        let mut resumed = open_watch(&api, json!({"resume_token": last["resume_token"]})).await;
         assert_eq!(resumed.next().await["kind"], "CONTACT", "nothing was missed");
-        let mut from_the_end = api.watch(json!({"resume_token": end["resume_token"]})).await;
+        let mut from_the_end =
+            open_watch(&api, json!({"resume_token": end["resume_token"]})).await;
         assert_eq!(from_the_end.next().await["kind"], "CHANGED");
-        let mut bogus = api.watch(json!({"resume_token": "made-up.7"})).await;
+        let mut bogus = open_watch(&api, json!({"resume_token": "made-up.7"})).await;
         assert_eq!(bogus.next().await["kind"], "SNAPSHOT_BEGIN");
         for _ in 0..5 {
             assert_eq!(bogus.next().await["kind"], "SNAPSHOT");
@@ -161,11 +162,21 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
     .await;
 }
 
-/// The next event about a class; CONTACT events may come in between.
+/// A watch, after its first event: what the cluster has.
+async fn open_watch(api: &Reflected, request: Value) -> Events {
+    let mut events = api.watch(request).await;
+    let first = events.next().await;
+    assert_eq!(first["kind"], "CLUSTER_INFO", "{first}");
+    assert_eq!(first["cluster_info"]["capabilities"]["odgm"], true, "{first}");
+    assert!(first["cluster_info"]["platform"]["floors"].is_object(), "{first}");
+    events
+}
+
+/// The next event about a class; events about the cluster may come in between.
 async fn next_change(events: &mut Events) -> Value {
     loop {
         let event = events.next().await;
-        if event["kind"] != "CONTACT" {
+        if event["kind"] != "CONTACT" && event["kind"] != "CLUSTER_INFO" {
             return event;
         }
     }

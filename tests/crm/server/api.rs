@@ -131,8 +131,7 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
         // A resumed watch delivers what was missed; an unknown token starts a new snapshot.
         let mut resumed = open_watch(&api, json!({"resume_token": last["resume_token"]})).await;
         assert_eq!(resumed.next().await["kind"], "CONTACT", "nothing was missed");
-        let mut from_the_end =
-            open_watch(&api, json!({"resume_token": end["resume_token"]})).await;
+        let mut from_the_end = open_watch(&api, json!({"resume_token": end["resume_token"]})).await;
         assert_eq!(from_the_end.next().await["kind"], "CHANGED");
         let mut bogus = open_watch(&api, json!({"resume_token": "made-up.7"})).await;
         assert_eq!(bogus.next().await["kind"], "SNAPSHOT_BEGIN");

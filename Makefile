@@ -1,7 +1,7 @@
 # Commands for developers and CI. `make help` explains each target.
 
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
-# Cargo profile of the programs: `image` for use, `dev` for short builds.
+# Cargo profile of the programs: `image` for `make up`, `release` for benchmarks, `dev` for tests.
 PROFILE ?= image
 # Images hold one static program each. Everything is linked statically, so that each crate is built
 # once. tools/static.sh sets the same variables for scripts.
@@ -10,8 +10,9 @@ export CARGO_TARGET_$(shell echo '$(HOST)' | tr 'a-z-' 'A-Z_')_RUSTFLAGS := -C t
 BUILT := target/$(HOST)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 OPRC := $(BUILT)/oprc
 IMAGES := hello-fn odgm-stand-in oprc-crm oprc-pm
-# With the dev profile the whole workspace is built, so that tests reuse the same features and crates.
-PROGRAMS := $(if $(filter dev,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
+# For tests and benchmarks the whole workspace is built, so that they reuse the same features and crates.
+PROGRAMS := $(if $(filter dev release,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
+BENCHES := crm pm proxy
 # Name of the sandbox cluster; set it to run a second one.
 NAME ?= oprc
 # Number of clusters that `make up` creates.
@@ -70,8 +71,10 @@ prove: tools ## Run the suites that are too long for CI and write docs/proof.md
 	@OPRC_PROVE=docs/proof.md PROFILE=dev tools/test.sh proof::
 
 .PHONY: bench
-bench: image ## Run the benchmarks
-	@OPRC=$(CURDIR)/$(OPRC) PROGRAMS=$(CURDIR)/$(BUILT) cargo bench --quiet --profile $(PROFILE) -p oprc-tests
+bench: tools ## Run the benchmarks, with optimised programs
+	@$(MAKE) --no-print-directory image PROFILE=release
+	@OPRC=$(CURDIR)/target/$(HOST)/release/oprc PROGRAMS=$(CURDIR)/target/$(HOST)/release \
+		cargo bench --quiet --workspace $(addprefix --bench ,$(BENCHES))
 
 .PHONY: crds
 crds: tools ## Generate the CRD and the tables of settings

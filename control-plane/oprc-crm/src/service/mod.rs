@@ -18,7 +18,7 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, Preconditions},
 };
 use oprc_models::parse_label_selector;
-use oprc_unit::{Identity, UnitSpec, names, spec::DeploymentUnit};
+use oprc_unit::{Admitted, Identity, UnitSpec, names, spec::DeploymentUnit};
 use serde_json::{Value, json};
 
 pub use self::{
@@ -40,6 +40,12 @@ use crate::{
 
 /// The field manager under which specifications are written, by any process.
 const MANAGER: &str = "oprc-crm-api";
+/// Annotation: the profile whose sizes and defaults apply.
+const PROFILE: &str = "oaas.io/profile";
+/// Annotation: the enforcement mode, if the specification sets one.
+const ENFORCEMENT: &str = "oaas.io/enforcement";
+/// Annotation: the requested template, if the specification sets one.
+const TEMPLATE_HINT: &str = "oaas.io/template-hint";
 /// How long a watch may fail before this process reports that it isn't ready.
 const MAX_WATCH_FAILURE: Duration = Duration::from_secs(20);
 
@@ -107,7 +113,7 @@ impl Service {
         if known.as_ref().is_some_and(|known| !has_id(known, id)) {
             return Err(Error::name_taken(id));
         }
-        let spec = self.check(&namespace, id, spec, known.as_deref())?;
+        let (spec, admitted) = self.check(&namespace, id, spec, known.as_deref())?;
         let object = json!({
             "apiVersion": ClassRuntime::api_version(&()),
             "kind": ClassRuntime::kind(&()),
@@ -115,7 +121,7 @@ impl Service {
                 "name": name,
                 "namespace": namespace,
                 "labels": {DEPLOYMENT_ID: names::label(id)},
-                "annotations": {DEPLOYMENT_ID: id, CORRELATION: correlation_id},
+                "annotations": annotations(id, correlation_id, &spec, &admitted),
                 "finalizers": [FINALIZER],
             },
             "spec": spec,
@@ -151,7 +157,7 @@ impl Service {
         id: &str,
         mut spec: UnitSpec,
         known: Option<&ObservedClass>,
-    ) -> Result<UnitSpec, Error> {
+    ) -> Result<(UnitSpec, Admitted), Error> {
         let unit = spec.deployment_unit.get_or_insert_with(DeploymentUnit::default);
         if unit.id.is_empty() {
             id.clone_into(&mut unit.id);
@@ -164,8 +170,8 @@ impl Service {
             .filter(|known| known.spec.as_ref().is_ok_and(|it| *it == spec))
             .and_then(|known| known.selection_of(known.generation));
         let status = known.and_then(|known| known.status.as_ref());
-        admit(identity, &spec, &(self.environment)(), status, former)?;
-        Ok(spec)
+        let admitted = admit(identity, &spec, &(self.environment)(), status, former)?;
+        Ok((spec, admitted))
     }
 
     /// A class by its deployment id, and whether it may be out of date.
@@ -286,6 +292,24 @@ impl Service {
     }
 }
 
+/// Server-side apply removes an annotation that a former Deploy call set and this one doesn't.
+fn annotations(
+    id: &str,
+    correlation_id: &str,
+    spec: &UnitSpec,
+    admitted: &Admitted,
+) -> BTreeMap<&'static str, Value> {
+    let enforcement = spec.nfr.as_ref().and_then(|nfr| nfr.enforcement.as_ref());
+    let all = [
+        (DEPLOYMENT_ID, Some(json!(id))),
+        (CORRELATION, Some(json!(correlation_id))),
+        (PROFILE, Some(json!(admitted.selection.profile.as_str()))),
+        (ENFORCEMENT, enforcement.map(|it| json!(it.mode))),
+        (TEMPLATE_HINT, admitted.class.template.as_ref().map(|it| json!(it))),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+}
+
 fn has_id(class: &ObservedClass, id: &str) -> bool {
     deployment_id(class) == id
 }
@@ -305,4 +329,64 @@ async fn bounded<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Option<kube::Error>> {
     until(Instant::now() + REQUEST_TIMEOUT, request).await.ok_or(None)?.map_err(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use oprc_unit::{Platform, Profile};
+
+    use super::*;
+
+    fn annotations_of(spec: Value, platform: &Platform) -> Value {
+        let spec: UnitSpec = serde_json::from_value(spec).unwrap();
+        let identity = Identity::for_unit("shop", "n", None);
+        let admitted = admit(identity, &spec, platform, None, None).unwrap();
+        json!(annotations("shop", "call-1", &spec, &admitted))
+    }
+
+    #[test]
+    fn annotations_name_profile_enforcement_and_template() {
+        let platform = Platform::of(Profile::Edge);
+        let plain = json!({"function": {"image": "img"}});
+        let ids = json!({"oaas.io/deployment-id": "shop", "oaas.io/correlation-id": "call-1"});
+        let with = |more: Value| {
+            let mut all = ids.clone();
+            all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            all
+        };
+        assert_eq!(
+            annotations_of(plain.clone(), &platform),
+            with(json!({"oaas.io/profile": "edge"})),
+            "optional annotations are omitted"
+        );
+        for field in ["selected_template", "template_hint"] {
+            let mut spec = plain.clone();
+            spec[field] = json!("full");
+            spec["nfr"] = json!({"enforcement": {"mode": "enforce"}});
+            let expected = with(json!({
+                "oaas.io/profile": "full", "oaas.io/enforcement": "enforce",
+                "oaas.io/template-hint": "full",
+            }));
+            assert_eq!(annotations_of(spec, &platform), expected, "the template selects a profile");
+        }
+        let mut default_mode = plain;
+        default_mode["nfr"] = json!({"enforcement": {}});
+        let annotations = annotations_of(default_mode, &platform);
+        assert_eq!(annotations["oaas.io/enforcement"], "observe");
+    }
+
+    #[test]
+    fn repeated_deploy_keeps_the_profile_of_the_selection() {
+        let spec: UnitSpec = serde_json::from_value(json!({"function": {"image": "img"}})).unwrap();
+        let deploy = |platform: &Platform, former| {
+            let identity = Identity::for_unit("shop", "n", None);
+            admit(identity, &spec, platform, None, former).unwrap()
+        };
+        let first = deploy(&Platform::of(Profile::Edge), None);
+        let former = first.selection.status(1);
+        // CRM was restarted with another profile in between.
+        let second = deploy(&Platform::of(Profile::Full), Some(&former));
+        let annotations = |admitted| annotations("shop", "call-1", &spec, admitted);
+        assert_eq!(annotations(&first), annotations(&second));
+    }
 }

@@ -11,13 +11,11 @@ use axum::http::{Method, Request, Response, StatusCode, Uri, header::RETRY_AFTER
 use futures::future::BoxFuture;
 use kube::{Client, Config, Resource as _, client::ClientBuilder};
 use parking_lot::Mutex;
-use prometheus_client::{
-    encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family},
-};
+use prometheus_client::metrics::{counter::Counter, family::Family};
 use tokio::sync::watch;
-use tower::{BoxError, Layer, Service};
+use tower::{BoxError, Service, layer::layer_fn};
 
+use super::optional_apis::watch_name_in;
 use crate::crd::ClassRuntime;
 
 /// Bound on the time until the headers of a response.
@@ -33,13 +31,6 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// Pause between probes of a server that doesn't respond.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct RequestLabels {
-    pub verb: String,
-    /// A status code, or `error` without a response.
-    pub code: String,
-}
-
 #[derive(Default)]
 struct State {
     /// The last request got no response.
@@ -51,18 +42,12 @@ struct State {
 }
 
 /// Whether the API server responds, and how many requests it was sent.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct ApiHealth {
     stale: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
-    pub requests: Family<RequestLabels, Counter>,
-}
-
-impl Default for ApiHealth {
-    fn default() -> Self {
-        let stale = watch::channel(false).0;
-        Self { stale, state: Arc::default(), requests: Family::default() }
-    }
+    /// By verb and by code: a status code, or `error` without a response.
+    pub requests: Family<[(&'static str, String); 2], Counter>,
 }
 
 impl ApiHealth {
@@ -139,18 +124,12 @@ enum RequestKind {
 
 impl RequestKind {
     fn of(method: &Method, uri: &Uri) -> Self {
-        let query = uri.query().unwrap_or_default();
-        if method != Method::GET || query.is_empty() {
-            return Self::Other;
-        }
-        let mut parts = uri.path().rsplit('/');
-        let plural = parts.next().unwrap_or_default().to_owned();
-        let what = super::optional_apis::watch_name_in(uri.path(), &plural);
+        let query = uri.query().filter(|_| method == Method::GET).unwrap_or_default();
         let has = |name: &str| query.split('&').any(|part| part.starts_with(name));
         if has("watch=") {
-            Self::Watch(what)
+            Self::Watch(watch_name_in(uri.path()))
         } else if has("limit=") {
-            Self::List(what)
+            Self::List(watch_name_in(uri.path()))
         } else {
             Self::Other
         }
@@ -165,11 +144,8 @@ pub async fn probe(client: Client, api_health: ApiHealth) {
         let _ = stale.wait_for(|stale| *stale).await;
         tokio::time::sleep(PROBE_INTERVAL).await;
         if api_health.state.lock().unanswered {
-            let _ = tokio::time::timeout(
-                CANCELLED_UNANSWERED + PROBE_INTERVAL,
-                client.apiserver_version(),
-            )
-            .await;
+            let bound = CANCELLED_UNANSWERED + PROBE_INTERVAL;
+            let _ = tokio::time::timeout(bound, client.apiserver_version()).await;
         }
     }
 }
@@ -196,19 +172,8 @@ fn with_read_timeout(
     config.default_retry = false;
     config.read_timeout = Some(read_timeout);
     config.reset_reader_on_write = true;
-    let layer = RecordLayer(api_health.clone());
+    let layer = layer_fn(|inner| Record { inner, api_health: api_health.clone() });
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
-}
-
-#[derive(Clone)]
-struct RecordLayer(ApiHealth);
-
-impl<S> Layer<S> for RecordLayer {
-    type Service = Record<S>;
-
-    fn layer(&self, inner: S) -> Record<S> {
-        Record { inner, api_health: self.0.clone() }
-    }
 }
 
 #[derive(Clone)]
@@ -231,10 +196,8 @@ impl InFlight {
         self.api_health.record(&self.kind, outcome);
         let code =
             outcome.map_or_else(|()| "error".to_owned(), |status| status.as_u16().to_string());
-        self.api_health
-            .requests
-            .get_or_create(&RequestLabels { verb: self.verb.clone(), code })
-            .inc();
+        let labels = [("verb", self.verb.clone()), ("code", code)];
+        self.api_health.requests.get_or_create(&labels).inc();
     }
 }
 
@@ -269,10 +232,8 @@ where
         };
         let response = self.inner.call(request);
         Box::pin(async move {
-            let response = match tokio::time::timeout(RESPONSE_TIMEOUT, response).await {
-                Ok(response) => response,
-                Err(elapsed) => Err(elapsed.into()),
-            };
+            let response = tokio::time::timeout(RESPONSE_TIMEOUT, response).await;
+            let response = response.unwrap_or_else(|elapsed| Err(elapsed.into()));
             in_flight.end(response.as_ref().map(Response::status).map_err(|_| ()));
             if let Ok(response) = &response
                 && !response.status().is_success()

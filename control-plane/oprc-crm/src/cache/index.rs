@@ -1,12 +1,13 @@
 //! ClassRuntimes, their children, and the indexes from one to the other.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashMap, HashSet, VecDeque},
+    hash::Hash,
     sync::Arc,
 };
 
 use crate::{
-    kinds::{AUTOSCALER, DEPLOYMENT, Kind},
+    kinds::{DEPLOYMENT, Kind},
     reason::Reason,
     reconcile::{
         ObservedClass,
@@ -16,8 +17,12 @@ use crate::{
 
 /// Namespace and name.
 pub type Key = (String, String);
-/// Uids by namespace and name.
+/// Uids by namespace and name; an empty one stands for any.
 pub type Known = HashMap<Key, String>;
+
+pub(super) fn key(namespace: &str, name: &str) -> Key {
+    (namespace.to_owned(), name.to_owned())
+}
 
 /// A change of a class.
 #[derive(Clone, Debug)]
@@ -32,16 +37,49 @@ pub struct Changed {
 /// Bound on the tombstones: an API response is late by seconds, not by this many deletions.
 const MAX_TOMBSTONES: usize = 256;
 
+/// Named values in groups; a group exists while it has a value.
+pub(super) struct Groups<G, N, V>(HashMap<G, BTreeMap<N, V>>);
+
+impl<G, N, V> Default for Groups<G, N, V> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<G: Hash + Eq, N: Ord, V> Groups<G, N, V> {
+    pub(super) fn insert(&mut self, group: G, name: N, value: V) {
+        self.0.entry(group).or_default().insert(name, value);
+    }
+
+    pub(super) fn remove(&mut self, group: &G, name: &N) -> Option<V> {
+        let values = self.0.get_mut(group)?;
+        let removed = values.remove(name);
+        if values.is_empty() {
+            self.0.remove(group);
+        }
+        removed
+    }
+
+    /// The values of a group, ordered by their names.
+    pub(super) fn values(&self, group: &G) -> impl Iterator<Item = &V> {
+        self.0.get(group).into_iter().flat_map(BTreeMap::values)
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Index {
     pub(super) classes: BTreeMap<Key, Arc<ObservedClass>>,
     pub(super) by_base: HashMap<Key, String>,
     pub(super) children: HashMap<Kind, HashMap<Key, Arc<Child>>>,
-    pub(super) by_owner: HashMap<String, BTreeSet<(Kind, String)>>,
-    /// Names of autoscalers by the Deployment that they scale.
-    pub(super) autoscalers: HashMap<Key, BTreeSet<String>>,
-    pub(super) claims: HashMap<Key, BTreeMap<String, Arc<Child>>>,
-    pub(super) pod_problems: HashMap<Key, BTreeMap<String, PodProblem>>,
+    /// Children by the uid of the class that controls them.
+    pub(super) by_owner: Groups<String, (Kind, Key), Arc<Child>>,
+    /// Autoscalers by the Deployment that they scale.
+    pub(super) autoscalers: Groups<Key, String, Arc<Child>>,
+    /// Claims by the class that they are labelled with.
+    pub(super) claims: Groups<Key, String, Arc<Child>>,
+    /// Problems of pods by class.
+    pub(super) pod_problems: Groups<Key, String, PodProblem>,
+    /// The classes of pods that have a problem.
     pub(super) pods: HashMap<Key, String>,
     /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failures: HashMap<String, String>,
@@ -65,65 +103,42 @@ impl Index {
     }
 
     pub(super) fn class_of(&self, namespace: &str, base: &str) -> Option<Key> {
-        let name = self.by_base.get(&(namespace.to_owned(), base.to_owned()))?;
-        Some((namespace.to_owned(), name.clone()))
+        let name = self.by_base.get(&key(namespace, base))?;
+        Some(key(namespace, name))
+    }
+
+    pub(super) fn child(&self, kind: &Kind, key: &Key) -> Option<Arc<Child>> {
+        self.children.get(kind)?.get(key).cloned()
     }
 
     pub(super) fn insert(&mut self, child: &Arc<Child>) {
-        let key = (child.namespace.clone(), child.name.clone());
+        let own = key(&child.namespace, &child.name);
         if let Some(owner) = &child.owner {
-            let place = self.by_owner.entry(owner.clone()).or_default();
-            place.insert((child.kind.clone(), child.name.clone()));
+            let name = (child.kind.clone(), own.clone());
+            self.by_owner.insert(owner.clone(), name, Arc::clone(child));
         }
-        match &child.state {
-            ObservedState::Autoscaler(kind, name) if *kind == DEPLOYMENT.kind => {
-                let target = (child.namespace.clone(), name.clone());
-                self.autoscalers.entry(target).or_default().insert(child.name.clone());
-            }
-            ObservedState::Claim(..) => {
-                if let Some(class) = &child.class {
-                    let place = (child.namespace.clone(), class.clone());
-                    self.claims
-                        .entry(place)
-                        .or_default()
-                        .insert(child.name.clone(), Arc::clone(child));
-                }
-            }
-            _ => {}
+        if let Some(target) = scaled_deployment(child) {
+            self.autoscalers.insert(target, child.name.clone(), Arc::clone(child));
         }
-        self.children.entry(child.kind.clone()).or_default().insert(key, Arc::clone(child));
+        if let Some(class) = claiming_class(child) {
+            self.claims.insert(class, child.name.clone(), Arc::clone(child));
+        }
+        self.children.entry(child.kind.clone()).or_default().insert(own, Arc::clone(child));
     }
 
     pub(super) fn remove(&mut self, child: &Child) {
-        let key = (child.namespace.clone(), child.name.clone());
+        let own = key(&child.namespace, &child.name);
         if let Some(all) = self.children.get_mut(&child.kind) {
-            all.remove(&key);
+            all.remove(&own);
         }
-        if let Some(owner) = &child.owner
-            && let Some(all) = self.by_owner.get_mut(owner)
-        {
-            all.remove(&(child.kind.clone(), child.name.clone()));
-            if all.is_empty() {
-                self.by_owner.remove(owner);
-            }
+        if let Some(owner) = &child.owner {
+            self.by_owner.remove(owner, &(child.kind.clone(), own));
         }
-        if let ObservedState::Autoscaler(_, name) = &child.state {
-            let target = (child.namespace.clone(), name.clone());
-            if let Some(all) = self.autoscalers.get_mut(&target) {
-                all.remove(&child.name);
-                if all.is_empty() {
-                    self.autoscalers.remove(&target);
-                }
-            }
+        if let Some(target) = scaled_deployment(child) {
+            self.autoscalers.remove(&target, &child.name);
         }
-        if let (ObservedState::Claim(..), Some(class)) = (&child.state, &child.class) {
-            let place = (child.namespace.clone(), class.clone());
-            if let Some(all) = self.claims.get_mut(&place) {
-                all.remove(&child.name);
-                if all.is_empty() {
-                    self.claims.remove(&place);
-                }
-            }
+        if let Some(class) = claiming_class(child) {
+            self.claims.remove(&class, &child.name);
         }
     }
 
@@ -132,25 +147,19 @@ impl Index {
         let namespace = &child.namespace;
         let mut all = Vec::new();
         if let Some(owner) = &child.owner_name {
-            all.push((namespace.clone(), owner.clone()));
-        } else if let Some(class) = &child.class
-            && let Some(key) = self.class_of(namespace, class)
-        {
-            all.push(key);
+            all.push(key(namespace, owner));
+        } else if let Some(class) = &child.class {
+            all.extend(self.class_of(namespace, class));
         }
-        if child.kind == AUTOSCALER
-            && let ObservedState::Autoscaler(_, name) = &child.state
-            && let Some(target) = self
-                .children
-                .get(&DEPLOYMENT)
-                .and_then(|all| all.get(&(namespace.clone(), name.clone())))
-            && let Some(owner) = &target.owner_name
+        if let Some(target) = scaled_deployment(child)
+            && let Some(deployment) = self.child(&DEPLOYMENT, &target)
+            && let Some(owner) = &deployment.owner_name
         {
-            all.push((namespace.clone(), owner.clone()));
+            all.push(key(namespace, owner));
         }
         if child.owner.is_none() {
             // An object without an owner may be what a class's name conflicts with.
-            let first = (namespace.clone(), String::new());
+            let first = key(namespace, "");
             let blocked = self.classes.range(first..).take_while(|(key, _)| key.0 == *namespace);
             all.extend(blocked.filter(|(_, class)| is_blocked(class)).map(|(key, _)| key.clone()));
         }
@@ -158,9 +167,23 @@ impl Index {
     }
 }
 
+/// The Deployment that an autoscaler scales.
+fn scaled_deployment(child: &Child) -> Option<Key> {
+    match &child.state {
+        ObservedState::Autoscaler(kind, name) if *kind == DEPLOYMENT.kind => {
+            Some(key(&child.namespace, name))
+        }
+        _ => None,
+    }
+}
+
+/// The class that a claim is labelled with.
+fn claiming_class(child: &Child) -> Option<Key> {
+    let class = child.class.as_ref().filter(|_| matches!(child.state, ObservedState::Claim(..)))?;
+    Some(key(&child.namespace, class))
+}
+
 fn is_blocked(class: &ObservedClass) -> bool {
-    class
-        .status
-        .as_ref()
-        .is_some_and(|status| status.reason.as_deref() == Some(Reason::NameTaken.as_str()))
+    let reason = class.status.as_ref().and_then(|status| status.reason.as_deref());
+    reason == Some(Reason::NameTaken.as_str())
 }

@@ -16,7 +16,7 @@ mod workqueue;
 
 pub(crate) use self::watch::{RELIST_DELAY, is_expired};
 pub use self::{
-    api_health::{ApiHealth, RequestLabels, client, probe},
+    api_health::{ApiHealth, client, probe},
     index::{Changed, Key, Known},
     nodes::{Node, Nodes},
     optional_apis::Detected,

@@ -1,19 +1,16 @@
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
+use super::index::{Known, key};
+
 /// The cluster's nodes, as far as the planner needs them.
+#[derive(Default)]
 pub struct Nodes {
     all: RwLock<BTreeMap<String, Node>>,
     changes: watch::Sender<()>,
-}
-
-impl Default for Nodes {
-    fn default() -> Self {
-        Self { all: RwLock::default(), changes: watch::channel(()).0 }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -39,14 +36,8 @@ impl Nodes {
         self.notify_if(removed.is_some());
     }
 
-    /// Removes every node that isn't in `listed`.
-    pub fn retain(&self, listed: &HashSet<String>) {
-        let mut all = self.all.write();
-        let before = all.len();
-        all.retain(|name, _| listed.contains(name));
-        let removed = all.len() < before;
-        drop(all);
-        self.notify_if(removed);
+    pub fn known(&self) -> Known {
+        self.all.read().keys().map(|name| (key("", name), String::new())).collect()
     }
 
     pub fn all(&self) -> Vec<Node> {
@@ -121,9 +112,8 @@ mod tests {
         nodes.put(&node("1500m", "2026-01-01T00:05:00Z"));
         assert!(changed(), "its capacity differs");
         assert_eq!(nodes.all(), [Node { ready: true, cpu_millis: 1500, memory_bytes: 1 << 30 }]);
-        nodes.retain(&HashSet::from(["one".to_owned()]));
         assert!(!changed());
-        nodes.retain(&HashSet::new());
+        nodes.remove("one");
         assert!(changed(), "it was deleted");
         nodes.remove("one");
         assert!(!changed());

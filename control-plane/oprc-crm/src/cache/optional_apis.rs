@@ -82,10 +82,10 @@ pub(super) fn watch_name(kind: &Kind) -> String {
     named(api_of(kind), &kind.plural)
 }
 
-/// The same for the path of a request.
-pub(super) fn watch_name_in(path: &str, plural: &str) -> String {
+/// The same for the path of a request, which ends in the plural.
+pub(super) fn watch_name_in(path: &str) -> String {
     let api = OPTIONAL_APIS.iter().find(|api| path.contains(&format!("/{}/", api.group)));
-    named(api, plural)
+    named(api, path.rsplit('/').next().unwrap_or_default())
 }
 
 fn named(api: Option<&OptionalApi>, plural: &str) -> String {
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(watch_name(&SERVICE), "services");
         assert_eq!(watch_name(&KNATIVE_SERVICE), "knative services");
         let path = "/apis/serving.knative.dev/v1/namespaces/n/services";
-        assert_eq!(watch_name_in(path, "services"), "knative services");
+        assert_eq!(watch_name_in(path), "knative services");
     }
 
     #[test]

@@ -2,12 +2,7 @@
 
 mod detect;
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Debug,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use backon::BackoffBuilder as _;
 use futures::StreamExt as _;
@@ -18,7 +13,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource,
     api::{WatchEvent, WatchParams},
-    core::{DynamicObject, NamespaceResourceScope},
+    core::{DynamicObject, NamespaceScope},
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, ExponentialBackoff},
@@ -66,7 +61,7 @@ pub struct Watches {
     api_health: ApiHealth,
     nodes: Arc<Nodes>,
     detected: watch::Sender<Detected>,
-    running: Mutex<HashMap<String, JoinHandle<()>>>,
+    running: Mutex<BTreeMap<String, JoinHandle<()>>>,
 }
 
 impl Drop for Watches {
@@ -91,7 +86,7 @@ impl Watches {
             cache,
             api_health,
             nodes,
-            detected: watch::channel(Detected::default()).0,
+            detected: watch::Sender::default(),
             running: Mutex::default(),
         });
         watches.classes();
@@ -118,66 +113,40 @@ impl Watches {
     /// Watches that haven't completed their initial list.
     pub fn missing(&self) -> Vec<String> {
         let running = self.running.lock();
-        let mut missing: Vec<String> =
-            running.keys().filter(|what| !self.cache.is_synced(what)).cloned().collect();
-        missing.sort();
-        missing
-    }
-
-    fn dynamic(&self, kind: &Kind) -> Api<DynamicObject> {
-        let resource = kind.resource();
-        match &self.namespace {
-            None => Api::all_with(self.client.clone(), &resource),
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-        }
+        running.keys().filter(|what| !self.cache.is_synced(what)).cloned().collect()
     }
 
     fn spawn(&self, what: &str, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.running.lock();
-        if !running.contains_key(what) {
-            running.insert(what.to_owned(), tokio::spawn(task));
-        }
+        self.running.lock().entry(what.to_owned()).or_insert_with(|| tokio::spawn(task));
     }
 
     /// All objects of a kind that CRM may read.
-    fn api<K>(&self) -> Api<K>
+    fn api<K: Resource>(&self, resource: &K::DynamicType) -> Api<K>
     where
-        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+        K::Scope: NamespaceScope,
     {
-        match &self.namespace {
-            None => Api::all(self.client.clone()),
-            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
-        }
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        Api::all_with(self.client.clone(), resource).constrain(namespace)
     }
 
     fn classes(&self) {
-        let api: Api<RawClass> = self.api();
-        let cache = Arc::clone(&self.cache);
-        let what = RawClass::plural(&()).into_owned();
+        let (api, cache) = (self.api(&()), Arc::clone(&self.cache));
+        let what = RawClass::plural(&());
         self.spawn(&what.clone(), async move {
-            let mut unseen = Known::new();
-            follow(api, watcher::Config::default(), &what.clone(), |event| match event {
-                Event::Init => unseen = cache.known_classes(),
-                Event::InitApply(object) => {
-                    mark_seen(&mut unseen, &object);
-                    cache.put_class(decode(&object));
-                }
-                Event::Apply(object) => cache.put_class(decode(&object)),
-                Event::Delete(object) => cache.remove_class(&key(&object), uid(&object)),
-                Event::InitDone => {
-                    for (key, uid) in std::mem::take(&mut unseen) {
-                        cache.remove_class(&key, &uid);
-                    }
-                    cache.set_synced(&what);
-                }
-            })
-            .await;
+            let handle = mirror(
+                (&cache, &what),
+                || cache.known_classes(),
+                |class: &RawClass| cache.put_class(decode(class)),
+                |key, uid| cache.remove_class(key, uid),
+            );
+            follow(api, watcher::Config::default(), &what, handle).await;
         });
     }
 
     /// Watches a kind unless it is watched already.
     fn kind(self: &Arc<Self>, kind: &Kind) {
-        let (api, cache, kind) = (self.dynamic(kind), Arc::clone(&self.cache), kind.clone());
+        let api: Api<DynamicObject> = self.api(&kind.resource());
+        let (cache, kind) = (Arc::clone(&self.cache), kind.clone());
         let what = watch_name(&kind);
         // A CRM that may not read definitions learns only from the watch itself that they are gone.
         let optional = api_of(&kind)
@@ -185,28 +154,15 @@ impl Watches {
             .map(|api| (api, self.client.clone(), Arc::downgrade(self)));
         // Claims are many, and those of others don't matter. Objects of the other kinds matter
         // whoever owns them, because one may have the name that a class needs.
-        let config = if kind == CLAIM {
-            watcher::Config::default().labels(OWNER)
-        } else {
-            watcher::Config::default()
-        };
+        let label_selector = (kind == CLAIM).then(|| OWNER.to_owned());
+        let config = watcher::Config { label_selector, ..watcher::Config::default() };
         self.spawn(&what.clone(), async move {
-            let mut unseen = Known::new();
-            let mut handle = |event: Event<DynamicObject>| match event {
-                Event::Init => unseen = cache.known_children(&kind),
-                Event::InitApply(object) => {
-                    mark_seen(&mut unseen, &object);
-                    cache.put_child(Child::of(&kind, &object));
-                }
-                Event::Apply(object) => cache.put_child(Child::of(&kind, &object)),
-                Event::Delete(object) => cache.remove_child(&kind, &key(&object), uid(&object)),
-                Event::InitDone => {
-                    for (key, uid) in std::mem::take(&mut unseen) {
-                        cache.remove_child(&kind, &key, &uid);
-                    }
-                    cache.set_synced(&what);
-                }
-            };
+            let mut handle = mirror(
+                (&cache, &what),
+                || cache.known_children(&kind),
+                |object: &DynamicObject| cache.put_child(Child::of(&kind, object)),
+                |key, uid| cache.remove_child(&kind, key, uid),
+            );
             let Some((api_entry, client, watches)) = optional else {
                 return follow(api, config, &what, handle).await;
             };
@@ -224,31 +180,15 @@ impl Watches {
     }
 
     fn pods(&self) {
-        let api: Api<Pod> = self.api();
-        let cache = Arc::clone(&self.cache);
+        let (api, cache) = (self.api(&()), Arc::clone(&self.cache));
         self.spawn("pods", async move {
-            let mut listed = HashSet::new();
-            let put = |pod: &Pod| {
-                let (namespace, name) = key(pod);
-                cache.put_pod(&namespace, &name, pod_problem(pod, Timestamp::now()));
-            };
-            follow(api, watcher::Config::default().labels(OWNER), "pods", |event| match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(pod) => {
-                    listed.insert(key(&pod));
-                    put(&pod);
-                }
-                Event::Apply(pod) => put(&pod),
-                Event::Delete(pod) => {
-                    let (namespace, name) = key(&pod);
-                    cache.put_pod(&namespace, &name, None);
-                }
-                Event::InitDone => {
-                    cache.retain_pods(&listed);
-                    cache.set_synced("pods");
-                }
-            })
-            .await;
+            let handle = mirror(
+                (&cache, "pods"),
+                || cache.known_pods(),
+                |pod: &Pod| cache.put_pod(&key(pod), pod_problem(pod, Timestamp::now()).as_ref()),
+                |key, _| cache.put_pod(key, None),
+            );
+            follow(api, watcher::Config::default().labels(OWNER), "pods", handle).await;
         });
     }
 
@@ -256,7 +196,7 @@ impl Watches {
     /// version 0 each time: the API server soon drops the history of Events, and listing them on
     /// each reopening would cost requests while nothing happens.
     fn events(&self) {
-        let api: Api<CoreEvent> = self.api();
+        let api: Api<CoreEvent> = self.api(&());
         let cache = Arc::clone(&self.cache);
         self.spawn("events", async move {
             let params = WatchParams::default().fields(FAILED_CREATE_EVENTS);
@@ -282,25 +222,46 @@ impl Watches {
     }
 
     fn nodes(&self) {
-        let api: Api<Node> = Api::all(self.client.clone());
+        let api = Api::all(self.client.clone());
         let (cache, nodes) = (Arc::clone(&self.cache), Arc::clone(&self.nodes));
         self.spawn("nodes", async move {
-            let mut listed = HashSet::new();
-            follow(api, watcher::Config::default(), "nodes", |event| match event {
-                Event::Init => listed.clear(),
-                Event::InitApply(node) => {
-                    listed.insert(key(&node).1);
-                    nodes.put(&node);
-                }
-                Event::Apply(node) => nodes.put(&node),
-                Event::Delete(node) => nodes.remove(&key(&node).1),
-                Event::InitDone => {
-                    nodes.retain(&listed);
-                    cache.set_synced("nodes");
-                }
-            })
-            .await;
+            let handle = mirror(
+                (&cache, "nodes"),
+                || nodes.known(),
+                |node: &Node| nodes.put(node),
+                |key, _| nodes.remove(&key.1),
+            );
+            follow(api, watcher::Config::default(), "nodes", handle).await;
         });
+    }
+}
+
+/// A handler of the events of a watch that keeps its objects in a cache equal to what it reports.
+/// `known` are the cached ones when a list starts: those that the list lacks are deleted.
+fn mirror<K: Resource>(
+    (cache, what): (&Cache, &str),
+    known: impl Fn() -> Known,
+    put: impl Fn(&K),
+    remove: impl Fn(&Key, &str),
+) -> impl FnMut(Event<K>) {
+    let mut unseen = Known::new();
+    move |event| match event {
+        Event::Init => unseen = known(),
+        Event::InitApply(object) => {
+            let key = key(&object);
+            if unseen.get(&key).is_some_and(|uid| uid.is_empty() || uid == self::uid(&object)) {
+                unseen.remove(&key);
+            }
+            put(&object);
+        }
+        Event::Apply(object) => put(&object),
+        Event::Delete(object) => remove(&key(&object), uid(&object)),
+        Event::InitDone => {
+            for (key, uid) in std::mem::take(&mut unseen) {
+                remove(&key, &uid);
+            }
+            cache.set_synced(what);
+        }
     }
 }
 
@@ -386,14 +347,6 @@ fn is_missing(error: &watcher::Error) -> bool {
     )
 }
 
-/// Removes a listed object from those that may have been deleted.
-fn mark_seen(unseen: &mut Known, object: &impl Resource) {
-    let key = key(object);
-    if unseen.get(&key).is_some_and(|known| known == uid(object)) {
-        unseen.remove(&key);
-    }
-}
-
 fn uid(object: &impl Resource) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
@@ -401,4 +354,73 @@ fn uid(object: &impl Resource) -> &str {
 fn key(object: &impl Resource) -> Key {
     let meta = object.meta();
     (meta.namespace.clone().unwrap_or_default(), meta.name.clone().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    fn pod(name: &str, uid: &str) -> Pod {
+        let mut pod = Pod::default();
+        pod.metadata.name = Some(name.to_owned());
+        pod.metadata.uid = Some(uid.to_owned());
+        pod
+    }
+
+    /// Lists pods and returns those that are removed because the list lacks them.
+    fn removed_by_list(known: &[(&str, &str)], listed: &[(&str, &str)]) -> Vec<(String, String)> {
+        let (cache, removed) = (Cache::default(), RefCell::new(Vec::new()));
+        let known = || {
+            let all = known.iter();
+            all.map(|(name, uid)| ((String::new(), (*name).to_owned()), (*uid).to_owned()))
+                .collect()
+        };
+        let put = RefCell::new(0);
+        let mut handle = mirror(
+            (&cache, "pods"),
+            known,
+            |_: &Pod| *put.borrow_mut() += 1,
+            |key, uid| removed.borrow_mut().push((key.1.clone(), uid.to_owned())),
+        );
+        handle(Event::Init);
+        for (name, uid) in listed {
+            handle(Event::InitApply(pod(name, uid)));
+        }
+        assert!(removed.borrow().is_empty() && !cache.is_synced("pods"), "the list is incomplete");
+        handle(Event::InitDone);
+        drop(handle);
+        assert!(cache.is_synced("pods"));
+        assert_eq!(put.into_inner(), listed.len());
+        let mut removed = removed.into_inner();
+        removed.sort();
+        removed
+    }
+
+    #[test]
+    fn list_removes_what_it_lacks() {
+        let own = |name: &str, uid: &str| (name.to_owned(), uid.to_owned());
+        let known = [("kept", "1"), ("gone", "2"), ("replaced", "3")];
+        let listed = [("kept", "1"), ("replaced", "4"), ("new", "5")];
+        assert_eq!(removed_by_list(&known, &listed), [own("gone", "2"), own("replaced", "3")]);
+        // Without uids only the name matters.
+        let known = [("kept", ""), ("gone", "")];
+        assert_eq!(removed_by_list(&known, &listed), [own("gone", "")]);
+    }
+
+    #[test]
+    fn events_after_the_list_are_passed_on() {
+        let (cache, names) = (Cache::default(), RefCell::new(Vec::new()));
+        let mut handle = mirror(
+            (&cache, "pods"),
+            Known::new,
+            |pod: &Pod| names.borrow_mut().push(format!("+{}", key(pod).1)),
+            |key, uid| names.borrow_mut().push(format!("-{} {uid}", key.1)),
+        );
+        handle(Event::Apply(pod("a", "1")));
+        handle(Event::Delete(pod("a", "1")));
+        drop(handle);
+        assert_eq!(names.into_inner(), ["+a", "-a 1"]);
+    }
 }

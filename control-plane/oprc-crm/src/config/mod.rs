@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use oprc_config::{Error, Resolved};
 use oprc_observability::Format;
-use oprc_unit::{Floors, OdgmImages, Platform, Profile, Template};
+use oprc_unit::{
+    Features, Floors, OdgmImages, Platform, Profile, Sizes, Template, names, spec::Resources,
+};
 
 pub use self::settings::SCHEMA;
 
@@ -33,60 +35,27 @@ pub struct Config {
 impl Config {
     pub fn of(settings: &Resolved) -> Result<Self, Error> {
         let profile = Profile::parse(settings.profile()).unwrap_or_default();
-        let mut environment = Platform::of(profile);
-        environment.features.odgm = settings.get("features.odgm")?;
-        environment.features.hpa = settings.get("features.hpa")?;
-        environment.features.knative = settings.get("features.knative")?;
-        environment.floors = Floors {
-            k8s_deployment: settings.get("templates.floors.k8s_deployment_ms")?,
-            knative_warm: settings.get("templates.floors.knative_warm_ms")?,
-            knative_cold: settings.get("templates.floors.knative_cold_ms")?,
+        let environment = Platform {
+            features: Features {
+                odgm: settings.get("features.odgm")?,
+                hpa: settings.get("features.hpa")?,
+                knative: settings.get("features.knative")?,
+            },
+            floors: Floors {
+                k8s_deployment: settings.get("templates.floors.k8s_deployment_ms")?,
+                knative_warm: settings.get("templates.floors.knative_warm_ms")?,
+                knative_cold: settings.get("templates.floors.knative_cold_ms")?,
+            },
+            knative_timeout: settings.get("templates.knative_max_timeout")?,
+            default_template: settings.get("templates.default_template")?,
+            progress_deadline: settings.get("performance.deployment_timeout")?,
+            drain: settings.get("templates.drain")?,
+            function_sizes: sizes(settings, "function")?,
+            odgm_sizes: sizes(settings, "odgm")?,
+            odgm_images: OdgmImages { any: settings.get("odgm.image")? },
+            odgm_disk: settings.get("odgm.disk")?,
+            ..Platform::of(profile)
         };
-        environment.knative_timeout = settings.get("templates.knative_max_timeout")?;
-        environment.default_template = settings.get("templates.default_template")?;
-        environment.progress_deadline = settings.get("performance.deployment_timeout")?;
-        environment.drain = settings.get("templates.drain")?;
-        environment.odgm_images = OdgmImages { any: settings.get("odgm.image")? };
-        environment.odgm_disk = settings.get("odgm.disk")?;
-        for (path, place) in [
-            (
-                "odgm.container_resources.function.requests.cpu",
-                &mut environment.function_sizes.requests.cpu,
-            ),
-            (
-                "odgm.container_resources.function.requests.memory",
-                &mut environment.function_sizes.requests.memory,
-            ),
-            (
-                "odgm.container_resources.function.limits.cpu",
-                &mut environment.function_sizes.limits.cpu,
-            ),
-            (
-                "odgm.container_resources.function.limits.memory",
-                &mut environment.function_sizes.limits.memory,
-            ),
-            (
-                "odgm.container_resources.odgm.requests.cpu",
-                &mut environment.odgm_sizes.requests.cpu,
-            ),
-            (
-                "odgm.container_resources.odgm.requests.memory",
-                &mut environment.odgm_sizes.requests.memory,
-            ),
-            ("odgm.container_resources.odgm.limits.cpu", &mut environment.odgm_sizes.limits.cpu),
-            (
-                "odgm.container_resources.odgm.limits.memory",
-                &mut environment.odgm_sizes.limits.memory,
-            ),
-        ] {
-            let quantity: String = settings.get(path)?;
-            if !oprc_unit::is_quantity(&quantity) {
-                return Err(Error::Inconsistent(format!(
-                    "{path}: {quantity:?} is not a quantity such as 250m or 256Mi"
-                )));
-            }
-            *place = Some(quantity);
-        }
         let config = Self {
             server: oprc_server::Settings::from_resolved(settings)?,
             namespace: settings.get("kubernetes.namespace")?,
@@ -107,48 +76,59 @@ impl Config {
     }
 
     fn check(&self, profile: Profile) -> Result<(), Error> {
-        let inconsistent = |message: &str| Err(Error::Inconsistent(message.to_owned()));
+        let inconsistent = |message: String| Err(Error::Inconsistent(message));
         if !self.server.requires_auth()
             && !self.server.address.ip().is_loopback()
             && profile != Profile::Dev
         {
             return inconsistent(
                 "running without mTLS and tokens is only allowed on a loopback address (server.host) or \
-                 in profile dev: set security.mtls or security.token_file",
+                 in profile dev: set security.mtls or security.token_file"
+                    .to_owned(),
             );
         }
-        let template = self.environment.default_template.as_deref();
-        if let Some(name) = template.filter(|name| !Template::can_be_default(name)) {
-            let message = "must be one of k8s_deployment, knative, unified";
-            return Err(Error::Inconsistent(format!(
-                "templates.default_template: {name:?} {message}"
-            )));
+        let Platform { default_template, odgm_disk, .. } = &self.environment;
+        if let Some(name) = default_template.as_ref().filter(|it| !Template::can_be_default(it)) {
+            return inconsistent(format!(
+                "templates.default_template: {name:?} must be one of k8s_deployment, knative, unified"
+            ));
         }
-        if !oprc_unit::is_volume_size(&self.environment.odgm_disk) {
-            let disk = &self.environment.odgm_disk;
-            return Err(Error::Inconsistent(format!(
-                "odgm.disk: {disk:?} is not a quantity such as 1Gi"
-            )));
+        if !oprc_unit::is_volume_size(odgm_disk) {
+            return inconsistent(format!("odgm.disk: {odgm_disk:?} is not a quantity such as 1Gi"));
         }
         for (path, namespace) in [
             ("kubernetes.namespace", &self.namespace),
             ("kubernetes.lease_namespace", &self.lease_namespace),
         ] {
-            if let Some(name) = namespace.as_ref().filter(|it| !oprc_unit::names::is_namespace(it))
-            {
-                return Err(Error::Inconsistent(format!(
-                    "{path}: {name:?} is not a valid namespace name"
-                )));
+            if let Some(name) = namespace.as_ref().filter(|it| !names::is_namespace(it)) {
+                return inconsistent(format!("{path}: {name:?} is not a valid namespace name"));
             }
         }
-        if !oprc_unit::names::is_plain(&self.lease) {
+        if !names::is_plain(&self.lease) {
             let lease = &self.lease;
-            return Err(Error::Inconsistent(format!(
-                "kubernetes.lease: {lease:?} is not a valid name"
-            )));
+            return inconsistent(format!("kubernetes.lease: {lease:?} is not a valid name"));
         }
         Ok(())
     }
+}
+
+/// The default requests and limits of `function` or `odgm`.
+fn sizes(settings: &Resolved, of: &str) -> Result<Sizes, Error> {
+    let quantity = |path: String| -> Result<Option<String>, Error> {
+        let quantity: String = settings.get(&path)?;
+        if !oprc_unit::is_quantity(&quantity) {
+            return Err(Error::Inconsistent(format!(
+                "{path}: {quantity:?} is not a quantity such as 250m or 256Mi"
+            )));
+        }
+        Ok(Some(quantity))
+    };
+    let resources = |part: &str| -> Result<Resources, Error> {
+        let path = format!("odgm.container_resources.{of}.{part}");
+        let (cpu, memory) = (quantity(format!("{path}.cpu"))?, quantity(format!("{path}.memory"))?);
+        Ok(Resources { cpu, memory, ephemeral_storage: None })
+    };
+    Ok(Sizes { requests: resources("requests")?, limits: resources("limits")? })
 }
 
 /// A warning if `GRPC_PORT` is set and CRM listens on another port: HTTP and gRPC share one.

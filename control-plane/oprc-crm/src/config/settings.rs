@@ -1,8 +1,7 @@
 //! The settings of CRM.
 
 use oprc_config::{Kind, Schema, Setting};
-
-use oprc_unit::{Platform, Profile, spec::Resources};
+use oprc_unit::{Platform, Profile};
 
 fn environment(profile: &str) -> Platform {
     Platform::of(Profile::parse(profile).unwrap_or_default())
@@ -10,29 +9,8 @@ fn environment(profile: &str) -> Platform {
 
 // The signature is that of `Setting::default`.
 #[allow(clippy::unnecessary_wraps)]
-fn yes(_: &str) -> Option<String> {
-    Some("true".to_owned())
-}
-
-#[allow(clippy::unnecessary_wraps)]
 fn only_full(profile: &str) -> Option<String> {
     Some((Profile::parse(profile) == Some(Profile::Full)).to_string())
-}
-
-fn function(profile: &str) -> Resources {
-    environment(profile).function_sizes.requests
-}
-
-fn function_limits(profile: &str) -> Resources {
-    environment(profile).function_sizes.limits
-}
-
-fn odgm(profile: &str) -> Resources {
-    environment(profile).odgm_sizes.requests
-}
-
-fn odgm_limits(profile: &str) -> Resources {
-    environment(profile).odgm_sizes.limits
 }
 
 const MILLISECONDS: Kind = Kind::Integer { min: 0, max: 86_400_000 };
@@ -169,7 +147,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FEATURES_KNATIVE"],
         kind: Kind::Bool,
         help: "Whether Knative is used if the cluster has it",
-        default: yes,
+        default: |_| Some("true".to_owned()),
         ..Setting::EMPTY
     },
     Setting {
@@ -177,7 +155,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FEATURES_LEADER_ELECTION"],
         kind: Kind::Bool,
         help: "Whether replicas elect a leader; turn it off only if there is exactly one replica",
-        default: yes,
+        default: |_| Some("true".to_owned()),
         ..Setting::EMPTY
     },
     Setting {
@@ -263,7 +241,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_REQUESTS_CPU"],
         kind: Kind::Text,
         help: "CPU request of functions that specify none",
-        default: |profile| function(profile).cpu,
+        default: |profile| environment(profile).function_sizes.requests.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -271,7 +249,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_REQUESTS_MEMORY"],
         kind: Kind::Text,
         help: "Memory request of functions that specify none",
-        default: |profile| function(profile).memory,
+        default: |profile| environment(profile).function_sizes.requests.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -279,7 +257,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_LIMITS_CPU"],
         kind: Kind::Text,
         help: "CPU limit of functions that specify none",
-        default: |profile| function_limits(profile).cpu,
+        default: |profile| environment(profile).function_sizes.limits.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -287,7 +265,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_LIMITS_MEMORY"],
         kind: Kind::Text,
         help: "Memory limit of functions that specify none",
-        default: |profile| function_limits(profile).memory,
+        default: |profile| environment(profile).function_sizes.limits.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -295,7 +273,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_REQUESTS_CPU"],
         kind: Kind::Text,
         help: "CPU request of data grid nodes",
-        default: |profile| odgm(profile).cpu,
+        default: |profile| environment(profile).odgm_sizes.requests.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -303,7 +281,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_REQUESTS_MEMORY"],
         kind: Kind::Text,
         help: "Memory request of data grid nodes",
-        default: |profile| odgm(profile).memory,
+        default: |profile| environment(profile).odgm_sizes.requests.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -311,7 +289,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_LIMITS_CPU"],
         kind: Kind::Text,
         help: "CPU limit of data grid nodes",
-        default: |profile| odgm_limits(profile).cpu,
+        default: |profile| environment(profile).odgm_sizes.limits.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -319,7 +297,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_LIMITS_MEMORY"],
         kind: Kind::Text,
         help: "Memory limit of data grid nodes",
-        default: |profile| odgm_limits(profile).memory,
+        default: |profile| environment(profile).odgm_sizes.limits.memory,
         ..Setting::EMPTY
     },
     Setting {

@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::text::encode,
     metrics::{
         counter::Counter,
         family::Family,
@@ -19,6 +19,7 @@ use prometheus_client::{
     },
     registry::{Metric, Registry},
 };
+use tonic::Code;
 
 use self::collector::ClassCollector;
 use crate::{
@@ -28,62 +29,28 @@ use crate::{
     reconcile::ObservedClass,
 };
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByStatus {
-    environment: String,
-    template: String,
-    status: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByTemplate {
-    environment: String,
-    template: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByReason {
-    environment: String,
-    reason: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByEnvironment {
-    environment: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ByResult {
-    result: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub struct Call {
-    pub method: String,
-    pub code: String,
-}
+/// Names and values of labels.
+type Labels<const N: usize> = [(&'static str, String); N];
+type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 
 pub struct Metrics {
     registry: Registry,
-    deployments: Family<ByStatus, Counter>,
-    durations: Family<ByTemplate, Histogram, fn() -> Histogram>,
-    failures: Family<ByReason, Counter>,
+    /// By environment, template and status.
+    deployments: Family<Labels<3>, Counter>,
+    /// By environment and template.
+    durations: Histograms<2>,
+    /// By environment and reason.
+    failures: Family<Labels<2>, Counter>,
     /// When this process first saw each generation that isn't Available yet, by the uid of the
     /// class. A status doesn't say whether its generation was Available before.
     rollouts: Mutex<HashMap<String, Instant>>,
-    reconciliations: Family<ByResult, Histogram, fn() -> Histogram>,
+    /// By result.
+    reconciliations: Histograms<1>,
     pub requeues: Counter,
     running: Gauge,
     waiting: Gauge,
-    pub calls: Family<Call, Counter>,
-}
-
-fn reconcile_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.5, 12))
-}
-
-fn rollout_buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.25, 2.0, 13))
+    /// By method and code.
+    calls: Family<Labels<2>, Counter>,
 }
 
 fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
@@ -98,13 +65,12 @@ impl Metrics {
         let help = "Deployments by the state that they reached";
         let deployments = register(all, "crm_deployments", help, Family::default());
         let help = "Time from a new generation to Available";
-        let family: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(rollout_buckets);
+        let family = Histograms::new_with_constructor(|| buckets(0.25, 2.0, 13));
         let durations = register(all, "crm_deployment_duration_seconds", help, family);
         let help = "Failed deployments by reason";
         let failures = register(all, "crm_deployment_failures", help, Family::default());
         let help = "Time spent reconciling a ClassRuntime";
-        let family: Family<_, _, fn() -> Histogram> =
-            Family::new_with_constructor(reconcile_buckets);
+        let family = Histograms::new_with_constructor(|| buckets(0.001, 2.5, 12));
         let reconciliations = register(all, "crm_reconciliation_duration_seconds", help, family);
         let help = "Reconciliations that failed and were requeued";
         let requeues = register(all, "crm_requeues", help, Counter::default());
@@ -139,8 +105,12 @@ impl Metrics {
     }
 
     pub fn reconciled(&self, result: &str, took: Duration) {
-        let result = ByResult { result: result.to_owned() };
-        self.reconciliations.get_or_create(&result).observe(took.as_secs_f64());
+        let labels = [("result", result.to_owned())];
+        self.reconciliations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    pub fn count_call(&self, method: &str, code: Code) {
+        self.calls.get_or_create(&by_call(method, code)).inc();
     }
 
     pub fn set_queue(&self, waiting: usize, running: usize) {
@@ -185,9 +155,8 @@ impl Metrics {
             Phase::Degraded => {
                 transition("FAILED");
                 if !(same_generation && same_phase && same_reason) {
-                    let environment = environment(class);
-                    let reason = status.reason.clone().unwrap_or_default();
-                    self.failures.get_or_create(&ByReason { environment, reason }).inc();
+                    let reason = ("reason", status.reason.clone().unwrap_or_default());
+                    self.failures.get_or_create(&[environment(class), reason]).inc();
                 }
             }
             Phase::Pending | Phase::Applying | Phase::Progressing if !same_generation => {
@@ -212,23 +181,38 @@ impl Metrics {
         status: Option<&ClassRuntimeStatus>,
         state: &str,
     ) {
-        let ByTemplate { environment, template } = by_template(class, status);
-        let labels = ByStatus { environment, template, status: state.to_owned() };
+        let [environment, template] = by_template(class, status);
+        let labels = [environment, template, ("status", state.to_owned())];
         self.deployments.get_or_create(&labels).inc();
     }
 }
 
-fn by_template(class: &ObservedClass, status: Option<&ClassRuntimeStatus>) -> ByTemplate {
-    let selection = status.and_then(|status| status.selection.as_ref());
-    ByTemplate {
-        environment: environment(class),
-        template: selection.map_or_else(String::new, |it| it.template.clone()),
-    }
+fn buckets(start: f64, factor: f64, length: u16) -> Histogram {
+    Histogram::new(exponential_buckets(start, factor, length))
 }
 
-fn environment(class: &ObservedClass) -> String {
+fn by_call(method: &str, code: Code) -> Labels<2> {
+    [("method", method.to_owned()), ("code", format!("{code:?}"))]
+}
+
+fn by_template(class: &ObservedClass, status: Option<&ClassRuntimeStatus>) -> Labels<2> {
+    let selection = status.and_then(|status| status.selection.as_ref());
+    let template = selection.map(|it| it.template.clone()).unwrap_or_default();
+    [environment(class), ("template", template)]
+}
+
+fn environment(class: &ObservedClass) -> (&'static str, String) {
     let spec = class.spec.as_ref().ok();
-    spec.and_then(|spec| spec.target_environment.clone()).unwrap_or_else(|| "default".to_owned())
+    let name = spec.and_then(|spec| spec.target_environment.clone());
+    ("environment", name.unwrap_or_else(|| "default".to_owned()))
+}
+
+#[cfg(test)]
+impl Metrics {
+    /// `crm_grpc_requests_total` with this method and code.
+    pub(crate) fn calls(&self, method: &str, code: Code) -> u64 {
+        self.calls.get_or_create(&by_call(method, code)).get()
+    }
 }
 
 #[cfg(test)]

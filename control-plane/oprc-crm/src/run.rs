@@ -218,7 +218,7 @@ async fn control(
 
 async fn synced(service: &Service) {
     let mut changes = service.cache.sync_changes();
-    while !service.missing().is_empty() {
+    while !service.watches.missing().is_empty() {
         if changes.changed().await.is_err() {
             return;
         }
@@ -251,13 +251,18 @@ async fn requeue_on_detection(service: Arc<Service>) {
 async fn report_health(service: Arc<Service>, mut reporter: HealthReporter) {
     let (mut syncs, mut api_health) = (service.cache.sync_changes(), service.api_health.changes());
     let mut stopping = service.stopping.clone();
-    while !service.is_stopping() {
-        let healthy = service.missing().is_empty()
+    loop {
+        let ends = service.is_stopping();
+        let healthy = !ends
+            && service.watches.missing().is_empty()
             && service.failing_watches().is_empty()
             && !service.api_health.is_stale();
         let status = if healthy { ServingStatus::Serving } else { ServingStatus::NotServing };
         for name in HEALTH_SERVICES {
             reporter.set_service_status(name, status).await;
+        }
+        if ends {
+            break;
         }
         tokio::select! {
             _ = syncs.changed() => {}
@@ -266,9 +271,6 @@ async fn report_health(service: Arc<Service>, mut reporter: HealthReporter) {
             // Nothing notifies when a watch has been failing for too long.
             () = tokio::time::sleep(HEALTH_INTERVAL) => {}
         }
-    }
-    for name in HEALTH_SERVICES {
-        reporter.set_service_status(name, ServingStatus::NotServing).await;
     }
     // Health watchers get that status, and then the end of their streams: an open stream would keep
     // the process from exiting.

@@ -1,14 +1,17 @@
 //! Conversions to and from the wire types.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use oprc_grpc::deployment as wire;
+use oprc_grpc::{deployment as wire, odgm};
+use oprc_unit::{ADDONS, Template};
 
 use crate::{
-    crd::{ClassRuntimeStatus, FunctionStatus, Recommendation},
+    crd::{ClassRuntimeStatus, Recommendation},
     decode::deployment_id,
     phase_mapping,
     reconcile::ObservedClass,
-    service::ClusterInfo,
+    service::{Error, Service},
 };
 
 fn time(time: Option<&Time>) -> String {
@@ -51,59 +54,52 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
         message: status.message.clone().unwrap_or_default(),
         ready: status.ready.clone().unwrap_or_default(),
         observed_generation: status.observed_generation.unwrap_or_default(),
-        conditions: status
-            .conditions
-            .iter()
-            .map(|it| wire::Condition {
-                r#type: it.type_.clone(),
-                status: it.status.clone(),
-                reason: it.reason.clone(),
-                message: it.message.clone(),
-                observed_generation: it.observed_generation.unwrap_or_default(),
-                last_transition_time: it.last_transition_time.0.to_string(),
-            })
-            .collect(),
+        conditions: each(&status.conditions, |it| wire::Condition {
+            r#type: it.type_.clone(),
+            status: it.status.clone(),
+            reason: it.reason.clone(),
+            message: it.message.clone(),
+            observed_generation: it.observed_generation.unwrap_or_default(),
+            last_transition_time: it.last_transition_time.0.to_string(),
+        }),
         selection: status.selection.as_ref().map(|it| wire::Selection {
             template: it.template.clone(),
             profile: it.profile.clone(),
             basis: it.basis.clone(),
-            scores: it
-                .scores
-                .iter()
-                .map(|score| wire::TemplateScore {
-                    template: score.template.clone(),
-                    score: score.score,
-                    rows: score.rows.clone(),
-                    rejected: score.rejected.clone().unwrap_or_default(),
-                })
-                .collect(),
+            scores: each(&it.scores, |score| wire::TemplateScore {
+                template: score.template.clone(),
+                score: score.score,
+                rows: score.rows.clone(),
+                rejected: score.rejected.clone().unwrap_or_default(),
+            }),
         }),
-        resource_refs: status
-            .resource_refs
-            .iter()
-            .map(|it| wire::ResourceRef {
-                api_version: it.api_version.clone(),
-                kind: it.kind.clone(),
-                name: it.name.clone(),
-                uid: it.uid.clone(),
-            })
-            .collect(),
-        functions: status.functions.iter().map(|it| function(it, status, deleting)).collect(),
+        resource_refs: each(&status.resource_refs, |it| wire::ResourceRef {
+            api_version: it.api_version.clone(),
+            kind: it.kind.clone(),
+            name: it.name.clone(),
+            uid: it.uid.clone(),
+        }),
+        functions: each(&status.functions, |it| wire::FunctionStatus {
+            key: it.key.clone(),
+            condition: phase_mapping::function_state(it, status.phase, deleting).into(),
+            runs_as: it.runs_as.clone().unwrap_or_default(),
+            ready: it.ready,
+            invocation_url: it.url.clone().unwrap_or_default(),
+            public_url: it.public_url.clone().unwrap_or_default(),
+            reason: it.reason.clone().unwrap_or_default(),
+            error_msg: it.message.clone().unwrap_or_default(),
+        }),
         odgm: status.odgm.as_ref().map(|it| wire::OdgmStatus {
             ready: it.ready,
             service: it.service.clone(),
             replicas: it.replicas,
-            collections: it
-                .collections
-                .iter()
-                .map(|collection| wire::OdgmCollection {
-                    name: collection.name.clone(),
-                    partition_count: collection.partition_count,
-                    replica_count: collection.replica_count,
-                    shard_type: collection.shard_type.clone(),
-                    persistence_mode: collection.persistence_mode.clone(),
-                })
-                .collect(),
+            collections: each(&it.collections, |collection| wire::OdgmCollection {
+                name: collection.name.clone(),
+                partition_count: collection.partition_count,
+                replica_count: collection.replica_count,
+                shard_type: collection.shard_type.clone(),
+                persistence_mode: collection.persistence_mode.clone(),
+            }),
             reason: it.reason.clone().unwrap_or_default(),
             message: it.message.clone().unwrap_or_default(),
         }),
@@ -112,32 +108,15 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
             .iter()
             .map(|(name, since)| (name.clone(), since.0.to_string()))
             .collect(),
-        nfr_recommendations: status.nfr_recommendations.iter().map(recommendation).collect(),
-        last_applied_recommendations: status
-            .last_applied_recommendations
-            .iter()
-            .map(recommendation)
-            .collect(),
+        nfr_recommendations: each(&status.nfr_recommendations, recommendation),
+        last_applied_recommendations: each(&status.last_applied_recommendations, recommendation),
         last_applied_at: time(status.last_applied_at.as_ref()),
         last_updated: time(status.last_updated.as_ref()),
     }
 }
 
-fn function(
-    function: &FunctionStatus,
-    status: &ClassRuntimeStatus,
-    deleting: bool,
-) -> wire::FunctionStatus {
-    wire::FunctionStatus {
-        key: function.key.clone(),
-        condition: phase_mapping::function_state(function, status.phase, deleting).into(),
-        runs_as: function.runs_as.clone().unwrap_or_default(),
-        ready: function.ready,
-        invocation_url: function.url.clone().unwrap_or_default(),
-        public_url: function.public_url.clone().unwrap_or_default(),
-        reason: function.reason.clone().unwrap_or_default(),
-        error_msg: function.message.clone().unwrap_or_default(),
-    }
+fn each<T, U>(items: &[T], convert: impl FnMut(&T) -> U) -> Vec<U> {
+    items.iter().map(convert).collect()
 }
 
 fn recommendation(it: &Recommendation) -> wire::Recommendation {
@@ -150,29 +129,79 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
     }
 }
 
+/// What the cluster has and supports.
 pub(super) fn cluster_info(
-    info: ClusterInfo,
+    service: &Service,
     correlation_id: String,
-) -> wire::GetClusterInfoResponse {
+) -> Result<wire::GetClusterInfoResponse, Error> {
+    service.ready()?;
+    let platform = (service.environment)();
+    let all = service.nodes.all();
+    let ready: Vec<_> = all.iter().filter(|node| node.ready).collect();
+    // A CRM that manages only its namespace may not read nodes.
+    let nodes_known = service.only_namespace.is_none();
+    let mut capacity = BTreeMap::new();
+    if nodes_known {
+        let cpu: u64 = ready.iter().map(|node| node.cpu_millis).sum();
+        let memory: u64 = ready.iter().map(|node| node.memory_bytes).sum();
+        capacity.insert("cpu".to_owned(), format!("{cpu}m"));
+        capacity.insert("memory".to_owned(), memory.to_string());
+    }
+    let knative = platform.can_knative();
+    let addons = ADDONS.map(|addon| (addon.name, addon.is_enabled(&platform.features)));
+    let capabilities = [("knative", knative), ("hpa", platform.can_autoscale())];
+    let templates = Template::ALL.iter().filter(|it| knative || **it != Template::Knative);
     let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
-    let (nodes, ready) = (count(info.nodes), count(info.ready_nodes));
-    wire::GetClusterInfoResponse {
-        nodes_known: info.nodes_known,
+    let (nodes, ready_nodes) = (count(all.len()), count(ready.len()));
+    Ok(wire::GetClusterInfoResponse {
+        nodes_known,
         nodes,
-        ready_nodes: ready,
-        availability: if nodes == 0 { 0.0 } else { f64::from(ready) / f64::from(nodes) },
-        capabilities: info.capabilities,
-        capacity: info.capacity,
-        templates: info.templates,
-        profile: info
-            .platform
-            .as_ref()
-            .map(|it| it.profile.as_str().to_owned())
-            .unwrap_or_default(),
-        platform: info.platform.as_ref().and_then(oprc_grpc::unit::platform_to_wire),
+        ready_nodes,
+        availability: if nodes == 0 { 0.0 } else { f64::from(ready_nodes) / f64::from(nodes) },
+        capabilities: capabilities
+            .into_iter()
+            .chain(addons)
+            .map(|(name, has)| (name.to_owned(), has))
+            .collect(),
+        capacity,
+        templates: templates.map(|it| it.as_str().to_owned()).collect(),
+        profile: platform.profile.as_str().to_owned(),
+        platform: oprc_grpc::unit::platform_to_wire(&platform),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        leading: info.leading,
-        stale: info.stale,
+        leading: service.leadership.holds(),
+        stale: service.api_health.is_stale(),
+        correlation_id,
+    })
+}
+
+pub(super) fn odgm(
+    info: odgm::GetClusterInfoResponse,
+    collections: Vec<odgm::GetCollectionStatusResponse>,
+    correlation_id: String,
+) -> wire::GetOdgmStatusResponse {
+    let nodes = info.nodes.into_iter().map(|node| wire::OdgmNode {
+        node_id: node.node_id,
+        address: node.address,
+        status: node.status,
+        last_heartbeat: node.last_heartbeat,
+    });
+    let collections = collections.into_iter().map(|it| wire::OdgmCollectionHealth {
+        healthy: it.active_partitions == it.partition_count,
+        name: it.collection_name,
+        partition_count: it.partition_count,
+        active_partitions: it.active_partitions,
+        total_objects: it.total_objects,
+    });
+    wire::GetOdgmStatusResponse {
+        cluster_id: info.cluster_id,
+        nodes: nodes.collect(),
+        collections: collections.collect(),
+        total_shards: info.total_shards,
+        active_shards: info.active_shards,
+        balance_score: info.balance_score,
+        leader_node: info.leader_node,
+        current_term: info.current_term,
+        committed_index: info.committed_index,
         correlation_id,
     }
 }

@@ -9,24 +9,23 @@ use oprc_grpc::deployment::{
     DeleteDeploymentRequest, DeleteDeploymentResponse, DeployRequest, DeployResponse,
     GetClusterInfoRequest, GetClusterInfoResponse, GetDeploymentStatusRequest,
     GetDeploymentStatusResponse, GetOdgmStatusRequest, GetOdgmStatusResponse,
-    ListClassRuntimesRequest, ListClassRuntimesResponse, OdgmCollectionHealth, OdgmNode,
-    WatchClassRuntimesRequest, deployment_service_server::DeploymentService,
+    ListClassRuntimesRequest, ListClassRuntimesResponse, WatchClassRuntimesRequest,
+    deployment_service_server::DeploymentService,
 };
 use oprc_observability::correlation;
 use oprc_server::Identity;
 use tokio::sync::Semaphore;
-use tonic::{Code, Extensions, Request, Response, Status, metadata::MetadataMap};
+use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
 use tracing::Instrument as _;
 
 use super::{
     convert,
-    status::status,
-    watch::{Events, Watcher},
+    watch::{self, Events},
 };
 use crate::{
     deadline::until,
-    metrics::{Call, Metrics},
-    service::{Filter, Service},
+    metrics::Metrics,
+    service::{Error, Filter, Service},
 };
 
 /// The longest deadline of a call, and that of calls that set none.
@@ -50,14 +49,16 @@ impl DeploymentApi {
         }
     }
 
-    /// Runs one call within its deadline, counts it, and returns its correlation id.
-    async fn call<T, F: Future<Output = Result<T, Status>>>(
+    /// Runs one call within its deadline, counts it, and returns its correlation id. `work` gets the
+    /// message, the correlation id and the deadline.
+    async fn call<R, T, F: Future<Output = Result<T, Status>>>(
         &self,
         method: &'static str,
-        (metadata, extensions): (&MetadataMap, &Extensions),
+        request: Request<R>,
         deployment_id: &str,
-        work: impl FnOnce(String) -> F,
+        work: impl FnOnce(R, String, Instant) -> F,
     ) -> Result<Response<T>, Status> {
+        let (metadata, extensions, message) = request.into_parts();
         let given = metadata.get(oprc_grpc::CORRELATION).and_then(|it| it.to_str().ok());
         let id = given.and_then(correlation::accept).unwrap_or_else(correlation::new_id);
         let caller = extensions.get::<Identity>().and_then(|it| it.name.as_deref()).unwrap_or("");
@@ -65,39 +66,30 @@ impl DeploymentApi {
         let deployment_id: String = deployment_id.chars().take(253).collect();
         let span = tracing::info_span!("call", method, deployment_id, caller, correlation_id = id);
         let outcome = async {
+            let end = end(&metadata)?;
             // Checked by the clock, because timers fire late on a busy machine.
-            let outcome = until(end(metadata)?, work(id.clone())).await;
+            let outcome = until(end, work(message, id.clone(), end)).await;
             outcome.unwrap_or_else(|| Err(Status::deadline_exceeded("deadline exceeded")))
         }
         .instrument(span.clone())
         .await;
         let code = outcome.as_ref().err().map_or(Code::Ok, Status::code);
-        self.metrics
-            .calls
-            .get_or_create(&Call { method: method.to_owned(), code: format!("{code:?}") })
-            .inc();
+        self.metrics.count_call(method, code);
         span.in_scope(|| match &outcome {
             Ok(_) => tracing::debug!("call completed"),
             Err(status) => {
                 tracing::info!(code = ?status.code(), message = status.message(), "call failed");
             }
         });
-        let echo = id.parse().ok();
-        match outcome {
-            Ok(message) => {
-                let mut response = Response::new(message);
-                if let Some(echo) = echo {
-                    response.metadata_mut().insert(oprc_grpc::CORRELATION, echo);
-                }
-                Ok(response)
-            }
-            Err(mut status) => {
-                if let Some(echo) = echo {
-                    status.metadata_mut().insert(oprc_grpc::CORRELATION, echo);
-                }
-                Err(status)
-            }
+        let mut response = outcome.map(Response::new);
+        if let Ok(id) = id.parse() {
+            let metadata = match &mut response {
+                Ok(response) => response.metadata_mut(),
+                Err(status) => status.metadata_mut(),
+            };
+            metadata.insert(oprc_grpc::CORRELATION, id);
         }
+        response
     }
 }
 
@@ -134,24 +126,15 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<DeployRequest>,
     ) -> Result<Response<DeployResponse>, Status> {
-        let (metadata, extensions, request) = request.into_parts();
-        let id = request.deployment_id.clone();
-        self.call("Deploy", (&metadata, &extensions), &id, |correlation_id| async move {
-            let spec = request
-                .spec
-                .ok_or_else(|| status(&crate::service::Error::invalid("spec", "is missing")))?;
+        let id = request.get_ref().deployment_id.clone();
+        self.call("Deploy", request, &id, |request, correlation_id, _| async move {
+            let spec = request.spec.ok_or_else(|| Error::invalid("spec", "is missing"))?;
             let spec = oprc_grpc::unit::from_wire(&spec)
-                .map_err(|violation| status(&crate::service::Error::Invalid(vec![violation])))?;
-            let class = self
-                .service
-                .deploy(&request.namespace, &request.deployment_id, spec, &correlation_id)
-                .await
-                .map_err(|error| status(&error))?;
-            Ok(DeployResponse {
-                accepted: true,
-                class_runtime: Some(convert::class(&class)),
-                correlation_id,
-            })
+                .map_err(|violation| Error::Invalid(vec![violation]))?;
+            let (namespace, id) = (&request.namespace, &request.deployment_id);
+            let class = self.service.deploy(namespace, id, spec, &correlation_id).await?;
+            let class_runtime = Some(convert::class(&class));
+            Ok(DeployResponse { accepted: true, class_runtime, correlation_id })
         })
         .await
     }
@@ -160,26 +143,17 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<GetDeploymentStatusRequest>,
     ) -> Result<Response<GetDeploymentStatusResponse>, Status> {
-        let (metadata, extensions, request) = request.into_parts();
-        let id = request.deployment_id.clone();
-        self.call(
-            "GetDeploymentStatus",
-            (&metadata, &extensions),
-            &id,
-            |correlation_id| async move {
-                let found = self.service.get(&request.namespace, &request.deployment_id).await;
-                let (class, stale) = found.map_err(|error| status(&error))?;
-                let mut converted = convert::class(&class);
-                if request.include_spec {
-                    converted.spec = convert::spec(&class);
-                }
-                Ok(GetDeploymentStatusResponse {
-                    class_runtime: Some(converted),
-                    stale,
-                    correlation_id,
-                })
-            },
-        )
+        let id = request.get_ref().deployment_id.clone();
+        self.call("GetDeploymentStatus", request, &id, |request, correlation_id, _| async move {
+            let (namespace, id) = (&request.namespace, &request.deployment_id);
+            let (class, stale) = self.service.get(namespace, id).await?;
+            let mut converted = convert::class(&class);
+            if request.include_spec {
+                converted.spec = convert::spec(&class);
+            }
+            let class_runtime = Some(converted);
+            Ok(GetDeploymentStatusResponse { class_runtime, stale, correlation_id })
+        })
         .await
     }
 
@@ -187,11 +161,9 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<DeleteDeploymentRequest>,
     ) -> Result<Response<DeleteDeploymentResponse>, Status> {
-        let (metadata, extensions, request) = request.into_parts();
-        let id = request.deployment_id.clone();
-        self.call("DeleteDeployment", (&metadata, &extensions), &id, |correlation_id| async move {
-            let deleted = self.service.delete(&request.namespace, &request.deployment_id).await;
-            deleted.map_err(|error| status(&error))?;
+        let id = request.get_ref().deployment_id.clone();
+        self.call("DeleteDeployment", request, &id, |request, correlation_id, _| async move {
+            self.service.delete(&request.namespace, &request.deployment_id).await?;
             Ok(DeleteDeploymentResponse { accepted: true, correlation_id })
         })
         .await
@@ -201,8 +173,7 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<ListClassRuntimesRequest>,
     ) -> Result<Response<ListClassRuntimesResponse>, Status> {
-        let (metadata, extensions, request) = request.into_parts();
-        self.call("ListClassRuntimes", (&metadata, &extensions), "", |correlation_id| async move {
+        self.call("ListClassRuntimes", request, "", |request, correlation_id, _| async move {
             let filter = Filter {
                 namespace: request.namespace,
                 environment: request.environment,
@@ -210,8 +181,7 @@ impl DeploymentService for DeploymentApi {
                 phase: request.phase,
                 label_selector: request.label_selector,
             };
-            let page = self.service.list(&filter, request.page_size, &request.page_token);
-            let page = page.map_err(|error| status(&error))?;
+            let page = self.service.list(&filter, request.page_size, &request.page_token)?;
             Ok(ListClassRuntimesResponse {
                 class_runtimes: page.classes.iter().map(|it| convert::class(it)).collect(),
                 next_page_token: page.next.unwrap_or_default(),
@@ -228,22 +198,15 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<WatchClassRuntimesRequest>,
     ) -> Result<Response<Events>, Status> {
-        let (metadata, extensions, request) = request.into_parts();
-        self.call("WatchClassRuntimes", (&metadata, &extensions), "", |_| async move {
-            self.service.ready().map_err(|error| status(&error))?;
-            let checked = self.service.check_namespace(&request.namespace);
-            checked.map_err(|error| status(&error))?;
+        self.call("WatchClassRuntimes", request, "", |request, _, _| async move {
+            self.service.ready()?;
+            self.service.check_namespace(&request.namespace)?;
             let permit = Arc::clone(&self.watchers)
                 .try_acquire_owned()
                 .map_err(|_| Status::resource_exhausted("too many clients watch; retry later"))?;
-            let after = Watcher::resume(&self.epoch, &request.resume_token);
-            let watcher = Watcher {
-                service: Arc::clone(&self.service),
-                namespace: request.namespace,
-                epoch: Arc::clone(&self.epoch),
-                permit,
-            };
-            Ok(watcher.start(after))
+            let (service, epoch) = (Arc::clone(&self.service), Arc::clone(&self.epoch));
+            let (namespace, token) = (request.namespace, request.resume_token);
+            Ok(watch::start(service, namespace, epoch, &token, permit))
         })
         .await
     }
@@ -252,10 +215,8 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<GetClusterInfoRequest>,
     ) -> Result<Response<GetClusterInfoResponse>, Status> {
-        let (metadata, extensions, _) = request.into_parts();
-        self.call("GetClusterInfo", (&metadata, &extensions), "", |correlation_id| async move {
-            let info = self.service.cluster_info().map_err(|error| status(&error))?;
-            Ok(convert::cluster_info(info, correlation_id))
+        self.call("GetClusterInfo", request, "", |_, correlation_id, _| async move {
+            Ok(convert::cluster_info(&self.service, correlation_id)?)
         })
         .await
     }
@@ -264,38 +225,12 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<GetOdgmStatusRequest>,
     ) -> Result<Response<GetOdgmStatusResponse>, Status> {
-        let (metadata, extensions, request) = request.into_parts();
-        let id = request.deployment_id.clone();
-        let end = end(&metadata);
-        self.call("GetOdgmStatus", (&metadata, &extensions), &id, |correlation_id| async move {
+        let id = request.get_ref().deployment_id.clone();
+        self.call("GetOdgmStatus", request, &id, |request, correlation_id, end| async move {
             let (namespace, id) = (&request.namespace, &request.deployment_id);
-            let found = self.service.odgm(namespace, id, &correlation_id, end?).await;
-            let (info, collections) = found.map_err(|error| status(&error))?;
-            let nodes = info.nodes.into_iter().map(|node| OdgmNode {
-                node_id: node.node_id,
-                address: node.address,
-                status: node.status,
-                last_heartbeat: node.last_heartbeat,
-            });
-            let collections = collections.into_iter().map(|it| OdgmCollectionHealth {
-                healthy: it.active_partitions == it.partition_count,
-                name: it.collection_name,
-                partition_count: it.partition_count,
-                active_partitions: it.active_partitions,
-                total_objects: it.total_objects,
-            });
-            Ok(GetOdgmStatusResponse {
-                cluster_id: info.cluster_id,
-                nodes: nodes.collect(),
-                collections: collections.collect(),
-                total_shards: info.total_shards,
-                active_shards: info.active_shards,
-                balance_score: info.balance_score,
-                leader_node: info.leader_node,
-                current_term: info.current_term,
-                committed_index: info.committed_index,
-                correlation_id,
-            })
+            let (info, collections) =
+                self.service.odgm(namespace, id, &correlation_id, end).await?;
+            Ok(convert::odgm(info, collections, correlation_id))
         })
         .await
     }

@@ -33,7 +33,7 @@ pub(super) fn open(probes: Probes) -> Router {
 }
 
 async fn ready(State(probes): State<Probes>) -> Response {
-    let missing = probes.service.missing();
+    let missing = probes.service.watches.missing();
     let broken = probes.service.failing_watches();
     let stopping = probes.service.is_stopping();
     let ready = missing.is_empty() && broken.is_empty() && !stopping;

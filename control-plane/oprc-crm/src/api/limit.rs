@@ -18,7 +18,7 @@ use tokio::{
 use tonic::{Code, Status};
 
 use super::status::too_large;
-use crate::metrics::{Call, Metrics};
+use crate::metrics::Metrics;
 
 /// Bound on the time until the response headers, with the upload of the body. The deadline of a call
 /// is shorter.
@@ -40,8 +40,7 @@ impl Limit {
     }
 
     fn reject(&self, status: Status) -> Response {
-        let code = format!("{:?}", status.code());
-        self.metrics.calls.get_or_create(&Call { method: "any".to_owned(), code }).inc();
+        self.metrics.count_call("any", status.code());
         status.into_http::<Body>()
     }
 }
@@ -133,8 +132,7 @@ mod tests {
     }
 
     fn rejected(metrics: &Metrics) -> u64 {
-        let call = Call { method: "any".to_owned(), code: "ResourceExhausted".to_owned() };
-        metrics.calls.get_or_create(&call).get()
+        metrics.calls("any", Code::ResourceExhausted)
     }
 
     #[tokio::test]

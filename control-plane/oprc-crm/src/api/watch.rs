@@ -20,42 +20,51 @@ const BUFFERED_EVENTS: usize = 64;
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One client's stream.
-pub(super) struct Watcher {
-    pub(super) service: Arc<Service>,
+struct Watcher {
+    service: Arc<Service>,
     /// Empty for all namespaces.
-    pub(super) namespace: String,
+    namespace: String,
     /// Resume tokens of another process are invalid here.
-    pub(super) epoch: Arc<str>,
-    pub(super) permit: OwnedSemaphorePermit,
+    epoch: Arc<str>,
+    client: mpsc::Sender<WatchEvent>,
 }
 
 pub(super) type Events = std::pin::Pin<Box<dyn Stream<Item = Result<WatchEvent, Status>> + Send>>;
 
+/// Starts a stream, which holds its permit until it ends.
+pub(super) fn start(
+    service: Arc<Service>,
+    namespace: String,
+    epoch: Arc<str>,
+    resume_token: &str,
+    permit: OwnedSemaphorePermit,
+) -> Events {
+    let (client, receiver) = mpsc::channel(BUFFERED_EVENTS);
+    let after = resume_after(&epoch, resume_token);
+    let watcher = Watcher { service, namespace, epoch, client };
+    tokio::spawn(async move {
+        let _permit = permit;
+        watcher.run(after).await;
+    });
+    Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|event| (Ok(event), receiver))
+    }))
+}
+
+/// The number of the last change that the client has seen, if the token is one of this process.
+fn resume_after(epoch: &str, token: &str) -> Option<u64> {
+    let (of, number) = token.rsplit_once('.')?;
+    (of == epoch).then(|| number.parse().ok()).flatten()
+}
+
 impl Watcher {
-    /// The number of the last change that the client has seen, if the token is one of this process.
-    pub(super) fn resume(epoch: &str, token: &str) -> Option<u64> {
-        let (of, number) = token.rsplit_once('.')?;
-        (of == epoch).then(|| number.parse().ok()).flatten()
-    }
-
-    pub(super) fn start(self, after: Option<u64>) -> Events {
-        let (sender, receiver) = mpsc::channel(BUFFERED_EVENTS);
-        tokio::spawn(async move {
-            self.run(after, &sender).await;
-        });
-        Box::pin(futures::stream::unfold(receiver, |mut receiver| async move {
-            receiver.recv().await.map(|event| (Ok(event), receiver))
-        }))
-    }
-
     /// `number` is the last change that the client has seen with this event; none while it lacks a
     /// complete snapshot, because it can't resume then.
     fn event(&self, kind: Kind, number: Option<u64>) -> WatchEvent {
         WatchEvent {
             kind: kind.into(),
             class_runtime: None,
-            resume_token: number
-                .map_or_else(String::new, |number| format!("{}.{number}", self.epoch)),
+            resume_token: number.map(|it| format!("{}.{it}", self.epoch)).unwrap_or_default(),
             stale: self.service.api_health.is_stale(),
             cluster_info: None,
         }
@@ -70,41 +79,40 @@ impl Watcher {
     }
 
     /// None if the client is gone or doesn't read, or CRM shuts down.
-    async fn send(&self, client: &mpsc::Sender<WatchEvent>, event: WatchEvent) -> Option<()> {
+    async fn send(&self, event: WatchEvent) -> Option<()> {
         tokio::select! {
-            sent = client.send_timeout(event, SEND_TIMEOUT) => sent.ok(),
+            sent = self.client.send_timeout(event, SEND_TIMEOUT) => sent.ok(),
             () = self.service.stopped() => None,
         }
     }
 
     /// Sends events until the stream ends.
-    async fn run(self, mut after: Option<u64>, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
-        let _permit = &self.permit;
+    async fn run(self, mut after: Option<u64>) -> Option<()> {
         let mut api_health = self.service.api_health.changes();
         let mut cluster_info = ClusterInfoFeed::new(&self.service);
-        self.send_cluster_info(&mut cluster_info, after, client).await?;
+        self.send_cluster_info(&mut cluster_info, after).await?;
         loop {
-            let (start, mut changes) = self.service.watch(after);
-            let mut sent = self.send_start(start, after, client).await?;
+            let (start, mut changes) = self.service.cache.watch(after);
+            let mut sent = self.send_start(start, after).await?;
             loop {
                 let change = tokio::select! {
                     change = changes.recv() => change,
                     Ok(()) = api_health.changed() => {
-                        self.send(client, self.event(Kind::Contact, Some(sent))).await?;
+                        self.send(self.event(Kind::Contact, Some(sent))).await?;
                         continue;
                     }
                     () = cluster_info.changed() => {
-                        self.send_cluster_info(&mut cluster_info, Some(sent), client).await?;
+                        self.send_cluster_info(&mut cluster_info, Some(sent)).await?;
                         continue;
                     }
-                    () = client.closed() => return None,
+                    () = self.client.closed() => return None,
                     // The client finds another replica.
                     () = self.service.stopped() => return None,
                 };
                 match change {
                     Ok(change) if change.number <= sent => {}
                     Ok(change) => {
-                        self.send_change(&change, client).await?;
+                        self.send_change(&change).await?;
                         sent = change.number;
                     }
                     // The client lags: resume from the kept changes, or else with a snapshot.
@@ -117,57 +125,47 @@ impl Watcher {
     }
 
     /// Sends a snapshot or the missed changes, and returns the number of the last change sent.
-    async fn send_start(
-        &self,
-        start: Start,
-        after: Option<u64>,
-        client: &mpsc::Sender<WatchEvent>,
-    ) -> Option<u64> {
+    async fn send_start(&self, start: Start, after: Option<u64>) -> Option<u64> {
         match start {
             Start::Snapshot(classes, number) => {
-                self.send(client, self.event(Kind::SnapshotBegin, None)).await?;
+                self.send(self.event(Kind::SnapshotBegin, None)).await?;
                 for class in classes.iter().filter(|class| self.is_in_scope(class)) {
-                    self.send(client, self.class_event(Kind::Snapshot, class, None)).await?;
+                    self.send(self.class_event(Kind::Snapshot, class, None)).await?;
                 }
-                self.send(client, self.event(Kind::SnapshotEnd, Some(number))).await?;
+                self.send(self.event(Kind::SnapshotEnd, Some(number))).await?;
                 Some(number)
             }
             Start::Deltas(missed) => {
                 let mut sent = after.unwrap_or_default();
                 for change in &missed {
-                    self.send_change(change, client).await?;
+                    self.send_change(change).await?;
                     sent = change.number;
                 }
                 // Marks the end of the missed changes.
-                self.send(client, self.event(Kind::Contact, Some(sent))).await?;
+                self.send(self.event(Kind::Contact, Some(sent))).await?;
                 Some(sent)
             }
         }
     }
 
-    async fn send_change(&self, change: &Changed, client: &mpsc::Sender<WatchEvent>) -> Option<()> {
+    async fn send_change(&self, change: &Changed) -> Option<()> {
         if !self.is_in_scope(&change.class) {
             return Some(());
         }
         let kind = if change.deleted { Kind::Deleted } else { Kind::Changed };
-        self.send(client, self.class_event(kind, &change.class, Some(change.number))).await
+        self.send(self.class_event(kind, &change.class, Some(change.number))).await
     }
 
     async fn send_cluster_info(
         &self,
         feed: &mut ClusterInfoFeed,
         number: Option<u64>,
-        client: &mpsc::Sender<WatchEvent>,
     ) -> Option<()> {
         // It is unknown while the caches sync; the feed notifies when they have.
-        let Ok(info) = self.service.cluster_info() else { return Some(()) };
-        match feed.if_changed(convert::cluster_info(info, String::new())) {
-            None => Some(()),
-            cluster_info => {
-                let event = self.event(Kind::ClusterInfo, number);
-                self.send(client, WatchEvent { cluster_info, ..event }).await
-            }
-        }
+        let info = convert::cluster_info(&self.service, String::new()).ok();
+        let Some(info) = info.and_then(|info| feed.if_changed(info)) else { return Some(()) };
+        let event = self.event(Kind::ClusterInfo, number);
+        self.send(WatchEvent { cluster_info: Some(info), ..event }).await
     }
 }
 
@@ -247,8 +245,8 @@ mod tests {
 
     #[test]
     fn resume_tokens_of_another_process_are_ignored() {
-        assert_eq!(Watcher::resume("a.b", "a.b.7"), Some(7));
-        assert_eq!(Watcher::resume("a.b", "c.7"), None);
-        assert_eq!(Watcher::resume("a.b", ""), None);
+        assert_eq!(resume_after("a.b", "a.b.7"), Some(7));
+        assert_eq!(resume_after("a.b", "c.7"), None);
+        assert_eq!(resume_after("a.b", ""), None);
     }
 }

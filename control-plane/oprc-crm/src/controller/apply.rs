@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource as _,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::DynamicObject,
 };
 use oprc_unit::names;
@@ -112,14 +112,12 @@ impl Applier {
         let params =
             PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
         match bounded(end, api.patch(&class.name, &params, &Patch::Merge(&patch))).await {
-            Ok(written) => {
-                self.cache_response(version, &written);
-                Ok(())
-            }
+            Ok(written) => self.cache_response(version, &written),
             // The class is deleted, so it needs no finalizer.
-            Err(RequestError::Api(404, _)) => Ok(()),
-            Err(error) => Err(error.transient("the finalizer")),
+            Err(RequestError::Api(404, _)) => {}
+            Err(error) => return Err(error.transient("the finalizer")),
         }
+        Ok(())
     }
 
     async fn apply_object(
@@ -142,38 +140,30 @@ impl Applier {
         // without force the API server reports the conflict, and the next reconcile finds the name
         // taken.
         params.force = apply.uid.is_some();
-        match bounded(end, api.patch(&desired.name, &params, &Patch::Apply(&object))).await {
-            Ok(written) => {
-                let child = Child::of(&desired.kind, &written).with_applied(&desired.object);
-                self.cache.put_child(child);
-                Ok(())
-            }
-            Err(error) => Err(error.classify(&format!("{} {}", desired.kind, desired.name))),
-        }
+        let written = bounded(end, api.patch(&desired.name, &params, &Patch::Apply(&object)))
+            .await
+            .map_err(|error| error.classify(&format!("{} {}", desired.kind, desired.name)))?;
+        self.cache.put_child(Child::of(&desired.kind, &written).with_applied(&desired.object));
+        Ok(())
     }
 
     async fn delete(&self, child: &Child, end: Instant) -> Result<(), Error> {
         let api = self.api(&child.kind, &child.namespace);
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(child.uid.clone()),
-                resource_version: None,
-            }),
-            // The object is deleted after its dependents.
-            propagation_policy: Some(PropagationPolicy::Foreground),
-            ..DeleteParams::default()
-        };
-        let key = (child.namespace.clone(), child.name.clone());
-        match bounded(end, api.delete(&child.name, &params)).await {
-            Ok(response) => match response.left() {
-                Some(terminating) => self.cache.put_child(Child::of(&child.kind, &terminating)),
-                None => self.cache.remove_child(&child.kind, &key, &child.uid),
-            },
-            Err(RequestError::Api(404, _)) => {
-                self.cache.remove_child(&child.kind, &key, &child.uid);
-            }
+        let preconditions = Preconditions { uid: Some(child.uid.clone()), resource_version: None };
+        // The object is deleted after its dependents.
+        let params = DeleteParams::foreground().preconditions(preconditions);
+        let terminating = match bounded(end, api.delete(&child.name, &params)).await {
+            Ok(response) => response.left(),
+            Err(RequestError::Api(404, _)) => None,
             Err(error) => {
                 return Err(error.classify(&format!("deleting {} {}", child.kind, child.name)));
+            }
+        };
+        match terminating {
+            Some(object) => self.cache.put_child(Child::of(&child.kind, &object)),
+            None => {
+                let key = (child.namespace.clone(), child.name.clone());
+                self.cache.remove_child(&child.kind, &key, &child.uid);
             }
         }
         Ok(())
@@ -197,13 +187,11 @@ impl Applier {
         });
         let api = self.classes(&class.namespace);
         let params = PatchParams::apply(MANAGER).force();
-        match bounded(end, api.patch_status(&class.name, &params, &Patch::Apply(&object))).await {
-            Ok(written) => {
-                self.cache_response(version, &written);
-                Ok(())
-            }
-            Err(error) => Err(error.transient("the status")),
-        }
+        let written = bounded(end, api.patch_status(&class.name, &params, &Patch::Apply(&object)))
+            .await
+            .map_err(|error| error.transient("the status"))?;
+        self.cache_response(version, &written);
+        Ok(())
     }
 
     fn cache_response(&self, version: &mut String, written: &RawClass) {

@@ -109,11 +109,8 @@ impl Candidate {
         loop {
             match tokio::time::timeout(REQUEST_TIMEOUT, api.get_metadata_opt(&self.name)).await {
                 Ok(Ok(Some(_))) => {
-                    tracing::info!(
-                        namespace,
-                        name = self.name,
-                        "using the lease of the installed CRM"
-                    );
+                    let name = &self.name;
+                    tracing::info!(namespace, name, "using the lease of the installed CRM");
                     self.api = api;
                     return;
                 }
@@ -138,15 +135,13 @@ impl Candidate {
         let mut election = Election::new(self.identity.clone(), LEASE_DURATION, RETRY_PERIOD);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let step = election.next(Instant::now());
-            let wait = match step {
-                Step::Wait(until) => until,
+            let wait = match election.next(Instant::now()) {
+                Step::Wait(until) => until.unwrap_or_else(|| Instant::now() + LEASE_DURATION),
                 Step::Take(record) => {
                     self.take(&mut election, record).await;
                     continue;
                 }
             };
-            let wait = wait.unwrap_or_else(|| Instant::now() + LEASE_DURATION);
             // Leadership ends at its deadline, whether or not the API server responds.
             let end = *self.until.read();
             tokio::select! {

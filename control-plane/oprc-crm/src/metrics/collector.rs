@@ -9,7 +9,7 @@ use prometheus_client::{
     metrics::{MetricType, family::Family, gauge::Gauge},
 };
 
-use super::{ByEnvironment, ByTemplate, by_template, environment};
+use super::{Labels, by_template, environment};
 use crate::{cache::Cache, crd::Phase, leader::Leadership, reconcile::ObservedClass};
 
 pub(super) struct ClassCollector {
@@ -48,16 +48,12 @@ fn encode_gauge(
     metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-fn count(
-    classes: &[Arc<ObservedClass>],
-) -> (Family<ByEnvironment, Gauge>, Family<ByTemplate, Gauge>) {
-    let active = Family::<ByEnvironment, Gauge>::default();
-    let templates = Family::<ByTemplate, Gauge>::default();
+fn count(classes: &[Arc<ObservedClass>]) -> (Family<Labels<1>, Gauge>, Family<Labels<2>, Gauge>) {
+    let (active, templates) = (Family::<_, Gauge>::default(), Family::<_, Gauge>::default());
     for class in classes.iter().filter(|class| class.deleting.is_none()) {
         let status = class.status.as_ref();
         if status.is_some_and(|status| status.phase == Phase::Available) {
-            let labels = ByEnvironment { environment: environment(class) };
-            active.get_or_create(&labels).inc();
+            active.get_or_create(&[environment(class)]).inc();
         }
         templates.get_or_create(&by_template(class, status)).inc();
     }

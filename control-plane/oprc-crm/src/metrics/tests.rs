@@ -79,14 +79,14 @@ impl Rollout {
 
     /// `crm_deployments_total` with this status.
     fn deployments(&self, status: &str) -> u64 {
-        let (environment, template) = ("prod".to_owned(), "knative".to_owned());
-        let labels = ByStatus { environment, template, status: status.to_owned() };
+        let labels = [("environment", "prod"), ("template", "knative"), ("status", status)];
+        let labels = labels.map(|(name, value)| (name, value.to_owned()));
         self.metrics.deployments.get_or_create(&labels).get()
     }
 
     /// `crm_deployment_failures_total` with this reason.
     fn failures(&self, reason: &str) -> u64 {
-        let labels = ByReason { environment: "prod".to_owned(), reason: reason.to_owned() };
+        let labels = [("environment", "prod".to_owned()), ("reason", reason.to_owned())];
         self.metrics.failures.get_or_create(&labels).get()
     }
 

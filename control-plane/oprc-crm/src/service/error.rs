@@ -37,8 +37,8 @@ pub enum Error {
 }
 
 fn join(violations: &[Violation]) -> String {
-    let all: Vec<_> = violations.iter().map(|it| format!("{}: {}", it.field, it.message)).collect();
-    all.join("; ")
+    let all = violations.iter().map(|it| format!("{}: {}", it.field, it.message));
+    all.collect::<Vec<_>>().join("; ")
 }
 
 impl Error {
@@ -69,6 +69,10 @@ impl Error {
         }
     }
 
+    fn permission_missing(message: &str) -> Self {
+        Self::Internal(format!("CRM lacks a permission in the cluster: {message}"))
+    }
+
     fn api_server_unavailable() -> Self {
         Self::Unavailable {
             reason: Reason::ApiServerUnavailable,
@@ -85,7 +89,7 @@ impl Error {
         match error {
             Some(kube::Error::Api(status)) if status.code == 404 => Self::crd_missing(),
             Some(kube::Error::Api(status)) if status.code == 403 => {
-                Self::Internal(format!("CRM lacks a permission in the cluster: {}", status.message))
+                Self::permission_missing(&status.message)
             }
             Some(error) => {
                 tracing::debug!(%error, "read failed");
@@ -124,43 +128,35 @@ impl Error {
             }
             return Self::api_server_unavailable();
         };
+        let status = *status;
+        let message = status.message;
         match status.code {
+            400 | 422 if message.contains(TAKEN) => Self::name_taken(id),
             400 | 422 => {
-                if status.message.contains(TAKEN) {
-                    return Self::name_taken(id);
-                }
-                let causes =
-                    status.details.as_ref().map(|it| it.causes.as_slice()).unwrap_or_default();
+                let causes = status.details.into_iter().flat_map(|it| it.causes);
                 let violations: Vec<_> = causes
-                    .iter()
-                    .map(|cause| Violation {
-                        field: cause.field.clone(),
-                        message: cause.message.clone(),
-                    })
+                    .map(|cause| Violation { field: cause.field, message: cause.message })
                     .collect();
                 if violations.is_empty() {
-                    Self::invalid("spec", status.message.clone())
+                    Self::invalid("spec", message)
                 } else {
                     Self::Invalid(violations)
                 }
             }
             // The text of the API server's RBAC authorizer.
-            403 if status.message.contains("is forbidden: User \"") => {
-                Self::Internal(format!("CRM lacks a permission in the cluster: {}", status.message))
-            }
-            403 => Self::precondition(Reason::ClusterRefuses, "namespace", status.message.clone()),
+            403 if message.contains("is forbidden: User \"") => Self::permission_missing(&message),
+            403 => Self::precondition(Reason::ClusterRefuses, "namespace", message),
             413 => Self::invalid("spec", "is larger than the API server accepts"),
-            404 if status.message.contains("namespaces") => {
-                Self::precondition(Reason::NamespaceMissing, "namespace", status.message.clone())
+            404 if message.contains("namespaces") => {
+                Self::precondition(Reason::NamespaceMissing, "namespace", message)
             }
-            404 if status.message.contains("classruntimes") => Self::NotFound(id.to_owned()),
+            404 if message.contains("classruntimes") => Self::NotFound(id.to_owned()),
             404 => Self::crd_missing(),
             // A webhook is unavailable, and the API server isn't.
-            500 if status.message.contains("failed calling webhook") => Self::Unavailable {
-                reason: Reason::WebhookUnavailable,
-                message: status.message.clone(),
-            },
-            409 => Self::Unavailable { reason: Reason::Conflict, message: status.message.clone() },
+            500 if message.contains("failed calling webhook") => {
+                Self::Unavailable { reason: Reason::WebhookUnavailable, message }
+            }
+            409 => Self::Unavailable { reason: Reason::Conflict, message },
             _ => Self::api_server_unavailable(),
         }
     }

@@ -33,24 +33,17 @@ impl Service {
             Ok(0) => DEFAULT_PAGE_SIZE,
             Ok(size) if size <= MAX_PAGE_SIZE => size,
             _ => {
-                return Err(Error::invalid(
-                    "page_size",
-                    format!("{size} is not between 0 and {MAX_PAGE_SIZE}"),
-                ));
+                let message = format!("{size} is not between 0 and {MAX_PAGE_SIZE}");
+                return Err(Error::invalid("page_size", message));
             }
         };
         self.ready()?;
         self.check_namespace(&filter.namespace)?;
-        let phase = if filter.phase.is_empty() {
-            None
-        } else {
-            let named = Phase::ALL.into_iter().find(|it| it.as_str() == filter.phase);
-            let names: Vec<_> = Phase::ALL.iter().map(|it| it.as_str()).collect();
-            Some(named.ok_or_else(|| {
-                let message = format!("{:?} is not one of {}", filter.phase, names.join(", "));
-                Error::invalid("phase", message)
-            })?)
-        };
+        let names = Phase::ALL.map(Phase::as_str);
+        if !filter.phase.is_empty() && !names.contains(&filter.phase.as_str()) {
+            let message = format!("{:?} is not one of {}", filter.phase, names.join(", "));
+            return Err(Error::invalid("phase", message));
+        }
         let labels = parse_selector(&filter.label_selector)?;
         let after = parse_token(token)?;
         let mut classes = self.cache.classes_after(after.as_ref());
@@ -60,11 +53,14 @@ impl Service {
                 spec.and_then(|it| it.target_environment.as_deref()).unwrap_or_default();
             let unit = spec.and_then(|it| it.deployment_unit.as_ref());
             let package = unit.and_then(|it| it.package.as_deref()).unwrap_or_default();
-            let is = class.status.as_ref().map(|it| it.phase).unwrap_or_default();
-            (filter.namespace.is_empty() || filter.namespace == class.namespace)
-                && (filter.environment.is_empty() || filter.environment == environment)
-                && (filter.package.is_empty() || filter.package == package)
-                && phase.is_none_or(|phase| phase == is)
+            let phase = class.status.as_ref().map(|it| it.phase).unwrap_or_default();
+            let fields = [
+                (&filter.namespace, class.namespace.as_str()),
+                (&filter.environment, environment),
+                (&filter.package, package),
+                (&filter.phase, phase.as_str()),
+            ];
+            fields.iter().all(|(wanted, value)| wanted.is_empty() || wanted == value)
                 && labels.iter().all(|(key, value)| class.labels.get(key) == Some(value))
         });
         let more = classes.len() > size;

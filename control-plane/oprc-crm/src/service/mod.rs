@@ -1,6 +1,5 @@
 //! What CRM does for its clients, independent of the protocol.
 
-mod cluster_info;
 mod error;
 mod list;
 mod odgm;
@@ -22,13 +21,12 @@ use oprc_unit::{Admitted, Identity, UnitSpec, names, spec::DeploymentUnit};
 use serde_json::{Value, json};
 
 pub use self::{
-    cluster_info::ClusterInfo,
     error::Error,
     list::{Filter, Page},
     single_flight::SingleFlight,
 };
 use crate::{
-    cache::{ApiHealth, Cache, Changed, Key, Nodes, Start, Watches},
+    cache::{ApiHealth, Cache, Key, Nodes, Watches},
     controller::PlatformNow,
     crd::ClassRuntime,
     deadline::{REQUEST_TIMEOUT, until},
@@ -75,10 +73,8 @@ impl Service {
             return Err(Error::invalid("namespace", message));
         }
         if !names::is_namespace(namespace) {
-            return Err(Error::invalid(
-                "namespace",
-                format!("{namespace:?} is not a valid namespace name"),
-            ));
+            let message = format!("{namespace:?} is not a valid namespace name");
+            return Err(Error::invalid("namespace", message));
         }
         Ok(namespace.to_owned())
     }
@@ -107,11 +103,10 @@ impl Service {
         self.ready()?;
         let name = names::class_runtime(id);
         let known = self.cache.class(&(namespace.clone(), name.clone()));
-        if known.as_ref().is_some_and(|known| known.deleting.is_some()) {
-            return Err(Error::deleting(id));
-        }
-        if known.as_ref().is_some_and(|known| !has_id(known, id)) {
-            return Err(Error::name_taken(id));
+        match &known {
+            Some(known) if known.deleting.is_some() => return Err(Error::deleting(id)),
+            Some(known) if deployment_id(known) != id => return Err(Error::name_taken(id)),
+            _ => {}
         }
         let (spec, admitted) = self.check(&namespace, id, spec, known.as_deref())?;
         let object = json!({
@@ -126,9 +121,8 @@ impl Service {
             },
             "spec": spec,
         });
-        let what = object.get("spec").cloned().unwrap_or_default();
         let key = (namespace, name);
-        self.single_flight.share(&key, &what, || self.write(&key, id, &object)).await
+        self.single_flight.share(&key, &json!(spec), || self.write(&key, id, &object)).await
     }
 
     async fn write(
@@ -200,9 +194,8 @@ impl Service {
 
     /// A class that was created by hand is found by its own name.
     fn find(&self, key: &Key, id: &str) -> Option<Arc<ObservedClass>> {
-        let by_name = || self.cache.class(&(key.0.clone(), id.to_owned()));
-        let class = self.cache.class(key).filter(|class| has_id(class, id));
-        class.or_else(|| by_name().filter(|class| has_id(class, id)))
+        let find = |key: &Key| self.cache.class(key).filter(|class| deployment_id(class) == id);
+        find(key).or_else(|| find(&(key.0.clone(), id.to_owned())))
     }
 
     /// Marks a class for deletion.
@@ -211,15 +204,9 @@ impl Service {
         if class.deleting.is_some() {
             return Ok(());
         }
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(class.uid.clone()),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
-        let deleted = bounded(self.api(&class.namespace).delete(&class.name, &params)).await;
-        match deleted {
+        let preconditions = Preconditions { uid: Some(class.uid.clone()), resource_version: None };
+        let params = DeleteParams::default().preconditions(preconditions);
+        match bounded(self.api(&class.namespace).delete(&class.name, &params)).await {
             Ok(response) => {
                 if let Some(object) = response.left() {
                     self.cache.put_class(decode(&object));
@@ -233,13 +220,9 @@ impl Service {
         }
     }
 
-    pub fn watch(&self, after: Option<u64>) -> (Start, tokio::sync::broadcast::Receiver<Changed>) {
-        self.cache.watch(after)
-    }
-
     /// Rejects requests while the caches are incomplete: a missing class would look deleted.
     pub fn ready(&self) -> Result<(), Error> {
-        let missing = self.missing();
+        let missing = self.watches.missing();
         if missing.is_empty() {
             return Ok(());
         }
@@ -255,13 +238,7 @@ impl Service {
 
     /// Waits for shutdown.
     pub async fn stopped(&self) {
-        // A closed channel means shutdown, too.
-        let _ = self.stopping.clone().wait_for(|stop| *stop).await;
-    }
-
-    /// Watches that haven't completed their initial list.
-    pub fn missing(&self) -> Vec<String> {
-        self.watches.missing()
+        oprc_server::stopped(self.stopping.clone()).await;
     }
 
     /// Watches that have been failing for some time.
@@ -310,19 +287,11 @@ fn annotations(
     all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-fn has_id(class: &ObservedClass, id: &str) -> bool {
-    deployment_id(class) == id
-}
-
 /// Parses a selector such as `a=b,c=d`.
 pub(crate) fn parse_selector(selector: &str) -> Result<BTreeMap<String, String>, Error> {
     let invalid = |part| Error::invalid("label_selector", format!("{part:?} is not KEY=VALUE"));
-    let requirements = parse_label_selector(selector).map_err(invalid)?;
-    let with_value = |(key, value): (String, Option<String>)| match value {
-        Some(value) => Ok((key, value)),
-        None => Err(invalid(key)),
-    };
-    requirements.into_iter().map(with_value).collect()
+    let requirements = parse_label_selector(selector).map_err(invalid)?.into_iter();
+    requirements.map(|(key, value)| Ok((key.clone(), value.ok_or_else(|| invalid(key))?))).collect()
 }
 
 async fn bounded<T>(

@@ -25,8 +25,7 @@ impl Service {
         end: Instant,
     ) -> Result<(GetClusterInfoResponse, Vec<GetCollectionStatusResponse>), Error> {
         let (class, _) = self.get(namespace, id).await?;
-        let odgm = class.status.as_ref().and_then(|status| status.odgm.as_ref());
-        let Some(odgm) = odgm else {
+        let Some(odgm) = class.status.as_ref().and_then(|status| status.odgm.as_ref()) else {
             let message = format!("class {id} has no data grid");
             return Err(Error::precondition(Reason::NoOdgm, "deployment_id", message));
         };
@@ -52,10 +51,11 @@ impl Service {
         let mut collections = Vec::new();
         for collection in &odgm.collections {
             let message = GetCollectionStatusRequest { collection_name: collection.name.clone() };
-            let response =
-                client.get_collection_status(request(message, correlation_id, end)).await;
-            collections
-                .push(response.map_err(|status| unavailable(&status.message()))?.into_inner());
+            let response = client
+                .get_collection_status(request(message, correlation_id, end))
+                .await
+                .map_err(|status| unavailable(&status.message()))?;
+            collections.push(response.into_inner());
         }
         Ok((info, collections))
     }

@@ -8,12 +8,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use oprc_observability::LevelHandle;
 use oprc_server::{Access, Server, identity, stopped};
+use oprc_unit::Platform;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
     api,
-    cache::{ApiHealth, Cache, Nodes, Watches, probe},
+    cache::{ApiHealth, Cache, Detected, Nodes, Watches, probe},
     config::Config,
     controller::{Applier, Clock, Controller, PlatformNow},
     kinds::AUTOSCALER,
@@ -72,8 +73,8 @@ impl Crm {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
         let (stop, stopping) = watch::channel(false);
-        let parts = self.assemble(stopping.clone())?;
-        let Parts { server, router, reporter, service, controller, election } = parts;
+        let Components { server, router, reporter, service, controller, election } =
+            self.assemble(stopping.clone())?;
         let health = report_health(Arc::clone(&service), reporter);
         let requeue = requeue_on_detection(Arc::clone(&service));
         let probe = probe(service.client.clone(), service.api_health.clone());
@@ -94,7 +95,7 @@ impl Crm {
         Ok(())
     }
 
-    fn assemble(self, stopping: watch::Receiver<bool>) -> anyhow::Result<Parts> {
+    fn assemble(self, stopping: watch::Receiver<bool>) -> anyhow::Result<Components> {
         let Self { config, client, api_health, clock, level, server, access } = self;
         let namespace =
             config.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
@@ -108,9 +109,9 @@ impl Crm {
             api_health.clone(),
             Arc::clone(&nodes),
         );
-        let environment = platform_now(&config, &watches, &cache);
+        let platform = platform_now(&config, &watches, &cache);
         let identity = identity("oprc-crm");
-        let (election, leadership) = Election::new(&config, &client, &identity);
+        let (election, leadership) = LeaderElection::new(&config, &client, &identity);
         let metrics = Arc::new(Metrics::new(&api_health, Arc::clone(&cache), leadership.clone()));
         let service = Arc::new(Service {
             client: client.clone(),
@@ -118,7 +119,7 @@ impl Crm {
             api_health: api_health.clone(),
             nodes,
             watches,
-            environment: Arc::clone(&environment),
+            platform: Arc::clone(&platform),
             leadership: leadership.clone(),
             default_namespace: namespace,
             only_namespace,
@@ -138,33 +139,33 @@ impl Crm {
             applier,
             cache,
             api_health,
-            environment,
+            platform,
             clock,
             metrics,
             concurrency: config.concurrency,
         });
-        Ok(Parts { server, router, reporter, service, controller, election })
+        Ok(Components { server, router, reporter, service, controller, election })
     }
 }
 
-struct Parts {
+struct Components {
     server: Server,
     router: Router,
     reporter: HealthReporter,
     service: Arc<Service>,
     controller: Arc<Controller>,
-    election: Election,
+    election: LeaderElection,
 }
 
 /// How this process becomes the leader.
-struct Election {
+struct LeaderElection {
     /// None without leader election.
     candidate: Option<Candidate>,
     /// Whether to look for the Lease of an installed CRM first.
     runs_outside: bool,
 }
 
-impl Election {
+impl LeaderElection {
     fn new(config: &Config, client: &Client, identity: &str) -> (Self, Leadership) {
         if !config.leader_election {
             return (Self { candidate: None, runs_outside: false }, Leadership::always());
@@ -225,16 +226,14 @@ async fn synced(service: &Service) {
     }
 }
 
-fn platform_now(config: &Config, watches: &Arc<Watches>, cache: &Arc<Cache>) -> PlatformNow {
-    let (environment, detected) = (config.environment.clone(), watches.detected());
+fn platform_now(config: &Config, watches: &Watches, cache: &Arc<Cache>) -> PlatformNow {
+    let (platform, detected) = (config.platform.clone(), watches.detected());
     let cache = Arc::clone(cache);
     Arc::new(move || {
-        let mut environment = environment.clone();
-        let detected = *detected.borrow();
-        environment.knative = detected.knative;
+        let Detected { knative, metrics } = *detected.borrow();
         // CRM watches autoscalers anyway: the watch syncs only if autoscaling/v2 is served.
-        environment.autoscaling = detected.metrics && cache.is_synced(&AUTOSCALER.plural);
-        environment
+        let autoscaling = metrics && cache.is_synced(&AUTOSCALER.plural);
+        Platform { knative, autoscaling, ..platform.clone() }
     })
 }
 

@@ -135,7 +135,7 @@ pub(super) fn cluster_info(
     correlation_id: String,
 ) -> Result<wire::GetClusterInfoResponse, Error> {
     service.ready()?;
-    let platform = (service.environment)();
+    let platform = (service.platform)();
     let all = service.nodes.all();
     let ready: Vec<_> = all.iter().filter(|node| node.ready).collect();
     // A CRM that manages only its namespace may not read nodes.

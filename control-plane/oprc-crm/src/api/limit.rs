@@ -46,25 +46,24 @@ impl Limit {
 }
 
 /// The share of a call in the byte budget, held until its response starts.
-struct Held {
+struct BodyBudget {
     bytes: Arc<Semaphore>,
-    own: Mutex<Option<OwnedSemaphorePermit>>,
+    acquired: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
-impl Held {
-    fn none_of(bytes: &Arc<Semaphore>) -> Arc<Self> {
-        Arc::new(Self { bytes: Arc::clone(bytes), own: Mutex::default() })
+impl BodyBudget {
+    fn new(bytes: &Arc<Semaphore>) -> Arc<Self> {
+        Arc::new(Self { bytes: Arc::clone(bytes), acquired: Mutex::default() })
     }
 
     /// Fails instead of waiting: calls that wait for each other would deadlock.
-    fn take(&self, part: &Bytes) -> Result<(), Status> {
+    fn acquire(&self, part: &Bytes) -> Result<(), Status> {
         let full =
             |_| Status::resource_exhausted("too many bytes in concurrent calls; retry later");
         let size = u32::try_from(part.len()).unwrap_or(u32::MAX);
         let more = Arc::clone(&self.bytes).try_acquire_many_owned(size).map_err(full)?;
-        let mut own = self.own.lock();
-        match &mut *own {
-            Some(own) => own.merge(more),
+        match &mut *self.acquired.lock() {
+            Some(acquired) => acquired.merge(more),
             none => *none = Some(more),
         }
         Ok(())
@@ -73,11 +72,11 @@ impl Held {
     /// A body whose bytes are counted as they arrive. A stream that continues after its response has
     /// started is decoded one message at a time and not counted any more.
     fn counted(self: &Arc<Self>, body: Body) -> Body {
-        let held = Arc::downgrade(self);
+        let budget = Arc::downgrade(self);
         Body::from_stream(body.into_data_stream().map(move |part| {
             let part = part.map_err(axum::BoxError::from)?;
-            if let Some(held) = held.upgrade() {
-                held.take(&part)?;
+            if let Some(budget) = budget.upgrade() {
+                budget.acquire(&part)?;
             }
             Ok::<_, axum::BoxError>(part)
         }))
@@ -90,8 +89,8 @@ pub(super) async fn limit(State(limit): State<Limit>, request: Request, next: Ne
         let message = "too many concurrent calls; retry later";
         return limit.reject(Status::resource_exhausted(message));
     };
-    let held = Held::none_of(&limit.bytes);
-    let request = request.map(|body| held.counted(body));
+    let budget = BodyBudget::new(&limit.bytes);
+    let request = request.map(|body| budget.counted(body));
     match timeout(RESPONSE_TIMEOUT, next.run(request)).await {
         Ok(response) if is_out_of_range(&response) => limit.reject(too_large()),
         Ok(response) => response,
@@ -181,17 +180,17 @@ mod tests {
     #[tokio::test]
     async fn body_bytes_are_held_until_the_call_ends() {
         let bytes = Arc::new(Semaphore::new(10));
-        let read = async |held: &Arc<Held>, text: &'static str| {
-            axum::body::to_bytes(held.counted(Body::from(text)), usize::MAX).await
+        let read = async |budget: &Arc<BodyBudget>, text: &'static str| {
+            axum::body::to_bytes(budget.counted(Body::from(text)), usize::MAX).await
         };
-        let first = Held::none_of(&bytes);
+        let first = BodyBudget::new(&bytes);
         assert_eq!(read(&first, "seven b").await.unwrap(), "seven b");
         assert_eq!(
             bytes.available_permits(),
             3,
             "the body was read, and the response hasn't started"
         );
-        let second = Held::none_of(&bytes);
+        let second = BodyBudget::new(&bytes);
         let error = read(&second, "four").await.unwrap_err();
         let status = Status::from_error(error.into());
         assert_eq!(status.code(), Code::ResourceExhausted, "{status}");

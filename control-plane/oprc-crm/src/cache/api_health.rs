@@ -172,12 +172,12 @@ fn with_read_timeout(
     config.default_retry = false;
     config.read_timeout = Some(read_timeout);
     config.reset_reader_on_write = true;
-    let layer = layer_fn(|inner| Record { inner, api_health: api_health.clone() });
+    let layer = layer_fn(|inner| RecordingClient { inner, api_health: api_health.clone() });
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }
 
 #[derive(Clone)]
-struct Record<S> {
+struct RecordingClient<S> {
     inner: S,
     api_health: ApiHealth,
 }
@@ -209,7 +209,7 @@ impl Drop for InFlight {
     }
 }
 
-impl<S, B, C> Service<Request<B>> for Record<S>
+impl<S, B, C> Service<Request<B>> for RecordingClient<S>
 where
     S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
     S::Future: Send + 'static,

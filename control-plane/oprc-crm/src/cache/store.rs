@@ -180,8 +180,8 @@ impl Cache {
         if let Some(known) = index.child(&child.kind, &key(&child.namespace, &child.name)) {
             if child.newer_than(&known) {
                 child = child.after(&known);
-            } else if let Some(taught) = known.with_applied_hash_of(&child) {
-                child = taught;
+            } else if let Some(updated) = known.with_applied_hash_of(&child) {
+                child = updated;
             } else {
                 return;
             }

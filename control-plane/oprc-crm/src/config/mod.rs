@@ -19,7 +19,7 @@ pub struct Config {
     pub namespace: Option<String>,
     /// Whether CRM is restricted to that namespace.
     pub namespaced: bool,
-    pub environment: Platform,
+    pub platform: Platform,
     pub leader_election: bool,
     pub lease: String,
     /// By default the namespace of the pod.
@@ -35,7 +35,7 @@ pub struct Config {
 impl Config {
     pub fn of(settings: &Resolved) -> Result<Self, Error> {
         let profile = Profile::parse(settings.profile()).unwrap_or_default();
-        let environment = Platform {
+        let platform = Platform {
             features: Features {
                 odgm: settings.get("features.odgm")?,
                 hpa: settings.get("features.hpa")?,
@@ -60,7 +60,7 @@ impl Config {
             server: oprc_server::Settings::from_resolved(settings)?,
             namespace: settings.get("kubernetes.namespace")?,
             namespaced: settings.get::<&str>("kubernetes.scope")? == "namespace",
-            environment,
+            platform,
             leader_election: settings.get("features.leader_election")?,
             lease: settings.get("kubernetes.lease")?,
             lease_namespace: settings.get("kubernetes.lease_namespace")?,
@@ -87,7 +87,7 @@ impl Config {
                     .to_owned(),
             );
         }
-        let Platform { default_template, odgm_disk, .. } = &self.environment;
+        let Platform { default_template, odgm_disk, .. } = &self.platform;
         if let Some(name) = default_template.as_ref().filter(|it| !Template::can_be_default(it)) {
             return inconsistent(format!(
                 "templates.default_template: {name:?} must be one of k8s_deployment, knative, unified"
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn profile_variable_sets_the_defaults() {
-        assert_eq!(config(&[]).unwrap().environment, Platform::of(Profile::Dev));
+        assert_eq!(config(&[]).unwrap().platform, Platform::of(Profile::Dev));
         for (name, profile) in
             [("dev", Profile::Dev), ("edge", Profile::Edge), ("full", Profile::Full)]
         {
@@ -165,13 +165,13 @@ mod tests {
                 ("OPRC_CRM_SERVER_HOST", "127.0.0.1"),
                 ("OPRC_CRM_SECURITY_MTLS", "false"),
             ]);
-            assert_eq!(config.unwrap().environment, Platform::of(profile), "{name}");
+            assert_eq!(config.unwrap().platform, Platform::of(profile), "{name}");
         }
         let own = [("OPRC_CRM_PROFILE", "edge"), ("OPRC_CRM_SERVER_HOST", "127.0.0.1")];
         let deadline = ("OPRC_CRM_PERFORMANCE_DEPLOYMENT_TIMEOUT", "7s");
-        let environment = config(&[own[0], own[1], deadline]).unwrap().environment;
-        assert_eq!(environment.progress_deadline.as_secs(), 7);
-        assert_eq!(environment.function_sizes, Platform::of(Profile::Edge).function_sizes);
+        let platform = config(&[own[0], own[1], deadline]).unwrap().platform;
+        assert_eq!(platform.progress_deadline.as_secs(), 7);
+        assert_eq!(platform.function_sizes, Platform::of(Profile::Edge).function_sizes);
         assert!(config(&[("OPRC_CRM_PROFILE", "large")]).is_err());
     }
 

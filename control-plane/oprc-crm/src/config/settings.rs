@@ -3,7 +3,7 @@
 use oprc_config::{Kind, Schema, Setting};
 use oprc_unit::{Platform, Profile};
 
-fn environment(profile: &str) -> Platform {
+fn platform(profile: &str) -> Platform {
     Platform::of(Profile::parse(profile).unwrap_or_default())
 }
 
@@ -218,7 +218,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_PERFORMANCE_DEPLOYMENT_TIMEOUT"],
         kind: Kind::Duration,
         help: "Time for a class to become Available, unless the class specifies one",
-        default: |profile| Some(format!("{}s", environment(profile).progress_deadline.as_secs())),
+        default: |profile| Some(format!("{}s", platform(profile).progress_deadline.as_secs())),
         ..Setting::EMPTY
     },
     Setting {
@@ -233,7 +233,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_DISK"],
         kind: Kind::Text,
         help: "Size of the volume of each node of a persistent data grid",
-        default: |profile| Some(environment(profile).odgm_disk),
+        default: |profile| Some(platform(profile).odgm_disk),
         ..Setting::EMPTY
     },
     Setting {
@@ -241,7 +241,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_REQUESTS_CPU"],
         kind: Kind::Text,
         help: "CPU request of functions that specify none",
-        default: |profile| environment(profile).function_sizes.requests.cpu,
+        default: |profile| platform(profile).function_sizes.requests.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -249,7 +249,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_REQUESTS_MEMORY"],
         kind: Kind::Text,
         help: "Memory request of functions that specify none",
-        default: |profile| environment(profile).function_sizes.requests.memory,
+        default: |profile| platform(profile).function_sizes.requests.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -257,7 +257,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_LIMITS_CPU"],
         kind: Kind::Text,
         help: "CPU limit of functions that specify none",
-        default: |profile| environment(profile).function_sizes.limits.cpu,
+        default: |profile| platform(profile).function_sizes.limits.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -265,7 +265,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_FUNCTION_LIMITS_MEMORY"],
         kind: Kind::Text,
         help: "Memory limit of functions that specify none",
-        default: |profile| environment(profile).function_sizes.limits.memory,
+        default: |profile| platform(profile).function_sizes.limits.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -273,7 +273,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_REQUESTS_CPU"],
         kind: Kind::Text,
         help: "CPU request of data grid nodes",
-        default: |profile| environment(profile).odgm_sizes.requests.cpu,
+        default: |profile| platform(profile).odgm_sizes.requests.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -281,7 +281,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_REQUESTS_MEMORY"],
         kind: Kind::Text,
         help: "Memory request of data grid nodes",
-        default: |profile| environment(profile).odgm_sizes.requests.memory,
+        default: |profile| platform(profile).odgm_sizes.requests.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -289,7 +289,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_LIMITS_CPU"],
         kind: Kind::Text,
         help: "CPU limit of data grid nodes",
-        default: |profile| environment(profile).odgm_sizes.limits.cpu,
+        default: |profile| platform(profile).odgm_sizes.limits.cpu,
         ..Setting::EMPTY
     },
     Setting {
@@ -297,7 +297,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_LIMITS_MEMORY"],
         kind: Kind::Text,
         help: "Memory limit of data grid nodes",
-        default: |profile| environment(profile).odgm_sizes.limits.memory,
+        default: |profile| platform(profile).odgm_sizes.limits.memory,
         ..Setting::EMPTY
     },
     Setting {
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sound() {
+    fn schema_is_valid() {
         assert_eq!(SCHEMA.errors(), Vec::<String>::new());
     }
 }

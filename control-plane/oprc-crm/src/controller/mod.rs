@@ -37,7 +37,7 @@ pub struct Controller {
     pub cache: Arc<Cache>,
     pub api_health: ApiHealth,
     pub applier: Arc<Applier>,
-    pub environment: PlatformNow,
+    pub platform: PlatformNow,
     pub clock: Clock,
     pub metrics: Arc<Metrics>,
     /// How many classes are reconciled at once.
@@ -139,7 +139,7 @@ impl Controller {
     }
 
     async fn reconcile_inner(&self, class: &ObservedClass, failed: u32) -> Outcome {
-        let platform = (self.environment)();
+        let platform = (self.platform)();
         let plan = |failures: &[Failure]| {
             plan_actions(&Input {
                 class,

@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn rejected_credentials_and_throttling_are_not_an_unavailable_api_server() {
-        let asked = Some(Duration::from_secs(7));
+        let requested = Some(Duration::from_secs(7));
         for error in [
             Error::of_read(Some(api_error(401)), None),
             Error::of_write(Some(api_error(401)), "", None),
@@ -214,13 +214,15 @@ mod tests {
             assert!(matches!(error, Error::Unauthenticated(_)), "{error}");
         }
         for (error, pause) in [
-            (Error::of_read(Some(api_error(429)), asked), 7),
-            (Error::of_write(Some(api_error(429)), "shop", asked), 7),
+            (Error::of_read(Some(api_error(429)), requested), 7),
+            (Error::of_write(Some(api_error(429)), "shop", requested), 7),
             (Error::of_read(Some(api_error(429)), None), 1),
         ] {
             assert!(matches!(error, Error::Throttled(it) if it.as_secs() == pause), "{error}");
         }
-        for error in [Error::of_read(Some(api_error(503)), asked), Error::of_read(None, asked)] {
+        for error in
+            [Error::of_read(Some(api_error(503)), requested), Error::of_read(None, requested)]
+        {
             assert!(
                 matches!(error, Error::Unavailable { reason: Reason::ApiServerUnavailable, .. }),
                 "{error}"

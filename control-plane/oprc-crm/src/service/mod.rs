@@ -53,7 +53,7 @@ pub struct Service {
     pub api_health: ApiHealth,
     pub nodes: Arc<Nodes>,
     pub watches: Arc<Watches>,
-    pub environment: PlatformNow,
+    pub platform: PlatformNow,
     pub leadership: Leadership,
     /// The namespace of requests that name none.
     pub default_namespace: String,
@@ -164,7 +164,7 @@ impl Service {
             .filter(|known| known.spec.as_ref().is_ok_and(|it| *it == spec))
             .and_then(|known| known.selection_of(known.generation));
         let status = known.and_then(|known| known.status.as_ref());
-        let admitted = admit(identity, &spec, &(self.environment)(), status, former)?;
+        let admitted = admit(identity, &spec, &(self.platform)(), status, former)?;
         Ok((spec, admitted))
     }
 

@@ -34,8 +34,8 @@ impl SingleFlight {
             let mut all = self.0.lock();
             Arc::clone(all.entry(key.clone()).or_default())
         };
-        let leave = Leave { single_flight: self, key, flight };
-        let mut last = leave.flight.lock().await;
+        let guard = FlightGuard { single_flight: self, key, flight };
+        let mut last = guard.flight.lock().await;
         if let Some((started, wrote, class)) = &*last
             && *started >= arrived
             && wrote == what
@@ -50,13 +50,13 @@ impl SingleFlight {
 }
 
 /// Removes a key when its last call completes or is cancelled.
-struct Leave<'a> {
+struct FlightGuard<'a> {
     single_flight: &'a SingleFlight,
     key: &'a Key,
     flight: Arc<tokio::sync::Mutex<Last>>,
 }
 
-impl Drop for Leave<'_> {
+impl Drop for FlightGuard<'_> {
     fn drop(&mut self) {
         let mut all = self.single_flight.0.lock();
         // Released under the lock, so that exactly one of several calls that end together is the

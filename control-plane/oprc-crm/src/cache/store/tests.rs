@@ -58,21 +58,22 @@ fn object_created_during_a_list_is_kept() {
 /// The watch event of a write and its response arrive in any order, and other events follow.
 #[test]
 fn applied_manifest_hash_is_kept_across_watch_events() {
-    let wanted = json!({"spec": 1});
-    let answers = |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().was_applied_as(&wanted);
-    for news_first in [true, false] {
+    let desired = json!({"spec": 1});
+    let was_applied =
+        |cache: &Cache| cache.named(&SERVICE, "n", "s").unwrap().was_applied_as(&desired);
+    for event_first in [true, false] {
         let cache = Cache::default();
-        if news_first {
+        if event_first {
             cache.put_child(service("one", "5"));
-            assert!(!answers(&cache));
+            assert!(!was_applied(&cache));
         }
-        cache.put_child(service("one", "5").with_applied(&wanted));
+        cache.put_child(service("one", "5").with_applied(&desired));
         cache.put_child(service("one", "5"));
-        assert!(answers(&cache));
+        assert!(was_applied(&cache));
         cache.put_child(service("one", "6"));
-        assert!(answers(&cache), "the owned fields are the same");
+        assert!(was_applied(&cache), "the owned fields are the same");
         cache.put_child(service("two", "7"));
-        assert!(!answers(&cache), "it is another object");
+        assert!(!was_applied(&cache), "it is another object");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Diagnostics: problems found in package and deployment files, with their positions.
 
-use std::fmt;
+use std::{cell::RefCell, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -82,30 +82,6 @@ impl Diagnostics {
         self.omitted += other.omitted;
     }
 
-    pub(crate) fn add(&mut self, path: &Path, message: impl Into<String>) {
-        self.add_at(path, None, message.into(), None);
-    }
-
-    pub(crate) fn add_with_hint(
-        &mut self,
-        path: &Path,
-        message: impl Into<String>,
-        hint: impl Into<String>,
-    ) {
-        self.add_at(path, None, message.into(), Some(hint.into()));
-    }
-
-    /// Adds a message with a `did you mean` hint if there is a suggestion.
-    pub(crate) fn add_with_suggestion(
-        &mut self,
-        path: &Path,
-        message: String,
-        suggestion: Option<&str>,
-    ) {
-        let hint = suggestion.map(|name| format!("did you mean {name}?"));
-        self.add_at(path, None, message, hint);
-    }
-
     pub(crate) fn add_at(
         &mut self,
         path: &Path,
@@ -113,43 +89,105 @@ impl Diagnostics {
         message: String,
         hint: Option<String>,
     ) {
-        self.push(Diagnostic { path: path.render(), location, message, hint });
+        self.push(Diagnostic { path: path.to_string(), location, message, hint });
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// `value` where there is no diagnostic.
-    pub(crate) fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.is_empty() { Ok(value) } else { Err(self) }
+    /// Runs checks that start at the root of a document, and returns their result if they report no
+    /// diagnostic.
+    pub(crate) fn collect<T>(check: impl FnOnce(&FieldCursor<'_>) -> T) -> Result<T, Self> {
+        let diagnostics = RefCell::default();
+        let value = check(&FieldCursor { path: Path::default(), diagnostics: &diagnostics });
+        let diagnostics = diagnostics.into_inner();
+        if diagnostics.is_empty() { Ok(value) } else { Err(diagnostics) }
     }
 }
 
+/// A field of a document that is checked, where diagnostics are added.
+#[derive(Clone)]
+pub(crate) struct FieldCursor<'a> {
+    path: Path,
+    diagnostics: &'a RefCell<Diagnostics>,
+}
+
+impl FieldCursor<'_> {
+    fn with_path(&self, path: Path) -> Self {
+        Self { path, diagnostics: self.diagnostics }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Self {
+        self.with_path(self.path.field(name))
+    }
+
+    pub(crate) fn index(&self, index: usize) -> Self {
+        self.with_path(self.path.index(index))
+    }
+
+    /// Moves to a user-chosen key, which may contain any character.
+    pub(crate) fn key(&self, key: &str) -> Self {
+        self.with_path(self.path.key(key))
+    }
+
+    /// The items of a list, each with its own cursor.
+    pub(crate) fn items<'i, T>(&self, items: &'i [T]) -> impl Iterator<Item = (Self, &'i T)> {
+        items.iter().enumerate().map(|(index, item)| (self.index(index), item))
+    }
+
+    pub(crate) fn add(&self, message: impl Into<String>) {
+        self.diagnostics.borrow_mut().add_at(&self.path, None, message.into(), None);
+    }
+
+    pub(crate) fn add_with_hint(&self, message: impl Into<String>, hint: impl Into<String>) {
+        let (message, hint) = (message.into(), Some(hint.into()));
+        self.diagnostics.borrow_mut().add_at(&self.path, None, message, hint);
+    }
+
+    /// Adds a message with a `did you mean` hint if there is a suggestion.
+    pub(crate) fn add_with_suggestion(&self, message: String, suggestion: Option<&str>) {
+        let hint = suggestion.map(did_you_mean);
+        self.diagnostics.borrow_mut().add_at(&self.path, None, message, hint);
+    }
+
+    /// Whether no check has reported a diagnostic, here or elsewhere.
+    pub(crate) fn is_document_valid(&self) -> bool {
+        self.diagnostics.borrow().is_empty()
+    }
+}
+
+pub(crate) fn did_you_mean(name: &str) -> String {
+    format!("did you mean {name}?")
+}
+
 /// The path of a field within a document.
+#[must_use]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Path(String);
+pub struct Path(String);
 
 impl Path {
-    pub(crate) fn field(&self, name: &str) -> Self {
+    pub fn field(&self, name: &str) -> Self {
         let dot = if self.0.is_empty() { "" } else { "." };
         Self(format!("{}{dot}{name}", self.0))
     }
 
-    pub(crate) fn index(&self, index: usize) -> Self {
+    pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
     /// Appends a user-chosen key, which may contain any character.
-    pub(crate) fn key(&self, key: &str) -> Self {
+    pub fn key(&self, key: &str) -> Self {
         match segment(key) {
             (plain, true) => self.field(&plain),
             (quoted, false) => Self(format!("{}{quoted}", self.0)),
         }
     }
+}
 
-    fn render(&self) -> String {
-        if self.0.is_empty() { ".".to_owned() } else { self.0.clone() }
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_empty() { "." } else { &self.0 })
     }
 }
 

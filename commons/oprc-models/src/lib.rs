@@ -9,22 +9,25 @@ mod check;
 mod diagnostics;
 mod document;
 mod label_selector;
+pub mod limits;
 mod macros;
 mod model;
 mod names;
 mod quantity;
-mod reserved_env;
 mod resolve;
+pub mod rules;
 #[cfg(feature = "openapi")]
 mod schema;
 mod yaml;
 
 pub use check::{StepRef, check, check_deployment, check_update};
-pub use diagnostics::{Diagnostic, Diagnostics, SourceLocation};
+pub use diagnostics::{Diagnostic, Diagnostics, Path as FieldPath, SourceLocation};
 pub use document::{Body, Document, parse, to_yaml};
 pub use label_selector::{LabelRequirement, parse_label_selector};
 pub use model::*;
-pub use reserved_env::RESERVED_ENV;
+pub use quantity::{
+    exceeds, is_quantity, is_volume_size, parse_quantity, parse_volume_size, same_quantity,
+};
 pub use resolve::{
     Lookup, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, ResolvedPackage,
     check_against, resolve,

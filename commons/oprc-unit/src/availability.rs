@@ -1,6 +1,8 @@
 //! The number of copies that an availability requires.
 
-pub const MAX_COPIES: i32 = 99;
+use oprc_models::limits;
+
+pub const MAX_COPIES: i32 = limits::REPLICAS.max;
 
 /// Tolerance for rounding where copies reach a target exactly.
 const ROUNDING: f64 = 1e-12;

@@ -1,6 +1,8 @@
 //! Bounds of the number of instances of a function.
 
-use crate::{class::ValidFunction, platform::Profile, select::Shape, spec::MAX_SCALE};
+use oprc_models::limits;
+
+use crate::{class::ValidFunction, platform::Profile, select::Shape};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InstanceBounds {
@@ -41,7 +43,7 @@ pub fn instance_bounds(function: &ValidFunction, shape: Shape, profile: Profile)
 /// The default maximum by throughput: two instances per 1,000 requests/s, and at least twice the
 /// minimum.
 pub fn max_by_load(throughput: i32, min: i32) -> i32 {
-    (throughput / 1000).max(min).max(1).saturating_mul(2).min(MAX_SCALE)
+    (throughput / 1000).max(min).max(1).saturating_mul(2).min(limits::MAX_SCALE.max)
 }
 
 #[cfg(test)]

@@ -10,23 +10,23 @@ pub mod from_model;
 mod instances;
 pub mod names;
 mod platform;
-mod quantity;
 pub mod replication;
 mod select;
 mod sizing;
 pub mod spec;
 mod unit_id;
 
+pub use oprc_models::{exceeds, is_quantity, is_volume_size, same_quantity};
+
 pub use self::{
     admission::{Admitted, admit, readmit},
     class::{
         ADDONS, Addon, CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, PassiveReason,
-        Rejection, RejectionReason, Trigger, ValidClass, ValidFunction, Violation, persistence,
-        shard_type, truncate_message, validate,
+        Rejection, RejectionReason, ValidClass, ValidFunction, Violation, persistence, shard_type,
+        truncate_message, validate,
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
-    quantity::{exceeds, is_quantity, is_volume_size, same_quantity},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
     sizing::{Capacity, function_sizes, grid_sizes, requested},
     spec::UnitSpec,

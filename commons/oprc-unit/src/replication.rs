@@ -102,16 +102,9 @@ pub fn copies_needed(spec: &UnitSpec) -> (Needs, &'static str) {
 /// Whether a collection with several copies uses consensus.
 pub fn is_raft(spec: &UnitSpec, collection: &Collection) -> bool {
     let default = spec.odgm_config.as_ref().and_then(|config| config.shard_type);
-    match own_type(collection).or(default) {
+    match collection.shard_type().or(default) {
         Some(shard_type) => shard_type == ShardType::Raft,
         None => consensus(spec).0,
-    }
-}
-
-fn own_type(collection: &Collection) -> Option<ShardType> {
-    match collection {
-        Collection::Name(_) => None,
-        Collection::Spec(spec) => spec.shard_type,
     }
 }
 
@@ -120,7 +113,7 @@ fn shard_types(config: &OdgmConfig) -> Vec<Option<ShardType>> {
     if config.collections.is_empty() {
         vec![config.shard_type]
     } else {
-        config.collections.iter().map(|it| own_type(it).or(config.shard_type)).collect()
+        config.collections.iter().map(|it| it.shard_type().or(config.shard_type)).collect()
     }
 }
 
@@ -165,10 +158,7 @@ pub fn collection_names(spec: &UnitSpec, class: &str) -> Vec<String> {
         .odgm_config
         .iter()
         .flat_map(|config| &config.collections)
-        .map(|collection| match collection {
-            Collection::Name(name) => name.clone(),
-            Collection::Spec(spec) => spec.name.clone(),
-        })
+        .map(|collection| collection.name().to_owned())
         .collect();
     match &spec.state {
         Some(state) if named.is_empty() => vec![default_collection(class, state.state_type).name],

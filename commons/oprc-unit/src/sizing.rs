@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use oprc_models::parse_quantity;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -82,7 +83,7 @@ fn one_container(requests: &Resources, limits: &Resources, default: &Resources) 
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     let whole = |value: f64| value.round() as u64;
     let quantity = |of: &Resources, which: Which, unit: f64| {
-        let value = which(of).and_then(|text| crate::quantity::parse(text).ok())?;
+        let value = which(of).and_then(|text| parse_quantity(text).ok())?;
         Some(whole(value * unit))
     };
     let one = |which: Which, unit: f64| {

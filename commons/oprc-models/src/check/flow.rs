@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{check_count, check_length, check_name, declarations::Declarations, duplicate};
+use super::{Declarations, duplicate};
 use crate::{
-    diagnostics::{Diagnostics, Path},
+    diagnostics::FieldCursor,
+    limits,
     model::{Macro, OFunction, Step},
     names::{NameKind, format_path, quote, split_reference},
 };
@@ -49,81 +50,67 @@ struct NamedSteps<'a> {
 }
 
 pub(super) fn check(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
+    at: &FieldCursor<'_>,
     flow: &Macro,
     functions: &BTreeMap<&str, &OFunction>,
     known: &Declarations<'_>,
 ) {
-    let steps = path.field("steps");
+    let steps = at.field("steps");
     if flow.steps.is_empty() {
-        diagnostics.add(&steps, "a macro needs at least one step");
+        steps.add("a macro needs at least one step");
     }
-    check_count(diagnostics, &steps, flow.steps.len(), 64);
     let mut named = NamedSteps {
         all: flow.steps.iter().filter_map(|step| step.name.as_deref()).collect(),
         earlier: BTreeMap::new(),
     };
-    for (index, step) in flow.steps.iter().enumerate() {
-        let path = steps.index(index);
-        known.check_function(diagnostics, &path.field("function"), &step.function);
-        check_arguments(diagnostics, &path, step, &named);
-        check_target(diagnostics, &path.field("target"), step, &named, functions);
+    for (at, step) in steps.limited(64, &flow.steps) {
+        known.check_function(&at.field("function"), &step.function);
+        check_arguments(&at, step, &named);
+        check_target(&at.field("target"), step, &named, functions);
         if let Some(name) = &step.name {
-            let path = path.field("as");
-            check_name(diagnostics, &path, NameKind::Identifier, name);
+            let at = at.field("as");
+            at.name(NameKind::Identifier, name);
             if named.earlier.insert(name, step).is_some() {
-                diagnostics.add(&path, duplicate(name));
+                at.add(duplicate(name));
             }
         }
     }
     if let Some(output) = flow.output.as_deref().filter(|output| !named.all.contains(output)) {
-        let message = format!("the step {} does not exist", quote(output));
-        diagnostics.add(&path.field("output"), message);
+        at.field("output").add(format!("the step {} does not exist", quote(output)));
     }
 }
 
-fn check_arguments(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    step: &Step,
-    named: &NamedSteps<'_>,
-) {
-    let (args, arg_refs, inputs) =
-        (path.field("args"), path.field("argRefs"), path.field("inputs"));
+fn check_arguments(at: &FieldCursor<'_>, step: &Step, named: &NamedSteps<'_>) {
+    let (args, arg_refs) = (at.field("args"), at.field("argRefs"));
     for (key, text) in &step.arg_refs {
-        check_step_ref(diagnostics, &arg_refs.key(key), text, named);
+        check_step_ref(&arg_refs.key(key), text, named);
     }
-    check_count(diagnostics, &inputs, step.inputs.len(), 64);
-    for (index, text) in step.inputs.iter().enumerate() {
-        check_step_ref(diagnostics, &inputs.index(index), text, named);
+    for (at, text) in at.field("inputs").limited(64, &step.inputs) {
+        check_step_ref(&at, text, named);
     }
     for key in step.args.keys().chain(step.arg_refs.keys()) {
-        check_length(diagnostics, &args.key(key), key, 253);
+        args.key(key).length(key, limits::NAME);
     }
     for key in step.args.keys().filter(|&key| step.arg_refs.contains_key(key)) {
-        diagnostics.add(&arg_refs.key(key), "is also set in args");
+        arg_refs.key(key).add("is also set in args");
     }
 }
 
 fn check_target(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
+    at: &FieldCursor<'_>,
     step: &Step,
     named: &NamedSteps<'_>,
     functions: &BTreeMap<&str, &OFunction>,
 ) {
-    match check_step_ref(diagnostics, path, step.target(), named) {
-        Some(StepRef::Arg(_)) => diagnostics.add(path, "an argument is not an object"),
-        Some(StepRef::Step(_, Some(_))) => {
-            diagnostics.add(path, "a key of a result is not an object");
-        }
+    match check_step_ref(at, step.target(), named) {
+        Some(StepRef::Arg(_)) => at.add("an argument is not an object"),
+        Some(StepRef::Step(_, Some(_))) => at.add("a key of a result is not an object"),
         Some(StepRef::Step(earlier, None)) => {
             let called = named.earlier.get(earlier);
             let called = called.and_then(|it| functions.get(it.function.as_str()));
             if called.is_some_and(|function| function.output_cls.is_none()) {
                 let message = format!("the step {} does not return an object", quote(earlier));
-                diagnostics.add_with_hint(path, message, "set outputCls of the function it calls");
+                at.add_with_hint(message, "set outputCls of the function it calls");
             }
         }
         _ => {}
@@ -132,47 +119,39 @@ fn check_target(
 
 /// What a text refers to, if that exists and precedes the current step.
 fn check_step_ref<'a>(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
+    at: &FieldCursor<'_>,
     text: &'a str,
     named: &NamedSteps<'_>,
 ) -> Option<StepRef<'a>> {
     let Some(reference) = StepRef::parse(text) else {
         let message = format!("{} is not a valid reference", quote(text));
-        let hint = "use $, $.key, $args.name, step or step.key";
-        diagnostics.add_with_hint(path, message, hint);
+        at.add_with_hint(message, "use $, $.key, $args.name, step or step.key");
         return None;
     };
     if let StepRef::Step(step, _) = reference
         && !named.earlier.contains_key(step)
     {
-        let message = if named.all.contains(step) {
-            format!("the step {} is not before this one", quote(step))
-        } else {
-            format!("the step {} does not exist", quote(step))
-        };
-        diagnostics.add(path, message);
+        let why =
+            if named.all.contains(step) { "is not before this one" } else { "does not exist" };
+        at.add(format!("the step {} {why}", quote(step)));
         return None;
     }
     Some(reference)
 }
 
 /// Rejects macros that call themselves, and shows the cycle.
-pub(super) fn check_cycles(diagnostics: &mut Diagnostics, path: &Path, functions: &[OFunction]) {
+pub(super) fn check_cycles(at: &FieldCursor<'_>, functions: &[OFunction]) {
     let edges: Vec<(&str, Vec<&str>)> = functions
         .iter()
         .map(|function| {
             let steps = function.flow.iter().flat_map(|flow| &flow.steps);
-            let own = steps.filter_map(|step| match split_reference(&step.function) {
-                (None, key) => Some(key),
-                (Some(_), _) => None,
-            });
-            (function.key.as_str(), own.collect())
+            let own = steps.map(|it| split_reference(&it.function)).filter(|it| it.0.is_none());
+            (function.key.as_str(), own.map(|(_, key)| key).collect())
         })
         .collect();
     for (index, cycle) in find_cycles(&edges) {
         let message = format!("the macro calls itself: {}", format_path(&cycle));
-        diagnostics.add(&path.index(index).field("macro"), message);
+        at.index(index).field("macro").add(message);
     }
 }
 

@@ -1,131 +1,95 @@
 //! The data grid of a deployment.
 
-use super::{
-    DAY_MS, check_count, check_length, check_object_name, check_quantity, check_range,
-    check_resources, check_unique, check_url, placement, provision,
-};
+use super::{placement, provision};
 use crate::{
-    diagnostics::{Diagnostics, Path},
+    diagnostics::FieldCursor,
+    limits,
     model::{Batch, CollectionSpec, Events, Grid, OClassDeployment},
     names::quote,
+    rules::{is_collection_name, is_reserved_grid_env},
 };
 
-pub(super) fn check(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    grid: &Grid,
-    deployment: &OClassDeployment,
-) {
-    let collections = path.field("collections");
-    check_count(diagnostics, &collections, grid.collections.len(), 64);
-    let names = grid.collections.iter().map(|it| it.0.name.as_str());
-    check_unique(diagnostics, &collections, "name", names);
-    for (index, collection) in grid.collections.iter().enumerate() {
-        check_collection(diagnostics, &collections.index(index), &collection.0, deployment);
-    }
-    if let Some(image) = &grid.image {
-        provision::check_image(diagnostics, &path.field("image"), image);
-    }
-    check_range(diagnostics, &path.field("replicas"), grid.replicas, 1, 99);
-    for (field, text, max) in
-        [("clusterId", &grid.cluster_id, 253), ("nodeIdPrefix", &grid.node_id_prefix, 200)]
+pub(super) fn check(at: &FieldCursor<'_>, grid: &Grid, deployment: &OClassDeployment) {
+    let collections = at.field("collections");
+    for (at, it) in
+        collections.unique(limits::COLLECTIONS, &grid.collections, "name", |it| &it.0.name)
     {
-        if let Some(text) = text {
-            check_length(diagnostics, &path.field(field), text, max);
-        }
+        check_collection(&at, &it.0, deployment);
     }
+    provision::check_image(&at.field("image"), grid.image.as_ref());
+    at.field("replicas").range(grid.replicas, limits::REPLICAS);
+    at.field("clusterId").length(grid.cluster_id.as_ref(), limits::NAME);
+    at.field("nodeIdPrefix").length(grid.node_id_prefix.as_ref(), limits::NODE_ID_PREFIX);
     if let Some(events) = &grid.events {
-        check_events(diagnostics, &path.field("events"), events);
+        check_events(&at.field("events"), events);
     }
-    let routes = path.field("routes");
-    check_count(diagnostics, &routes, grid.routes.len(), 256);
+    let routes = at.field("routes");
+    routes.count(grid.routes.len(), limits::ROUTES);
     for (key, route) in &grid.routes {
-        let path = routes.key(key);
-        check_length(diagnostics, &path, key, 253);
-        let schemes = ["http://", "https://", "grpc://"];
-        check_url(diagnostics, &path.field("url"), &route.url, &schemes, 2048);
+        let at = routes.key(key);
+        at.length(key, limits::NAME);
+        at.field("url").url(&route.url, &["http://", "https://", "grpc://"], limits::ROUTE_URL);
     }
     if let Some(storage) = &grid.storage {
-        let path = path.field("storage");
-        if let Some(class) = &storage.class {
-            check_object_name(diagnostics, &path.field("class"), class);
-        }
-        check_quantity(diagnostics, &path.field("size"), storage.size.as_ref());
+        let at = at.field("storage");
+        at.field("class").object_name(storage.class.as_ref());
+        at.field("size").quantity(storage.size.as_ref());
     }
-    let resources = [
+    at.resources(&[
         ("cpu", &grid.cpu, "requestsCpu", &grid.requests_cpu),
         ("memory", &grid.memory, "requestsMemory", &grid.requests_memory),
-    ];
-    check_resources(diagnostics, path, resources);
-    let env = path.field("env");
-    provision::check_env(diagnostics, &env, &grid.env);
-    for name in grid.env.keys().filter(|it| it.starts_with("ODGM_") || *it == "OPRC_ZENOH_PORT") {
-        diagnostics.add(&env.key(name), provision::RESERVED);
-    }
+    ]);
+    provision::check_env(&at.field("env"), &grid.env, limits::GRID_ENV, is_reserved_grid_env);
 }
 
-fn check_collection(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    spec: &CollectionSpec,
-    deployment: &OClassDeployment,
-) {
-    check_collection_name(diagnostics, &path.field("name"), &spec.name);
-    check_range(diagnostics, &path.field("partitionCount"), spec.partition_count, 1, 4096);
-    check_range(diagnostics, &path.field("replicaCount"), spec.replica_count, 1, 99);
-    let patterns = path.field("accessPatterns");
-    check_count(diagnostics, &patterns, spec.access_patterns.len(), 8);
-    check_unique(diagnostics, &patterns, "", spec.access_patterns.iter().map(|it| it.as_str()));
+fn check_collection(at: &FieldCursor<'_>, spec: &CollectionSpec, deployment: &OClassDeployment) {
+    check_collection_name(&at.field("name"), &spec.name);
+    at.field("partitionCount").range(spec.partition_count, limits::PARTITIONS);
+    at.field("replicaCount").range(spec.replica_count, limits::REPLICAS);
+    let (max, patterns) = (limits::ACCESS_PATTERNS, &spec.access_patterns);
+    at.field("accessPatterns").distinct(max, patterns, "", |it| it.as_str());
     let effective = OClassDeployment {
         members: deployment.members.clone(),
         partition_count: spec.partition_count.or(deployment.partition_count),
         replica_count: spec.replica_count.or(deployment.replica_count),
         ..OClassDeployment::default()
     };
-    let assignments = &spec.assignments;
-    placement::check_assignments(diagnostics, &path.field("assignments"), &effective, assignments);
+    placement::check_assignments(&at.field("assignments"), &effective, &spec.assignments);
 }
 
-pub(super) fn check_collection_name(diagnostics: &mut Diagnostics, path: &Path, name: &str) {
-    // Functions get collection names as a comma-separated list.
-    let bad = |it: char| matches!(it, ',' | '"' | '\\') || it.is_whitespace() || it.is_control();
-    if name.is_empty() || name.len() > 253 || name.contains(bad) {
+pub(super) fn check_collection_name(at: &FieldCursor<'_>, name: &str) {
+    if !is_collection_name(name) {
         let rule = "1 to 253 characters without commas, quotes, backslashes and white space";
-        let message = format!("{} is not a valid collection name; use {rule}", quote(name));
-        diagnostics.add(path, message);
+        at.add(format!("{} is not a valid collection name; use {rule}", quote(name)));
     }
 }
 
-fn check_events(diagnostics: &mut Diagnostics, path: &Path, events: &Events) {
-    check_range(diagnostics, &path.field("maxTriggerDepth"), events.max_trigger_depth, 1, 100);
-    check_range(diagnostics, &path.field("triggerTimeout"), events.trigger_timeout, 1, DAY_MS);
-    let triggers = path.field("triggers");
-    check_count(diagnostics, &triggers, events.triggers.len(), 256);
-    for (index, trigger) in events.triggers.iter().enumerate() {
-        let path = triggers.index(index);
-        check_length(diagnostics, &path.field("function"), &trigger.function, 253);
-        let filters = path.field("collections");
-        check_count(diagnostics, &filters, trigger.collections.len(), 64);
-        for (index, filter) in trigger.collections.iter().enumerate() {
-            check_collection_name(diagnostics, &filters.index(index), filter);
+fn check_events(at: &FieldCursor<'_>, events: &Events) {
+    at.field("maxTriggerDepth").range(events.max_trigger_depth, limits::TRIGGER_DEPTH);
+    at.field("triggerTimeout").range(events.trigger_timeout, limits::CALL_MS);
+    for (at, trigger) in at.field("triggers").limited(limits::TRIGGERS, &events.triggers) {
+        at.field("function").length(&trigger.function, limits::NAME);
+        let filters = &trigger.collections;
+        for (at, filter) in at.field("collections").limited(limits::COLLECTIONS, filters) {
+            check_collection_name(&at, filter);
         }
     }
     let disabled = Events { enabled: Some(false), ..Events::default() };
     if events.enabled == disabled.enabled && *events != disabled {
-        add_disabled(diagnostics, path);
+        add_disabled(at);
     }
     if let Some(batch) = &events.batch {
-        let path = path.field("batch");
-        check_range(diagnostics, &path.field("size"), batch.size, 1, 100_000);
-        check_range(diagnostics, &path.field("timeout"), batch.timeout, 1, 600_000);
+        let at = at.field("batch");
+        at.field("size").range(batch.size, limits::BATCH_SIZE);
+        at.field("timeout").range(batch.timeout, limits::BATCH_TIMEOUT_MS);
         let disabled = Batch { enabled: Some(false), ..Batch::default() };
         if batch.enabled == disabled.enabled && *batch != disabled {
-            add_disabled(diagnostics, &path);
+            add_disabled(&at);
         }
     }
 }
 
-fn add_disabled(diagnostics: &mut Diagnostics, path: &Path) {
+fn add_disabled(at: &FieldCursor<'_>) {
     let message = "the other fields have no effect with enabled: false";
-    diagnostics.add_with_hint(path, message, "remove enabled: false or the other fields");
+    at.add_with_hint(message, "remove enabled: false or the other fields");
 }

@@ -2,7 +2,6 @@
 //! [`resolve`](crate::resolve).
 
 mod class;
-mod declarations;
 mod deployment;
 mod flow;
 mod function;
@@ -21,67 +20,136 @@ pub(crate) use self::{
     package::MAX_CLASSES,
 };
 use crate::{
-    diagnostics::{Diagnostics, Path},
+    diagnostics::{FieldCursor, did_you_mean},
+    limits::{self, Bounds},
     model::Quantity,
     names::{NameKind, closest_match, quote, split_reference},
-    quantity,
+    quantity::{exceeds, parse_quantity},
+    rules::has_white_space,
 };
 
-/// Upper bound of all call timeouts: one day.
-const DAY_MS: i32 = 86_400_000;
-
-fn check_name(diagnostics: &mut Diagnostics, path: &Path, kind: NameKind, text: &str) {
-    if let Some(message) = kind.violation(text) {
-        diagnostics.add(path, message);
+/// Checks of single values; an absent value is valid.
+impl FieldCursor<'_> {
+    fn name<'t>(&self, kind: NameKind, text: impl Into<Option<&'t String>>) {
+        if let Some(message) = text.into().and_then(|text| kind.violation(text)) {
+            self.add(message);
+        }
     }
-}
 
-fn check_range(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    value: Option<impl Into<i64>>,
-    min: i32,
-    max: i32,
-) {
-    if let Some(value) = value.map(Into::into)
-        && !(i64::from(min)..=i64::from(max)).contains(&value)
-    {
-        diagnostics.add(path, format!("{value} must be between {min} and {max}"));
+    fn range(&self, value: Option<impl Into<i64>>, Bounds { min, max }: Bounds) {
+        if let Some(value) = value.map(Into::into)
+            && !(i64::from(min)..=i64::from(max)).contains(&value)
+        {
+            self.add(format!("{value} must be between {min} and {max}"));
+        }
     }
-}
 
-/// Rejects an empty text, too.
-fn check_length(diagnostics: &mut Diagnostics, path: &Path, text: &str, max: usize) {
-    if text.is_empty() || text.len() > max {
-        diagnostics.add(path, format!("{} must have 1 to {max} characters", quote(text)));
+    /// Rejects an empty text, too.
+    fn length<'t>(&self, text: impl Into<Option<&'t String>>, max: usize) {
+        if let Some(text) = text.into().filter(|it| it.is_empty() || it.len() > max) {
+            self.add(format!("{} must have 1 to {max} characters", quote(text)));
+        }
     }
-}
 
-fn check_max_length(diagnostics: &mut Diagnostics, path: &Path, text: &str, max: usize) {
-    if text.len() > max {
-        diagnostics.add(path, format!("must have at most {max} characters"));
+    fn max_length(&self, text: &str, max: usize) {
+        if text.len() > max {
+            self.add(format!("must have at most {max} characters"));
+        }
     }
-}
 
-fn check_count(diagnostics: &mut Diagnostics, path: &Path, count: usize, max: usize) {
-    if count > max {
-        diagnostics.add(path, format!("has {count} entries; at most {max} are allowed"));
+    fn count(&self, count: usize, max: usize) {
+        if count > max {
+            self.add(format!("has {count} entries; at most {max} are allowed"));
+        }
     }
-}
 
-/// `field` is the field of each item that must be unique, or empty for the item itself.
-fn check_unique<'a>(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    field: &str,
-    values: impl IntoIterator<Item = &'a str>,
-) {
-    let mut seen = BTreeSet::new();
-    for (index, value) in values.into_iter().enumerate() {
-        if !seen.insert(value) {
-            let item = path.index(index);
-            let path = if field.is_empty() { item } else { item.field(field) };
-            diagnostics.add(&path, duplicate(value));
+    /// Checks the number of items, and returns them.
+    fn limited<'i, T>(&self, max: usize, items: &'i [T]) -> impl Iterator<Item = (Self, &'i T)> {
+        self.count(items.len(), max);
+        self.items(items)
+    }
+
+    /// Checks the number of items and that their keys differ. `field` is the field of the key, or
+    /// empty where an item is its own key.
+    fn distinct<'i, T>(
+        &self,
+        max: usize,
+        items: &'i [T],
+        field: &str,
+        key: impl Fn(&'i T) -> &'i str,
+    ) {
+        self.count(items.len(), max);
+        let mut seen = BTreeSet::new();
+        for (at, item) in self.items(items) {
+            if !seen.insert(key(item)) {
+                let at = if field.is_empty() { at } else { at.field(field) };
+                at.add(duplicate(key(item)));
+            }
+        }
+    }
+
+    /// Returns the items after the checks of [`distinct`](Self::distinct).
+    fn unique<'i, T>(
+        &self,
+        max: usize,
+        items: &'i [T],
+        field: &str,
+        key: impl Fn(&'i T) -> &'i str,
+    ) -> impl Iterator<Item = (Self, &'i T)> {
+        self.distinct(max, items, field, key);
+        self.items(items)
+    }
+
+    fn quantity(&self, quantity: Option<&Quantity>) {
+        if let Some(Err(message)) = quantity.map(|it| parse_quantity(&it.0)) {
+            self.add(message);
+        }
+    }
+
+    /// Checks resource limits and that no request exceeds its limit. Each entry is the field and
+    /// value of the limit, then of the request.
+    fn resources(&self, resources: &[(&str, &Option<Quantity>, &str, &Option<Quantity>)]) {
+        for (limit_field, limit, request_field, request) in resources {
+            self.field(limit_field).quantity(limit.as_ref());
+            self.field(request_field).quantity(request.as_ref());
+            if let (Some(limit), Some(request)) = (limit, request)
+                && exceeds(&request.0, &limit.0)
+            {
+                let message = format!("must not exceed the limit in {limit_field}");
+                self.field(request_field).add(message);
+            }
+        }
+    }
+
+    /// The name of an existing Kubernetes object that a package refers to.
+    fn object_name<'t>(&self, name: impl Into<Option<&'t String>>) {
+        let valid_label = |label: &str| {
+            let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+            end(label.as_bytes().first()) && end(label.as_bytes().last())
+        };
+        let allowed =
+            |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it);
+        let valid = |name: &&String| {
+            name.len() <= limits::NAME
+                && name.bytes().all(allowed)
+                && name.split('.').all(valid_label)
+        };
+        if let Some(name) = name.into().filter(|name| !valid(name)) {
+            let rule = "1 to 253 lower-case letters, digits, hyphens and dots";
+            let name = quote(name);
+            self.add(format!("{name} is not a valid Kubernetes object name; use {rule}"));
+        }
+    }
+
+    fn url(&self, url: &str, schemes: &[&str], max: usize) {
+        let known_scheme = schemes.iter().any(|scheme| url.starts_with(scheme));
+        if url.len() > max || has_white_space(url) || !known_scheme {
+            self.add(format!(
+                "{} is not a valid URL; it must start with {} and have at most {max} characters, \
+                 without white space",
+                quote(url),
+                schemes.join(" or ")
+            ));
         }
     }
 }
@@ -90,97 +158,50 @@ fn duplicate(value: &str) -> String {
     format!("{} is listed twice", quote(value))
 }
 
-fn check_quantity(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    quantity: Option<&Quantity>,
-) -> Option<f64> {
-    match quantity::parse(&quantity?.0) {
-        Ok(value) => Some(value),
-        Err(message) => {
-            diagnostics.add(path, message);
-            None
-        }
-    }
+/// The names that references within a package may use.
+struct Declarations<'a> {
+    classes: BTreeSet<&'a str>,
+    functions: BTreeSet<&'a str>,
+    dependencies: BTreeSet<&'a str>,
 }
 
-/// Checks resource limits and that no request exceeds its limit. Each entry is the field and value
-/// of the limit, then of the request.
-fn check_resources<'a>(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    resources: impl IntoIterator<Item = (&'a str, &'a Option<Quantity>, &'a str, &'a Option<Quantity>)>,
-) {
-    for (limit_field, limit, request_field, request) in resources {
-        let limit = check_quantity(diagnostics, &path.field(limit_field), limit.as_ref());
-        let request = check_quantity(diagnostics, &path.field(request_field), request.as_ref());
-        if let (Some(limit), Some(request)) = (limit, request)
-            && request > limit
-        {
-            let message = format!("must not exceed the limit in {limit_field}");
-            diagnostics.add(&path.field(request_field), message);
-        }
+impl Declarations<'_> {
+    fn check_class(&self, at: &FieldCursor<'_>, reference: &str) {
+        self.check_reference(at, "class", NameKind::Identifier, &self.classes, reference);
     }
-}
 
-/// The name of an existing Kubernetes object that a package refers to.
-fn check_object_name(diagnostics: &mut Diagnostics, path: &Path, text: &str) {
-    let valid_label = |label: &str| {
-        let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        end(label.as_bytes().first()) && end(label.as_bytes().last())
-    };
-    let allowed = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it);
-    if text.is_empty()
-        || text.len() > 253
-        || !text.bytes().all(allowed)
-        || !text.split('.').all(valid_label)
-    {
-        let rule = "1 to 253 lower-case letters, digits, hyphens and dots";
-        let message = format!("{} is not a valid Kubernetes object name; use {rule}", quote(text));
-        diagnostics.add(path, message);
+    fn check_function(&self, at: &FieldCursor<'_>, reference: &str) {
+        self.check_reference(at, "function", NameKind::Function, &self.functions, reference);
     }
-}
 
-/// Checks a reference of the form `key` or `package.key`.
-fn check_reference(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    (what, kind): (&str, NameKind),
-    reference: &str,
-    own: &BTreeSet<&str>,
-    dependencies: &BTreeSet<&str>,
-) {
-    let (package, key) = split_reference(reference);
-    if let Some(message) = kind.violation(key) {
-        return diagnostics.add(path, message);
-    }
-    match package {
-        None if own.contains(key) => {}
-        None => {
-            let message = format!("the {what} {} does not exist in this package", quote(key));
-            let hint = match closest_match(key, own.iter().copied()) {
-                Some(name) => format!("did you mean {name}?"),
-                None => format!("for a {what} of a dependency, use package.{what}"),
-            };
-            diagnostics.add_with_hint(path, message, hint);
+    /// Checks a reference of the form `key` or `package.key`.
+    fn check_reference(
+        &self,
+        at: &FieldCursor<'_>,
+        what: &str,
+        kind: NameKind,
+        own: &BTreeSet<&str>,
+        reference: &str,
+    ) {
+        let (package, key) = split_reference(reference);
+        if let Some(message) = kind.violation(key) {
+            return at.add(message);
         }
-        Some(package) if dependencies.contains(package) => {}
-        Some(package) => {
-            let message = format!("the package {} is not a dependency", quote(package));
-            diagnostics.add_with_hint(path, message, "add it to dependencies");
+        match package {
+            None if own.contains(key) => {}
+            None => {
+                let hint = closest_match(key, own.iter().copied()).map_or_else(
+                    || format!("for a {what} of a dependency, use package.{what}"),
+                    did_you_mean,
+                );
+                let message = format!("the {what} {} does not exist in this package", quote(key));
+                at.add_with_hint(message, hint);
+            }
+            Some(package) if self.dependencies.contains(package) => {}
+            Some(package) => {
+                let message = format!("the package {} is not a dependency", quote(package));
+                at.add_with_hint(message, "add it to dependencies");
+            }
         }
-    }
-}
-
-fn check_url(diagnostics: &mut Diagnostics, path: &Path, url: &str, schemes: &[&str], max: usize) {
-    let has_space = url.chars().any(|it| it.is_whitespace() || it.is_control());
-    if url.len() > max || has_space || !schemes.iter().any(|scheme| url.starts_with(scheme)) {
-        let message = format!(
-            "{} is not a valid URL; it must start with {} and have at most {max} characters, \
-             without white space",
-            quote(url),
-            schemes.join(" or ")
-        );
-        diagnostics.add(path, message);
     }
 }

@@ -1,8 +1,8 @@
 //! Compatibility of a new package version with the previous one.
 
 use crate::{
-    diagnostics::{Diagnostics, Path},
-    model::{FunctionBinding, FunctionState, OClass, OFunction, OPackage, VersionRange},
+    diagnostics::{Diagnostics, FieldCursor},
+    model::{FunctionState, OClass, OFunction, OPackage, VersionRange},
     names::quote,
 };
 
@@ -12,52 +12,50 @@ use crate::{
 /// Classes, functions and bindings may be removed only if they were marked for removal (a binding:
 /// its class) or the version number allows breaking changes.
 pub fn check_update(old: &OPackage, new: &OPackage) -> Result<(), Diagnostics> {
-    let mut diagnostics = Diagnostics::default();
-    let root = Path::default();
-    if old.name != new.name {
-        let message = format!("{} is not a version of {}", quote(&new.name), quote(&old.name));
-        diagnostics.add(&root.field("name"), message);
-    }
-    if new.version <= old.version {
-        let message = format!("{} must be higher than {}", new.version, old.version);
-        diagnostics.add(&root.field("version"), message);
-    }
-    let breaking = !compatible(old, new);
-    let path = root.field("functions");
-    for before in &old.functions {
-        match find(&new.functions, |it| it.key == before.key) {
-            Some((index, after)) => {
-                check_function(&mut diagnostics, &path.index(index), before, after);
-            }
-            None => check_removal(
-                &mut diagnostics,
-                &path,
-                &format!("the function {}", quote(&before.key)),
-                before.immutable || before.state() == FunctionState::Frozen,
-                before.mark_for_removal || breaking,
-            ),
+    Diagnostics::collect(|root| {
+        if old.name != new.name {
+            let message = format!("{} is not a version of {}", quote(&new.name), quote(&old.name));
+            root.field("name").add(message);
         }
-    }
-    let path = root.field("classes");
-    for before in &old.classes {
-        match find(&new.classes, |it| it.key == before.key) {
-            Some((index, after)) => {
-                check_class(&mut diagnostics, &path.index(index), before, after, breaking);
-            }
-            None => check_removal(
-                &mut diagnostics,
-                &path,
-                &format!("the class {}", quote(&before.key)),
-                before.functions.iter().any(|binding| binding.immutable),
-                before.mark_for_removal || breaking,
-            ),
+        if new.version <= old.version {
+            let message = format!("{} must be higher than {}", new.version, old.version);
+            root.field("version").add(message);
         }
-    }
-    diagnostics.or(())
+        let breaking = !compatible(old, new);
+        let at = root.field("functions");
+        for before in &old.functions {
+            match find(&at, &new.functions, |it| it.key == before.key) {
+                Some((at, after)) => check_function(&at, before, after),
+                None => check_removal(
+                    &at,
+                    &format!("the function {}", quote(&before.key)),
+                    before.immutable || before.state() == FunctionState::Frozen,
+                    before.mark_for_removal || breaking,
+                ),
+            }
+        }
+        let at = root.field("classes");
+        for before in &old.classes {
+            match find(&at, &new.classes, |it| it.key == before.key) {
+                Some((at, after)) => check_class(&at.field("functions"), before, after, breaking),
+                None => check_removal(
+                    &at,
+                    &format!("the class {}", quote(&before.key)),
+                    before.functions.iter().any(|binding| binding.immutable),
+                    before.mark_for_removal || breaking,
+                ),
+            }
+        }
+    })
 }
 
-fn find<T>(items: &[T], matches: impl Fn(&T) -> bool) -> Option<(usize, &T)> {
-    items.iter().enumerate().find(|(_, item)| matches(item))
+fn find<'a, T>(
+    at: &FieldCursor<'a>,
+    items: &'a [T],
+    matches: impl Fn(&T) -> bool,
+) -> Option<(FieldCursor<'a>, &'a T)> {
+    let index = items.iter().position(matches)?;
+    Some((at.index(index), items.get(index)?))
 }
 
 /// Whether the new version number promises compatibility with the old one; pre-releases count as
@@ -69,49 +67,32 @@ fn compatible(old: &OPackage, new: &OPackage) -> bool {
     caret.parse::<VersionRange>().is_ok_and(|range| range.matches(&crate::Version(release)))
 }
 
-fn check_function(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    before: &OFunction,
-    after: &OFunction,
-) {
+fn check_function(at: &FieldCursor<'_>, before: &OFunction, after: &OFunction) {
+    let key = quote(&before.key);
+    let same_state = OFunction { state: before.state, ..after.clone() };
     if before.immutable && before != after {
-        return diagnostics.add_with_hint(
-            path,
-            format!("{} is immutable but differs from the previous version", quote(&before.key)),
+        at.add_with_hint(
+            format!("{key} is immutable but differs from the previous version"),
             "publish the change under another key",
         );
-    }
-    let same_state = OFunction { state: before.state, ..after.clone() };
-    if before.state() == FunctionState::Frozen && *before != same_state {
-        diagnostics.add_with_hint(
-            path,
-            format!("{} is FROZEN but differs from the previous version", quote(&before.key)),
+    } else if before.state() == FunctionState::Frozen && *before != same_state {
+        at.add_with_hint(
+            format!("{key} is FROZEN but differs from the previous version"),
             "first publish a version that only sets its state to ENABLED",
         );
     }
 }
 
-fn check_class(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    before: &OClass,
-    after: &OClass,
-    breaking: bool,
-) {
-    let path = path.field("functions");
+fn check_class(at: &FieldCursor<'_>, before: &OClass, after: &OClass, breaking: bool) {
     for binding in &before.functions {
-        let same_name = |it: &FunctionBinding| it.name == binding.name;
         let name = quote(&binding.name);
-        match find(&after.functions, same_name) {
-            Some((index, other)) if binding.immutable && binding != other => diagnostics.add(
-                &path.index(index),
-                format!("{name} is immutable but differs from the previous version"),
-            ),
+        match find(at, &after.functions, |it| it.name == binding.name) {
+            Some((at, other)) if binding.immutable && binding != other => {
+                at.add(format!("{name} is immutable but differs from the previous version"));
+            }
             Some(_) => {}
             None => check_removal(
-                diagnostics,
-                &path,
+                at,
                 &format!("the binding {name}"),
                 binding.immutable,
                 before.mark_for_removal || breaking,
@@ -120,18 +101,11 @@ fn check_class(
     }
 }
 
-fn check_removal(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    what: &str,
-    immutable: bool,
-    allowed: bool,
-) {
+fn check_removal(at: &FieldCursor<'_>, what: &str, immutable: bool, allowed: bool) {
     if immutable {
-        diagnostics.add(path, format!("{what} is immutable or FROZEN and cannot be removed"));
+        at.add(format!("{what} is immutable or FROZEN and cannot be removed"));
     } else if !allowed {
-        diagnostics.add_with_hint(
-            path,
+        at.add_with_hint(
             format!("{what} was removed without being marked for removal"),
             "first publish a version with markForRemoval, or raise the major version",
         );

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 use crate::{
     diagnostics::Path,
     macros::{model, string_enum},
-    quantity,
     yaml::{FromNode, Kind, Node, Reader, Scalar, scalar},
 };
 
@@ -62,13 +61,6 @@ model! {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Quantity(pub String);
-
-impl Quantity {
-    /// The value in cores or bytes; none if the quantity is invalid.
-    pub fn value(&self) -> Option<f64> {
-        quantity::parse(&self.0).ok()
-    }
-}
 
 /// A string that YAML may also have as an unquoted number or boolean, taken as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

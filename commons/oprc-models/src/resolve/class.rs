@@ -1,36 +1,19 @@
 //! Resolves the classes of a package.
 
-use super::{
-    ClassProblems, Origin, ResolvedBinding, ResolvedClass, ResolvedFunction, Scope, functions,
-    lineage::Lineages, merge,
-};
-use crate::{
-    diagnostics::{Diagnostics, Path},
-    model::OClass,
-    names::quote,
-};
-
-/// Maximum number of functions in a deployment unit.
-const MAX_FUNCTIONS: usize = 64;
-/// Maximum number of bindings of each of them.
-const MAX_BINDINGS: usize = 64;
+use super::{ClassProblems, Origin, ResolvedClass, Scope, functions, lineage::Lineages, merge};
+use crate::{diagnostics::FieldCursor, limits, model::OClass, names::quote};
 
 /// Problems are reported; a class without a valid lineage is omitted.
-pub(super) fn resolve_classes(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    scope: &Scope<'_>,
-) -> Vec<ResolvedClass> {
+pub(super) fn resolve_classes(at: &FieldCursor<'_>, scope: &Scope<'_>) -> Vec<ResolvedClass> {
     let mut lineages = Lineages::default();
     let mut shared = functions::FunctionCache::new();
     let mut resolved = Vec::new();
-    for (at, class) in scope.own.classes.iter().enumerate() {
-        let path = path.index(at);
+    for (at, class) in at.items(&scope.own.classes) {
         let origin = Origin { package: scope.own.name.clone(), key: class.key.clone() };
         let lineage = match lineages.of(&origin, scope) {
             Ok(lineage) => lineage,
             Err(message) => {
-                diagnostics.add(&path.field("parents"), message);
+                at.field("parents").add(message);
                 continue;
             }
         };
@@ -38,26 +21,23 @@ pub(super) fn resolve_classes(
             lineage.iter().filter_map(|it| Some((it, scope.class(it)?))).collect();
         if let Some((field, count)) = merge::too_many(&ancestors) {
             let max = merge::MAX_MEMBERS;
-            let message =
-                format!("has {count} entries with inherited ones; at most {max} are allowed");
-            diagnostics.add(&path.field(field), message);
+            at.field(field)
+                .add(format!("has {count} entries with inherited ones; at most {max} are allowed"));
             continue;
         }
         let mut problems = ClassProblems::new();
-        let found = resolve_class(scope, &mut shared, class, &ancestors, &mut problems);
+        resolved.push(resolve_class(scope, &mut shared, class, &ancestors, &mut problems));
         for (binding, message) in problems {
             let own =
                 binding.and_then(|name| class.functions.iter().position(|it| it.name == name));
-            let path = own.map_or_else(|| path.clone(), |at| path.field("functions").index(at));
-            diagnostics.add(&path, message);
-        }
-        for (at, reference) in class.ref_spec.iter().enumerate() {
-            if scope.class(&Scope::origin(&scope.own.name, &reference.class)).is_none() {
-                let message = format!("the class {} does not exist", quote(&reference.class));
-                diagnostics.add(&path.field("refSpec").index(at).field("class"), message);
+            match own {
+                Some(index) => at.field("functions").index(index).add(message),
+                None => at.add(message),
             }
         }
-        resolved.push(found);
+        for (at, reference) in at.field("refSpec").items(&class.ref_spec) {
+            scope.check_class(&at.field("class"), &reference.class);
+        }
     }
     resolved
 }
@@ -98,53 +78,35 @@ fn resolve_class(
 
 /// Checks the limits of a deployment unit, and that every setting has an effect.
 fn check_deployable(class: &ResolvedClass, problems: &mut ClassProblems) {
-    if class.functions.len() > MAX_FUNCTIONS {
-        let count = class.functions.len();
-        let message = format!("needs {count} functions; at most {MAX_FUNCTIONS} are allowed");
-        problems.push((None, message));
+    let (count, max) = (class.functions.len(), limits::FUNCTIONS);
+    if count > max {
+        problems.push((None, format!("needs {count} functions; at most {max} are allowed")));
     }
     for function in &class.functions {
-        let names = class.bindings.iter().filter(|it| it.function == function.key).count();
-        if names > MAX_BINDINGS {
-            let key = quote(&function.key);
-            let message = format!(
-                "the function {key} has {names} bindings; at most {MAX_BINDINGS} are allowed"
-            );
+        let count = class.bindings.iter().filter(|it| it.function == function.key).count();
+        if count > limits::BINDINGS {
+            let (key, max) = (quote(&function.key), limits::BINDINGS);
+            let message =
+                format!("the function {key} has {count} bindings; at most {max} are allowed");
             problems.push((None, message));
         }
     }
     for binding in &class.bindings {
-        let function = class.function(&binding.function);
-        if binding.trigger_on_state_change {
-            check_trigger(class, binding, function, problems);
+        let mut add = |message| problems.push((Some(binding.name.clone()), message));
+        let function = class.function(&binding.function).map(|it| &it.function);
+        let name = quote(&binding.name);
+        if binding.trigger_on_state_change && !class.has_grid() {
+            add(format!("{name}: triggerOnStateChange has no effect: the class has no state"));
         }
-        if !class.has_grid() && function.is_some_and(|it| it.function.odgm.is_some()) {
-            let message = format!(
-                "the function {} has odgm settings, but the class has no state",
-                quote(&binding.function)
-            );
-            problems.push((Some(binding.name.clone()), message));
+        if binding.trigger_on_state_change && function.is_some_and(|it| !it.runs_in_container()) {
+            add(format!("{name}: {}", super::TRIGGER_NEEDS_CONTAINER));
+        }
+        if !class.has_grid() && function.is_some_and(|it| it.odgm.is_some()) {
+            let key = quote(&binding.function);
+            add(format!("the function {key} has odgm settings, but the class has no state"));
         }
     }
     if class.state_spec.is_none() && class.state_type != crate::StateType::Normal {
-        let message = format!("stateType {} needs a stateSpec", class.state_type);
-        problems.push((None, message));
-    }
-}
-
-fn check_trigger(
-    class: &ResolvedClass,
-    binding: &ResolvedBinding,
-    function: Option<&ResolvedFunction>,
-    problems: &mut ClassProblems,
-) {
-    let mut add = |message: &str| {
-        problems.push((Some(binding.name.clone()), format!("{}: {message}", quote(&binding.name))));
-    };
-    if !class.has_grid() {
-        add("triggerOnStateChange has no effect: the class has no state");
-    }
-    if function.is_some_and(|it| !it.function.runs_in_container()) {
-        add(super::TRIGGER_NEEDS_CONTAINER);
+        problems.push((None, format!("stateType {} needs a stateSpec", class.state_type)));
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn collect(
     let mut seen = BTreeSet::new();
     let mut all = Vec::new();
     for binding in bindings {
-        let mut pending = vec![Scope::origin(&scope.own.name, &binding.function)];
+        let mut pending = vec![scope.own_origin(&binding.function)];
         while let Some(origin) = pending.pop() {
             if !seen.insert(origin.clone()) {
                 continue;
@@ -36,21 +36,14 @@ pub(super) fn collect(
                 problems.push((Some(binding.name.clone()), message));
                 continue;
             };
-            pending.extend(steps(&origin, function).rev());
+            let steps = function.flow.iter().flat_map(|flow| &flow.steps).rev();
+            pending.extend(steps.map(|step| Scope::origin(&origin.package, &step.function)));
             let key = scope.key(&origin);
             let function = cache.entry(origin.clone()).or_insert_with(|| function.clone().into());
             all.push(ResolvedFunction { key, origin, function: function.clone() });
         }
     }
     all
-}
-
-fn steps<'a>(
-    origin: &'a Origin,
-    function: &'a OFunction,
-) -> impl DoubleEndedIterator<Item = Origin> + 'a {
-    let steps = function.flow.as_ref().map(|flow| flow.steps.as_slice()).unwrap_or_default();
-    steps.iter().map(|step| Scope::origin(&origin.package, &step.function))
 }
 
 /// Checks that the state keys and references that macros use exist and are accessible to them.
@@ -71,24 +64,22 @@ pub(super) fn check_macros(
             for (text, target) in used.chain([(step.target(), true)]) {
                 let Some(StepRef::Key(key)) = StepRef::parse(text) else { continue };
                 let reference = references.iter().find(|(_, it)| it.name == key);
+                let is_state_key = keys.contains(key);
+                let (name, key) = (quote(&found.key), quote(key));
                 match reference {
                     None if target => add(format!(
-                        "the macro {} calls a function on {text}, but the class has no reference {}",
-                        quote(&found.key),
-                        quote(key)
+                        "the macro {name} calls a function on {text}, but the class has no \
+                         reference {key}"
                     )),
-                    None if !keys.contains(key) => add(format!(
-                        "the macro {} uses {text}, but the class has neither a state key nor a \
-                         reference {}",
-                        quote(&found.key),
-                        quote(key)
+                    None if !is_state_key => add(format!(
+                        "the macro {name} uses {text}, but the class has neither a state key nor a \
+                         reference {key}"
                     )),
                     Some((of, reference)) if !may_follow(of, reference, binding, found) => {
+                        let access = reference.access.unwrap_or_default();
                         add(format!(
-                            "the macro {} may not use the reference {}, which is {} in {of}",
-                            quote(&found.key),
-                            quote(key),
-                            reference.access.unwrap_or_default()
+                            "the macro {name} may not use the reference {key}, which is {access} \
+                             in {of}"
                         ));
                     }
                     _ => {}

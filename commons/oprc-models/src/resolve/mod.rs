@@ -18,7 +18,7 @@ pub use self::compatibility::check_against;
 
 use crate::{
     check,
-    diagnostics::{Diagnostics, Path},
+    diagnostics::{Diagnostics, FieldCursor},
     model::{
         Access, Constraints, OClass, OFunction, OPackage, Provider, Reference, Requirements,
         StateSpec, StateType, Version,
@@ -172,6 +172,17 @@ impl<'a> Scope<'a> {
         package.functions.iter().find(|function| function.key == origin.key)
     }
 
+    /// Resolves a reference that occurs in the package itself.
+    fn own_origin(&self, reference: &str) -> Origin {
+        Self::origin(&self.own.name, reference)
+    }
+
+    fn check_class(&self, at: &FieldCursor<'_>, reference: &str) {
+        if self.class(&self.own_origin(reference)).is_none() {
+            at.add(format!("the class {} does not exist", quote(reference)));
+        }
+    }
+
     /// The key of a function within classes of this package.
     fn key(&self, origin: &Origin) -> String {
         if origin.package == self.own.name { origin.key.clone() } else { origin.to_string() }
@@ -181,67 +192,56 @@ impl<'a> Scope<'a> {
 /// Computes what the classes of a package inherit, and validates the result. Expects a package that
 /// passed [`check`](crate::check); for others the diagnostics may be incomplete.
 pub fn resolve(package: &OPackage, others: &dyn Lookup) -> Result<ResolvedPackage, Diagnostics> {
-    let mut diagnostics = Diagnostics::default();
-    let root = Path::default();
-    let scope = Scope { own: package, others };
-    // Bounds memory: every resolved class holds a copy of what it inherits.
-    if package.classes.len() > check::MAX_CLASSES {
-        let message = format!("has more than {} entries", check::MAX_CLASSES);
-        diagnostics.add(&root.field("classes"), message);
-        return Err(diagnostics);
-    }
-    check_dependencies(&mut diagnostics, &root.field("dependencies"), package, others);
-    check_function_references(&mut diagnostics, &root.field("functions"), &scope);
-    let classes = class::resolve_classes(&mut diagnostics, &root.field("classes"), &scope);
-    let resolved =
-        ResolvedPackage { name: package.name.clone(), version: package.version.clone(), classes };
-    if diagnostics.is_empty() {
-        for (at, deployment) in package.deployments.iter().enumerate() {
-            let path = root.field("deployments").index(at);
-            compatibility::check_against_at(&mut diagnostics, &path, deployment, &resolved);
+    Diagnostics::collect(|root| {
+        let scope = Scope { own: package, others };
+        let mut resolved = ResolvedPackage {
+            name: package.name.clone(),
+            version: package.version.clone(),
+            classes: Vec::new(),
+        };
+        // Bounds memory: every resolved class holds a copy of what it inherits.
+        if package.classes.len() > check::MAX_CLASSES {
+            let message = format!("has more than {} entries", check::MAX_CLASSES);
+            root.field("classes").add(message);
+            return resolved;
         }
-    }
-    diagnostics.or(resolved)
+        check_dependencies(&root.field("dependencies"), package, others);
+        check_function_references(&root.field("functions"), &scope);
+        resolved.classes = class::resolve_classes(&root.field("classes"), &scope);
+        if root.is_document_valid() {
+            for (at, deployment) in root.field("deployments").items(&package.deployments) {
+                compatibility::check_against_at(&at, deployment, &resolved);
+            }
+        }
+        resolved
+    })
 }
 
-fn check_dependencies(
-    diagnostics: &mut Diagnostics,
-    path: &Path,
-    package: &OPackage,
-    others: &dyn Lookup,
-) {
-    for (at, dependency) in package.dependencies.iter().enumerate() {
+fn check_dependencies(at: &FieldCursor<'_>, package: &OPackage, others: &dyn Lookup) {
+    for (at, dependency) in at.items(&package.dependencies) {
         match others.package(&dependency.name) {
-            None => {
-                let message = format!("the package {} does not exist", quote(&dependency.name));
-                diagnostics.add(&path.index(at).field("name"), message);
-            }
-            Some(found) if !dependency.version.matches(&found.version) => {
-                let message = format!("{} does not match {}", found.version, dependency.version);
-                diagnostics.add(&path.index(at).field("version"), message);
-            }
+            None => at
+                .field("name")
+                .add(format!("the package {} does not exist", quote(&dependency.name))),
+            Some(found) if !dependency.version.matches(&found.version) => at
+                .field("version")
+                .add(format!("{} does not match {}", found.version, dependency.version)),
             Some(_) => {}
         }
     }
 }
 
 /// Checks `outputCls` and the functions of macro steps, including those of dependencies.
-fn check_function_references(diagnostics: &mut Diagnostics, path: &Path, scope: &Scope<'_>) {
-    for (at, function) in scope.own.functions.iter().enumerate() {
-        let path = path.index(at);
-        if let Some(class) = &function.output_cls
-            && scope.class(&Scope::origin(&scope.own.name, class)).is_none()
-        {
-            diagnostics.add(
-                &path.field("outputCls"),
-                format!("the class {} does not exist", quote(class)),
-            );
+fn check_function_references(at: &FieldCursor<'_>, scope: &Scope<'_>) {
+    for (at, function) in at.items(&scope.own.functions) {
+        if let Some(class) = &function.output_cls {
+            scope.check_class(&at.field("outputCls"), class);
         }
-        for (at, step) in function.flow.iter().flat_map(|it| &it.steps).enumerate() {
-            if scope.function(&Scope::origin(&scope.own.name, &step.function)).is_none() {
+        let steps = function.flow.as_ref().map(|flow| flow.steps.as_slice()).unwrap_or_default();
+        for (at, step) in at.field("macro").field("steps").items(steps) {
+            if scope.function(&scope.own_origin(&step.function)).is_none() {
                 let message = format!("the function {} does not exist", quote(&step.function));
-                diagnostics
-                    .add(&path.field("macro").field("steps").index(at).field("function"), message);
+                at.field("function").add(message);
             }
         }
     }

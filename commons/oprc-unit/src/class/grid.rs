@@ -1,12 +1,15 @@
 //! Resolves the data grid of a class: its nodes, collections, partitions, copies and triggers.
 
-use super::{
-    Identity, ValidFunction,
-    violations::{Violations, check_resources, check_variable},
+use oprc_models::{
+    FieldPath, limits, parse_volume_size,
+    rules::{is_collection_name, is_reserved_grid_env},
 };
+
+use super::{Identity, ValidFunction, schema_limits, violations::Violations};
 use crate::{
+    availability::MAX_COPIES,
     platform::Profile,
-    quantity, replication,
+    replication,
     spec::{
         AccessPattern, Collection, CollectionSpec, EnvVar, EventTrigger, OdgmConfig,
         PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
@@ -24,7 +27,7 @@ pub struct OdgmPlan {
     pub cluster_id: String,
     pub node_id_prefix: String,
     pub collections: Vec<CollectionPlan>,
-    pub triggers: Vec<Trigger>,
+    pub triggers: Vec<EventTrigger>,
     /// Whether event processing is enabled.
     pub events: bool,
     /// Maximum length of a chain of triggered calls.
@@ -75,14 +78,6 @@ pub struct CollectionPlan {
     pub assignments: Vec<ShardAssignment>,
 }
 
-/// Calls a function when objects change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Trigger {
-    pub function_key: String,
-    pub collection_filters: Vec<String>,
-    pub async_execution: bool,
-}
-
 /// The shard type in the data grid's configuration.
 pub fn shard_type(shard_type: ShardType) -> &'static str {
     match shard_type {
@@ -112,21 +107,18 @@ pub(super) fn plan(
     let class = class.unwrap_or_else(|| identity.name.clone());
     let planned = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
     let planned = planned.unwrap_or_else(|| replication::default_copies(spec));
-    let nodes = config.replicas.unwrap_or(1).max(planned).clamp(1, 99);
+    let nodes = config.replicas.unwrap_or(1).max(planned).clamp(1, MAX_COPIES);
     let (consensus, _) = replication::consensus(spec);
     let default_type = config.shard_type.unwrap_or(if nodes > 1 && consensus {
         ShardType::Raft
     } else {
         ShardType::Basic
     });
-    let raft = |collection: &Collection| match collection {
-        Collection::Name(_) => default_type == ShardType::Raft,
-        Collection::Spec(spec) => spec.shard_type.unwrap_or(default_type) == ShardType::Raft,
-    };
+    let is_raft = |own: Option<ShardType>| own.unwrap_or(default_type) == ShardType::Raft;
     let any_raft = if config.collections.is_empty() {
-        spec.state.is_some() && default_type == ShardType::Raft
+        spec.state.is_some() && is_raft(None)
     } else {
-        config.collections.iter().any(raft)
+        config.collections.iter().any(|it| is_raft(it.shard_type()))
     };
     let replicas = if any_raft { replication::raft_copies(nodes) } else { nodes };
     let latency = replication::required_latency(spec);
@@ -143,7 +135,7 @@ pub(super) fn plan(
     check_uses(violations, spec, &collections);
     let events = config.event_processing.clone().unwrap_or_default();
     let triggers =
-        triggers(violations, &class, spec, &events.event_triggers, functions, &collections);
+        triggers(violations, &class, spec, events.event_triggers, functions, &collections);
     let batch = events.batch_processing.unwrap_or_default();
     let named = identity.environment.as_deref().unwrap_or("default");
     OdgmPlan {
@@ -195,22 +187,11 @@ fn check_uses(violations: &mut Violations, spec: &UnitSpec, all: &[CollectionPla
 }
 
 fn check(violations: &mut Violations, config: &OdgmConfig) {
-    check_resources(violations, "odgm_config", config.requests.as_ref(), config.limits.as_ref());
-    if let Some(size) = config.storage.as_ref().and_then(|storage| storage.size.as_ref())
-        && let Some(reason) = quantity::volume_size_error(size)
-    {
-        violations.add("odgm_config.storage.size", reason);
+    violations.check_resources("odgm_config", config.requests.as_ref(), config.limits.as_ref());
+    if let Some(size) = config.storage.as_ref().and_then(|storage| storage.size.as_ref()) {
+        violations.add_error("odgm_config.storage.size", parse_volume_size(size));
     }
-    for (at, variable) in config.env.iter().enumerate() {
-        let field = format!("odgm_config.env[{at}].name");
-        if config.env.iter().take(at).any(|other| other.name == variable.name) {
-            violations.add(field, format!("{:?} is given twice", variable.name));
-        } else if variable.name.starts_with("ODGM_") || variable.name == "OPRC_ZENOH_PORT" {
-            violations.add(field, format!("{} is set by the platform", variable.name));
-        } else {
-            check_variable(violations, &field, &variable.name);
-        }
-    }
+    violations.check_env("odgm_config.env", &config.env, is_reserved_grid_env);
 }
 
 /// Defaults of collections.
@@ -276,15 +257,15 @@ fn collections(
     defaults: &Defaults,
 ) -> Vec<CollectionPlan> {
     let mut all = Vec::new();
-    for (at, collection) in defaults.config.collections.iter().enumerate() {
-        let field = format!("odgm_config.collections[{at}]");
-        let spec = match collection {
-            Collection::Name(name) => CollectionSpec { name: name.clone(), ..Default::default() },
-            Collection::Spec(spec) => spec.clone(),
-        };
-        check_collection(violations, &field, &spec);
+    let path = FieldPath::default().field("odgm_config").field("collections");
+    // The limits of the schema reject more.
+    let collections = defaults.config.collections.iter().take(limits::COLLECTIONS);
+    for (at, collection) in collections.enumerate() {
+        let (path, spec) = (path.index(at), CollectionSpec::from(collection.clone()));
+        check_name(violations, &path, &spec.name);
+        violations.check_schema(&schema_limits::COLLECTION, &path, &spec);
         if all.iter().any(|other: &CollectionPlan| other.name == spec.name) {
-            violations.add(field, format!("{:?} is given twice", spec.name));
+            violations.add(path.to_string(), format!("{:?} is given twice", spec.name));
         }
         all.push(defaults.resolve(spec, defaults.partitions, 2));
     }
@@ -297,36 +278,18 @@ fn collections(
         if state.state_type == StateType::Collection && state.access_patterns.is_empty() {
             spec.access_patterns = vec![AccessPattern::ReadWrite, AccessPattern::BatchRead];
         }
-        check_collection(violations, "deployment_unit.class", &spec);
+        let path = FieldPath::default().field("deployment_unit").field("class");
+        check_name(violations, &path, &spec.name);
         all.push(defaults.resolve(spec, defaults.partitions, copies));
     }
     all
 }
 
-fn check_collection(violations: &mut Violations, field: &str, spec: &CollectionSpec) {
-    let name = &spec.name;
-    // Names are passed as a comma-separated list.
-    if name.is_empty()
-        || name.len() > 253
-        || name.contains([',', '"', '\\'])
-        || name.contains(char::is_whitespace)
-    {
-        violations.add(
-            format!("{field}.name"),
-            format!(
-                "{name:?} isn't a valid name: use 1 to 253 characters without commas, quotes and \
-                 whitespace"
-            ),
-        );
-    }
-    for (name, value, max) in
-        [("partition_count", spec.partition_count, 4096), ("replica_count", spec.replica_count, 99)]
-    {
-        if let Some(value) = value
-            && !(1..=max).contains(&value)
-        {
-            violations.add(format!("{field}.{name}"), format!("{value} isn't between 1 and {max}"));
-        }
+fn check_name(violations: &mut Violations, path: &FieldPath, name: &str) {
+    if !is_collection_name(name) {
+        let rule = "use 1 to 253 characters without commas, quotes, backslashes and whitespace";
+        let message = format!("{name:?} isn't a valid name: {rule}");
+        violations.add(path.field("name").to_string(), message);
     }
 }
 
@@ -334,47 +297,37 @@ fn triggers(
     violations: &mut Violations,
     class: &str,
     spec: &UnitSpec,
-    more: &[EventTrigger],
+    more: Vec<EventTrigger>,
     functions: &[ValidFunction],
     collections: &[CollectionPlan],
-) -> Vec<Trigger> {
-    let mut all = Vec::new();
+) -> Vec<EventTrigger> {
     let mut filters: Vec<String> = collections.iter().map(|it| it.name.clone()).collect();
     if filters.is_empty() {
         filters.push(format!("{class}_*"));
     }
-    let only = spec.function.iter().map(|body| (None, body));
-    let many = spec.functions.iter().map(|it| (Some(it.key.as_str()), &it.body));
-    let runs = |key: &str| functions.iter().any(|function| function.key == key);
-    for (key, body) in only.chain(many) {
-        if key.is_some_and(|key| !runs(key)) {
-            continue;
-        }
+    let single = spec.function.iter().map(|body| (None, body));
+    let keyed = spec.functions.iter().map(|it| (Some(&it.key), &it.body));
+    let mut all = Vec::new();
+    for (key, body) in single.chain(keyed) {
+        // The single function has the name of the class as its key.
+        let runs = functions.iter().find(|it| key.is_none_or(|key| it.key == *key));
+        let Some(function) = runs else { continue };
         for binding in body.bindings.iter().filter(|binding| binding.trigger_on_state_change) {
-            let key = key.map_or_else(
-                || functions.first().map(|it| it.key.clone()),
-                |key| Some(key.to_owned()),
-            );
-            let Some(function_key) = key else { continue };
-            all.push(Trigger {
-                function_key,
+            all.push(EventTrigger {
+                function_key: function.key.clone(),
                 collection_filters: filters.clone(),
                 async_execution: binding.async_execution,
             });
         }
     }
     for (at, trigger) in more.iter().enumerate() {
-        if !runs(&trigger.function_key) {
+        if functions.iter().all(|function| function.key != trigger.function_key) {
             violations.add(
                 format!("odgm_config.event_processing.event_triggers[{at}].function_key"),
                 format!("{:?} isn't a function that runs in this unit", trigger.function_key),
             );
         }
-        all.push(Trigger {
-            function_key: trigger.function_key.clone(),
-            collection_filters: trigger.collection_filters.clone(),
-            async_execution: trigger.async_execution,
-        });
     }
+    all.extend(more);
     all
 }

@@ -2,6 +2,7 @@
 
 mod addon;
 mod grid;
+mod schema_limits;
 #[cfg(test)]
 mod tests;
 mod validate;
@@ -9,7 +10,7 @@ mod violations;
 
 pub use self::{
     addon::{ADDONS, Addon},
-    grid::{CollectionPlan, OdgmPlan, Trigger, persistence, shard_type},
+    grid::{CollectionPlan, OdgmPlan, persistence, shard_type},
     validate::validate,
 };
 use crate::{
@@ -206,15 +207,9 @@ pub struct Rejection {
 
 impl Rejection {
     pub fn invalid(violations: Vec<Violation>) -> Self {
-        let mut message = String::new();
-        for violation in violations.iter().take(8) {
-            if !message.is_empty() {
-                message.push_str("; ");
-            }
-            message.push_str(&violation.field);
-            message.push_str(": ");
-            message.push_str(&violation.message);
-        }
+        let shown = violations.iter().take(8);
+        let shown: Vec<_> = shown.map(|it| format!("{}: {}", it.field, it.message)).collect();
+        let mut message = shown.join("; ");
         if violations.len() > 8 {
             message.push_str("; and more");
         }

@@ -2,18 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use oprc_models::{
+    FieldPath, parse_quantity,
+    rules::{has_white_space, is_availability, is_mount_path, is_reserved_env},
+};
+
 use super::{
     ADDONS, Addon, Identity, Passive, PassiveReason, Rejection, ValidClass, ValidFunction, grid,
-    violations::{Violations, check_resources, check_variable},
+    schema_limits,
+    violations::{Violations, count},
 };
 use crate::{
     availability::floor,
     names,
     platform::{Platform, Profile},
-    quantity, replication,
+    replication,
     spec::{
-        Access, Constraints, EnvVar, FunctionConfig, FunctionType, MAX_SCALE, Provision,
-        Requirements, SingleFunction, UnitSpec,
+        Access, EnvVar, FunctionConfig, FunctionType, Provision, Requirements, SingleFunction,
+        UnitSpec, VolumeMount,
     },
 };
 
@@ -42,14 +48,6 @@ pub fn validate(
         violations.add("template_hint", "differs from selected_template: set only one of them");
     }
     check_requirements(&mut violations, "nfr_requirements", spec.nfr_requirements.as_ref());
-    check_constraints(&mut violations, "constraints", spec.constraints.as_ref());
-    if let Some(rollout) = &spec.rollout {
-        let deadline = rollout.progress_deadline_seconds;
-        violations.range("rollout.progress_deadline_seconds", deadline, 1, 86_400);
-        violations.range("rollout.drain_seconds", rollout.drain_seconds, 0, 3600);
-    }
-    let factor = spec.resource_allocation.as_ref().and_then(|it| it.replication_factor);
-    violations.range("resource_allocation.replication_factor", factor, 1, 99);
 
     let (functions, passive) = functions(&mut violations, &identity, spec);
     let keys: BTreeSet<&str> = functions
@@ -68,6 +66,7 @@ pub fn validate(
     }
     let has_grid = replication::has_grid(spec);
     let odgm = has_grid.then(|| grid::plan(&mut violations, &identity, spec, &functions, profile));
+    violations.check_schema(&schema_limits::UNIT, &FieldPath::default(), spec);
     if !violations.0.is_empty() {
         return Err(Rejection::invalid(violations.0));
     }
@@ -104,7 +103,6 @@ fn functions(
     }
     for ((field, body), name_key) in spec.bodies().zip(keys) {
         let key = name_key.unwrap_or(&identity.name);
-        violations.length(&format!("{field}.key"), key, 253);
         // Object names are lower-cased, so keys that differ only in case collide.
         match seen.insert(names::function(&identity.base, name_key), key) {
             Some(other) if other == key => {
@@ -123,8 +121,7 @@ fn functions(
         }
         match &body.image {
             Some(image) => {
-                violations.length(&format!("{field}.image"), image, 1024);
-                if image.chars().any(|letter| letter.is_whitespace() || letter.is_control()) {
+                if has_white_space(image) {
                     violations.add(format!("{field}.image"), "must not contain whitespace");
                 }
                 running.push(function(violations, &field, key, name_key, image, body, spec));
@@ -152,16 +149,12 @@ fn function(
     body: &SingleFunction,
     spec: &UnitSpec,
 ) -> ValidFunction {
-    violations.range(&format!("{field}.port"), body.port, 1, 65_535);
     let provision = body.provision.clone().unwrap_or_default();
     check_provision(violations, &format!("{field}.provision"), &provision);
     check_requirements(violations, &format!("{field}.requirements"), body.requirements.as_ref());
-    check_constraints(violations, &format!("{field}.constraints"), body.constraints.as_ref());
     let config = body.config.clone().unwrap_or_default();
-    violations.range(&format!("{field}.config.timeout_ms"), config.timeout_ms, 1, 86_400_000);
     let env = environment(violations, field, &provision, &config);
     let health = body.health_check.clone().unwrap_or_default();
-    violations.range(&format!("{field}.health_check.port"), health.port, 1, 65_535);
     if health.grpc && health.path.is_some() {
         violations.add(format!("{field}.health_check.path"), "can't be combined with grpc");
     }
@@ -213,87 +206,61 @@ fn tighter(own: Option<i32>, class: Option<i32>) -> Option<i32> {
     }
 }
 
+/// The variables of `provision`, and those of `config` that it doesn't set.
 fn environment(
     violations: &mut Violations,
     field: &str,
     provision: &Provision,
     config: &FunctionConfig,
 ) -> Vec<EnvVar> {
-    let mut env = Vec::new();
-    let mut seen = BTreeSet::new();
-    for (at, variable) in provision.env.iter().enumerate() {
-        let place = format!("{field}.provision.env[{at}].name");
-        check_variable(violations, &place, &variable.name);
-        if !seen.insert(variable.name.clone()) {
-            violations.add(place, format!("{:?} is given twice", variable.name));
-        }
-        let sources =
-            [variable.value.is_some(), variable.secret.is_some(), variable.config_map.is_some()];
-        if sources.into_iter().filter(|&given| given).count() > 1 {
-            violations.add(
-                format!("{field}.provision.env[{at}]"),
-                "at most one of value, secret and config_map may be set",
-            );
-        }
-        env.push(variable.clone());
-    }
+    let mut env = provision.env.clone();
+    violations.check_env(&format!("{field}.provision.env"), &env, is_reserved_env);
+    let set: BTreeSet<&String> = provision.env.iter().map(|it| &it.name).collect();
     for (name, value) in &config.env {
-        check_variable(violations, &format!("{field}.config.env"), name);
-        if seen.insert(name.clone()) {
-            env.push(EnvVar {
-                name: name.clone(),
-                value: Some(value.clone()),
-                ..EnvVar::default()
-            });
+        violations.check_env_name(&format!("{field}.config.env"), name, is_reserved_env);
+        if !set.contains(name) {
+            let (name, value) = (name.clone(), Some(value.clone()));
+            env.push(EnvVar { name, value, ..EnvVar::default() });
         }
     }
     env
 }
 
 fn check_provision(violations: &mut Violations, field: &str, provision: &Provision) {
-    violations.range(&format!("{field}.min_scale"), provision.min_scale, 0, MAX_SCALE);
-    violations.range(&format!("{field}.max_scale"), provision.max_scale, 1, MAX_SCALE);
     if let (Some(min), Some(max)) = (provision.min_scale, provision.max_scale)
         && min > max
     {
         violations
             .add(format!("{field}.min_scale"), format!("{min} is larger than max_scale, {max}"));
     }
-    check_resources(violations, field, provision.requests.as_ref(), provision.limits.as_ref());
-    for (at, mount) in provision.volume_mounts.iter().enumerate() {
-        let place = format!("{field}.volume_mounts[{at}]");
-        if !mount.mount_path.starts_with('/') {
-            violations.add(format!("{place}.mount_path"), "must begin with /");
-        }
-        let sources = [
-            mount.secret.is_some(),
-            mount.config_map.is_some(),
-            mount.claim.is_some(),
-            mount.empty_dir.is_some(),
-        ];
-        if sources.into_iter().filter(|&given| given).count() != 1 {
-            violations.add(
-                place.as_str(),
-                "exactly one of secret, config_map, claim and empty_dir must be set",
-            );
-        }
-        if let Some(size) = mount.empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref())
-            && let Some(reason) = quantity::error(size)
-        {
-            violations.add(format!("{place}.empty_dir.size_limit"), reason);
-        }
+    violations.check_resources(field, provision.requests.as_ref(), provision.limits.as_ref());
+    let mounts = &provision.volume_mounts;
+    for (at, mount) in mounts.iter().enumerate() {
+        check_mount(violations, &format!("{field}.volume_mounts[{at}]"), mount);
     }
-    let paths = provision.volume_mounts.iter().map(|mount| &mount.mount_path);
+    let paths = mounts.iter().map(|mount| &mount.mount_path);
     violations.duplicates(|at| format!("{field}.volume_mounts[{at}].mount_path"), paths);
     let secrets = provision.image_pull_secrets.iter();
     violations.duplicates(|at| format!("{field}.image_pull_secrets[{at}]"), secrets);
     for (at, source) in provision.env_from.iter().enumerate() {
         if source.secret.is_some() == source.config_map.is_some() {
-            violations.add(
-                format!("{field}.env_from[{at}]"),
-                "exactly one of secret and config_map must be set",
-            );
+            let message = "exactly one of secret and config_map must be set";
+            violations.add(format!("{field}.env_from[{at}]"), message);
         }
+    }
+}
+
+fn check_mount(violations: &mut Violations, field: &str, mount: &VolumeMount) {
+    let VolumeMount { mount_path, secret, config_map, claim, empty_dir, .. } = mount;
+    if !is_mount_path(mount_path) {
+        violations.add(format!("{field}.mount_path"), "must begin with / and contain no colon");
+    }
+    if count([secret.is_some(), config_map.is_some(), claim.is_some(), empty_dir.is_some()]) != 1 {
+        let message = "exactly one of secret, config_map, claim and empty_dir must be set";
+        violations.add(field, message);
+    }
+    if let Some(size) = empty_dir.as_ref().and_then(|folder| folder.size_limit.as_ref()) {
+        violations.add_error(&format!("{field}.empty_dir.size_limit"), parse_quantity(size));
     }
 }
 
@@ -302,41 +269,13 @@ fn check_requirements(
     field: &str,
     requirements: Option<&Requirements>,
 ) {
-    let Some(requirements) = requirements else { return };
-    let throughput = requirements.min_throughput_rps;
-    violations.range(&format!("{field}.min_throughput_rps"), throughput, 0, 1_000_000_000);
-    violations.range(
-        &format!("{field}.max_latency_ms"),
-        requirements.max_latency_ms,
-        1,
-        86_400_000,
-    );
-    if let Some(availability) = requirements.availability
-        && !(0.0..=1.0).contains(&availability)
-    {
-        let hint = format!(
-            "{availability} isn't a fraction between 0 and 1; use availability_pct for percent"
-        );
-        violations.add(format!("{field}.availability"), hint);
+    let Some(Requirements { availability, availability_pct, .. }) = requirements else { return };
+    if let Some(availability) = availability.filter(|it| !is_availability(*it)) {
+        let hint = "use availability_pct for percent";
+        let message = format!("{availability} isn't a fraction between 0 and 1; {hint}");
+        violations.add(format!("{field}.availability"), message);
     }
-    if let Some(percent) = requirements.availability_pct
-        && !(0.0..=100.0).contains(&percent)
-    {
-        violations
-            .add(format!("{field}.availability_pct"), format!("{percent} isn't between 0 and 100"));
-    }
-    if requirements.availability.is_some() && requirements.availability_pct.is_some() {
+    if availability.is_some() && availability_pct.is_some() {
         violations.add(format!("{field}.availability_pct"), "can't be combined with availability");
     }
-}
-
-fn check_constraints(violations: &mut Violations, field: &str, constraints: Option<&Constraints>) {
-    let Some(constraints) = constraints else { return };
-    violations.range(
-        &format!("{field}.hard_latency_ms"),
-        constraints.hard_latency_ms,
-        1,
-        86_400_000,
-    );
-    violations.range(&format!("{field}.max_concurrency"), constraints.max_concurrency, 1, 1000);
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use oprc_models::RESERVED_ENV;
+use oprc_models::{FieldPath, exceeds, parse_quantity, rules};
+use serde::Serialize;
 
-use super::{Violation, truncate_message};
-use crate::{quantity, spec::Resources};
+use super::{Violation, schema_limits::SchemaLimits, truncate_message};
+use crate::spec::{EnvVar, Resources};
 
 #[derive(Default)]
 pub(super) struct Violations(pub(super) Vec<Violation>);
@@ -15,12 +16,29 @@ impl Violations {
         self.0.push(Violation { field: field.into(), message: truncate_message(&message.into()) });
     }
 
-    pub(super) fn range(&mut self, field: &str, value: Option<i32>, min: i32, max: i32) {
-        if let Some(value) = value
-            && !(min..=max).contains(&value)
-        {
-            self.add(field, format!("{value} isn't between {min} and {max}"));
+    pub(super) fn add_error<T>(&mut self, field: &str, checked: Result<T, String>) {
+        if let Err(message) = checked {
+            self.add(field, message);
         }
+    }
+
+    /// Checks the limits of the schema. Fields that a rule has already reported are left out: its
+    /// message says more.
+    pub(super) fn check_schema(
+        &mut self,
+        limits: &SchemaLimits,
+        path: &FieldPath,
+        value: &impl Serialize,
+    ) {
+        let reported: BTreeSet<String> = self.0.iter().map(|it| it.field.clone()).collect();
+        // A unit always has a JSON form.
+        let value = serde_json::to_value(value).unwrap_or_default();
+        limits.check(path, &value, &mut |path, message| {
+            let field = path.to_string();
+            if !reported.contains(&field) {
+                self.add(field, message);
+            }
+        });
     }
 
     /// Server-side apply rejects a list with duplicate keys.
@@ -37,52 +55,58 @@ impl Violations {
         }
     }
 
-    pub(super) fn length(&mut self, field: &str, text: &str, max: usize) {
-        if text.is_empty() || text.len() > max {
-            self.add(field, format!("must have 1 to {max} characters"));
+    pub(super) fn check_env_name(&mut self, field: &str, name: &str, reserved: fn(&str) -> bool) {
+        if reserved(name) {
+            self.add(field, format!("{name} is set by the platform"));
+        } else if !rules::is_env_name(name) {
+            let rule = "use letters, digits, _, . and -";
+            self.add(field, format!("{name:?} isn't a valid variable name: {rule}"));
         }
     }
-}
 
-pub(super) fn check_variable(violations: &mut Violations, field: &str, name: &str) {
-    let mut letters = name.bytes();
-    let valid_first =
-        letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-    let valid = |letter: u8| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter);
-    if !valid_first || !letters.all(valid) {
-        violations.add(
-            field,
-            format!("{name:?} isn't a valid variable name: use letters, digits, _, . and -"),
-        );
-    } else if RESERVED_ENV.contains(&name) {
-        violations.add(field, format!("{name} is set by the platform"));
-    }
-}
-
-/// Checks requests and limits, and that no request exceeds its limit.
-pub(super) fn check_resources(
-    violations: &mut Violations,
-    field: &str,
-    requests: Option<&Resources>,
-    limits: Option<&Resources>,
-) {
-    let none = Resources::default();
-    let (requests, limits) = (requests.unwrap_or(&none), limits.unwrap_or(&none));
-    for (name, request, limit) in [
-        ("cpu", &requests.cpu, &limits.cpu),
-        ("memory", &requests.memory, &limits.memory),
-        ("ephemeral_storage", &requests.ephemeral_storage, &limits.ephemeral_storage),
-    ] {
-        for (of, quantity) in [("requests", request), ("limits", limit)] {
-            if let Some(reason) = quantity.as_deref().and_then(quantity::error) {
-                violations.add(format!("{field}.{of}.{name}"), reason);
+    /// Checks the names and sources of variables in the list at `field`.
+    pub(super) fn check_env(&mut self, field: &str, env: &[EnvVar], reserved: fn(&str) -> bool) {
+        self.duplicates(|at| format!("{field}[{at}].name"), env.iter().map(|it| &it.name));
+        for (at, variable) in env.iter().enumerate() {
+            self.check_env_name(&format!("{field}[{at}].name"), &variable.name, reserved);
+            let EnvVar { value, secret, config_map, .. } = variable;
+            if count([value.is_some(), secret.is_some(), config_map.is_some()]) > 1 {
+                let message = "at most one of value, secret and config_map may be set";
+                self.add(format!("{field}[{at}]"), message);
             }
         }
-        if let (Some(request), Some(limit)) = (request, limit)
-            && quantity::exceeds(request, limit)
-        {
-            let message = format!("{request} exceeds the limit of {limit}");
-            violations.add(format!("{field}.requests.{name}"), message);
+    }
+
+    /// Checks requests and limits, and that no request exceeds its limit.
+    pub(super) fn check_resources(
+        &mut self,
+        field: &str,
+        requests: Option<&Resources>,
+        limits: Option<&Resources>,
+    ) {
+        let none = Resources::default();
+        let (requests, limits) = (requests.unwrap_or(&none), limits.unwrap_or(&none));
+        for (name, request, limit) in [
+            ("cpu", &requests.cpu, &limits.cpu),
+            ("memory", &requests.memory, &limits.memory),
+            ("ephemeral_storage", &requests.ephemeral_storage, &limits.ephemeral_storage),
+        ] {
+            for (of, quantity) in [("requests", request), ("limits", limit)] {
+                if let Some(quantity) = quantity {
+                    self.add_error(&format!("{field}.{of}.{name}"), parse_quantity(quantity));
+                }
+            }
+            if let (Some(request), Some(limit)) = (request, limit)
+                && exceeds(request, limit)
+            {
+                let message = format!("{request} exceeds the limit of {limit}");
+                self.add(format!("{field}.requests.{name}"), message);
+            }
         }
     }
+}
+
+/// How many of the options are set.
+pub(super) fn count<const N: usize>(options: [bool; N]) -> usize {
+    options.into_iter().filter(|&set| set).count()
 }

@@ -2,73 +2,62 @@
 
 use std::collections::BTreeMap;
 
-use kube::KubeSchema;
+use oprc_models::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Constraints, Requirements};
 
-/// The highest `min_scale` and `max_scale` that a function may have.
-pub const MAX_SCALE: i32 = 10_000;
-
-/// A function of the class.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct FunctionSpec {
-    /// Identifies the function within the class. Names of objects contain it in lower case, so two
-    /// keys of a class must not differ only in case.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
-    )]
-    pub key: String,
-    #[serde(flatten)]
-    pub body: SingleFunction,
+unit_type! {
+    /// A function of the class.
+    FunctionSpec {
+        /// Identifies the function within the class. Names of objects contain it in lower case, so
+        /// two keys of a class must not differ only in case.
+        #[schemars(
+            length(min = 1, max = limits::NAME),
+            regex(pattern = "^[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?$")
+        )]
+        key: String,
+        #[serde(flatten)]
+        body: SingleFunction,
+    }
 }
 
-/// A function without a key: the only function of its class.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct SingleFunction {
-    /// Kind of function: `TASK` and `CUSTOM` require an image; `BUILTIN`, `MACRO` and `LOGICAL` run
-    /// a container only if they have one. Defaults to `TASK`.
-    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    pub kind: Option<FunctionType>,
-    /// Container image. Required for the types `TASK` and `CUSTOM`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub image: Option<String>,
-    /// Port that the container listens on, 1 to 65535. Defaults to 8080.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65535))]
-    pub port: Option<i32>,
-    /// Names under which the class exposes the function.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    pub bindings: Vec<Binding>,
-    /// Who may call the function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
-    /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub access: Option<Access>,
-    /// Scaling bounds, resources and pod settings of the function.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provision: Option<Provision>,
-    /// Probes of the container. If omitted, the container is healthy when its port accepts TCP
-    /// connections.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub health_check: Option<HealthCheck>,
-    /// Call timeout and environment variables of the function.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config: Option<FunctionConfig>,
-    /// Non-functional requirements of this function. Each field that is set overrides that of
-    /// `nfr_requirements`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requirements: Option<Requirements>,
-    /// Hard limits of this function. The stricter of these and the constraints of the class
-    /// applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub constraints: Option<Constraints>,
-    /// How the function uses the data grid of the class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub odgm: Option<OdgmIntegration>,
+unit_type! {
+    /// A function without a key: the only function of its class.
+    SingleFunction {
+        /// Kind of function: `TASK` and `CUSTOM` require an image; `BUILTIN`, `MACRO` and `LOGICAL`
+        /// run a container only if they have one. Defaults to `TASK`.
+        #[serde(rename = "type")]
+        kind?: Option<FunctionType>,
+        /// Container image. Required for the types `TASK` and `CUSTOM`.
+        #[schemars(length(min = 1, max = limits::IMAGE))]
+        image?: Option<String>,
+        /// Port that the container listens on, 1 to 65535. Defaults to 8080.
+        #[schemars(range(min = limits::PORT.min, max = limits::PORT.max))]
+        port?: Option<i32>,
+        /// Names under which the class exposes the function.
+        #[schemars(length(max = limits::BINDINGS))]
+        bindings?: Vec<Binding>,
+        /// Who may call the function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
+        /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
+        access?: Option<Access>,
+        /// Scaling bounds, resources and pod settings of the function.
+        provision?: Option<Provision>,
+        /// Probes of the container. If omitted, the container is healthy when its port accepts TCP
+        /// connections.
+        health_check?: Option<HealthCheck>,
+        /// Call timeout and environment variables of the function.
+        config?: Option<FunctionConfig>,
+        /// Non-functional requirements of this function. Each field that is set overrides that of
+        /// `nfr_requirements`.
+        requirements?: Option<Requirements>,
+        /// Hard limits of this function. The stricter of these and the constraints of the class
+        /// applies.
+        constraints?: Option<Constraints>,
+        /// How the function uses the data grid of the class.
+        odgm?: Option<OdgmIntegration>,
+    }
 }
 
 /// Kind of function: `TASK` and `CUSTOM` require an image; `BUILTIN`, `MACRO` and `LOGICAL` run a
@@ -89,23 +78,21 @@ pub enum FunctionType {
     Custom,
 }
 
-/// A name under which a class exposes a function.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Binding {
-    /// Name of the binding.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Who may call the function through this binding: `PRIVATE` (the class itself), `INTERNAL`
-    /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub access: Option<Access>,
-    /// Calls the function when an object of the class changes. Requires the addon `odgm`. Defaults
-    /// to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub trigger_on_state_change: bool,
-    /// Does not wait for the result of calls triggered by state changes. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub async_execution: bool,
+unit_type! {
+    /// A name under which a class exposes a function.
+    Binding {
+        /// Name of the binding.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        name: String,
+        /// Who may call the function through this binding: `PRIVATE` (the class itself), `INTERNAL`
+        /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
+        access?: Option<Access>,
+        /// Calls the function when an object of the class changes. Requires the addon `odgm`.
+        /// Defaults to false.
+        trigger_on_state_change?: bool,
+        /// Does not wait for the result of calls triggered by state changes. Defaults to false.
+        async_execution?: bool,
+    }
 }
 
 /// Who may call a function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the cluster) or
@@ -125,89 +112,74 @@ pub enum Access {
     Public,
 }
 
-/// Scaling bounds, resources and pod settings of a function.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!has(self.min_scale) || !has(self.max_scale) || self.min_scale <= self.max_scale")
-        .message("min_scale must not be greater than max_scale")
-)]
-pub struct Provision {
-    /// Minimum number of instances, 0 to 10000. 0 allows scale to zero where the template supports
-    /// it. Defaults to 0 on Knative, otherwise to 1 (profile `dev`), 2 (`edge`) or 3 (`full`). A
-    /// required availability may raise it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 10000))]
-    pub min_scale: Option<i32>,
-    /// Maximum number of instances, 1 to 10000. If omitted, Knative scales without limit; a
-    /// Deployment scales with the required throughput if `min_scale` is omitted as well, and
-    /// otherwise has a fixed size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 10000))]
-    pub max_scale: Option<i32>,
-    /// Resources requested for each instance. If omitted, 500m CPU and 512Mi for a required latency
-    /// below 100 ms, 200m and 256Mi for a higher one, and CRM's configured size without a latency
-    /// requirement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests: Option<Resources>,
-    /// Resource limits of each instance. Defaults to CRM's configured limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<Resources>,
-    /// Environment variables of the container. They take precedence over `config.env`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
-    pub env: Vec<EnvVar>,
-    /// Secrets and ConfigMaps whose keys all become environment variables.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    pub env_from: Vec<EnvFrom>,
-    /// When the kubelet pulls the image: `Always`, `IfNotPresent` or `Never`. If omitted, the
-    /// default of Kubernetes for the image tag applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub image_pull_policy: Option<PullPolicy>,
-    /// Names of Secrets with the credentials for pulling the image.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16), inner(length(min = 1, max = 253)))]
-    #[x_kube(merge_strategy = ListMerge::Set)]
-    pub image_pull_secrets: Vec<String>,
-    /// Name of the ServiceAccount of the pods. Defaults to the namespace's default account.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub service_account: Option<String>,
-    /// Volumes mounted into the container.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["mount_path".into()]))]
-    pub volume_mounts: Vec<VolumeMount>,
-    /// Entry point of the container. Defaults to the entry point of the image.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 4096)))]
-    pub command: Vec<String>,
-    /// Arguments of the entry point. Defaults to the arguments of the image.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 4096)))]
-    pub args: Vec<String>,
-    /// Security settings of the pod. Defaults to the level `restricted`.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub security: Security,
+unit_type! {
+    /// Scaling bounds, resources and pod settings of a function.
+    #[x_kube(
+        validation = Rule::new("!has(self.min_scale) || !has(self.max_scale) || self.min_scale <= self.max_scale")
+            .message("min_scale must not be greater than max_scale")
+    )]
+    Provision {
+        /// Minimum number of instances, 0 to 10000. 0 allows scale to zero where the template
+        /// supports it. Defaults to 0 on Knative, otherwise to 1 (profile `dev`), 2 (`edge`) or 3
+        /// (`full`). A required availability may raise it.
+        #[schemars(range(min = limits::MIN_SCALE.min, max = limits::MIN_SCALE.max))]
+        min_scale?: Option<i32>,
+        /// Maximum number of instances, 1 to 10000. If omitted, Knative scales without limit; a
+        /// Deployment scales with the required throughput if `min_scale` is omitted as well, and
+        /// otherwise has a fixed size.
+        #[schemars(range(min = limits::MAX_SCALE.min, max = limits::MAX_SCALE.max))]
+        max_scale?: Option<i32>,
+        /// Resources requested for each instance. If omitted, 500m CPU and 512Mi for a required
+        /// latency below 100 ms, 200m and 256Mi for a higher one, and CRM's configured size without
+        /// a latency requirement.
+        requests?: Option<Resources>,
+        /// Resource limits of each instance. Defaults to CRM's configured limits.
+        limits?: Option<Resources>,
+        /// Environment variables of the container. They take precedence over `config.env`.
+        #[schemars(length(max = limits::ENV))]
+        #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+        env?: Vec<EnvVar>,
+        /// Secrets and ConfigMaps whose keys all become environment variables.
+        #[schemars(length(max = limits::ENV_FROM))]
+        env_from?: Vec<EnvFrom>,
+        /// When the kubelet pulls the image: `Always`, `IfNotPresent` or `Never`. If omitted, the
+        /// default of Kubernetes for the image tag applies.
+        image_pull_policy?: Option<PullPolicy>,
+        /// Names of Secrets with the credentials for pulling the image.
+        #[schemars(length(max = limits::PULL_SECRETS), inner(length(min = 1, max = limits::NAME)))]
+        #[x_kube(merge_strategy = ListMerge::Set)]
+        image_pull_secrets?: Vec<String>,
+        /// Name of the ServiceAccount of the pods. Defaults to the namespace's default account.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        service_account?: Option<String>,
+        /// Volumes mounted into the container.
+        #[schemars(length(max = limits::VOLUMES))]
+        #[x_kube(merge_strategy = ListMerge::Map(vec!["mount_path".into()]))]
+        volume_mounts?: Vec<VolumeMount>,
+        /// Entry point of the container. Defaults to the entry point of the image.
+        #[schemars(length(max = limits::ARGUMENTS), inner(length(max = limits::ARGUMENT)))]
+        command?: Vec<String>,
+        /// Arguments of the entry point. Defaults to the arguments of the image.
+        #[schemars(length(max = limits::ARGUMENTS), inner(length(max = limits::ARGUMENT)))]
+        args?: Vec<String>,
+        /// Security settings of the pod. Defaults to the level `restricted`.
+        security?: Security,
+    }
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Security settings of a pod.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Security {
-    /// Pod security standard: `restricted` runs without root, without capabilities and without
-    /// privilege escalation; `baseline` permits images that run as root. Defaults to `restricted`.
-    #[serde(default)]
-    pub level: SecurityLevel,
-    /// Numeric user id of the container's process. With the level `restricted` it defaults to 65532
-    /// regardless of the image; with `baseline` it defaults to the user of the image.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 2_147_483_647))]
-    pub run_as_user: Option<i64>,
+unit_type! {
+    /// Security settings of a pod.
+    Security {
+        /// Pod security standard: `restricted` runs without root, without capabilities and without
+        /// privilege escalation; `baseline` permits images that run as root. Defaults to
+        /// `restricted`.
+        #[serde(default)]
+        level: SecurityLevel,
+        /// Numeric user id of the container's process. With the level `restricted` it defaults to
+        /// 65532 regardless of the image; with `baseline` it defaults to the user of the image.
+        #[schemars(range(min = limits::USER_ID.min, max = limits::USER_ID.max))]
+        run_as_user?: Option<i64>,
+    }
 }
 
 /// Pod security standard: `restricted` runs without root, without capabilities and without
@@ -222,81 +194,74 @@ pub enum SecurityLevel {
     Baseline,
 }
 
-/// Quantities of compute resources, in the notation of Kubernetes.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Resources {
-    /// CPU, such as `250m` or `2`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub cpu: Option<String>,
-    /// Memory, such as `256Mi`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub memory: Option<String>,
-    /// Local ephemeral storage, such as `1Gi`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub ephemeral_storage: Option<String>,
+unit_type! {
+    /// Quantities of compute resources, in the notation of Kubernetes.
+    Resources {
+        /// CPU, such as `250m` or `2`.
+        #[schemars(length(min = 1, max = limits::QUANTITY))]
+        cpu?: Option<String>,
+        /// Memory, such as `256Mi`.
+        #[schemars(length(min = 1, max = limits::QUANTITY))]
+        memory?: Option<String>,
+        /// Local ephemeral storage, such as `1Gi`.
+        #[schemars(length(min = 1, max = limits::QUANTITY))]
+        ephemeral_storage?: Option<String>,
+    }
 }
 
-/// An environment variable with at most one source. Without a source its value is empty.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("(has(self.value) ? 1 : 0) + (has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) <= 1")
-        .message("at most one of value, secret and config_map may be set")
-)]
-pub struct EnvVar {
-    /// Name of the variable. Names that the platform sets are rejected.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[A-Za-z_][A-Za-z0-9_.-]*$"))]
-    pub name: String,
-    /// Literal value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32768))]
-    pub value: Option<String>,
-    /// Key of a Secret that holds the value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub secret: Option<KeyRef>,
-    /// Key of a ConfigMap that holds the value.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub config_map: Option<KeyRef>,
+unit_type! {
+    /// An environment variable with at most one source. Without a source its value is empty.
+    #[x_kube(
+        validation = Rule::new("(has(self.value) ? 1 : 0) + (has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) <= 1")
+            .message("at most one of value, secret and config_map may be set")
+    )]
+    EnvVar {
+        /// Name of the variable. Names that the platform sets are rejected.
+        #[schemars(length(min = 1, max = limits::NAME), regex(pattern = "^[A-Za-z_][A-Za-z0-9_.-]*$"))]
+        name: String,
+        /// Literal value.
+        #[schemars(length(max = limits::ENV_VALUE))]
+        value?: Option<String>,
+        /// Key of a Secret that holds the value.
+        secret?: Option<KeyRef>,
+        /// Key of a ConfigMap that holds the value.
+        config_map?: Option<KeyRef>,
+    }
 }
 
-/// A key of a Secret or ConfigMap in the same namespace.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct KeyRef {
-    /// Name of the Secret or ConfigMap.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Key within the object.
-    #[schemars(length(min = 1, max = 253))]
-    pub key: String,
-    /// Lets the pod start if the object or key doesn't exist. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub optional: bool,
+unit_type! {
+    /// A key of a Secret or ConfigMap in the same namespace.
+    KeyRef {
+        /// Name of the Secret or ConfigMap.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        name: String,
+        /// Key within the object.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        key: String,
+        /// Lets the pod start if the object or key doesn't exist. Defaults to false.
+        optional?: bool,
+    }
 }
 
-/// A Secret or ConfigMap whose keys all become environment variables. Exactly one of `secret` and
-/// `config_map` must be set.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("has(self.secret) != has(self.config_map)").message("exactly one of secret and config_map must be set")
-)]
-pub struct EnvFrom {
-    /// Name of a Secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub secret: Option<String>,
-    /// Name of a ConfigMap.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub config_map: Option<String>,
-    /// Prefix of the variable names. Defaults to no prefix.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
-    pub prefix: Option<String>,
-    /// Lets the pod start if the object doesn't exist. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub optional: bool,
+unit_type! {
+    /// A Secret or ConfigMap whose keys all become environment variables. Exactly one of `secret`
+    /// and `config_map` must be set.
+    #[x_kube(
+        validation = Rule::new("has(self.secret) != has(self.config_map)").message("exactly one of secret and config_map must be set")
+    )]
+    EnvFrom {
+        /// Name of a Secret.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        secret?: Option<String>,
+        /// Name of a ConfigMap.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        config_map?: Option<String>,
+        /// Prefix of the variable names. Defaults to no prefix.
+        #[schemars(length(max = limits::ENV_PREFIX))]
+        prefix?: Option<String>,
+        /// Lets the pod start if the object doesn't exist. Defaults to false.
+        optional?: bool,
+    }
 }
 
 /// When the kubelet pulls the image: `Always` (at each start), `IfNotPresent` (if the node doesn't
@@ -322,117 +287,102 @@ impl PullPolicy {
     }
 }
 
-/// A volume mounted into a container. Exactly one of `secret`, `config_map`, `claim` and
-/// `empty_dir` must be set.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("(has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) + (has(self.claim) ? 1 : 0) + (has(self.empty_dir) ? 1 : 0) == 1")
-        .message("exactly one of secret, config_map, claim and empty_dir must be set")
-)]
-pub struct VolumeMount {
-    /// Absolute path of the mount in the container.
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/"))]
-    pub mount_path: String,
-    /// Path within the volume to mount. Defaults to the root of the volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub sub_path: Option<String>,
-    /// Mounts the volume read-only. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub read_only: bool,
-    /// Name of a Secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub secret: Option<String>,
-    /// Name of a ConfigMap.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub config_map: Option<String>,
-    /// Name of a PersistentVolumeClaim.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub claim: Option<String>,
+unit_type! {
+    /// A volume mounted into a container. Exactly one of `secret`, `config_map`, `claim` and
+    /// `empty_dir` must be set.
+    #[x_kube(
+        validation = Rule::new("(has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) + (has(self.claim) ? 1 : 0) + (has(self.empty_dir) ? 1 : 0) == 1")
+            .message("exactly one of secret, config_map, claim and empty_dir must be set")
+    )]
+    VolumeMount {
+        /// Absolute path of the mount in the container.
+        #[schemars(length(min = 1, max = limits::PATH), regex(pattern = "^/"))]
+        mount_path: String,
+        /// Path within the volume to mount. Defaults to the root of the volume.
+        #[schemars(length(min = 1, max = limits::PATH))]
+        sub_path?: Option<String>,
+        /// Mounts the volume read-only. Defaults to false.
+        read_only?: bool,
+        /// Name of a Secret.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        secret?: Option<String>,
+        /// Name of a ConfigMap.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        config_map?: Option<String>,
+        /// Name of a PersistentVolumeClaim.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        claim?: Option<String>,
+        /// An empty directory with the lifetime of the pod.
+        empty_dir?: Option<EmptyDir>,
+    }
+}
+
+unit_type! {
     /// An empty directory with the lifetime of the pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub empty_dir: Option<EmptyDir>,
+    EmptyDir {
+        /// Maximum size, such as `1Gi`. Unlimited if omitted.
+        #[schemars(length(min = 1, max = limits::QUANTITY))]
+        size_limit?: Option<String>,
+        /// Stores the directory in memory (tmpfs). Defaults to false.
+        in_memory?: bool,
+    }
 }
 
-/// An empty directory with the lifetime of the pod.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct EmptyDir {
-    /// Maximum size, such as `1Gi`. Unlimited if omitted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub size_limit: Option<String>,
-    /// Stores the directory in memory (tmpfs). Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub in_memory: bool,
+unit_type! {
+    /// Startup, readiness and liveness probes of a container. Without `path` and `grpc`, the probes
+    /// open a TCP connection.
+    HealthCheck {
+        /// Path of an HTTP GET probe. Must not be combined with `grpc`.
+        #[schemars(length(min = 1, max = limits::PATH), regex(pattern = "^/"))]
+        path?: Option<String>,
+        /// Port of the probes. Defaults to the port of the function.
+        #[schemars(range(min = limits::PORT.min, max = limits::PORT.max))]
+        port?: Option<i32>,
+        /// Uses the gRPC health checking protocol. Defaults to false.
+        grpc?: bool,
+        /// Seconds that the container may take to start before it is restarted, 1 to 3600. Defaults
+        /// to 60.
+        #[schemars(range(min = limits::PROBE_SECONDS.min, max = limits::PROBE_SECONDS.max))]
+        startup_seconds?: Option<i32>,
+        /// Seconds between readiness probes, 1 to 3600; liveness probes run half as often. Defaults
+        /// to 2 if the latency requirement is below 100 ms, otherwise to 5.
+        #[schemars(range(min = limits::PROBE_SECONDS.min, max = limits::PROBE_SECONDS.max))]
+        period_seconds?: Option<i32>,
+        /// Timeout of each probe in seconds, 1 to 3600. Defaults to the call timeout of the
+        /// function, bounded to 1 to 5.
+        #[schemars(range(min = limits::PROBE_SECONDS.min, max = limits::PROBE_SECONDS.max))]
+        timeout_seconds?: Option<i32>,
+        /// Number of consecutive failures after which a probe fails, 1 to 100. Defaults to 3.
+        #[schemars(range(min = limits::FAILURE_THRESHOLD.min, max = limits::FAILURE_THRESHOLD.max))]
+        failure_threshold?: Option<i32>,
+    }
 }
 
-/// Startup, readiness and liveness probes of a container. Without `path` and `grpc`, the probes
-/// open a TCP connection.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct HealthCheck {
-    /// Path of an HTTP GET probe. Must not be combined with `grpc`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024), regex(pattern = "^/"))]
-    pub path: Option<String>,
-    /// Port of the probes. Defaults to the port of the function.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65535))]
-    pub port: Option<i32>,
-    /// Uses the gRPC health checking protocol. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub grpc: bool,
-    /// Seconds that the container may take to start before it is restarted, 1 to 3600. Defaults to
-    /// 60.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 3600))]
-    pub startup_seconds: Option<i32>,
-    /// Seconds between readiness probes, 1 to 3600; liveness probes run half as often. Defaults to
-    /// 2 if the latency requirement is below 100 ms, otherwise to 5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 3600))]
-    pub period_seconds: Option<i32>,
-    /// Timeout of each probe in seconds, 1 to 3600. Defaults to the call timeout of the function,
-    /// bounded to 1 to 5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 3600))]
-    pub timeout_seconds: Option<i32>,
-    /// Number of consecutive failures after which a probe fails, 1 to 100. Defaults to 3.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100))]
-    pub failure_threshold: Option<i32>,
+unit_type! {
+    /// Call timeout and environment variables of a function.
+    FunctionConfig {
+        /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the default of
+        /// the template applies.
+        #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
+        timeout_ms?: Option<i32>,
+        /// Environment variables by name. Variables of `provision.env` take precedence.
+        #[schemars(extend("maxProperties" = limits::ENV))]
+        env?: BTreeMap<String, String>,
+    }
 }
 
-/// Call timeout and environment variables of a function.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct FunctionConfig {
-    /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the default of the
-    /// template applies.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 86_400_000))]
-    pub timeout_ms: Option<i32>,
-    /// Environment variables by name. Variables of `provision.env` take precedence.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 256))]
-    pub env: BTreeMap<String, String>,
-}
-
-/// How a function uses the data grid of its class.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct OdgmIntegration {
-    /// Collections that the function uses. Defaults to all collections of the class.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
-    pub collections: Vec<String>,
-    /// Access of the function to these collections: `read_write`, `read_only` or `write_only`.
-    /// Defaults to `read_write`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub access_mode: Option<AccessMode>,
-    /// What the function caches: `none`, `read_through` or `write_through`. Defaults to `none`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub caching_strategy: Option<CachingStrategy>,
+unit_type! {
+    /// How a function uses the data grid of its class.
+    OdgmIntegration {
+        /// Collections that the function uses. Defaults to all collections of the class.
+        #[schemars(length(max = limits::COLLECTIONS), inner(length(min = 1, max = limits::NAME)))]
+        collections?: Vec<String>,
+        /// Access of the function to these collections: `read_write`, `read_only` or `write_only`.
+        /// Defaults to `read_write`.
+        access_mode?: Option<AccessMode>,
+        /// What the function caches: `none`, `read_through` or `write_through`. Defaults to `none`.
+        caching_strategy?: Option<CachingStrategy>,
+    }
 }
 
 /// Access of a function to collections: `read_write`, `read_only` or `write_only`. Defaults to

@@ -2,31 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use kube::KubeSchema;
+use oprc_models::limits;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use super::{Consistency, EnvVar, Resources};
 
-/// State that the objects of a class have.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct StateSpec {
-    /// Kind of state: `NORMAL` (many objects, accessed individually), `COLLECTION` (many objects,
-    /// also accessed in bulk) or `SINGLETON` (a single object). Defaults to `NORMAL`.
-    #[serde(default)]
-    pub state_type: StateType,
-    /// Consistency of reads: `strong` or `eventual`. Defaults to the strictest consistency that the
-    /// class or a function requires.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub consistency: Option<Consistency>,
-    /// Whether data survives the loss of pods: `persistent` or `ephemeral`. Defaults to
-    /// `persistent` in the profile `full`, otherwise to `ephemeral`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub persistence: Option<PersistenceMode>,
-    /// Expected access patterns. Defaults to `read_write`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
-    pub access_patterns: Vec<AccessPattern>,
+unit_type! {
+    /// State that the objects of a class have.
+    StateSpec {
+        /// Kind of state: `NORMAL` (many objects, accessed individually), `COLLECTION` (many
+        /// objects, also accessed in bulk) or `SINGLETON` (a single object). Defaults to `NORMAL`.
+        #[serde(default)]
+        state_type: StateType,
+        /// Consistency of reads: `strong` or `eventual`. Defaults to the strictest consistency that
+        /// the class or a function requires.
+        consistency?: Option<Consistency>,
+        /// Whether data survives the loss of pods: `persistent` or `ephemeral`. Defaults to
+        /// `persistent` in the profile `full`, otherwise to `ephemeral`.
+        persistence?: Option<PersistenceMode>,
+        /// Expected access patterns. Defaults to `read_write`.
+        #[schemars(length(max = limits::ACCESS_PATTERNS))]
+        access_patterns?: Vec<AccessPattern>,
+    }
 }
 
 /// Kind of state of a class: `NORMAL` (many objects, accessed individually), `COLLECTION` (many
@@ -70,74 +68,60 @@ pub enum AccessPattern {
     BatchRead,
 }
 
-/// Configuration of the data grid (ODGM) of a class.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct OdgmConfig {
-    /// Collections of the class: names, or objects with a name. If omitted, one collection is
-    /// derived from `state`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    pub collections: Vec<Collection>,
-    /// Container image of the nodes. Defaults to the image of the profile.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024))]
-    pub image: Option<String>,
-    /// Minimum number of nodes, 1 to 99. A larger `resource_allocation.replication_factor` takes
-    /// precedence. Defaults to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 99))]
-    pub replicas: Option<i32>,
-    /// Number of partitions of collections that don't set it, 1 to 4096. Defaults to 1, 4, 8 or 16,
-    /// depending on the required throughput.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 4096))]
-    pub partition_count: Option<i32>,
-    /// Number of replicas of each partition of collections that don't set it, 1 to 99, limited by
-    /// the number of nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
-    /// `SINGLETON` state. With `raft`, 2 replicas become 3.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 99))]
-    pub replica_count: Option<i32>,
-    /// Replication protocol of collections that don't set it: `raft`, `basic` or `mst`. If omitted,
-    /// it depends on replicas, latency and consistency.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shard_type: Option<ShardType>,
-    /// Assignment of shards to nodes, for collections that don't set it. If omitted, the grid
-    /// assigns them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4096))]
-    pub shard_assignments: Vec<ShardAssignment>,
-    /// Id that the nodes of the grid share. Defaults to `<deployment id>-<environment>-<name>`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub cluster_id: Option<String>,
-    /// Prefix of the node ids, followed by the number of the node. Defaults to
-    /// `crm-<environment>-<package>`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 200))]
-    pub node_id_prefix: Option<String>,
-    /// Functions that are called when objects change.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub event_processing: Option<EventProcessing>,
-    /// Addresses of further functions by key, at most 256. Routes to the functions of the class are
-    /// added automatically.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 256))]
-    pub invocation_routes: BTreeMap<String, Route>,
-    /// PersistentVolumeClaim of each node. Used if a collection is persistent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub storage: Option<Storage>,
-    /// Resources requested for each node. Defaults to CRM's configured size.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requests: Option<Resources>,
-    /// Resource limits of each node. Defaults to CRM's configured limits.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<Resources>,
-    /// Additional environment variables of each node. Names starting with `ODGM_` are rejected.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
-    pub env: Vec<EnvVar>,
+unit_type! {
+    /// Configuration of the data grid (ODGM) of a class.
+    OdgmConfig {
+        /// Collections of the class: names, or objects with a name. If omitted, one collection is
+        /// derived from `state`.
+        #[schemars(length(max = limits::COLLECTIONS))]
+        collections?: Vec<Collection>,
+        /// Container image of the nodes. Defaults to the image of the profile.
+        #[schemars(length(min = 1, max = limits::IMAGE))]
+        image?: Option<String>,
+        /// Minimum number of nodes, 1 to 99. A larger `resource_allocation.replication_factor`
+        /// takes precedence. Defaults to 1.
+        #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
+        replicas?: Option<i32>,
+        /// Number of partitions of collections that don't set it, 1 to 4096. Defaults to 1, 4, 8 or
+        /// 16, depending on the required throughput.
+        #[schemars(range(min = limits::PARTITIONS.min, max = limits::PARTITIONS.max))]
+        partition_count?: Option<i32>,
+        /// Number of replicas of each partition of collections that don't set it, 1 to 99, limited
+        /// by the number of nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
+        /// `SINGLETON` state. With `raft`, 2 replicas become 3.
+        #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
+        replica_count?: Option<i32>,
+        /// Replication protocol of collections that don't set it: `raft`, `basic` or `mst`. If
+        /// omitted, it depends on replicas, latency and consistency.
+        shard_type?: Option<ShardType>,
+        /// Assignment of shards to nodes, for collections that don't set it. If omitted, the grid
+        /// assigns them.
+        #[schemars(length(max = limits::ASSIGNMENTS))]
+        shard_assignments?: Vec<ShardAssignment>,
+        /// Id that the nodes of the grid share. Defaults to `<deployment id>-<environment>-<name>`.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        cluster_id?: Option<String>,
+        /// Prefix of the node ids, followed by the number of the node. Defaults to
+        /// `crm-<environment>-<package>`.
+        #[schemars(length(min = 1, max = limits::NODE_ID_PREFIX))]
+        node_id_prefix?: Option<String>,
+        /// Functions that are called when objects change.
+        event_processing?: Option<EventProcessing>,
+        /// Addresses of further functions by key, at most 256. Routes to the functions of the class
+        /// are added automatically.
+        #[schemars(extend("maxProperties" = limits::ROUTES))]
+        invocation_routes?: BTreeMap<String, Route>,
+        /// PersistentVolumeClaim of each node. Used if a collection is persistent.
+        storage?: Option<Storage>,
+        /// Resources requested for each node. Defaults to CRM's configured size.
+        requests?: Option<Resources>,
+        /// Resource limits of each node. Defaults to CRM's configured limits.
+        limits?: Option<Resources>,
+        /// Additional environment variables of each node. Names starting with `ODGM_` are rejected.
+        #[schemars(length(max = limits::GRID_ENV))]
+        #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+        env?: Vec<EnvVar>,
+    }
 }
 
 /// Replication protocol: `raft` (consensus), `basic` (no consensus) or `mst` (eventual consistency
@@ -154,124 +138,112 @@ pub enum ShardType {
     Mst,
 }
 
-/// Assignment of shards to nodes.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct ShardAssignment {
-    /// Number of the primary node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
-    pub primary: Option<i32>,
-    /// Numbers of all nodes that hold a replica.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 99))]
-    pub owners: Vec<i32>,
-    /// Ids of the assigned shards.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4096))]
-    pub shard_ids: Vec<i32>,
+unit_type! {
+    /// Assignment of shards to nodes.
+    ShardAssignment {
+        /// Number of the primary node.
+        #[schemars(range(min = 0))]
+        primary?: Option<i32>,
+        /// Numbers of all nodes that hold a replica.
+        #[schemars(length(max = limits::OWNERS))]
+        owners?: Vec<i32>,
+        /// Ids of the assigned shards.
+        #[schemars(length(max = limits::ASSIGNMENTS))]
+        shard_ids?: Vec<i32>,
+    }
 }
 
-/// Address of a function.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Route {
-    /// URL of the function, with the scheme `http`, `https` or `grpc`.
-    #[schemars(length(min = 1, max = 2048), regex(pattern = "^(https?|grpc)://"))]
-    pub url: String,
-    /// Calls don't refer to an object. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stateless: bool,
-    /// Marks the function as a standby function. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub standby: bool,
+unit_type! {
+    /// Address of a function.
+    Route {
+        /// URL of the function, with the scheme `http`, `https` or `grpc`.
+        #[schemars(length(min = 1, max = limits::ROUTE_URL), regex(pattern = "^(https?|grpc)://"))]
+        url: String,
+        /// Calls don't refer to an object. Defaults to false.
+        stateless?: bool,
+        /// Marks the function as a standby function. Defaults to false.
+        standby?: bool,
+    }
 }
 
-/// PersistentVolumeClaim of a data grid node.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Storage {
-    /// Name of the StorageClass. Defaults to the cluster's default class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub class: Option<String>,
-    /// Size of the volume, such as `10Gi`. Defaults to CRM's setting `odgm.disk`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 32))]
-    pub size: Option<String>,
+unit_type! {
+    /// PersistentVolumeClaim of a data grid node.
+    Storage {
+        /// Name of the StorageClass. Defaults to the cluster's default class.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        class?: Option<String>,
+        /// Size of the volume, such as `10Gi`. Defaults to CRM's setting `odgm.disk`.
+        #[schemars(length(min = 1, max = limits::QUANTITY))]
+        size?: Option<String>,
+    }
 }
 
-/// Functions that are called when objects change.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct EventProcessing {
-    /// Enables event processing. Defaults to true if there are triggers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// Maximum length of a chain of triggered calls, 1 to 100. Defaults to 5 if the required
-    /// latency is below 100 ms, otherwise to 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100))]
-    pub max_trigger_depth: Option<i32>,
-    /// Timeout of a triggered call in milliseconds, 1 to 86400000. Defaults to half of the required
-    /// latency but at least 1000, or to 5000 without a latency requirement.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 86_400_000))]
-    pub trigger_timeout_ms: Option<i32>,
-    /// Triggers in addition to those of bindings with `trigger_on_state_change`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 256))]
-    pub event_triggers: Vec<EventTrigger>,
-    /// Batching of changes. If omitted, batches have up to 100 changes or 1000 ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch_processing: Option<BatchProcessing>,
+unit_type! {
+    /// Functions that are called when objects change.
+    EventProcessing {
+        /// Enables event processing. Defaults to true if there are triggers.
+        enabled?: Option<bool>,
+        /// Maximum length of a chain of triggered calls, 1 to 100. Defaults to 5 if the required
+        /// latency is below 100 ms, otherwise to 10.
+        #[schemars(range(min = limits::TRIGGER_DEPTH.min, max = limits::TRIGGER_DEPTH.max))]
+        max_trigger_depth?: Option<i32>,
+        /// Timeout of a triggered call in milliseconds, 1 to 86400000. Defaults to half of the
+        /// required latency but at least 1000, or to 5000 without a latency requirement.
+        #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
+        trigger_timeout_ms?: Option<i32>,
+        /// Triggers in addition to those of bindings with `trigger_on_state_change`.
+        #[schemars(length(max = limits::TRIGGERS))]
+        event_triggers?: Vec<EventTrigger>,
+        /// Batching of changes. If omitted, batches have up to 100 changes or 1000 ms.
+        batch_processing?: Option<BatchProcessing>,
+    }
 }
 
-/// A function that is called when objects change.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct EventTrigger {
-    /// Key of a function of the class that runs.
-    #[schemars(length(min = 1, max = 253))]
-    pub function_key: String,
-    /// Names or patterns of collections whose changes trigger the call.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 253)))]
-    pub collection_filters: Vec<String>,
-    /// Does not wait for the result of the call. Defaults to false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub async_execution: bool,
+unit_type! {
+    /// A function that is called when objects change.
+    EventTrigger {
+        /// Key of a function of the class that runs.
+        #[schemars(length(min = 1, max = limits::NAME))]
+        function_key: String,
+        /// Names or patterns of collections whose changes trigger the call.
+        #[schemars(length(max = limits::COLLECTIONS), inner(length(min = 1, max = limits::NAME)))]
+        collection_filters?: Vec<String>,
+        /// Does not wait for the result of the call. Defaults to false.
+        async_execution?: bool,
+    }
 }
 
-/// Batching of changes.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct BatchProcessing {
-    /// Enables batching. Defaults to true.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// Maximum number of changes in a batch, 1 to 100000. Defaults to 100.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100_000))]
-    pub batch_size: Option<i32>,
-    /// Maximum time in milliseconds to wait for more changes, 1 to 600000. Defaults to 1000.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 600_000))]
-    pub batch_timeout_ms: Option<i32>,
+unit_type! {
+    /// Batching of changes.
+    BatchProcessing {
+        /// Enables batching. Defaults to true.
+        enabled?: Option<bool>,
+        /// Maximum number of changes in a batch, 1 to 100000. Defaults to 100.
+        #[schemars(range(min = limits::BATCH_SIZE.min, max = limits::BATCH_SIZE.max))]
+        batch_size?: Option<i32>,
+        /// Maximum time in milliseconds to wait for more changes, 1 to 600000. Defaults to 1000.
+        #[schemars(range(min = limits::BATCH_TIMEOUT_MS.min, max = limits::BATCH_TIMEOUT_MS.max))]
+        batch_timeout_ms?: Option<i32>,
+    }
 }
 
-/// A collection with its settings. What is omitted follows from the configuration of the grid.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct CollectionSpec {
-    pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub partition_count: Option<i32>,
-    /// Replicas of each partition.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replica_count: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shard_type: Option<ShardType>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub persistence_mode: Option<PersistenceMode>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub access_patterns: Vec<AccessPattern>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub shard_assignments: Vec<ShardAssignment>,
+unit_type! {
+    /// A collection with its settings. What is omitted follows from the configuration of the grid.
+    #[serde(deny_unknown_fields)]
+    CollectionSpec {
+        name: String,
+        #[schemars(range(min = limits::PARTITIONS.min, max = limits::PARTITIONS.max))]
+        partition_count?: Option<i32>,
+        /// Replicas of each partition.
+        #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
+        replica_count?: Option<i32>,
+        shard_type?: Option<ShardType>,
+        persistence_mode?: Option<PersistenceMode>,
+        #[schemars(length(max = limits::ACCESS_PATTERNS))]
+        access_patterns?: Vec<AccessPattern>,
+        #[schemars(length(max = limits::ASSIGNMENTS))]
+        shard_assignments?: Vec<ShardAssignment>,
+    }
 }
 
 /// A collection: its name, or an object with a name and settings.
@@ -280,6 +252,32 @@ pub struct CollectionSpec {
 pub enum Collection {
     Name(String),
     Spec(CollectionSpec),
+}
+
+impl Collection {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Name(name) => name,
+            Self::Spec(spec) => &spec.name,
+        }
+    }
+
+    /// The shard type, if the collection sets one.
+    pub fn shard_type(&self) -> Option<ShardType> {
+        match self {
+            Self::Name(_) => None,
+            Self::Spec(spec) => spec.shard_type,
+        }
+    }
+}
+
+impl From<Collection> for CollectionSpec {
+    fn from(collection: Collection) -> Self {
+        match collection {
+            Collection::Name(name) => Self { name, ..Self::default() },
+            Collection::Spec(spec) => spec,
+        }
+    }
 }
 
 impl TryFrom<serde_json::Value> for Collection {
@@ -307,8 +305,8 @@ impl JsonSchema for Collection {
         "Collection".into()
     }
 
-    /// A structural schema has no "string or object": CRM validates the items, and reports
-    /// violations in the status.
+    /// A structural schema has no "string or object": CRM validates the items by the schema of
+    /// [`CollectionSpec`], and reports violations in the status.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "description": "A name, or an object with name, partition_count, replica_count, \

@@ -1,37 +1,33 @@
 //! Requirements of classes and functions.
 
-use kube::KubeSchema;
+use oprc_models::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Non-functional requirements of a class or function.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[x_kube(
-    validation = Rule::new("!has(self.availability) || !has(self.availability_pct)")
-        .message("availability and availability_pct are mutually exclusive")
-)]
-pub struct Requirements {
-    /// Required throughput in requests per second, 0 to 1000000000.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 1_000_000_000))]
-    pub min_throughput_rps: Option<i32>,
-    /// Required response time in milliseconds, 1 to 86400000.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 86_400_000))]
-    pub max_latency_ms: Option<i32>,
-    /// Required availability as a fraction from 0 to 1, such as 0.999. Must not be combined with
-    /// `availability_pct`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub availability: Option<f64>,
-    /// Required availability in percent from 0 to 100, such as 99.9. Must not be combined with
-    /// `availability`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 100.0))]
-    pub availability_pct: Option<f64>,
-    /// Required consistency of reads: `strong` or `eventual`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub consistency: Option<Consistency>,
+unit_type! {
+    /// Non-functional requirements of a class or function.
+    #[x_kube(
+        validation = Rule::new("!has(self.availability) || !has(self.availability_pct)")
+            .message("availability and availability_pct are mutually exclusive")
+    )]
+    Requirements {
+        /// Required throughput in requests per second, 0 to 1000000000.
+        #[schemars(range(min = limits::THROUGHPUT.min, max = limits::THROUGHPUT.max))]
+        min_throughput_rps?: Option<i32>,
+        /// Required response time in milliseconds, 1 to 86400000.
+        #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
+        max_latency_ms?: Option<i32>,
+        /// Required availability as a fraction from 0 to 1, such as 0.999. Must not be combined
+        /// with `availability_pct`.
+        #[schemars(range(min = 0.0, max = 1.0))]
+        availability?: Option<f64>,
+        /// Required availability in percent from 0 to 100, such as 99.9. Must not be combined with
+        /// `availability`.
+        #[schemars(range(min = 0.0, max = 100.0))]
+        availability_pct?: Option<f64>,
+        /// Required consistency of reads: `strong` or `eventual`.
+        consistency?: Option<Consistency>,
+    }
 }
 
 impl Requirements {
@@ -54,40 +50,39 @@ pub enum Consistency {
     Eventual,
 }
 
-/// Hard limits. A class that cannot meet them in this cluster is rejected.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Constraints {
-    /// Maximum response time in milliseconds, 1 to 86400000. Templates that cannot guarantee it are
-    /// not used; if none is left, the class is rejected.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 86_400_000))]
-    pub hard_latency_ms: Option<i32>,
-    /// Maximum number of concurrent calls of an instance, 1 to 1000. Enforced by Knative only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub max_concurrency: Option<i32>,
+unit_type! {
+    /// Hard limits. A class that cannot meet them in this cluster is rejected.
+    Constraints {
+        /// Maximum response time in milliseconds, 1 to 86400000. Templates that cannot guarantee it
+        /// are not used; if none is left, the class is rejected.
+        #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
+        hard_latency_ms?: Option<i32>,
+        /// Maximum number of concurrent calls of an instance, 1 to 1000. Enforced by Knative only.
+        #[schemars(range(min = limits::CONCURRENCY.min, max = limits::CONCURRENCY.max))]
+        max_concurrency?: Option<i32>,
+    }
 }
 
-/// Enforcement of non-functional requirements. Stored, but not evaluated yet.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct NfrSpec {
+unit_type! {
+    /// Enforcement of non-functional requirements. Stored, but not evaluated yet.
+    NfrSpec {
+        /// What CRM does about requirements that are not met.
+        enforcement?: Option<Enforcement>,
+    }
+}
+
+unit_type! {
     /// What CRM does about requirements that are not met.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enforcement: Option<Enforcement>,
-}
-
-/// What CRM does about requirements that are not met.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-pub struct Enforcement {
-    /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce`
-    /// applies them. Defaults to `observe`.
-    #[serde(default)]
-    pub mode: EnforcementMode,
-    /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all of
-    /// them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 3))]
-    pub dimensions: Vec<Dimension>,
+    Enforcement {
+        /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce`
+        /// applies them. Defaults to `observe`.
+        #[serde(default)]
+        mode: EnforcementMode,
+        /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all
+        /// of them.
+        #[schemars(length(max = 3))]
+        dimensions?: Vec<Dimension>,
+    }
 }
 
 /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce` applies

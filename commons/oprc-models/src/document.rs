@@ -103,8 +103,7 @@ fn document(root: Node, source: &str, reader: &mut Reader<'_>) -> Option<Documen
 fn is_package(root: &Node, reader: &mut Reader<'_>) -> Option<bool> {
     let path = Path::default();
     let Kind::Map(entries) = &root.kind else {
-        reader.type_mismatch("a package or a deployment", root, &path);
-        return None;
+        return reader.type_mismatch("a package or a deployment", root, &path);
     };
     if let Some((_, kind)) = root.get("kind") {
         let given = scalar(kind).map_or("", |(text, _)| text);

@@ -1,10 +1,10 @@
 //! Macros that declare the model's types, so that all are read, written and rejected alike.
 
-/// Declares an object type. Field names are written in camelCase and also read in snake_case.
-/// `= "wire"` sets another serialised name, `| "alias"` adds a name to read by, and `rejected` lists
+/// Declares object types. Field names are written in camelCase and also read in snake_case.
+/// `= "wire"` sets another serialised name, `| "alias"` adds a name to read by, and `=> rejected` lists
 /// known fields that are not supported, each with the reason.
-macro_rules! model {
-    (
+macro_rules! models {
+    ($(
         $(#[$meta:meta])*
         $name:ident {
             $(
@@ -12,8 +12,8 @@ macro_rules! model {
                 $field:ident $(= $wire:literal)? $(| $alias:literal)*: $type:ty,
             )*
         }
-        $(rejected { $($no:literal => $why:literal,)* })?
-    ) => {
+        $(=> rejected { $($no:literal => $why:literal,)* })?
+    )*) => {$(
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
         #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -59,7 +59,7 @@ macro_rules! model {
                 Self { $($field: crate::tests::Sample::sample(rng)),* }
             }
         }
-    };
+    )*};
 }
 
 macro_rules! first {
@@ -71,15 +71,15 @@ macro_rules! first {
     };
 }
 
-/// Declares an enum that is serialised as one of the given strings and read in any case, with or
+/// Declares enums that are serialised as one of the given strings and read in any case, with or
 /// without separators.
-macro_rules! string_enum {
-    (
+macro_rules! string_enums {
+    ($(
         $(#[$meta:meta])*
         $name:ident {
             $($(#[$doc:meta])* $variant:ident = $text:literal,)*
         }
-    ) => {
+    )*) => {$(
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
         pub enum $name {
@@ -132,13 +132,7 @@ macro_rules! string_enum {
                 path: &crate::diagnostics::Path,
                 reader: &mut crate::yaml::Reader<'_>,
             ) -> Option<Self> {
-                crate::yaml::read_enum(
-                    node,
-                    path,
-                    reader,
-                    Self::parse,
-                    &[$($text),*],
-                )
+                crate::yaml::read_enum(node, path, reader, Self::parse, &[$($text),*])
             }
         }
 
@@ -158,7 +152,7 @@ macro_rules! string_enum {
                 *rng.one_of(Self::ALL)
             }
         }
-    };
+    )*};
 }
 
 #[cfg(feature = "openapi")]
@@ -170,4 +164,4 @@ pub(crate) fn string_enum_schema(
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(values)).into()
 }
 
-pub(crate) use {first, model, string_enum};
+pub(crate) use {first, models, string_enums};

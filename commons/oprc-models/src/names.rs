@@ -85,14 +85,15 @@ impl NameKind {
         }
     }
 
-    fn is_valid(self, name: &str) -> bool {
+    /// Whether a name of any length has only allowed characters.
+    pub(crate) fn has_valid_form(self, name: &str) -> bool {
         let all = |allowed: fn(u8) -> bool| name.bytes().all(allowed);
         let ends = |name: &str| {
-            let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-            end(name.as_bytes().first()) && end(name.as_bytes().last())
+            let alphanumeric = |it: char| it.is_ascii_alphanumeric();
+            name.starts_with(alphanumeric) && name.ends_with(alphanumeric)
         };
         let lower = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
-        let letter_first = name.as_bytes().first().is_some_and(u8::is_ascii_alphabetic);
+        let letter_first = name.starts_with(|it: char| it.is_ascii_alphabetic());
         ends(name)
             && match self {
                 Self::Package => name.split('.').all(|part| ends(part) && part.bytes().all(lower)),
@@ -120,7 +121,7 @@ impl NameKind {
                 self.max_length()
             ));
         }
-        (!self.is_valid(name))
+        (!self.has_valid_form(name))
             .then(|| format!("{} is not a valid name; use {}", quote(name), self.allowed()))
     }
 }
@@ -154,7 +155,7 @@ pub(crate) fn format_path<S: AsRef<str>>(nodes: &[S]) -> String {
     some.join(" → ")
 }
 
-/// Removes the differences in spelling that `string_enum` ignores.
+/// Removes the differences in spelling that `string_enums!` ignores.
 pub(crate) fn normalize(text: &str) -> String {
     let kept = text.chars().filter(|letter| !matches!(letter, '_' | '-' | ' '));
     kept.map(|letter| letter.to_ascii_uppercase()).collect()

@@ -1,6 +1,6 @@
 //! Rules for single values that hold in package files and in units.
 
-use crate::limits;
+use crate::{limits, names::NameKind};
 
 /// Environment variables that the platform sets in function containers. A user's own value would
 /// be overwritten, so these names are rejected.
@@ -55,6 +55,11 @@ pub fn is_collection_name(name: &str) -> bool {
     (1..=limits::NAME).contains(&name.len())
         && !name.contains([',', '"', '\\'])
         && !has_white_space(name)
+}
+
+/// Whether this is a valid name of a namespace.
+pub fn is_namespace(name: &str) -> bool {
+    NameKind::Environment.violation(name).is_none()
 }
 
 /// Whether an availability is a fraction; one above 1 is probably meant in percent.

@@ -10,6 +10,7 @@
 //! those that differ only in case: validation rejects such functions of one class, and the API
 //! server rejects a second unit id for an existing ClassRuntime.
 
+pub use oprc_models::rules::is_namespace;
 use sha2::{Digest as _, Sha256};
 
 use crate::unit_id::parse_unit_id;
@@ -117,15 +118,6 @@ pub fn odgm_peers(base: &str) -> String {
 /// like a generated name.
 pub fn is_plain(name: &str) -> bool {
     name.len() <= MAX && starts_with_letter(name) && is_name_part(name) && !ends_with_hash(name)
-}
-
-/// Whether this is a valid name of a namespace.
-pub fn is_namespace(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= MAX
-        && name.bytes().all(|byte| is_lower_alphanumeric(byte) || byte == b'-')
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }
 
 fn function_name(base: &str, key: Option<&str>, suffix: &str, max: usize) -> String {

@@ -136,30 +136,24 @@ pub fn select(
             scores: previous.scores.clone(),
         });
     }
-    let usable: Vec<Template> = Template::SCORED
-        .into_iter()
-        .filter(|&template| rejection(template, class, platform).is_none())
-        .collect();
-    let default = platform
-        .default_template
-        .as_deref()
-        .and_then(Template::parse)
-        .unwrap_or(Template::K8sDeployment);
-    let best = usable.iter().copied().max_by(|&left, &right| {
-        let value = |template: Template| {
-            let found = scores.iter().find(|it| it.template == template.as_str());
-            found.and_then(|it| it.score).unwrap_or(0.0)
-        };
-        value(left)
-            .total_cmp(&value(right))
-            .then((left == default).cmp(&(right == default)))
+    let default = platform.default_template.as_deref().and_then(Template::parse);
+    let default = default.unwrap_or(Template::K8sDeployment);
+    let usable = || {
+        let scored = Template::SCORED.into_iter().zip(&scores);
+        scored.filter(|(_, it)| it.rejected.is_none())
+    };
+    let best = usable().max_by(|(left, left_score), (right, right_score)| {
+        let value = |it: &TemplateScore| it.score.unwrap_or(0.0);
+        value(left_score)
+            .total_cmp(&value(right_score))
+            .then((*left == default).cmp(&(*right == default)))
             .then(right.as_str().cmp(left.as_str()))
     });
-    let Some(best) = best else { return Err(no_suitable_template(class, platform)) };
+    let Some((best, _)) = best else { return Err(no_suitable_template(&scores)) };
     let scored = scores.iter().any(|it| it.score.is_some());
     let (template, basis) = if scored {
         (best, "highest score".to_owned())
-    } else if usable.contains(&default) {
+    } else if usable().any(|(template, _)| template == default) {
         (default, "default template, because no scored requirement is set".to_owned())
     } else {
         (best, "first usable template, because no scored requirement is set".to_owned())
@@ -204,11 +198,9 @@ fn select_requested(
     })
 }
 
-fn no_suitable_template(class: &ValidClass, platform: &Platform) -> Rejection {
-    let reasons: Vec<String> = Template::SCORED
-        .into_iter()
-        .filter_map(|it| Some(format!("{}: {}", it.as_str(), rejection(it, class, platform)?)))
-        .collect();
+fn no_suitable_template(scores: &[TemplateScore]) -> Rejection {
+    let rejected = |it: &TemplateScore| Some(format!("{}: {}", it.template, it.rejected.as_ref()?));
+    let reasons: Vec<String> = scores.iter().filter_map(rejected).collect();
     Rejection::precondition(
         RejectionReason::NoSuitableTemplate,
         "constraints.hard_latency_ms",
@@ -302,47 +294,33 @@ const HIGH: [f64; 3] = [4.0, 9.0, 7.0];
 
 /// Scores a template by the criteria that apply to the class.
 fn score(template: Template, class: &ValidClass, platform: &Platform) -> TemplateScore {
-    let [knative, plain, unified] = [0, 1, 2];
-    let column = match template {
+    let own = |[knative, deployment, unified]: [f64; 3]| match template {
         Template::Knative => knative,
-        Template::K8sDeployment | Template::Job => plain,
+        Template::K8sDeployment | Template::Job => deployment,
         Template::Unified => unified,
     };
     let mut rows = BTreeMap::new();
-    let mut add = |name: &str, values: [f64; 3]| {
-        if let Some(&value) = values.get(column) {
-            rows.insert(name.to_owned(), value);
-        }
-    };
+    let mut add = |name: &str, value: f64| rows.insert(name.to_owned(), value);
     let functions = &class.functions;
     match functions.iter().filter_map(|it| it.throughput).max() {
-        Some(..100) => add("throughput below 100", LOW),
-        Some(1001..) => add("throughput above 1000", HIGH),
-        Some(_) => {
-            let [low, high] = [LOW, HIGH];
-            let mean = std::array::from_fn(|at| {
-                f64::midpoint(
-                    low.get(at).copied().unwrap_or(0.0),
-                    high.get(at).copied().unwrap_or(0.0),
-                )
-            });
-            add("throughput from 100 to 1000", mean);
-        }
-        None => {}
-    }
+        Some(..100) => add("throughput below 100", own(LOW)),
+        Some(100..=1000) => add("throughput from 100 to 1000", f64::midpoint(own(LOW), own(HIGH))),
+        Some(1001..) => add("throughput above 1000", own(HIGH)),
+        None => None,
+    };
     match functions.iter().filter_map(|it| it.latency).min() {
-        Some(..50) => add("latency below 50 ms", [3.0, 9.0, 6.0]),
-        Some(50..=500) => add("latency from 50 to 500 ms", [8.0, 9.0, 8.0]),
-        _ => {}
-    }
+        Some(..50) => add("latency below 50 ms", own([3.0, 9.0, 6.0])),
+        Some(50..=500) => add("latency from 50 to 500 ms", own([8.0, 9.0, 8.0])),
+        _ => None,
+    };
     if functions.iter().any(ValidFunction::is_cost_bound) {
-        add("cost", [9.0, 3.0, 6.0]);
+        add("cost", own([9.0, 3.0, 6.0]));
     }
     if functions.iter().any(ValidFunction::is_bursty) {
-        add("burst", [9.0, 5.0, 8.0]);
+        add("burst", own([9.0, 5.0, 8.0]));
     }
     if functions.iter().any(ValidFunction::is_steady) {
-        add("steady", [5.0, 9.0, 7.0]);
+        add("steady", own([5.0, 9.0, 7.0]));
     }
     let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
     let score = (count > 0).then(|| rows.values().sum::<f64>() / f64::from(count));

@@ -123,17 +123,9 @@ impl FieldCursor<'_> {
 
     /// The name of an existing Kubernetes object that a package refers to.
     fn object_name<'t>(&self, name: impl Into<Option<&'t String>>) {
-        let valid_label = |label: &str| {
-            let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-            end(label.as_bytes().first()) && end(label.as_bytes().last())
-        };
-        let allowed =
-            |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || b"-.".contains(&it);
-        let valid = |name: &&String| {
-            name.len() <= limits::NAME
-                && name.bytes().all(allowed)
-                && name.split('.').all(valid_label)
-        };
+        // Names of packages have the same form, but are shorter.
+        let valid =
+            |name: &&String| name.len() <= limits::NAME && NameKind::Package.has_valid_form(name);
         if let Some(name) = name.into().filter(|name| !valid(name)) {
             let rule = "1 to 253 lower-case letters, digits, hyphens and dots";
             let name = quote(name);

@@ -1,9 +1,9 @@
 //! Classes: state, bindings, references and inheritance.
 
 use super::{Consistency, Constraints, Requirements};
-use crate::macros::{model, string_enum};
+use crate::macros::{models, string_enums};
 
-model! {
+models! {
     /// A class: the state of its objects, and the functions that can be called on them.
     OClass {
         /// Key of the class, unique in the package regardless of case. Sent to CRM as
@@ -37,7 +37,7 @@ model! {
         /// Allows a later compatible version to remove the class.
         mark_for_removal: bool,
     }
-    rejected {
+    => rejected {
         "status" => "it is set by PM",
         "_rev" => "PM counts revisions",
         "rev" => "PM counts revisions",
@@ -46,7 +46,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Number and use of the objects of a class.
     StateType {
         /// Any number of objects.
@@ -59,7 +59,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// State of the objects of a class.
     StateSpec {
         /// Keys of the state. Macros can use only keys listed here; the catalogue shows them.
@@ -73,9 +73,7 @@ model! {
         /// Expected use of the data. Sent to CRM as `state.access_patterns`.
         access_patterns: Vec<AccessPattern>,
     }
-}
 
-model! {
     /// A key of an object's state.
     KeySpec {
         /// Name of the key.
@@ -87,7 +85,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Type of a state key.
     KeyType {
         #[default]
@@ -97,9 +95,7 @@ string_enum! {
         Boolean = "BOOLEAN",
         Json = "JSON",
     }
-}
 
-string_enum! {
     /// Storage of the state of objects.
     Provider {
         /// The data grid.
@@ -108,18 +104,14 @@ string_enum! {
         /// The class has no state.
         None = "NONE",
     }
-}
 
-string_enum! {
     /// Whether data survives the pods that store it.
     Persistence {
         #[default]
         Persistent = "PERSISTENT",
         Ephemeral = "EPHEMERAL",
     }
-}
 
-string_enum! {
     /// Expected use of data.
     AccessPattern {
         #[default]
@@ -131,7 +123,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// A function of a class, and the name it is called by.
     FunctionBinding {
         /// Name of the binding, unique in the class.
@@ -150,14 +142,14 @@ model! {
         /// Whether triggered calls run asynchronously. Sent to CRM as `bindings[].async_execution`.
         async_execution | "async": bool,
     }
-    rejected {
+    => rejected {
         "condition" => "conditions of bindings are not evaluated; check the condition in the function",
         "noMain" => "functions of a class are always called on an object",
         "status" => "it is set by PM",
     }
 }
 
-string_enum! {
+string_enums! {
     /// Allowed callers of a function.
     Access {
         /// Functions of the same class.
@@ -170,7 +162,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// A reference from objects of this class to another class.
     Reference {
         /// Name of the reference, unique in the class.

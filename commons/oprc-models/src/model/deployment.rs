@@ -1,9 +1,9 @@
 //! Deployments: the classes to run, their targets and options.
 
 use super::{Grid, VersionRange};
-use crate::macros::{model, string_enum};
+use crate::macros::{models, string_enums};
 
-model! {
+models! {
     /// A deployment of classes of one package. Each class becomes one deployment unit for each
     /// target environment of each target cluster.
     OClassDeployment {
@@ -53,7 +53,7 @@ model! {
         /// Rollout and telemetry options.
         options: Option<Options>,
     }
-    rejected {
+    => rejected {
         "status" => "it is set by PM",
         "_rev" => "PM counts revisions",
         "condition" => "it is set by PM",
@@ -70,7 +70,7 @@ impl OClassDeployment {
     }
 }
 
-model! {
+models! {
     /// Settings for one target.
     Member {
         /// Number that assignments refer to.
@@ -91,9 +91,7 @@ model! {
         /// Workload template for the member. Sent to CRM as `selected_template`.
         force_template: Option<String>,
     }
-}
 
-model! {
     /// Members that store a set of shards.
     Assignment {
         /// Id of the member that is the primary.
@@ -105,7 +103,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Replication protocol of shards.
     ShardType {
         /// Eventual replication.
@@ -116,9 +114,7 @@ string_enum! {
         /// Merkle search trees.
         Mst = "MST",
     }
-}
 
-string_enum! {
     /// Handling of clusters that cannot be updated.
     Policy {
         /// Update the other clusters, and these as soon as possible.
@@ -129,7 +125,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// Handling of requirements that are not met.
     Enforcement {
         /// The default is OBSERVE.
@@ -139,7 +135,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Whether requirements that are not met lead to changes.
     EnforcementMode {
         /// Requirements are not monitored.
@@ -150,9 +146,7 @@ string_enum! {
         /// Recommendations are applied, within safeguards. Plans warn while this is not implemented.
         Enforce = "ENFORCE",
     }
-}
 
-string_enum! {
     /// A resource that enforcement may change.
     Dimension {
         /// Number of instances.
@@ -165,7 +159,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// Rollout and telemetry options. Sent to CRM as `rollout`, `telemetry` and `paused`.
     Options {
         /// Seconds until a class that is not Available becomes Degraded.

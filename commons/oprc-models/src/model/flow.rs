@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::macros::model;
+use crate::macros::models;
 
-model! {
+models! {
     /// A sequence of function calls. A macro has no container: PM validates it, deploys the functions
     /// of its steps with each class that binds the macro, and publishes the steps in the catalogue;
     /// the client that invokes the macro (`oprc invoke`) executes them. The payload of a macro and of
@@ -15,9 +15,7 @@ model! {
         /// The step whose result the macro returns; the default is the last one.
         output: Option<String>,
     }
-}
 
-model! {
     /// One function call. References have one of these forms: `$`, the object that the macro was
     /// called on; `$.key`, a key of its state; `$args.name`, an argument of the macro; `step`, the
     /// result of an earlier step; `step.key`, a key of that result.
@@ -36,7 +34,7 @@ model! {
         /// Additional inputs of the call, as references.
         inputs | "inputRefs": Vec<String>,
     }
-    rejected {
+    => rejected {
         "condition" => "steps are always executed; check the condition in the function",
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Constraints, Container, Macro, Requirements, Text};
-use crate::macros::{model, string_enum};
+use crate::macros::{models, string_enums};
 
-model! {
+models! {
     /// A function that classes can bind.
     OFunction {
         /// Key of the function, unique in the package. Sent to CRM as `functions[].key`.
@@ -40,7 +40,7 @@ model! {
         /// Documentation of its variables, shown in the catalogue.
         variable_descriptions: Vec<VariableDescription>,
     }
-    rejected {
+    => rejected {
         "status" => "it is set by PM",
         "_rev" => "PM counts revisions",
         "rev" => "PM counts revisions",
@@ -71,7 +71,7 @@ impl OFunction {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Type of a function.
     FunctionType {
         /// Provided by the platform; runs in a container only if it has an image.
@@ -86,9 +86,7 @@ string_enum! {
         /// Runs in a container, and never as a Job.
         Custom = "CUSTOM",
     }
-}
 
-string_enum! {
     /// Whether a function runs and may change.
     FunctionState {
         #[default]
@@ -100,7 +98,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// Container of a function, in one of three forms with the same fields.
     Provision {
         /// Prefers the template `knative`, if the cluster has it and no function of the class prefers
@@ -111,7 +109,7 @@ model! {
         /// No preference: the template is selected by the requirements.
         docker: Option<Container>,
     }
-    rejected {
+    => rejected {
         "image" => "set it in provision.deployment, provision.knative or provision.docker",
     }
 }
@@ -130,7 +128,7 @@ impl Provision {
     }
 }
 
-model! {
+models! {
     /// Settings of a function.
     FunctionConfig {
         /// Timeout of a call in milliseconds. Sent to CRM as `config.timeout_ms`.
@@ -138,9 +136,7 @@ model! {
         /// Environment variables; those in `provision` take precedence. Sent to CRM as `config.env`.
         env: BTreeMap<String, Text>,
     }
-}
 
-model! {
     /// Use of the data grid by a function.
     GridUse {
         /// Collections that the function uses; by default all of the class.
@@ -152,7 +148,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Access of a function to collections.
     AccessMode {
         #[default]
@@ -160,9 +156,7 @@ string_enum! {
         ReadOnly = "READ_ONLY",
         WriteOnly = "WRITE_ONLY",
     }
-}
 
-string_enum! {
     /// Caching of collections by a function.
     CachingStrategy {
         #[default]
@@ -174,7 +168,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// Documentation of a variable of a function.
     VariableDescription {
         /// Name of the variable.

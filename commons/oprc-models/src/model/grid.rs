@@ -7,11 +7,11 @@ use serde::{Serialize, Serializer};
 use super::{AccessPattern, Assignment, EnvValue, Persistence, Quantity, ShardType};
 use crate::{
     diagnostics::Path,
-    macros::{model, string_enum},
+    macros::{models, string_enums},
     yaml::{FromNode, Kind, Node, Reader},
 };
 
-model! {
+models! {
     /// Configuration of the data grid of each class of a deployment. Sent to CRM as `odgm_config` and
     /// `data_retention`.
     Grid {
@@ -48,7 +48,7 @@ model! {
         /// which lose its data.
         allow_data_loss: bool,
     }
-    rejected {
+    => rejected {
         "enabled" => "a class has a data grid if it has state",
         "partitionCount" => "set it on the deployment itself",
         "replicaCount" => "set it on the deployment itself",
@@ -56,7 +56,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Handling of persistent volume claims when their class is deleted.
     OnDelete {
         #[default]
@@ -69,7 +69,7 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Collection(pub CollectionSpec);
 
-model! {
+models! {
     /// Settings of a collection.
     CollectionSpec {
         /// Name of the collection, unique in the grid.
@@ -131,7 +131,7 @@ impl<'de> serde::Deserialize<'de> for Collection {
     }
 }
 
-model! {
+models! {
     /// Route to a function of another class.
     Route {
         /// URL of the function: http, https or grpc.
@@ -141,9 +141,7 @@ model! {
         /// Whether the route is used only if no other is available.
         standby: bool,
     }
-}
 
-model! {
     /// Volume of a grid node.
     Storage {
         /// Storage class; the default is that of the cluster.
@@ -151,9 +149,7 @@ model! {
         /// Size of the volume, such as `1Gi`.
         size: Option<Quantity>,
     }
-}
 
-model! {
     /// Functions to call on state changes.
     Events {
         /// Whether triggers are active; by default they are if any binding has one.
@@ -167,9 +163,7 @@ model! {
         /// Batch processing of changes.
         batch | "batchProcessing": Option<Batch>,
     }
-}
 
-model! {
     /// A function to call on state changes.
     Trigger {
         /// Key of the function.
@@ -179,9 +173,7 @@ model! {
         /// Whether the call runs asynchronously.
         async_execution | "async": bool,
     }
-}
 
-model! {
     /// Batch processing of changes.
     Batch {
         /// The default is true.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{OClass, OClassDeployment, OFunction, Version, VersionRange};
-use crate::macros::model;
+use crate::macros::models;
 
-model! {
+models! {
     /// Classes and functions that are published together under one version.
     OPackage {
         /// Name of the package, shared by all versions. Sent to CRM as `deployment_unit.package`.
@@ -24,7 +24,7 @@ model! {
         /// Deployments that are published with the package; `oprc deploy` applies them by default.
         deployments: Vec<OClassDeployment>,
     }
-    rejected {
+    => rejected {
         "status" => "it is set by PM",
         "_rev" => "PM counts revisions",
         "disabled" => "deprecate the package in PM, or disable its classes",
@@ -32,9 +32,7 @@ model! {
         "createdAt" => "PM records when a version is published",
         "updatedAt" => "PM records when a version is published",
     }
-}
 
-model! {
     /// Information about a package, shown and searched by the catalogue.
     Metadata {
         /// Purpose of the package.
@@ -50,15 +48,13 @@ model! {
         /// Keys and values that are not used for selection.
         annotations: BTreeMap<String, String>,
     }
-    rejected {
+    => rejected {
         "createdAt" => "PM records when a version is published",
         "updatedAt" => "PM records when a version is published",
         "name" => "set it on the package itself",
         "version" => "set it on the package itself",
     }
-}
 
-model! {
     /// A package that this package uses.
     Dependency {
         /// Name of the package.

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     diagnostics::Path,
-    macros::{model, string_enum},
+    macros::{models, string_enums},
     yaml::{FromNode, Kind, Node, Reader, Scalar, scalar},
 };
 
-model! {
+models! {
     /// Container of a function. Sent to CRM as `image`, `port`, `health_check` and `provision` of
     /// `functions[]`.
     Container {
@@ -71,10 +71,7 @@ pub struct Text(pub String);
 fn scalar_text(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<String> {
     match scalar(node) {
         Some((text, kind)) if kind != Scalar::Null => Some(text.to_owned()),
-        _ => {
-            reader.type_mismatch("a string", node, path);
-            None
-        }
+        _ => reader.type_mismatch("a string", node, path),
     }
 }
 
@@ -109,7 +106,7 @@ impl FromNode for EnvValue {
     }
 }
 
-model! {
+models! {
     /// Source of a variable: either a Secret or a ConfigMap.
     #[derive(Eq)]
     EnvSource {
@@ -118,13 +115,11 @@ model! {
         /// A key of a ConfigMap.
         config_map: Option<KeyRef>,
     }
-    rejected {
+    => rejected {
         "valueFrom" => "set secret or configMap directly, with name and key",
         "value" => "set the variable to the value itself",
     }
-}
 
-model! {
     /// A key of a Secret or ConfigMap.
     #[derive(Eq)]
     KeyRef {
@@ -135,9 +130,7 @@ model! {
         /// Whether the pod starts if it does not exist.
         optional: bool,
     }
-}
 
-model! {
     /// A Secret or ConfigMap whose keys all become environment variables; set exactly one.
     EnvFrom {
         /// Name of a Secret.
@@ -151,7 +144,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Image pull policy of Kubernetes.
     PullPolicy {
         Always = "Always",
@@ -161,7 +154,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// A volume mount with exactly one source.
     Volume {
         /// Absolute path in the container.
@@ -179,9 +172,7 @@ model! {
         /// Empty directory that is deleted with the pod.
         empty_dir: Option<EmptyDir>,
     }
-}
 
-model! {
     /// Empty directory that is deleted with the pod.
     EmptyDir {
         /// Maximum size, such as `1Gi`.
@@ -189,9 +180,7 @@ model! {
         /// Stores the directory in memory.
         in_memory: bool,
     }
-}
 
-model! {
     /// Security settings of a container.
     Security {
         /// Pod security standard; the default is RESTRICTED.
@@ -201,7 +190,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Pod security standard.
     SecurityLevel {
         /// No root user, capabilities or privilege escalation.
@@ -212,7 +201,7 @@ string_enum! {
     }
 }
 
-model! {
+models! {
     /// Health check of a function.
     HealthCheck {
         /// HTTP path; by default the check only opens a TCP connection.

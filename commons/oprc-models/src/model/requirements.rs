@@ -1,8 +1,8 @@
 //! Non-functional requirements of classes and functions.
 
-use crate::macros::{model, string_enum};
+use crate::macros::{models, string_enums};
 
-model! {
+models! {
     /// Non-functional requirements, from which PM plans replicas and partitions. Sent to CRM as
     /// `nfr_requirements` of the unit, or `requirements` of a function.
     Requirements {
@@ -26,7 +26,7 @@ impl Requirements {
     }
 }
 
-model! {
+models! {
     /// Hard limits. Sent to CRM as `constraints`.
     Constraints {
         /// Maximum response time in milliseconds. A function that cannot meet it is not deployed.
@@ -36,7 +36,7 @@ model! {
     }
 }
 
-string_enum! {
+string_enums! {
     /// Consistency of reads of replicated data.
     Consistency {
         /// Reads may return old data.

@@ -129,8 +129,7 @@ impl<'de> Deserialize<'de> for VersionRange {
 /// Accepts numbers, too: `1.0` without quotes is a number in YAML.
 fn read<T: FromStr<Err = String>>(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<T> {
     let Some((text, Scalar::Text | Scalar::Integer(_) | Scalar::Float(_))) = scalar(node) else {
-        reader.type_mismatch("a version", node, path);
-        return None;
+        return reader.type_mismatch("a version", node, path);
     };
     text.parse().map_err(|message: String| reader.add(path, node.position, message)).ok()
 }

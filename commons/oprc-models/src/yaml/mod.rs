@@ -10,7 +10,7 @@ pub(crate) use self::{
     tree::{Kind, Node, Position, documents},
 };
 use crate::{
-    diagnostics::Path,
+    diagnostics::{Path, did_you_mean},
     names::{closest_match, unknown_value},
 };
 
@@ -32,14 +32,13 @@ pub(crate) fn read_enum<T>(
     allowed: &[&'static str],
 ) -> Option<T> {
     let Some((text, Scalar::Text)) = scalar(node) else {
-        reader.type_mismatch(&format!("one of {}", allowed.join(", ")), node, path);
-        return None;
+        return reader.type_mismatch(&format!("one of {}", allowed.join(", ")), node, path);
     };
     let found = parse(text);
     if found.is_none() {
         let message = unknown_value(text, allowed.iter().copied());
-        let suggestion = closest_match(text, allowed.iter().copied());
-        reader.add_with_suggestion(path, node.position, message, suggestion);
+        let hint = closest_match(text, allowed.iter().copied()).map(did_you_mean);
+        reader.add_at(path, node.position, message, hint);
     }
     found
 }

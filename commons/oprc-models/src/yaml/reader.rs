@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     scalar::Scalar,
-    tree::{Kind, Node, Position},
+    tree::{Key, Kind, Node, Position},
 };
 use crate::{
-    diagnostics::{Diagnostics, Path},
+    diagnostics::{Diagnostics, Path, did_you_mean},
     names::{closest_match, quote, to_camel_case},
 };
 
@@ -58,7 +58,7 @@ pub(crate) struct FieldNodes<'n> {
 
 impl Reader<'_> {
     pub(crate) fn add(&mut self, path: &Path, at: Position, message: impl Into<String>) {
-        self.diagnostics.add_at(path, Some(at.location(self.source)), message.into(), None);
+        self.add_at(path, at, message.into(), None);
     }
 
     pub(crate) fn add_with_hint(
@@ -68,47 +68,43 @@ impl Reader<'_> {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        let location = Some(at.location(self.source));
-        self.diagnostics.add_at(path, location, message.into(), Some(hint.into()));
+        self.add_at(path, at, message.into(), Some(hint.into()));
     }
 
-    pub(crate) fn add_with_suggestion(
+    pub(crate) fn add_at(
         &mut self,
         path: &Path,
         at: Position,
         message: String,
-        suggestion: Option<&str>,
+        hint: Option<String>,
     ) {
-        match suggestion {
-            Some(name) => self.add_with_hint(path, at, message, format!("did you mean {name}?")),
-            None => self.add(path, at, message),
-        }
+        self.diagnostics.add_at(path, Some(at.location(self.source)), message, hint);
     }
 
-    pub(crate) fn type_mismatch(&mut self, expected: &str, node: &Node, path: &Path) {
-        if matches!(node.kind, Kind::Invalid) {
-            return;
-        }
-        let message = format!("expected {expected}, found {}", describe(node));
-        match &node.kind {
+    /// Reports a value of another type than expected, and returns none.
+    pub(crate) fn type_mismatch<T>(
+        &mut self,
+        expected: &str,
+        node: &Node,
+        path: &Path,
+    ) -> Option<T> {
+        const BOOLEANS: [&str; 8] = ["yes", "no", "on", "off", "y", "n", "true", "false"];
+        let hint = match &node.kind {
+            Kind::Invalid => return None,
             Kind::Scalar { text, plain: true } if expected == "a string" && !text.is_empty() => {
-                let hint = format!("put it in quotes: {}", quote(text));
-                self.add_with_hint(path, node.position, message, hint);
+                Some(format!("put it in quotes: {}", quote(text)))
             }
             Kind::Scalar { text, .. }
                 if expected == "true or false"
-                    && ["yes", "no", "on", "off", "y", "n", "true", "false"]
-                        .contains(&text.to_ascii_lowercase().as_str()) =>
+                    && BOOLEANS.contains(&text.to_ascii_lowercase().as_str()) =>
             {
-                self.add_with_hint(
-                    path,
-                    node.position,
-                    message,
-                    "use true or false without quotes",
-                );
+                Some("use true or false without quotes".to_owned())
             }
-            _ => self.add(path, node.position, message),
-        }
+            _ => None,
+        };
+        let message = format!("expected {expected}, found {}", describe(node));
+        self.add_at(path, node.position, message, hint);
+        None
     }
 
     /// Assigns the keys of a map to the fields of a type; other keys are reported.
@@ -120,35 +116,27 @@ impl Reader<'_> {
         rejected: &[(&str, &str)],
     ) -> Option<FieldNodes<'n>> {
         let Kind::Map(entries) = &node.kind else {
-            self.type_mismatch("an object", node, path);
-            return None;
+            return self.type_mismatch("an object", node, path);
         };
-        let mut found = FieldNodes { nodes: vec![None; fields.len()], position: node.position };
-        let mut given: Vec<Option<&str>> = vec![None; fields.len()];
+        let mut found: Vec<Option<(&Key, &Node)>> = vec![None; fields.len()];
         for (key, value) in entries.iter() {
             let camel = to_camel_case(&key.text);
-            let at = fields.iter().position(|field| field.matches(&key.text, &camel));
-            if let Some((at, field)) = at.and_then(|at| Some((at, fields.get(at)?))) {
-                match given.get_mut(at) {
-                    Some(Some(first)) => {
-                        let message = if *first == &*key.text {
-                            "is set twice".to_owned()
-                        } else {
-                            format!("is set twice, as {} and {}", first, &*key.text)
-                        };
-                        self.add(&path.field(&field.serialized_name()), key.position, message);
-                    }
-                    Some(first) => *first = Some(&key.text),
-                    None => {}
-                }
-                if let Some(node) = found.nodes.get_mut(at) {
-                    *node = Some(value);
-                }
+            let mut slots = fields.iter().zip(&mut found);
+            let Some((field, slot)) = slots.find(|(it, _)| it.matches(&key.text, &camel)) else {
+                self.unknown_field(&key.text, key.position, path, fields, rejected);
                 continue;
+            };
+            if let Some((first, _)) = slot.replace((key, value)) {
+                let message = if first.text == key.text {
+                    "is set twice".to_owned()
+                } else {
+                    format!("is set twice, as {} and {}", first.text, key.text)
+                };
+                self.add(&path.field(&field.serialized_name()), key.position, message);
             }
-            self.unknown_field(&key.text, key.position, path, fields, rejected);
         }
-        Some(found)
+        let nodes = found.into_iter().map(|it| it.map(|(_, node)| node)).collect();
+        Some(FieldNodes { nodes, position: node.position })
     }
 
     fn unknown_field(
@@ -173,10 +161,8 @@ impl Reader<'_> {
             return self.add_with_hint(&path, at, "merge keys are not supported", hint);
         }
         let names: Vec<String> = fields.iter().map(Field::serialized_name).collect();
-        let hint = match closest_match(&camel, names.iter().map(String::as_str)) {
-            Some(name) => format!("did you mean {name}?"),
-            None => format!("known fields: {}", names.join(", ")),
-        };
+        let hint = closest_match(&camel, names.iter().map(String::as_str))
+            .map_or_else(|| format!("known fields: {}", names.join(", ")), did_you_mean);
         self.add_with_hint(&path, at, "is not a known field", hint);
     }
 
@@ -191,13 +177,10 @@ impl Reader<'_> {
         let path = path.field(&name);
         match found.nodes.get(index).copied().flatten() {
             Some(node) if !node.is_null() => T::from_node(node, &path, self),
-            _ => {
-                let value = T::if_absent();
-                if value.is_none() {
-                    self.add(&path, found.position, "is required");
-                }
-                value
-            }
+            _ => T::if_absent().or_else(|| {
+                self.add(&path, found.position, "is required");
+                None
+            }),
         }
     }
 }
@@ -231,21 +214,17 @@ impl FromNode for String {
     fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
         match scalar(node) {
             Some((text, Scalar::Text)) => Some(text.to_owned()),
-            _ => {
-                reader.type_mismatch("a string", node, path);
-                None
-            }
+            _ => reader.type_mismatch("a string", node, path),
         }
     }
 }
 
 impl FromNode for bool {
     fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
-        if let Some((_, Scalar::Bool(value))) = scalar(node) {
-            return Some(value);
+        match scalar(node) {
+            Some((_, Scalar::Bool(value))) => Some(value),
+            _ => reader.type_mismatch("true or false", node, path),
         }
-        reader.type_mismatch("true or false", node, path);
-        None
     }
 
     fn if_absent() -> Option<Self> {
@@ -262,8 +241,7 @@ macro_rules! integer {
         impl FromNode for $type {
             fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
                 let Some((text, Scalar::Integer(value))) = scalar(node) else {
-                    reader.type_mismatch("an integer", node, path);
-                    return None;
+                    return reader.type_mismatch("an integer", node, path);
                 };
                 let value = value.and_then(|value| Self::try_from(value).ok());
                 if value.is_none() {
@@ -285,10 +263,7 @@ impl FromNode for f64 {
         match scalar(node) {
             Some((_, Scalar::Float(Some(value)))) => Some(value),
             Some((_, Scalar::Integer(Some(value)))) => Some(value as Self),
-            _ => {
-                reader.type_mismatch("a finite number", node, path);
-                None
-            }
+            _ => reader.type_mismatch("a finite number", node, path),
         }
     }
 }
@@ -310,8 +285,7 @@ impl<T: FromNode> FromNode for Option<T> {
 impl<T: FromNode> FromNode for Vec<T> {
     fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
         let Kind::List(items) = &node.kind else {
-            reader.type_mismatch("a list", node, path);
-            return None;
+            return reader.type_mismatch("a list", node, path);
         };
         // Reads every item before failing, so that all problems are reported.
         let read: Vec<Option<T>> = items
@@ -334,8 +308,7 @@ impl<T: FromNode> FromNode for Vec<T> {
 impl<T: FromNode> FromNode for BTreeMap<String, T> {
     fn from_node(node: &Node, path: &Path, reader: &mut Reader<'_>) -> Option<Self> {
         let Kind::Map(entries) = &node.kind else {
-            reader.type_mismatch("an object", node, path);
-            return None;
+            return reader.type_mismatch("an object", node, path);
         };
         let (mut seen, mut all, mut valid) = (BTreeSet::new(), Self::new(), true);
         for (key, value) in entries.iter() {

@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use granit_parser::{
-    ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag,
+    ErrorKind, Event, Marker, Options, Parser, ScalarStyle, ScanError, Span, StrInput, Tag,
 };
 
 use super::{MAX_DEPTH, MAX_DOCUMENTS, MAX_EXPANDED_SIZE, scalar::Scalar};
@@ -127,28 +127,22 @@ pub(crate) fn documents(text: &str, source: &str) -> (Vec<Node>, Diagnostics) {
     loop {
         match builder.next_document() {
             Ok(None) => break,
+            Ok(Some(node)) if documents.len() < MAX_DOCUMENTS => documents.push(node),
             Ok(Some(node)) => {
-                if documents.len() == MAX_DOCUMENTS {
-                    let message = format!("the file has more than {MAX_DOCUMENTS} documents");
-                    builder.add(&Path::default(), node.position, message, Some("split the file"));
+                let message = format!("the file has more than {MAX_DOCUMENTS} documents");
+                builder.add(&Path::default(), node.position, message, Some("split the file"));
+                break;
+            }
+            // Every further document would exceed the size limit, too.
+            Err(Abort) if builder.size > MAX_EXPANDED_SIZE => break,
+            Err(Abort) => match builder.parser.proceed_next_document() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    builder.add_syntax_error(&Path::default(), &error);
                     break;
                 }
-                documents.push(node);
-            }
-            Err(Abort) => {
-                // Every further document would exceed the size limit, too.
-                if builder.size > MAX_EXPANDED_SIZE {
-                    break;
-                }
-                match builder.parser.proceed_next_document() {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(error) => {
-                        builder.add_syntax_error(&Path::default(), &error);
-                        break;
-                    }
-                }
-            }
+            },
         }
     }
     (documents, builder.diagnostics)
@@ -191,13 +185,8 @@ impl<'a> Builder<'a> {
         path: &Path,
         start: Position,
     ) -> Result<(Event<'a>, Span), Abort> {
-        match self.next_event(path)? {
-            Some(next) => Ok(next),
-            None => {
-                self.add(path, start, "the file ends inside this value".to_owned(), None);
-                Err(Abort)
-            }
-        }
+        let next = self.next_event(path)?;
+        next.ok_or_else(|| self.abort(path, start, "the file ends inside this value"))
     }
 
     fn node(
@@ -207,9 +196,9 @@ impl<'a> Builder<'a> {
         path: &Path,
         depth: usize,
     ) -> Result<Node, Abort> {
-        let position = Position::from_span(&span);
+        let position = Position::from_marker(span.start);
         if depth > MAX_DEPTH {
-            return self.too_deep(path, position);
+            return Err(self.abort(path, position, too_deep()));
         }
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -231,12 +220,11 @@ impl<'a> Builder<'a> {
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor).cloned() else {
-                    let message = "the alias refers to a value that contains it".to_owned();
-                    self.add(path, position, message, None);
-                    return Err(Abort);
+                    let message = "the alias refers to a value that contains it";
+                    return Err(self.abort(path, position, message));
                 };
                 if depth + node.height > MAX_DEPTH {
-                    return self.too_deep(path, position);
+                    return Err(self.abort(path, position, too_deep()));
                 }
                 self.add_size(path, position, node.size)?;
                 Ok(node)
@@ -246,10 +234,7 @@ impl<'a> Builder<'a> {
                 self.add(path, position, message, None);
                 Ok(Node { position, kind: Kind::Invalid, size: 64, height: 0 })
             }
-            other => {
-                self.add(path, position, format!("unexpected YAML event: {other:?}"), None);
-                Err(Abort)
-            }
+            other => Err(self.abort(path, position, format!("unexpected YAML event: {other:?}"))),
         }
     }
 
@@ -352,14 +337,13 @@ impl<'a> Builder<'a> {
         self.add(path, position, message, Some("remove it"));
     }
 
-    fn too_deep(&mut self, path: &Path, position: Position) -> Result<Node, Abort> {
-        self.add(path, position, too_deep(), None);
-        Err(Abort)
+    fn abort(&mut self, path: &Path, position: Position, message: impl Into<String>) -> Abort {
+        self.add(path, position, message.into(), None);
+        Abort
     }
 
     fn add_syntax_error(&mut self, path: &Path, error: &ScanError) {
-        let marker = error.marker();
-        let position = Position { line: marker.line().max(1), column: marker.col() + 1 };
+        let position = Position::from_marker(*error.marker());
         let message = match error.kind() {
             // The parser looks ahead and may hit its own limit first.
             ErrorKind::RecursionLimitExceeded => too_deep(),
@@ -375,8 +359,8 @@ impl<'a> Builder<'a> {
 }
 
 impl Position {
-    fn from_span(span: &Span) -> Self {
-        Self { line: span.start.line().max(1), column: span.start.col() + 1 }
+    fn from_marker(marker: Marker) -> Self {
+        Self { line: marker.line().max(1), column: marker.col() + 1 }
     }
 
     pub(crate) fn location(self, source: &str) -> SourceLocation {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use oprc_models::{self as model, Container, EnvValue, Quantity};
 
-use super::Same as _;
 use crate::spec::{
     EmptyDir, EnvFrom, EnvVar, HealthCheck, KeyRef, Provision, Resources, Security, VolumeMount,
 };
@@ -35,14 +34,14 @@ pub(super) fn provision(container: &Container) -> Option<Provision> {
                 optional: it.optional,
             })
             .collect(),
-        image_pull_policy: container.pull_policy.map(super::Same::same),
+        image_pull_policy: container.pull_policy.map(Into::into),
         image_pull_secrets: container.pull_secrets.clone(),
         service_account: container.service_account.clone(),
         volume_mounts: container.volumes.iter().map(volume).collect(),
         command: container.command.iter().map(|it| it.0.clone()).collect(),
         args: container.args.iter().map(|it| it.0.clone()).collect(),
         security: container.security.as_ref().map_or_else(Security::default, |it| Security {
-            level: it.level.unwrap_or_default().same(),
+            level: it.level.unwrap_or_default().into(),
             run_as_user: it.run_as_user,
         }),
     };

@@ -2,7 +2,7 @@
 
 use oprc_models::{ResolvedClass, ResolvedFunction};
 
-use super::{Same as _, constraints, container, requirements};
+use super::{constraints, container, requirements};
 use crate::spec::{Binding, FunctionConfig, FunctionSpec, OdgmIntegration, SingleFunction};
 
 pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> FunctionSpec {
@@ -10,13 +10,13 @@ pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Functi
     let container = function.container();
     let bindings = class.bindings.iter().filter(|it| it.function == resolved.key);
     let body = SingleFunction {
-        kind: Some(function.kind().same()),
+        kind: Some(function.kind().into()),
         image: container.and_then(|it| it.image.clone()),
         port: container.and_then(|it| it.port),
         bindings: bindings
             .map(|it| Binding {
                 name: it.name.clone(),
-                access: it.access.map(super::Same::same),
+                access: it.access.map(Into::into),
                 trigger_on_state_change: it.trigger_on_state_change,
                 async_execution: it.async_execution,
             })
@@ -35,8 +35,8 @@ pub(super) fn spec(class: &ResolvedClass, resolved: &ResolvedFunction) -> Functi
         constraints: function.constraints.as_ref().map(constraints),
         odgm: function.odgm.as_ref().map(|it| OdgmIntegration {
             collections: it.collections.clone(),
-            access_mode: it.access_mode.map(super::Same::same),
-            caching_strategy: it.caching_strategy.map(super::Same::same),
+            access_mode: it.access_mode.map(Into::into),
+            caching_strategy: it.caching_strategy.map(Into::into),
         }),
     };
     FunctionSpec { key: resolved.key.clone(), body }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use oprc_models::{self as model, Events, OClassDeployment};
 
 use super::{
-    Same as _, Source,
+    Source,
     container::{resources, variables},
 };
 use crate::spec::{
@@ -22,7 +22,7 @@ pub(super) fn config(source: &Source<'_>, disabled: &BTreeSet<&str>) -> OdgmConf
         replicas: grid.replicas,
         partition_count: deployment.partition_count,
         replica_count: deployment.replica_count,
-        shard_type: deployment.shard_type.map(super::Same::same),
+        shard_type: deployment.shard_type.map(Into::into),
         shard_assignments: source.own(&deployment.assignments),
         cluster_id: grid.cluster_id,
         node_id_prefix: grid.node_id_prefix,
@@ -48,9 +48,9 @@ fn collection(source: &Source<'_>, spec: &model::CollectionSpec) -> Collection {
         name: spec.name.clone(),
         partition_count: spec.partition_count,
         replica_count: spec.replica_count,
-        shard_type: spec.shard_type.map(super::Same::same),
-        persistence_mode: spec.persistence.map(super::Same::same),
-        access_patterns: spec.access_patterns.iter().map(|it| it.same()).collect(),
+        shard_type: spec.shard_type.map(Into::into),
+        persistence_mode: spec.persistence.map(Into::into),
+        access_patterns: spec.access_patterns.iter().map(|it| (*it).into()).collect(),
         shard_assignments: source.own(&spec.assignments),
     })
 }
@@ -89,7 +89,7 @@ pub(super) fn retention(deployment: &OClassDeployment) -> Option<DataRetention> 
     let grid = deployment.odgm.as_ref()?;
     let is_set = grid.on_delete.is_some() || grid.allow_data_loss;
     is_set.then(|| DataRetention {
-        on_delete: grid.on_delete.unwrap_or_default().same(),
+        on_delete: grid.on_delete.unwrap_or_default().into(),
         allow_data_loss: grid.allow_data_loss,
     })
 }

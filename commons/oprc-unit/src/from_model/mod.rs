@@ -109,18 +109,13 @@ pub fn unit_spec(source: &Source<'_>) -> UnitSpec {
     }
 }
 
-/// Converts to the variant of the same name.
-trait Same<T> {
-    fn same(self) -> T;
-}
-
 /// Enums that packages and units share. A variant that is missing in one of them doesn't compile.
 macro_rules! same {
     ($($model:ident => $name:ident { $($variant:ident),* })*) => {
-        $(impl Same<spec::$name> for model::$model {
-            fn same(self) -> spec::$name {
-                match self {
-                    $(Self::$variant => spec::$name::$variant,)*
+        $(impl From<model::$model> for spec::$name {
+            fn from(value: model::$model) -> Self {
+                match value {
+                    $(model::$model::$variant => Self::$variant,)*
                 }
             }
         })*
@@ -150,10 +145,10 @@ fn state(class: &ResolvedClass) -> Option<StateSpec> {
     }
     let spec = class.state_spec.clone().unwrap_or_default();
     Some(StateSpec {
-        state_type: class.state_type.same(),
-        consistency: spec.consistency.map(Same::same),
-        persistence: spec.persistence.map(Same::same),
-        access_patterns: spec.access_patterns.iter().map(|it| it.same()).collect(),
+        state_type: class.state_type.into(),
+        consistency: spec.consistency.map(Into::into),
+        persistence: spec.persistence.map(Into::into),
+        access_patterns: spec.access_patterns.iter().map(|it| (*it).into()).collect(),
     })
 }
 
@@ -163,7 +158,7 @@ fn requirements(requirements: &model::Requirements) -> Requirements {
         max_latency_ms: requirements.latency,
         availability: requirements.availability,
         availability_pct: requirements.availability_pct,
-        consistency: requirements.consistency.map(Same::same),
+        consistency: requirements.consistency.map(Into::into),
     }
 }
 
@@ -176,8 +171,8 @@ fn constraints(constraints: &model::Constraints) -> Constraints {
 
 fn enforcement(enforcement: &model::Enforcement) -> Enforcement {
     Enforcement {
-        mode: enforcement.mode.unwrap_or_default().same(),
-        dimensions: enforcement.dimensions.iter().map(|it| it.same()).collect(),
+        mode: enforcement.mode.unwrap_or_default().into(),
+        dimensions: enforcement.dimensions.iter().map(|it| (*it).into()).collect(),
     }
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Constraints, Requirements};
 
-unit_type! {
+unit_types! {
     /// A function of the class.
     FunctionSpec {
         /// Identifies the function within the class. Names of objects contain it in lower case, so
@@ -21,9 +21,7 @@ unit_type! {
         #[serde(flatten)]
         body: SingleFunction,
     }
-}
 
-unit_type! {
     /// A function without a key: the only function of its class.
     SingleFunction {
         /// Kind of function: `TASK` and `CUSTOM` require an image; `BUILTIN`, `MACRO` and `LOGICAL`
@@ -78,7 +76,7 @@ pub enum FunctionType {
     Custom,
 }
 
-unit_type! {
+unit_types! {
     /// A name under which a class exposes a function.
     Binding {
         /// Name of the binding.
@@ -112,7 +110,7 @@ pub enum Access {
     Public,
 }
 
-unit_type! {
+unit_types! {
     /// Scaling bounds, resources and pod settings of a function.
     #[x_kube(
         validation = Rule::new("!has(self.min_scale) || !has(self.max_scale) || self.min_scale <= self.max_scale")
@@ -165,9 +163,7 @@ unit_type! {
         /// Security settings of the pod. Defaults to the level `restricted`.
         security?: Security,
     }
-}
 
-unit_type! {
     /// Security settings of a pod.
     Security {
         /// Pod security standard: `restricted` runs without root, without capabilities and without
@@ -194,7 +190,7 @@ pub enum SecurityLevel {
     Baseline,
 }
 
-unit_type! {
+unit_types! {
     /// Quantities of compute resources, in the notation of Kubernetes.
     Resources {
         /// CPU, such as `250m` or `2`.
@@ -207,9 +203,7 @@ unit_type! {
         #[schemars(length(min = 1, max = limits::QUANTITY))]
         ephemeral_storage?: Option<String>,
     }
-}
 
-unit_type! {
     /// An environment variable with at most one source. Without a source its value is empty.
     #[x_kube(
         validation = Rule::new("(has(self.value) ? 1 : 0) + (has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) <= 1")
@@ -227,9 +221,7 @@ unit_type! {
         /// Key of a ConfigMap that holds the value.
         config_map?: Option<KeyRef>,
     }
-}
 
-unit_type! {
     /// A key of a Secret or ConfigMap in the same namespace.
     KeyRef {
         /// Name of the Secret or ConfigMap.
@@ -241,9 +233,7 @@ unit_type! {
         /// Lets the pod start if the object or key doesn't exist. Defaults to false.
         optional?: bool,
     }
-}
 
-unit_type! {
     /// A Secret or ConfigMap whose keys all become environment variables. Exactly one of `secret`
     /// and `config_map` must be set.
     #[x_kube(
@@ -287,7 +277,7 @@ impl PullPolicy {
     }
 }
 
-unit_type! {
+unit_types! {
     /// A volume mounted into a container. Exactly one of `secret`, `config_map`, `claim` and
     /// `empty_dir` must be set.
     #[x_kube(
@@ -315,9 +305,7 @@ unit_type! {
         /// An empty directory with the lifetime of the pod.
         empty_dir?: Option<EmptyDir>,
     }
-}
 
-unit_type! {
     /// An empty directory with the lifetime of the pod.
     EmptyDir {
         /// Maximum size, such as `1Gi`. Unlimited if omitted.
@@ -326,9 +314,7 @@ unit_type! {
         /// Stores the directory in memory (tmpfs). Defaults to false.
         in_memory?: bool,
     }
-}
 
-unit_type! {
     /// Startup, readiness and liveness probes of a container. Without `path` and `grpc`, the probes
     /// open a TCP connection.
     HealthCheck {
@@ -356,9 +342,7 @@ unit_type! {
         #[schemars(range(min = limits::FAILURE_THRESHOLD.min, max = limits::FAILURE_THRESHOLD.max))]
         failure_threshold?: Option<i32>,
     }
-}
 
-unit_type! {
     /// Call timeout and environment variables of a function.
     FunctionConfig {
         /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the default of
@@ -369,9 +353,7 @@ unit_type! {
         #[schemars(extend("maxProperties" = limits::ENV))]
         env?: BTreeMap<String, String>,
     }
-}
 
-unit_type! {
     /// How a function uses the data grid of its class.
     OdgmIntegration {
         /// Collections that the function uses. Defaults to all collections of the class.

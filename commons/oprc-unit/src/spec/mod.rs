@@ -7,15 +7,15 @@
 // Derived schemas expose the types from private modules.
 #![allow(unreachable_pub)]
 
-/// Declares a type of the unit. A field marked with `?` is omitted where it has its default.
-macro_rules! unit_type {
-    (
+/// Declares types of the unit. A field marked with `?` is omitted where it has its default.
+macro_rules! unit_types {
+    ($(
         $(#[$($meta:tt)*])*
         $name:ident {
             // `$never` matches nothing: it lets the attribute below repeat with the mark.
             $($(#[$($attribute:tt)*])* $field:ident $(? $(@ $never:tt)?)?: $type:ty,)*
         }
-    ) => {
+    )*) => {$(
         #[derive(kube::KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
         $(#[$($meta)*])*
         pub struct $name {
@@ -25,7 +25,7 @@ macro_rules! unit_type {
                 pub $field: $type,
             )*
         }
-    };
+    )*};
 }
 
 mod function;
@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{function::*, odgm::*, requirements::*};
 
-unit_type! {
+unit_types! {
     /// Desired state of a class: its functions, its state and its requirements.
     #[x_kube(
         validation = Rule::new("has(self.target_environment) == has(oldSelf.target_environment) && (!has(self.target_environment) || self.target_environment == oldSelf.target_environment)")
@@ -142,7 +142,7 @@ impl UnitSpec {
     }
 }
 
-unit_type! {
+unit_types! {
     /// Identifies the package and class that a unit was deployed from.
     DeploymentUnit {
         /// Id of the unit, at most 253 characters. Immutable. Units of the package manager have the
@@ -163,9 +163,7 @@ unit_type! {
         /// `oaas.io/partition` and `oaas.io/partition-replica`.
         partition_info?: Option<PartitionInfo>,
     }
-}
 
-unit_type! {
     /// Partition of a class's data that a unit holds.
     PartitionInfo {
         /// Number of the partition, starting at 0.
@@ -175,18 +173,14 @@ unit_type! {
         #[schemars(range(min = 0))]
         replica_id: i32,
     }
-}
 
-unit_type! {
     /// Resources that the package manager planned for a class.
     ResourceAllocation {
         /// Minimum number of data grid nodes, 1 to 99. Defaults to 1.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replication_factor?: Option<i32>,
     }
-}
 
-unit_type! {
     /// Retention of the data of a class.
     DataRetention {
         /// What happens to the PersistentVolumeClaims when the class is deleted: `retain` keeps
@@ -212,7 +206,7 @@ pub enum OnDelete {
     Delete,
 }
 
-unit_type! {
+unit_types! {
     /// Metrics and traces of the functions.
     Telemetry {
         /// Annotates the functions' pods for scraping by Prometheus. Defaults to true.
@@ -225,9 +219,7 @@ unit_type! {
         #[schemars(length(min = 1, max = limits::OTLP_ENDPOINT), regex(pattern = "^https?://"))]
         otlp_endpoint?: Option<String>,
     }
-}
 
-unit_type! {
     /// How changes of a class are rolled out.
     Rollout {
         /// Seconds that the class may take to become Available before it is Degraded, 1 to 86400.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Consistency, EnvVar, Resources};
 
-unit_type! {
+unit_types! {
     /// State that the objects of a class have.
     StateSpec {
         /// Kind of state: `NORMAL` (many objects, accessed individually), `COLLECTION` (many
@@ -68,7 +68,7 @@ pub enum AccessPattern {
     BatchRead,
 }
 
-unit_type! {
+unit_types! {
     /// Configuration of the data grid (ODGM) of a class.
     OdgmConfig {
         /// Collections of the class: names, or objects with a name. If omitted, one collection is
@@ -138,7 +138,7 @@ pub enum ShardType {
     Mst,
 }
 
-unit_type! {
+unit_types! {
     /// Assignment of shards to nodes.
     ShardAssignment {
         /// Number of the primary node.
@@ -151,9 +151,7 @@ unit_type! {
         #[schemars(length(max = limits::ASSIGNMENTS))]
         shard_ids?: Vec<i32>,
     }
-}
 
-unit_type! {
     /// Address of a function.
     Route {
         /// URL of the function, with the scheme `http`, `https` or `grpc`.
@@ -164,9 +162,7 @@ unit_type! {
         /// Marks the function as a standby function. Defaults to false.
         standby?: bool,
     }
-}
 
-unit_type! {
     /// PersistentVolumeClaim of a data grid node.
     Storage {
         /// Name of the StorageClass. Defaults to the cluster's default class.
@@ -176,9 +172,7 @@ unit_type! {
         #[schemars(length(min = 1, max = limits::QUANTITY))]
         size?: Option<String>,
     }
-}
 
-unit_type! {
     /// Functions that are called when objects change.
     EventProcessing {
         /// Enables event processing. Defaults to true if there are triggers.
@@ -197,9 +191,7 @@ unit_type! {
         /// Batching of changes. If omitted, batches have up to 100 changes or 1000 ms.
         batch_processing?: Option<BatchProcessing>,
     }
-}
 
-unit_type! {
     /// A function that is called when objects change.
     EventTrigger {
         /// Key of a function of the class that runs.
@@ -211,9 +203,7 @@ unit_type! {
         /// Does not wait for the result of the call. Defaults to false.
         async_execution?: bool,
     }
-}
 
-unit_type! {
     /// Batching of changes.
     BatchProcessing {
         /// Enables batching. Defaults to true.
@@ -225,9 +215,7 @@ unit_type! {
         #[schemars(range(min = limits::BATCH_TIMEOUT_MS.min, max = limits::BATCH_TIMEOUT_MS.max))]
         batch_timeout_ms?: Option<i32>,
     }
-}
 
-unit_type! {
     /// A collection with its settings. What is omitted follows from the configuration of the grid.
     #[serde(deny_unknown_fields)]
     CollectionSpec {

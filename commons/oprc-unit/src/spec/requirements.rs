@@ -4,7 +4,7 @@ use oprc_models::limits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-unit_type! {
+unit_types! {
     /// Non-functional requirements of a class or function.
     #[x_kube(
         validation = Rule::new("!has(self.availability) || !has(self.availability_pct)")
@@ -50,7 +50,7 @@ pub enum Consistency {
     Eventual,
 }
 
-unit_type! {
+unit_types! {
     /// Hard limits. A class that cannot meet them in this cluster is rejected.
     Constraints {
         /// Maximum response time in milliseconds, 1 to 86400000. Templates that cannot guarantee it
@@ -61,17 +61,13 @@ unit_type! {
         #[schemars(range(min = limits::CONCURRENCY.min, max = limits::CONCURRENCY.max))]
         max_concurrency?: Option<i32>,
     }
-}
 
-unit_type! {
     /// Enforcement of non-functional requirements. Stored, but not evaluated yet.
     NfrSpec {
         /// What CRM does about requirements that are not met.
         enforcement?: Option<Enforcement>,
     }
-}
 
-unit_type! {
     /// What CRM does about requirements that are not met.
     Enforcement {
         /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce`

@@ -1,6 +1,6 @@
 //! Violations and the fields that they name.
 
-use oprc_models::RESERVED_ENV;
+use oprc_models::rules::RESERVED_ENV;
 use serde_json::{Value, json};
 
 use super::{check, plain, with};
@@ -118,6 +118,12 @@ fn violations_of_a_function_name_the_field() {
         ),
         (
             "provision",
+            json!({"volume_mounts": [{"mount_path": "/a:b", "secret": "s"}]}),
+            "provision.volume_mounts[0].mount_path",
+            "colon",
+        ),
+        (
+            "provision",
             json!({"volume_mounts": [{"mount_path": "/data"}]}),
             "provision.volume_mounts[0]",
             "exactly one",
@@ -220,7 +226,69 @@ fn reports_all_violations_at_once() {
     });
     let rejection = check(&spec).unwrap_err();
     let fields: Vec<_> = rejection.violations.iter().map(|it| it.field.as_str()).collect();
-    assert_eq!(fields, ["addons", "functions[0].image", "functions[1].port"]);
+    assert_eq!(fields, ["addons", "functions[0].image", "functions[0].port", "functions[1].port"]);
+}
+
+/// The API server would reject these values, so that the class could not be stored.
+#[test]
+fn limits_of_the_schema_apply_to_every_field() {
+    let binding = json!([{"name": ""}]);
+    let long = "x".repeat(64);
+    let routes = json!({"a b": {"url": "ftp://x"}});
+    let partition = json!({"partition_id": -1, "replica_id": 0});
+    let variables: Value = (0..257).map(|at| (format!("V{at}"), json!("x"))).collect();
+    let functions: Vec<_> =
+        (0..65).map(|at| json!({"key": format!("f{at}"), "image": "img"})).collect();
+    for (pointer, value, field, word) in [
+        ("/target_environment", json!(long), "target_environment", "1 to 63 characters"),
+        ("/functions", json!(functions), "functions", "65 entries; at most 64"),
+        ("/functions/0/key", json!("-f"), "functions[0].key", "doesn't match ^[A-Za-z0-9]"),
+        ("/functions/0/bindings", binding, "functions[0].bindings[0].name", "1 to 253"),
+        ("/functions/0/config/env", variables, "functions[0].config.env", "at most 256"),
+        (
+            "/functions/0/provision/security/run_as_user",
+            json!(1_i64 << 31),
+            "functions[0].provision.security.run_as_user",
+            "2147483648 isn't between 0 and 2147483647",
+        ),
+        (
+            "/functions/0/provision/command",
+            json!(["run", "x".repeat(4097)]),
+            "functions[0].provision.command[1]",
+            "0 to 4096 characters",
+        ),
+        (
+            "/functions/0/health_check/failure_threshold",
+            json!(101),
+            "functions[0].health_check.failure_threshold",
+            "101 isn't between 1 and 100",
+        ),
+        ("/telemetry/otlp_endpoint", json!("x:1"), "telemetry.otlp_endpoint", "^https?://"),
+        (
+            "/deployment_unit",
+            json!({"id": "unit-1", "partition_info": partition}),
+            "deployment_unit.partition_info.partition_id",
+            "-1 is less than 0",
+        ),
+        (
+            "/odgm_config/invocation_routes",
+            routes,
+            "odgm_config.invocation_routes[\"a b\"].url",
+            "doesn't match",
+        ),
+    ] {
+        assert_rejected(&with(&plain(), pointer, value), field, word);
+    }
+    let disabled = with(&plain(), "/functions/0/port", json!(0));
+    let disabled = with(&disabled, "/disabled_functions", json!(["f"]));
+    assert_rejected(&disabled, "functions[0].port", "between 1 and 65535");
+}
+
+#[test]
+fn lengths_count_characters() {
+    check(&with(&plain(), "/functions/0/image", json!("é".repeat(1024)))).unwrap();
+    let long = with(&plain(), "/functions/0/image", json!("é".repeat(1025)));
+    assert_rejected(&long, "functions[0].image", "1 to 1024");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Macros that declare the model's types, so that all are read, written and rejected alike.
 
 /// Declares object types. Field names are written in camelCase and also read in snake_case.
-/// `= "wire"` sets another serialised name, `| "alias"` adds a name to read by, and `=> rejected` lists
-/// known fields that are not supported, each with the reason.
+/// `= "wire"` sets another serialised name, `| "alias"` adds a name to read by, and `=> rejected`
+/// lists known fields that are not supported, each with the reason.
 macro_rules! models {
     ($(
         $(#[$meta:meta])*

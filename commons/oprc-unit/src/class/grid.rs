@@ -11,9 +11,8 @@ use crate::{
     platform::Profile,
     replication,
     spec::{
-        AccessPattern, Collection, CollectionSpec, EnvVar, EventTrigger, OdgmConfig,
-        PersistenceMode, Resources, Route, ShardAssignment, ShardType, StateSpec, StateType,
-        Storage, UnitSpec,
+        AccessPattern, CollectionSpec, EnvVar, EventTrigger, OdgmConfig, PersistenceMode,
+        Resources, Route, ShardAssignment, ShardType, StateSpec, StateType, Storage, UnitSpec,
     },
 };
 

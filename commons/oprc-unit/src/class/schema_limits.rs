@@ -114,10 +114,12 @@ impl SchemaLimits {
     /// Lengths are in characters, as in the API server.
     fn text_error(&self, text: &str) -> Option<String> {
         let length = text.chars().count();
-        let min = self.min_length.unwrap_or(0);
-        match self.max_length {
-            Some(max) if !(min..=max).contains(&length) => {
+        match (self.min_length, self.max_length) {
+            (Some(min), Some(max)) if !(min..=max).contains(&length) => {
                 Some(format!("must have {min} to {max} characters"))
+            }
+            (None, Some(max)) if length > max => {
+                Some(format!("must have at most {max} characters"))
             }
             _ => {
                 let pattern = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text))?;

@@ -255,7 +255,7 @@ fn limits_of_the_schema_apply_to_every_field() {
             "/functions/0/provision/command",
             json!(["run", "x".repeat(4097)]),
             "functions[0].provision.command[1]",
-            "0 to 4096 characters",
+            "at most 4096 characters",
         ),
         (
             "/functions/0/health_check/failure_threshold",

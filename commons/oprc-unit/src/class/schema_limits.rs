@@ -121,6 +121,9 @@ impl SchemaLimits {
             (None, Some(max)) if length > max => {
                 Some(format!("must have at most {max} characters"))
             }
+            (Some(min), None) if length < min => {
+                Some(format!("must have at least {min} characters"))
+            }
             _ => {
                 let pattern = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text))?;
                 Some(format!("{text:?} doesn't match {pattern}"))

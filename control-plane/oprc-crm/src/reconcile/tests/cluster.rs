@@ -74,6 +74,8 @@ pub(super) struct Cluster {
     pub(super) admission: Option<fn(&mut Value)>,
     /// Names of objects whose writes are rejected.
     pub(super) rejected: BTreeSet<String>,
+    /// Kinds of which a quota allows no more objects.
+    pub(super) over_quota: BTreeSet<Kind>,
     /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failure: BTreeMap<String, String>,
     class: Option<Value>,
@@ -91,6 +93,7 @@ impl Cluster {
             events: Vec::new(),
             admission: None,
             rejected: BTreeSet::new(),
+            over_quota: BTreeSet::new(),
             pod_creation_failure: BTreeMap::new(),
             class: None,
             objects: BTreeMap::new(),
@@ -338,9 +341,11 @@ impl Cluster {
                 Err(RequestError::Invalid(failure)) => failures.push(failure),
             }
         }
-        // As the controller does it: failures are reported after all other writes.
+        // As the controller does it: failures are reported after all other writes, whose responses
+        // are in its cache.
         if !failures.is_empty() {
-            for action in self.plan_actions(view, &failures).actions {
+            let view = View { class: view.class.clone(), ..self.view() };
+            for action in self.plan_actions(&view, &failures).actions {
                 if matches!(action, Action::Status(_) | Action::Event(_))
                     && self.perform(class, &mut version, &action).is_err()
                 {
@@ -424,6 +429,11 @@ impl Cluster {
         }
         let key = (desired.kind.clone(), desired.name.clone());
         let live = self.object(&key).cloned();
+        if live.is_none() && self.over_quota.contains(&desired.kind) {
+            let message =
+                format!("{} {}: exceeded quota at {}", desired.kind, desired.name, self.now);
+            return Err(RequestError::Invalid(Failure { reason: Reason::QuotaExceeded, message }));
+        }
         let uid = live.as_ref().map(|it| it["metadata"]["uid"].as_str().unwrap().to_owned());
         if write.uid.is_some() && write.uid != uid {
             return Err(RequestError::Conflict);

@@ -15,8 +15,11 @@ use super::{
     specs,
 };
 use crate::{
-    crd::{CONCURRENCY_LIMITED, GRID_STABILITY_KEY, Phase},
-    kinds::{DEPLOYMENT, JOB, STATEFUL_SET},
+    crd::{
+        AVAILABLE, CONCURRENCY_LIMITED, ClassRuntimeStatus, DEGRADED, GRID_STABILITY_KEY,
+        PROGRESSING, Phase,
+    },
+    kinds::{DEPLOYMENT, DISRUPTION_BUDGET, JOB, SERVICE, STATEFUL_SET},
     reason::Reason,
 };
 
@@ -176,16 +179,116 @@ fn a_failed_write_is_reported_and_retried_in_the_next_reconcile() {
     let mut spec = specs::one("dev");
     spec["functions"][0]["image"] = json!("img:2");
     cluster.set_spec(&spec);
-    let failure = Failure { reason: Reason::QuotaExceeded, message: "no room".to_owned() };
+    let failure = Failure { reason: Reason::Forbidden, message: "no permission".to_owned() };
     let decision = cluster.plan_actions(&cluster.view(), &[failure]);
     let [Action::Status(status), Action::Event(event)] = decision.actions.as_slice() else {
         panic!("{:?}", decision.actions);
     };
-    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Degraded, Some("QuotaExceeded")));
-    assert!(event.warning && event.note.contains("no room"), "{event:?}");
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Degraded, Some("Forbidden")));
+    assert!(event.warning && event.note.contains("no permission"), "{event:?}");
     // The next pass tries again.
     cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+/// Status and reason of a condition.
+fn condition(status: &ClassRuntimeStatus, type_: &str) -> (String, String) {
+    let found = status.conditions.iter().find(|it| it.type_ == type_).unwrap();
+    (found.status.clone(), found.reason.clone())
+}
+
+fn waiting_for_quota(status: &ClassRuntimeStatus) {
+    let is = |status: &str, reason: &str| (status.to_owned(), reason.to_owned());
+    assert_eq!(status.reason.as_deref(), Some("QuotaExceeded"));
+    assert_eq!(condition(status, PROGRESSING), is("True", "QuotaExceeded"));
+    assert_eq!(condition(status, DEGRADED), is("False", "AsExpected"));
+    let progressing = status.conditions.iter().find(|it| it.type_ == PROGRESSING).unwrap();
+    assert_eq!(Some(&progressing.message), status.message.as_ref());
+    assert!(progressing.message.contains("exceeded quota"), "{}", progressing.message);
+}
+
+fn with_deadline(mut spec: Value) -> Value {
+    spec["rollout"] = json!({"progress_deadline_seconds": 60});
+    spec
+}
+
+#[test]
+fn objects_wait_for_a_quota_until_the_deadline() {
+    let mut cluster = Cluster::new();
+    cluster.over_quota.extend([SERVICE, DEPLOYMENT]);
+    cluster.set_spec(&with_deadline(specs::one("dev")));
+    cluster.reconcile();
+    assert_eq!(cluster.phase().0, Phase::Pending, "nothing is created");
+    waiting_for_quota(&cluster.status());
+
+    cluster.over_quota.remove(&SERVICE);
+    cluster.reconcile();
+    assert_eq!(cluster.phase().0, Phase::Applying);
+    let status = cluster.status();
+    waiting_for_quota(&status);
+    assert_eq!(condition(&status, AVAILABLE).0, "False");
+    assert!(status.message.as_ref().unwrap().starts_with("Deployment shop--alpha: "));
+    for _ in 0..5 {
+        cluster.reconcile();
+    }
+    assert_eq!(cluster.status(), status, "only the message differs: no write");
+    assert!(cluster.events.iter().all(|it| !it.warning), "{:?}", cluster.events);
+
+    cluster.advance(Duration::from_secs(60));
+    cluster.reconcile();
+    let status = cluster.status();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "QuotaExceeded".to_owned()));
+    assert_eq!(condition(&status, DEGRADED).0, "True");
+    let message = status.message.as_ref().unwrap();
+    assert!(message.contains("not ready: alpha (Deployment shop--alpha: exceeded"), "{message}");
+    assert!(cluster.events.last().unwrap().warning, "{:?}", cluster.events);
+    cluster.reconcile();
+    assert_eq!(cluster.status(), status, "only the message differs: no write");
+
+    cluster.over_quota.clear();
+    cluster.converge();
+    assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+/// An object that someone deleted can't be created again.
+#[test]
+fn an_available_class_that_waits_for_a_quota_is_in_progress() {
+    let mut spec = with_deadline(specs::one("dev"));
+    spec["functions"][0]["provision"] = json!({"min_scale": 2, "max_scale": 2});
+    let mut cluster = Cluster::with(&spec);
+    let key = (DISRUPTION_BUDGET, "shop--alpha".to_owned());
+    cluster.remove(&key);
+    cluster.over_quota.insert(DISRUPTION_BUDGET);
+    cluster.reconcile();
+    let status = cluster.status();
+    assert_eq!(status.phase, Phase::Applying);
+    waiting_for_quota(&status);
+    assert!(status.is_true(AVAILABLE), "all functions serve");
+    cluster.reconcile();
+    assert_eq!(cluster.status(), status, "no write");
+
+    cluster.advance(Duration::from_secs(60));
+    cluster.reconcile();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "QuotaExceeded".to_owned()));
+    let status = cluster.status();
+    assert!(status.is_true(AVAILABLE));
+    assert!(status.message.unwrap().starts_with("not Available within 60 s (PodDisruptionBudget"));
+
+    cluster.over_quota.clear();
+    cluster.converge();
+    assert_eq!(cluster.phase().0, Phase::Available);
+    assert!(cluster.object(&key).is_some());
+}
+
+#[test]
+fn other_failures_take_precedence_over_a_quota() {
+    let cluster = Cluster::with(&specs::one("dev"));
+    let failure = |reason, message: &str| Failure { reason, message: message.to_owned() };
+    let failures = [failure(Reason::QuotaExceeded, "first"), failure(Reason::Rejected, "second")];
+    let actions = cluster.plan_actions(&cluster.view(), &failures).actions;
+    let Some(Action::Status(status)) = actions.first() else { panic!("{actions:?}") };
+    assert_eq!((status.phase, status.reason.as_deref()), (Phase::Degraded, Some("Rejected")));
+    assert_eq!(status.message.as_deref(), Some("first; second"));
 }
 
 #[test]
@@ -289,7 +392,7 @@ fn a_rejected_object_does_not_prevent_other_writes() {
     assert_eq!(cluster.outcome(), Cluster::with(&spec).outcome());
 }
 
-/// The status of a StatefulSet or Job doesn't tell why it has no pods.
+/// The status of a StatefulSet or Job doesn't contain why it has no pods.
 #[test]
 fn pod_creation_failures_are_reported() {
     let mut grid = fixed(1);
@@ -297,25 +400,54 @@ fn pod_creation_failures_are_reported() {
     for (spec, kind, name) in
         [(grid, STATEFUL_SET, "shop-odgm"), (specs::one("job"), JOB, "shop--alpha-g1")]
     {
-        for (message, reason) in [
-            ("pods \"p\" is forbidden: exceeded quota: few", "QuotaExceeded"),
-            ("pods \"p\" is forbidden: violates PodSecurity", "PodsNotCreated"),
+        for (message, phase, reason) in [
+            ("pods \"p\" is forbidden: exceeded quota: few", Phase::Applying, "QuotaExceeded"),
+            ("pods \"p\" is forbidden: violates PodSecurity", Phase::Degraded, "PodsNotCreated"),
         ] {
             let mut cluster = Cluster::new();
             cluster.stopped.insert(kind.clone());
-            cluster.set_spec(&spec);
+            cluster.set_spec(&with_deadline(spec.clone()));
             cluster.reconcile();
             let uid = cluster.child(&(kind.clone(), name.to_owned())).unwrap().uid.clone();
             cluster.pod_creation_failure.insert(uid, message.to_owned());
             cluster.reconcile();
+            assert_eq!(cluster.phase(), (phase, reason.to_owned()), "{name}");
+            let status = cluster.status();
+            assert!(status.message.as_ref().unwrap().contains(message));
+            if phase == Phase::Applying {
+                waiting_for_quota(&status);
+            }
+            cluster.advance(Duration::from_secs(60));
+            cluster.reconcile();
             assert_eq!(cluster.phase(), (Phase::Degraded, reason.to_owned()), "{name}");
-            assert!(cluster.status().message.unwrap().contains(message));
             cluster.pod_creation_failure.clear();
             cluster.stopped.clear();
             cluster.converge();
             assert_eq!(cluster.phase().0, Phase::Available, "{name}");
         }
     }
+}
+
+#[test]
+fn pods_of_a_deployment_wait_for_a_quota() {
+    let mut cluster = Cluster::new();
+    cluster.stopped.insert(DEPLOYMENT);
+    cluster.set_spec(&specs::one("dev"));
+    cluster.reconcile();
+    let key = (DEPLOYMENT, "shop--alpha".to_owned());
+    let mut object = cluster.object(&key).unwrap().clone();
+    object["status"] = json!({"observedGeneration": 1, "conditions": [
+        {"type": "ReplicaFailure", "status": "True", "message": "pods \"p\": exceeded quota: few"},
+    ]});
+    cluster.put(&key, object);
+    cluster.reconcile();
+    let status = cluster.status();
+    assert_eq!(status.phase, Phase::Applying);
+    waiting_for_quota(&status);
+    assert_eq!(status.message.as_deref(), Some("alpha: pods \"p\": exceeded quota: few"));
+    cluster.stopped.clear();
+    cluster.converge();
+    assert_eq!(cluster.phase().0, Phase::Available);
 }
 
 #[test]

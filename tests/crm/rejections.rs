@@ -6,7 +6,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams},
     runtime::wait::await_condition,
 };
-use oprc_crm::crd::{ClassRuntimeStatus, Phase};
+use oprc_crm::crd::{AVAILABLE, ClassRuntimeStatus, DEGRADED, PROGRESSING, Phase};
 use oprc_sandbox::within;
 use oprc_tests::{
     TestNamespace,
@@ -68,26 +68,44 @@ async fn reports_crash_loops() {
     .await;
 }
 
+/// Waits until a class waits for a quota.
+async fn wait_for_quota(ns: &TestNamespace, name: &str) -> ClassRuntimeStatus {
+    let what = format!("{name} to wait for a quota");
+    let is = |status: &ClassRuntimeStatus| status.reason.as_deref() == Some("QuotaExceeded");
+    let status = wait_for_status(ns, name, &what, AVAILABLE_TIMEOUT, is).await;
+    assert_eq!(status.phase, Phase::Applying, "{name}");
+    let progressing = status.conditions.iter().find(|it| it.type_ == PROGRESSING).unwrap();
+    let (is_true, reason) = (progressing.status.as_str(), progressing.reason.as_str());
+    assert_eq!((is_true, reason), ("True", "QuotaExceeded"), "{name}");
+    assert!(!status.is_true(DEGRADED) && !status.is_true(AVAILABLE), "{name}");
+    status
+}
+
 #[tokio::test]
-async fn reports_quotas_and_recovers_when_they_are_deleted() {
+async fn waits_for_quotas_and_recovers_when_they_are_deleted() {
     with_bystander(async |ns: &TestNamespace, crm: &Crm| {
         // The bystander has one of each.
         set_quota(ns, "few-pods", &json!({"pods": "1"})).await;
         deploy(&crm.client, "without-pods", &spec_of(&[hello("greet")])).await.unwrap();
-        let status = wait_degraded(ns, "without-pods", "QuotaExceeded").await;
+        let status = wait_for_quota(ns, "without-pods").await;
         assert!(status.message.unwrap().contains("few-pods"));
         // A Job reports it only by an Event.
         let mut run = spec_of(&[hello("greet")]);
         run["selected_template"] = json!("job");
         deploy(&crm.client, "without-a-run", &run).await.unwrap();
-        let status = wait_degraded(ns, "without-a-run", "QuotaExceeded").await;
+        let status = wait_for_quota(ns, "without-a-run").await;
         assert!(status.message.unwrap().contains("few-pods"));
         delete(&crm.client, "without-a-run").await.unwrap();
 
-        set_quota(ns, "few-deployments", &json!({"count/deployments.apps": "2"})).await;
+        let mut overdue = spec_of(&[hello("greet")]);
+        overdue["rollout"] = json!({"progress_deadline_seconds": 3});
+        deploy(&crm.client, "overdue", &overdue).await.unwrap();
+        let status = wait_degraded(ns, "overdue", "QuotaExceeded").await;
+        assert!(status.message.unwrap().contains("few-pods"));
+
+        set_quota(ns, "few-deployments", &json!({"count/deployments.apps": "3"})).await;
         deploy(&crm.client, "without-objects", &spec_of(&[hello("greet")])).await.unwrap();
-        let status = wait_degraded(ns, "without-objects", "QuotaExceeded").await;
-        let message = status.message.unwrap();
+        let message = wait_for_quota(ns, "without-objects").await.message.unwrap();
         assert!(
             message.starts_with("Deployment without-objects")
                 && message.contains("few-deployments"),
@@ -98,7 +116,7 @@ async fn reports_quotas_and_recovers_when_they_are_deleted() {
         for name in ["few-pods", "few-deployments"] {
             api.delete(name, &DeleteParams::default()).await.unwrap();
         }
-        for name in ["without-pods", "without-objects"] {
+        for name in ["without-pods", "overdue", "without-objects"] {
             assert_eq!(wait_available(ns, name).await.observed_generation, Some(1));
         }
     })

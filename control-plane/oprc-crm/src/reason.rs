@@ -81,7 +81,7 @@ reasons! {
     Forbidden: Permanent NumbersVary,
     KindMissing: Permanent Significant,
     NameTaken: Permanent Significant,
-    QuotaExceeded: Permanent Volatile,
+    QuotaExceeded: Transient Volatile,
     Rejected: Permanent NumbersVary,
     // A component doesn't become ready.
     ContainerNotCreated: Permanent Volatile,

@@ -91,8 +91,11 @@ impl ClassRuntimeStatus {
             None => self.set_condition(AVAILABLE, true, Reason::Available, SERVING, now),
             Some(it) => self.set_condition(AVAILABLE, false, Reason::Progressing, it, now),
         }
-        let rollout = "the latest specification is being rolled out";
-        self.set_condition(PROGRESSING, true, Reason::Progressing, rollout, now);
+        let (reason, message) = match reason {
+            Reason::QuotaExceeded => (reason, message),
+            _ => (Reason::Progressing, "the latest specification is being rolled out"),
+        };
+        self.set_condition(PROGRESSING, true, reason, message, now);
         self.set_condition(DEGRADED, false, Reason::AsExpected, "", now);
     }
 
@@ -192,6 +195,7 @@ impl ClassRuntimeStatus {
                 .map(|it| (it.service.clone(), it.collections.clone(), it.reason.clone()))
         };
         self.observed_generation != old.observed_generation
+            || (self.phase == Phase::Pending) != (old.phase == Phase::Pending)
             || conditions(self) != conditions(old)
             || functions(self) != functions(old)
             || address_changed

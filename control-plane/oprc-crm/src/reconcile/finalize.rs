@@ -35,8 +35,8 @@ pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
     }
     let since = class.deleting.unwrap_or(input.now);
     let quiet = report::remaining(since, QUIET_PERIOD, input.now);
-    let message = if let Some((reason, message)) = report::join(input.failures) {
-        format!("{reason}: {message}")
+    let message = if let Some(failure) = report::join(input.failures) {
+        format!("{}: {}", failure.reason, failure.message)
     } else if quiet.is_zero() {
         let names = left.iter().map(|child| format!("{} {}", child.kind, child.name));
         format!("waiting for deletion of {}", names.take(MAX_NAMED).collect::<Vec<_>>().join(", "))

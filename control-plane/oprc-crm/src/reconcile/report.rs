@@ -39,10 +39,12 @@ pub struct Failure {
     pub message: String,
 }
 
-/// The first reason, and all messages.
-pub(super) fn join(failures: &[Failure]) -> Option<(Reason, String)> {
+/// The first reason, and all messages. A quota counts only if nothing else failed.
+pub(super) fn join(failures: &[Failure]) -> Option<Failure> {
+    let reasons = failures.iter().map(|it| it.reason);
+    let reason = reasons.min_by_key(|it| *it == Reason::QuotaExceeded)?;
     let messages: Vec<&str> = failures.iter().map(|it| it.message.as_str()).collect();
-    Some((failures.first()?.reason, messages.join("; ")))
+    Some(Failure { reason, message: messages.join("; ") })
 }
 
 /// Everything that a status follows from.
@@ -75,6 +77,20 @@ impl StatusInputs<'_> {
         keys.zip(&self.functions).chain(grid).collect()
     }
 
+    /// The failed writes, if all of them wait for a quota.
+    fn objects_over_quota(&self) -> Option<Failure> {
+        join(self.failures).filter(|it| it.reason == Reason::QuotaExceeded)
+    }
+
+    /// What waits for a quota: objects, or pods of a component.
+    fn over_quota(&self) -> Option<Failure> {
+        self.objects_over_quota().or_else(|| {
+            let components = self.components().into_iter().filter(|(_, it)| !it.ready);
+            let mut problems = components.filter_map(|(key, it)| problem(key, it));
+            problems.find(|it| it.reason == Reason::QuotaExceeded)
+        })
+    }
+
     fn is_rolled_back(&self) -> bool {
         self.class.identity.generation != self.generation
     }
@@ -83,6 +99,13 @@ impl StatusInputs<'_> {
 /// How a component is called in messages.
 fn display(key: &str) -> &str {
     if key == GRID_STABILITY_KEY { "the data grid" } else { key }
+}
+
+/// The problem of a component, with its name.
+fn problem(key: &str, component: &Component) -> Option<Failure> {
+    let problem = component.problem.as_ref()?;
+    let message = format!("{}: {}", display(key), problem.message);
+    Some(Failure { reason: problem.reason, message })
 }
 
 /// The status of a generation before anything is known of it.
@@ -140,9 +163,9 @@ pub(super) fn report(
     // Draining starts over when a replacement isn't ready any more.
     let replaced = status.replaced.take();
     match failure(&status, inputs, settled) {
-        Some((reason, message)) => {
+        Some(failure) => {
             let serving = inputs.components().iter().all(|(_, it)| it.serving);
-            status.mark_degraded(reason, &message, serving, inputs.now);
+            status.mark_degraded(failure.reason, &failure.message, serving, inputs.now);
         }
         None if settled => mark_settled(&mut status, inputs, replaced),
         None => mark_in_progress(&mut status, old, inputs),
@@ -201,7 +224,8 @@ fn is_settled(old: Option<&ClassRuntimeStatus>, inputs: &StatusInputs<'_>) -> bo
     });
     // An apply that restores drift doesn't make a class less ready; what it leads to may.
     let unchanged = inputs.changes.applies.is_empty() || was_settled;
-    ready && unchanged && inputs.changes.blocked.is_empty()
+    let over_quota = inputs.objects_over_quota().is_some();
+    ready && unchanged && inputs.changes.blocked.is_empty() && !over_quota
 }
 
 /// Why a class is Degraded; the first that applies.
@@ -209,41 +233,48 @@ fn failure(
     status: &ClassRuntimeStatus,
     inputs: &StatusInputs<'_>,
     settled: bool,
-) -> Option<(Reason, String)> {
-    if let Some(failure) = join(inputs.failures) {
-        return Some(failure);
+) -> Option<Failure> {
+    // What waits for a quota fails after the deadline only.
+    let failed = join(inputs.failures).filter(|it| it.reason != Reason::QuotaExceeded);
+    if failed.is_some() {
+        return failed;
     }
     if !inputs.changes.conflicts.is_empty() {
         let names = inputs.changes.conflicts.join(", ");
-        return Some((Reason::NameTaken, format!("owned by another controller or user: {names}")));
+        let message = format!("owned by another controller or user: {names}");
+        return Some(Failure { reason: Reason::NameTaken, message });
     }
     if settled {
         return None;
     }
     if let Some(rejection) = inputs.rejection {
-        return Some((rejection.reason.into(), rejection.message.clone()));
+        let message = rejection.message.clone();
+        return Some(Failure { reason: rejection.reason.into(), message });
     }
-    let components = inputs.components();
-    let permanent = components.iter().find_map(|(key, it)| {
-        let problem = it.problem.as_ref().filter(|problem| !problem.reason.is_transient())?;
-        Some((problem.reason, format!("{}: {}", display(key), problem.message)))
-    });
+    let components = inputs.components().into_iter();
+    let mut problems = components.filter_map(|(key, it)| problem(key, it));
+    let permanent = problems.find(|it| !it.reason.is_transient());
     let overdue = time_left(status, inputs.deadline, inputs.now).is_some_and(|it| it.is_zero());
     permanent.or_else(|| (overdue && !inputs.spec.paused).then(|| deadline_exceeded(inputs)))
 }
 
-fn deadline_exceeded(inputs: &StatusInputs<'_>) -> (Reason, String) {
+fn deadline_exceeded(inputs: &StatusInputs<'_>) -> Failure {
     let components = inputs.components();
-    let transient = components.iter().find_map(|(_, it)| it.problem.as_ref());
+    let first = || components.iter().find_map(|(_, it)| it.problem.clone());
+    let cause = inputs.objects_over_quota().map(|it| (it.reason, it.message));
+    let cause = cause.or_else(|| first().map(|it| (it.reason, it.message)));
     let waiting: Vec<&str> =
         components.iter().filter(|(_, it)| !it.ready).map(|(key, _)| display(key)).collect();
-    let message = format!(
-        "not Available within {} s; not ready: {}{}",
-        inputs.deadline.as_secs(),
-        waiting.join(", "),
-        transient.map_or_else(String::new, |problem| format!(" ({})", problem.message))
-    );
-    (transient.map_or(Reason::ProgressDeadlineExceeded, |problem| problem.reason), message)
+    let waiting = match waiting.as_slice() {
+        [] => String::new(),
+        names => format!("; not ready: {}", names.join(", ")),
+    };
+    let (reason, details) = match cause {
+        Some((reason, message)) => (reason, format!(" ({message})")),
+        None => (Reason::ProgressDeadlineExceeded, String::new()),
+    };
+    let seconds = inputs.deadline.as_secs();
+    Failure { reason, message: format!("not Available within {seconds} s{waiting}{details}") }
 }
 
 fn mark_in_progress(
@@ -256,6 +287,9 @@ fn mark_in_progress(
     let (phase, reason, message) = if inputs.spec.paused && inputs.resource_refs.is_empty() {
         let message = "spec.paused is set: no object is created".to_owned();
         (Phase::Pending, Reason::Paused, message)
+    } else if let Some(Failure { reason, message }) = inputs.over_quota() {
+        let none = inputs.resource_refs.is_empty();
+        (if none { Phase::Pending } else { Phase::Applying }, reason, message)
     } else if changes.blocked.contains(&Blocked::Deletion) {
         let message = "waiting for the deletion of former objects".to_owned();
         (Phase::Applying, Reason::WaitingForDeletion, message)

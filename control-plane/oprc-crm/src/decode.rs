@@ -1,6 +1,6 @@
 //! Tolerant decoding of ClassRuntimes.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
@@ -10,6 +10,7 @@ use kube::Resource;
 use oprc_unit::{UnitSpec, Violation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
+use serde_path_to_error::{Path, Segment};
 
 use crate::{
     crd::{ClassRuntime, ClassRuntimeStatus},
@@ -17,42 +18,14 @@ use crate::{
 };
 
 /// A ClassRuntime whose spec and status are still text, of any shape and depth.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Resource, Clone, Debug, Serialize, Deserialize)]
+#[resource(inherit = "ClassRuntime")]
 pub struct RawClass {
     pub metadata: ObjectMeta,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     spec: Option<Box<RawValue>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<Box<RawValue>>,
-}
-
-impl Resource for RawClass {
-    type DynamicType = ();
-    type Scope = kube::core::NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        ClassRuntime::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        ClassRuntime::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        ClassRuntime::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        ClassRuntime::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.metadata
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
-    }
 }
 
 /// Decodes a ClassRuntime. What can't be decoded of one must not affect others.
@@ -88,7 +61,7 @@ pub fn decode(class: &RawClass) -> ObservedClass {
 }
 
 /// Decodes a specification; an error names the field by its path.
-pub fn decode_spec(spec: Value) -> Result<UnitSpec, Violation> {
+fn decode_spec(spec: Value) -> Result<UnitSpec, Violation> {
     serde_path_to_error::deserialize(spec).map_err(|error| {
         let path = error.path().to_string();
         let field = if path == "." { "spec".to_owned() } else { format!("spec.{path}") };
@@ -134,7 +107,7 @@ fn decode_status(text: &str, on_dropped: impl Fn(&str, &str)) -> Option<ClassRun
             Err(error) => error,
         };
         let path = entry_path(error.path());
-        let field = path.first().map(Step::to_string).unwrap_or_default();
+        let field = path.first().map(ToString::to_string).unwrap_or_default();
         drop_entry(&field, &error.path().to_string(), &error.inner().to_string());
         remove(&mut readable, &path)?;
     }
@@ -153,51 +126,37 @@ pub fn encode_status(status: &ClassRuntimeStatus) -> Value {
 /// Fields without which CRM could allow a change that loses data.
 const DATA_GUARD: [&str; 2] = ["kept_collections", "kept_nodes"];
 
-/// The path of the entry to drop: up to the innermost item of a list, which is dropped as a whole.
-fn entry_path(path: &serde_path_to_error::Path) -> Vec<Step> {
-    let steps: Vec<Step> = path.iter().filter_map(Step::of).collect();
-    let item = steps.iter().rposition(|it| matches!(it, Step::Item(_)));
-    let length = item.map_or(steps.len(), |at| at + 1);
-    steps.into_iter().take(length).collect()
-}
-
-enum Step {
-    Field(String),
-    Item(usize),
-}
-
-impl Step {
-    fn of(segment: &serde_path_to_error::Segment) -> Option<Self> {
-        match segment {
-            serde_path_to_error::Segment::Map { key } => Some(Self::Field(key.clone())),
-            serde_path_to_error::Segment::Seq { index } => Some(Self::Item(*index)),
-            _ => None,
-        }
+/// The path of the entry to drop: up to the innermost item of a list, which is dropped as a whole. So
+/// is the record for a rollback: a specification without some of its items is another one.
+fn entry_path(path: &Path) -> Vec<&Segment> {
+    let is_step = |it: &&Segment| matches!(it, Segment::Map { .. } | Segment::Seq { .. });
+    let mut steps: Vec<_> = path.iter().filter(is_step).collect();
+    if is_field(steps.first(), "last_available") {
+        steps.truncate(1);
+    } else if let Some(item) = steps.iter().rposition(|it| matches!(it, Segment::Seq { .. })) {
+        steps.truncate(item + 1);
     }
+    steps
 }
 
-impl fmt::Display for Step {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Field(name) => formatter.write_str(name),
-            Self::Item(index) => write!(formatter, "{index}"),
-        }
-    }
+fn is_field(step: Option<&&Segment>, name: &str) -> bool {
+    matches!(step, Some(Segment::Map { key }) if key == name)
 }
 
 /// Removes the value at a path; none if there is no such value.
-fn remove(value: &mut Value, path: &[Step]) -> Option<Value> {
+fn remove(value: &mut Value, path: &[&Segment]) -> Option<Value> {
     let (last, parents) = path.split_last()?;
     let parent = parents.iter().try_fold(value, |value, step| match step {
-        Step::Field(name) => value.get_mut(name),
-        Step::Item(index) => value.get_mut(index),
+        Segment::Map { key } => value.get_mut(key),
+        Segment::Seq { index } => value.get_mut(index),
+        _ => None,
     })?;
-    match last {
-        Step::Field(name) => parent.as_object_mut()?.remove(name),
-        Step::Item(index) => {
-            let items = parent.as_array_mut()?;
-            (*index < items.len()).then(|| items.remove(*index))
+    match (last, parent) {
+        (Segment::Map { key }, Value::Object(fields)) => fields.remove(key),
+        (Segment::Seq { index }, Value::Array(items)) if *index < items.len() => {
+            Some(items.remove(*index))
         }
+        _ => None,
     }
 }
 
@@ -238,6 +197,21 @@ mod tests {
         assert_eq!(damaged.selection, None, "its profile is missing");
         assert_eq!((damaged.kept_collections.len(), damaged.kept_nodes), (1, Some(3)));
         assert!(damaged.unreadable.is_empty(), "the guard can be read");
+    }
+
+    /// A part of the specification must not be restored as if it were the whole.
+    #[test]
+    fn unreadable_rollback_record_is_dropped_as_a_whole() {
+        let record = |port: Value| {
+            let functions = json!([{"key": "a", "image": "i"}, {"key": "b", "port": port}]);
+            let last = json!({"generation": 3, "spec": {"functions": functions}});
+            status(&json!({"phase": "Available", "kept_nodes": 2, "last_available": last}))
+        };
+        let readable = record(json!(80));
+        assert_eq!(readable.last_available.unwrap().spec.functions.len(), 2);
+        let damaged = record(json!("eighty"));
+        assert_eq!(damaged.last_available, None);
+        assert_eq!((damaged.phase, damaged.kept_nodes), (Phase::Available, Some(2)));
     }
 
     #[test]

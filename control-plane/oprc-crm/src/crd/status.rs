@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
-use oprc_unit::SelectionStatus;
+use oprc_unit::{SelectionStatus, UnitSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -219,25 +219,16 @@ pub struct LastAvailable {
     /// Generation of the specification.
     pub generation: i64,
     /// The specification.
-    pub spec: AnyObject,
+    #[schemars(schema_with = "any_object")]
+    pub spec: UnitSpec,
     /// Template and profile selected for the specification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selection: Option<SelectionStatus>,
 }
 
-/// Any JSON object, stored unchanged.
-#[derive(Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
-#[serde(transparent)]
-pub struct AnyObject(pub serde_json::Value);
-
-impl JsonSchema for AnyObject {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "AnyObject".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
-    }
+/// The API server checks a specification when it is admitted, and not again in the status.
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
 /// Objects that a change of template replaced, or of a data grid that was removed.

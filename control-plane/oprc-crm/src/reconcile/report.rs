@@ -16,10 +16,7 @@ use super::{
 };
 pub use crate::crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING};
 use crate::{
-    crd::{
-        AnyObject, ClassRuntimeStatus, GRID_STABILITY_KEY, LastAvailable, Phase, Replaced,
-        ResourceRef,
-    },
+    crd::{ClassRuntimeStatus, GRID_STABILITY_KEY, LastAvailable, Phase, Replaced, ResourceRef},
     reason::Reason,
 };
 
@@ -331,8 +328,7 @@ fn mark_settled(
         status.mark_available(now);
         let kept = status.last_available.take();
         if inputs.spec.rollout.as_ref().is_some_and(|it| it.rollback) {
-            // A stored record of this generation stays: numbers may come back from the API server
-            // in another form.
+            // A stored record of this generation stays: its size needn't be checked again.
             let stored = kept
                 .filter(|kept| kept.generation == inputs.generation && kept.selection.is_some());
             status.last_available = stored.or_else(|| last_available(inputs));
@@ -349,10 +345,12 @@ fn mark_settled(
 
 /// The record for a rollback; none if it is too large.
 fn last_available(inputs: &StatusInputs<'_>) -> Option<LastAvailable> {
-    let text = serde_json::to_string(inputs.spec).ok().filter(|it| it.len() <= MAX_KEPT_SPEC)?;
-    let spec = AnyObject(serde_json::from_str(&text).ok()?);
-    let selection = Some(inputs.selection.status(inputs.generation));
-    Some(LastAvailable { generation: inputs.generation, spec, selection })
+    let size = serde_json::to_string(inputs.spec).ok()?.len();
+    (size <= MAX_KEPT_SPEC).then(|| LastAvailable {
+        generation: inputs.generation,
+        spec: inputs.spec.clone(),
+        selection: Some(inputs.selection.status(inputs.generation)),
+    })
 }
 
 /// The time until a change that is immaterial by itself is written nevertheless: a function that

@@ -60,14 +60,7 @@ fn last_available(
     old: &ClassRuntimeStatus,
 ) -> Option<Result<Earlier, Rejection>> {
     let last = old.last_available.as_ref()?;
-    let mut spec = match serde_json::from_value::<UnitSpec>(last.spec.0.clone()) {
-        Ok(spec) => spec,
-        Err(error) => {
-            let field = "status.last_available.spec".to_owned();
-            let violation = Violation { field, message: error.to_string() };
-            return Some(Err(Rejection::invalid(vec![violation])));
-        }
-    };
+    let mut spec = last.spec.clone();
     with_nodes_kept(&mut spec, old);
     // The stored selection: that in `status.selection` may be the failed generation's.
     let reported = || input.class.selection_of(last.generation);

@@ -18,17 +18,14 @@ pub fn deployment_state(phase: Phase, deleting: bool) -> DeploymentState {
 }
 
 pub fn function_state(function: &FunctionStatus, phase: Phase, deleting: bool) -> FunctionState {
+    let has = |reason: Reason| function.reason.as_deref() == Some(reason.as_str());
     match phase {
         _ if deleting => FunctionState::FunctionDeleted,
         Phase::Deleting => FunctionState::FunctionDeleted,
         _ if function.ready => FunctionState::FunctionRunning,
         // A function without a container runs when its class is Available.
-        Phase::Available if function.reason.as_deref() == Some(Reason::NoContainer.as_str()) => {
-            FunctionState::FunctionRunning
-        }
-        _ if function.reason.as_deref() == Some(Reason::Disabled.as_str()) => {
-            FunctionState::FunctionDown
-        }
+        Phase::Available if has(Reason::NoContainer) => FunctionState::FunctionRunning,
+        _ if has(Reason::Disabled) => FunctionState::FunctionDown,
         Phase::Pending => FunctionState::FunctionPending,
         Phase::Applying | Phase::Progressing | Phase::Available => FunctionState::FunctionDeploying,
         Phase::Degraded => FunctionState::FunctionDown,

@@ -5,31 +5,15 @@ use std::fmt;
 
 use oprc_unit::{PassiveReason, RejectionReason};
 
-/// How a reason is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReasonClass {
-    /// Not a failure.
-    Normal,
-    /// Reported at once: CRM can't resolve it.
-    Permanent,
-    /// May resolve by itself: reported when it persists.
-    Transient,
-}
-
-/// What a changed message means while the reason stays the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MessageChange {
-    /// Worth a status write.
-    Significant,
-    /// Not worth a write if only words with digits differ: the API server's messages contain
-    /// request ids, ports and counters.
-    NumbersVary,
-    /// Never worth a write: the message contains generated pod names and counters.
-    Volatile,
+/// Why a write failed, or why a component isn't ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub reason: Reason,
+    pub message: String,
 }
 
 macro_rules! reasons {
-    ($($name:ident: $class:ident $message:ident,)*) => {
+    ($($name:ident,)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Reason { $($name,)* }
 
@@ -40,77 +24,69 @@ macro_rules! reasons {
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
-
-            pub fn class(self) -> ReasonClass {
-                match self { $(Self::$name => ReasonClass::$class,)* }
-            }
-
-            pub fn message_change(self) -> MessageChange {
-                match self { $(Self::$name => MessageChange::$message,)* }
-            }
         }
     };
 }
 
 reasons! {
     // Conditions and Events of classes without a failure.
-    Applied: Normal Significant,
-    AsExpected: Normal Significant,
-    Available: Normal Significant,
-    Complete: Normal Significant,
-    Deleting: Normal Significant,
-    Disabled: Normal Significant,
-    ForeignAutoscaler: Normal Significant,
-    NoContainer: Normal Significant,
-    NotEnforced: Normal Significant,
-    Paused: Normal Significant,
-    Progressing: Normal Significant,
-    TemplateSelected: Normal Significant,
-    WaitingForDataGrid: Normal Significant,
-    WaitingForDeletion: Normal Significant,
+    Applied,
+    AsExpected,
+    Available,
+    Complete,
+    Deleting,
+    Disabled,
+    ForeignAutoscaler,
+    NoContainer,
+    NotEnforced,
+    Paused,
+    Progressing,
+    TemplateSelected,
+    WaitingForDataGrid,
+    WaitingForDeletion,
     // The specification is rejected.
-    DataAtRisk: Permanent Significant,
-    InvalidSpec: Permanent Significant,
-    NoSuitableTemplate: Permanent Significant,
-    OdgmDisabled: Permanent Significant,
-    TemplateRejected: Permanent Significant,
-    UnknownTemplate: Permanent Significant,
+    DataAtRisk,
+    InvalidSpec,
+    NoSuitableTemplate,
+    OdgmDisabled,
+    TemplateRejected,
+    UnknownTemplate,
     // An object can't be written.
-    ApiServerFails: Transient NumbersVary,
-    Conflict: Transient NumbersVary,
-    Forbidden: Permanent NumbersVary,
-    KindMissing: Permanent Significant,
-    NameTaken: Permanent Significant,
-    QuotaExceeded: Transient Volatile,
-    Rejected: Permanent NumbersVary,
+    ApiServerFails,
+    Conflict,
+    Forbidden,
+    KindMissing,
+    NameTaken,
+    QuotaExceeded,
+    Rejected,
     // A component doesn't become ready.
-    ContainerNotCreated: Permanent Volatile,
-    CrashLoop: Permanent Volatile,
-    ImagePullFailed: Permanent Volatile,
-    JobFailed: Permanent Significant,
-    KnativeNotReady: Permanent Significant,
-    PodsNotCreated: Permanent Volatile,
-    ProgressDeadlineExceeded: Permanent Significant,
-    RolledBack: Permanent Significant,
-    Unschedulable: Transient Volatile,
-    VolumeNotBound: Transient Significant,
+    ContainerNotCreated,
+    CrashLoop,
+    ImagePullFailed,
+    JobFailed,
+    KnativeNotReady,
+    PodsNotCreated,
+    ProgressDeadlineExceeded,
+    RolledBack,
+    Unschedulable,
+    VolumeNotBound,
     // An Event for a class that became Degraded; its note begins with the reason.
-    Failed: Permanent Significant,
+    Failed,
     // Only in gRPC responses.
-    ApiServerThrottled: Transient Significant,
-    ApiServerUnauthenticated: Permanent Significant,
-    ApiServerUnavailable: Transient Significant,
-    ClusterRefuses: Permanent Significant,
-    CrdMissing: Transient Significant,
-    Internal: Permanent Significant,
-    NamespaceMissing: Permanent Significant,
-    NoAddress: Transient Significant,
-    NoOdgm: Permanent Significant,
-    NotFound: Permanent Significant,
-    NotReady: Transient Significant,
-    OdgmUnavailable: Transient Significant,
-    TooLarge: Permanent Significant,
-    WebhookUnavailable: Transient Significant,
+    ApiServerThrottled,
+    ApiServerUnauthenticated,
+    ApiServerUnavailable,
+    ClusterRefuses,
+    CrdMissing,
+    Internal,
+    NamespaceMissing,
+    NoAddress,
+    NoOdgm,
+    NotFound,
+    NotReady,
+    OdgmUnavailable,
+    TooLarge,
+    WebhookUnavailable,
 }
 
 impl Reason {
@@ -119,8 +95,30 @@ impl Reason {
         Self::ALL.iter().copied().find(|reason| reason.as_str() == text)
     }
 
+    /// Whether a component with this problem may become ready by itself: it makes a class Degraded
+    /// only after the deadline.
     pub fn is_transient(self) -> bool {
-        self.class() == ReasonClass::Transient
+        matches!(self, Self::QuotaExceeded | Self::Unschedulable | Self::VolumeNotBound)
+    }
+
+    /// The part of a message whose change, while the reason stays the same, is worth a status write.
+    pub fn material_part(self, message: &str) -> String {
+        match self {
+            // It contains generated pod names and counters.
+            Self::ContainerNotCreated
+            | Self::CrashLoop
+            | Self::ImagePullFailed
+            | Self::PodsNotCreated
+            | Self::QuotaExceeded
+            | Self::Unschedulable => String::new(),
+            // The API server's messages contain request ids, ports and counters.
+            Self::ApiServerFails | Self::Conflict | Self::Forbidden | Self::Rejected => {
+                let words = message.split(|it: char| !it.is_alphanumeric());
+                let plain = words.filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
+                plain.collect::<Vec<_>>().join(" ")
+            }
+            _ => message.to_owned(),
+        }
     }
 
     /// The reason in `google.rpc.ErrorInfo`, such as `NO_SUITABLE_TEMPLATE`.

@@ -232,7 +232,7 @@ fn platform_now(config: &Config, watches: &Watches, cache: &Arc<Cache>) -> Platf
     Arc::new(move || {
         let Detected { knative, metrics } = *detected.borrow();
         // CRM watches autoscalers anyway: the watch syncs only if autoscaling/v2 is served.
-        let autoscaling = metrics && cache.is_synced(&AUTOSCALER.plural);
+        let autoscaling = metrics && cache.is_synced(AUTOSCALER.plural);
         Platform { knative, autoscaling, ..platform.clone() }
     })
 }

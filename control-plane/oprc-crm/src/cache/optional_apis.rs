@@ -79,7 +79,7 @@ pub(super) fn api_of(kind: &Kind) -> Option<&'static OptionalApi> {
 
 /// What the watch on a kind is called in logs and readiness reports.
 pub(super) fn watch_name(kind: &Kind) -> String {
-    named(api_of(kind), &kind.plural)
+    named(api_of(kind), kind.plural)
 }
 
 /// The same for the path of a request, which ends in the plural.

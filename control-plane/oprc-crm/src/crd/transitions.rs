@@ -6,8 +6,8 @@ use k8s_openapi::{
 };
 use oprc_unit::truncate_message;
 
-use super::{ClassRuntimeStatus, Phase};
-use crate::reason::{MessageChange, Reason};
+use super::{ClassRuntimeStatus, FunctionStatus, OdgmStatus, Phase};
+use crate::reason::Reason;
 
 /// Every function has its required replicas, of whatever generation.
 pub const AVAILABLE: &str = "Available";
@@ -101,30 +101,22 @@ impl ClassRuntimeStatus {
 
     /// `serving` says whether all functions serve nevertheless.
     pub fn mark_degraded(&mut self, reason: Reason, message: &str, serving: bool, now: Timestamp) {
-        self.degrade(reason, message, now);
-        if serving {
-            self.set_condition(AVAILABLE, true, Reason::Available, SERVING, now);
-        } else {
-            self.set_condition(AVAILABLE, false, reason, message, now);
-        }
-    }
-
-    /// An earlier specification runs in place of the latest.
-    pub fn mark_rolled_back(&mut self, message: &str, now: Timestamp) {
-        self.degrade(Reason::RolledBack, message, now);
-        self.set_condition(AVAILABLE, true, Reason::RolledBack, message, now);
+        self.set_phase(Phase::Degraded, reason, message);
+        self.set_condition(PROGRESSING, false, reason, "", now);
+        self.set_condition(DEGRADED, true, reason, message, now);
+        // After a rollback it is an earlier specification that serves.
+        let (reason, message) = match reason {
+            _ if !serving => (reason, message),
+            Reason::RolledBack => (reason, message),
+            _ => (Reason::Available, SERVING),
+        };
+        self.set_condition(AVAILABLE, serving, reason, message, now);
     }
 
     pub fn mark_deleting(&mut self, message: &str, now: Timestamp) {
         self.set_phase(Phase::Deleting, Reason::Deleting, message);
         self.set_condition(AVAILABLE, false, Reason::Deleting, message, now);
         self.set_condition(PROGRESSING, true, Reason::Deleting, message, now);
-    }
-
-    fn degrade(&mut self, reason: Reason, message: &str, now: Timestamp) {
-        self.set_phase(Phase::Degraded, reason, message);
-        self.set_condition(PROGRESSING, false, reason, "", now);
-        self.set_condition(DEGRADED, true, reason, message, now);
     }
 
     pub fn set_condition(
@@ -138,18 +130,15 @@ impl ClassRuntimeStatus {
         let status = if is_true { "True" } else { "False" };
         let before = self.conditions.iter().find(|it| it.type_ == type_ && it.status == status);
         let since = before.map_or(Time(now), |before| before.last_transition_time.clone());
-        let condition = Condition {
+        self.remove_condition(type_);
+        self.conditions.push(Condition {
             type_: type_.to_owned(),
             status: status.to_owned(),
             reason: reason.as_str().to_owned(),
             message: truncate_message(message),
             last_transition_time: since,
             observed_generation: self.observed_generation,
-        };
-        match self.conditions.iter_mut().find(|it| it.type_ == type_) {
-            Some(place) => *place = condition,
-            None => self.conditions.push(condition),
-        }
+        });
         self.conditions.sort_by(|left, right| left.type_.cmp(&right.type_));
     }
 
@@ -166,105 +155,72 @@ impl ClassRuntimeStatus {
     pub fn differs_materially_from(&self, old: Option<&Self>) -> bool {
         let Some(old) = old else { return true };
         if !self.phase.is_in_progress() || !old.phase.is_in_progress() {
-            let mut same = old.owned_by_reconciler();
-            same.last_updated.clone_from(&self.last_updated);
-            same.copy_immaterial_messages_from(self);
-            return *self != same;
+            return self.material() != old.material();
         }
-        let conditions = |status: &Self| {
-            let own = status.conditions.iter();
-            let own = own.filter(|it| OWNED_CONDITIONS.contains(&it.type_.as_str()));
-            own.map(|it| {
-                (it.type_.clone(), it.status.clone(), it.reason.clone(), it.observed_generation)
-            })
-            .collect::<Vec<_>>()
-        };
-        let functions = |status: &Self| {
-            let all = status.functions.iter();
-            all.map(|it| (it.key.clone(), it.reason.clone())).collect::<Vec<_>>()
-        };
         // A new address can wait until all are known; one that was reported must not be wrong.
         let address_changed = old.functions.iter().any(|before| {
             before.url.is_some()
                 && self.functions.iter().any(|it| it.key == before.key && it.url != before.url)
         });
-        let odgm = |status: &Self| {
-            status
-                .odgm
-                .as_ref()
-                .map(|it| (it.service.clone(), it.collections.clone(), it.reason.clone()))
-        };
-        self.observed_generation != old.observed_generation
-            || (self.phase == Phase::Pending) != (old.phase == Phase::Pending)
-            || conditions(self) != conditions(old)
-            || functions(self) != functions(old)
-            || address_changed
-            || odgm(self) != odgm(old)
-            || self.selection != old.selection
-            || self.kept_collections != old.kept_collections
-            || self.kept_nodes != old.kept_nodes
-            || self.replaced != old.replaced
-            || self.rolled_back != old.rolled_back
-            || self.progress_since != old.progress_since
+        address_changed || self.decisions() != old.decisions()
     }
 
-    /// Takes over the messages whose change isn't worth a write.
-    fn copy_immaterial_messages_from(&mut self, new: &Self) {
-        let copy = |reasons: [Option<&str>; 2], own: &mut Option<String>, its: &Option<String>| {
-            let [Some(reason), Some(same)] = reasons else { return };
-            let (left, right) = (own.as_deref(), its.as_deref());
-            if reason == same
-                && is_immaterial(reason, left.unwrap_or_default(), right.unwrap_or_default())
-            {
-                own.clone_from(its);
+    /// Without changes that aren't worth a write: each write leads to another reconcile.
+    fn material(&self) -> Self {
+        let mut own = Self { last_updated: None, ..self.owned_by_reconciler() };
+        let shorten = |reason: &Option<String>, message: &mut Option<String>| {
+            if let (Some(reason), Some(message)) = (reason, message) {
+                *message = material_part(reason, message);
             }
         };
-        if self.phase == new.phase {
-            let reasons = [self.reason.as_deref(), new.reason.as_deref()];
-            copy(reasons, &mut self.message, &new.message);
-        }
-        for (own, its) in self.conditions.iter_mut().zip(&new.conditions) {
-            if own.type_ == its.type_
-                && own.status == its.status
-                && own.reason == its.reason
-                && is_immaterial(&own.reason, &own.message, &its.message)
-            {
-                own.message.clone_from(&its.message);
-            }
-        }
-        for (own, its) in self.functions.iter_mut().zip(&new.functions) {
-            if own.key == its.key {
-                copy(
-                    [own.reason.as_deref(), its.reason.as_deref()],
-                    &mut own.message,
-                    &its.message,
-                );
-            }
-        }
-        if let (Some(own), Some(its)) = (&mut self.odgm, &new.odgm) {
-            copy([own.reason.as_deref(), its.reason.as_deref()], &mut own.message, &its.message);
+        shorten(&own.reason, &mut own.message);
+        own.conditions
+            .iter_mut()
+            .for_each(|it| it.message = material_part(&it.reason, &it.message));
+        own.functions.iter_mut().for_each(|it| shorten(&it.reason, &mut it.message));
+        own.odgm.iter_mut().for_each(|it| shorten(&it.reason, &mut it.message));
+        own
+    }
+
+    /// What counts during a rollout.
+    fn decisions(&self) -> Self {
+        let own = self.owned_by_reconciler();
+        let condition = |it| Condition {
+            message: String::new(),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+            ..it
+        };
+        let function = |it: FunctionStatus| FunctionStatus {
+            key: it.key,
+            reason: it.reason,
+            ..FunctionStatus::default()
+        };
+        let grid = |it| OdgmStatus { ready: false, replicas: 0, message: None, ..it };
+        Self {
+            // Whether anything of it exists.
+            phase: if own.phase == Phase::Pending { own.phase } else { Phase::Applying },
+            observed_generation: own.observed_generation,
+            conditions: own.conditions.into_iter().map(condition).collect(),
+            functions: own.functions.into_iter().map(function).collect(),
+            odgm: own.odgm.map(grid),
+            selection: own.selection,
+            kept_collections: own.kept_collections,
+            kept_nodes: own.kept_nodes,
+            replaced: own.replaced,
+            rolled_back: own.rolled_back,
+            progress_since: own.progress_since,
+            ..Self::default()
         }
     }
 }
 
-/// Whether a changed message of the same reason isn't worth a write: each write leads to another
-/// reconcile.
-fn is_immaterial(reason: &str, left: &str, right: &str) -> bool {
-    fn words(text: &str) -> impl Iterator<Item = &str> {
-        let all = text.split(|it: char| !it.is_alphanumeric());
-        all.filter(|word| !word.contains(|it: char| it.is_ascii_digit()))
-    }
-    match Reason::parse(reason).map(Reason::message_change) {
-        Some(MessageChange::Volatile) => true,
-        Some(MessageChange::NumbersVary) => words(left).eq(words(right)),
-        Some(MessageChange::Significant) | None => false,
-    }
+fn material_part(reason: &str, message: &str) -> String {
+    Reason::parse(reason).map_or_else(|| message.to_owned(), |it| it.material_part(message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crd::FunctionStatus;
     use oprc_unit::MAX_MESSAGE;
 
     fn failing(reason: Reason, message: &str) -> ClassRuntimeStatus {
@@ -316,7 +272,7 @@ mod tests {
                     key: function.to_owned(),
                     ..FunctionStatus::default()
                 }],
-                odgm: Some(crate::crd::OdgmStatus::default()),
+                odgm: Some(OdgmStatus::default()),
                 stable_since: [("odgm".to_owned(), since.clone())].into(),
                 ..ClassRuntimeStatus::default()
             };

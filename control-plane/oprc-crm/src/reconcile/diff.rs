@@ -6,7 +6,7 @@ use oprc_unit::Identity;
 
 use super::{
     observe::{Child, ClusterView},
-    render::{Desired, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
+    render::{Desired, DesiredGrid, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
     shapes,
 };
 use crate::kinds::{AUTOSCALER, DEPLOYMENT};
@@ -44,14 +44,14 @@ pub struct Changes {
     pub blocked: Vec<Blocked>,
 }
 
-/// Compares desired objects with live ones. `completed` returns whether a Job has completed for
-/// this generation.
+/// Compares desired objects with live ones. `completed` has the names of workloads that ran to
+/// completion.
 pub fn diff(
     identity: &Identity,
     desired: &Desired,
     view: &dyn ClusterView,
     grid_ready: bool,
-    completed: &dyn Fn(&str) -> bool,
+    completed: &[&str],
 ) -> Changes {
     let comparison = Comparison { identity, desired, view, grid_ready, completed };
     let mut changes = Changes::default();
@@ -78,7 +78,7 @@ struct Comparison<'a> {
     desired: &'a Desired,
     view: &'a dyn ClusterView,
     grid_ready: bool,
-    completed: &'a dyn Fn(&str) -> bool,
+    completed: &'a [&'a str],
 }
 
 impl Comparison<'_> {
@@ -103,7 +103,7 @@ impl Comparison<'_> {
         if object.kind == DEPLOYMENT {
             self.leave_replicas_to_autoscaler(&mut object, live.as_deref(), changes);
         }
-        if let Some(live) = live.as_ref().filter(|_| object.runs_once) {
+        if let Some(live) = live.as_ref().filter(|_| object.runs_once()) {
             let Some(manifest) = live.with_live_pod_template(object.object) else { return };
             object.object = manifest;
         }
@@ -141,7 +141,7 @@ impl Comparison<'_> {
     }
 
     fn create_step(&self, object: &DesiredObject) -> Step {
-        if object.runs_once && (self.completed)(&object.name) {
+        if object.runs_once() && self.completed.contains(&object.name.as_str()) {
             Step::Keep
         } else if object.waits_for_odgm && !self.grid_ready {
             Step::Wait(Blocked::DataGrid)
@@ -159,14 +159,11 @@ impl Comparison<'_> {
     /// Whether the grid's workload of the other kind still exists. Two grids with one name and one
     /// volume would each act as the only one.
     fn replaces_existing_grid(&self, object: &DesiredObject) -> bool {
-        self.desired.odgm.as_ref().is_some_and(|grid| {
-            let is_grid = object.kind == grid.kind && object.name == grid.workload;
-            let other = || {
-                let (kind, namespace) = (grid.other_kind(), &self.identity.namespace);
-                self.view.named(&kind, namespace, &grid.workload)
-            };
-            is_grid && other().is_some_and(|it| self.owns(&it))
-        })
+        let is_grid = |it: &&DesiredGrid| object.kind == it.kind && object.name == it.workload;
+        let Some(grid) = self.desired.odgm.as_ref().filter(is_grid) else { return false };
+        let namespace = &self.identity.namespace;
+        let other = self.view.named(&grid.other_kind(), namespace, &grid.workload);
+        other.is_some_and(|it| self.owns(&it))
     }
 
     /// Whether an autoscaler of another owner scales a Deployment.
@@ -228,7 +225,10 @@ fn is_in_sync(live: &Child, object: &DesiredObject) -> bool {
 /// Whether the update makes pods use the data grid that don't yet. Pods that use it already are
 /// updated whether or not the grid is ready.
 fn starts_using_grid(live: &Child, object: &DesiredObject) -> bool {
-    object.runs_with_odgm && !live.mentions(ODGM_ENABLED) && !live.has_spec_hash_of(&object.object)
+    object.waits_for_odgm
+        && object.object.to_string().contains(ODGM_ENABLED)
+        && !live.mentions(ODGM_ENABLED)
+        && !live.has_spec_hash_of(&object.object)
 }
 
 /// Whether an object serves a function that now has another shape.
@@ -236,5 +236,5 @@ fn is_former_shape(child: &Child, plan: &FunctionPlan) -> bool {
     let template = child.template.as_deref();
     child.function.as_deref() == Some(&plan.label)
         && template != Some(plan.shape.as_str())
-        && shapes::labelled(template).is_none_or(|shape| shape.address_kind().is_some())
+        && shapes::labelled(template).is_none_or(|shape| shape.address_kind.is_some())
 }

@@ -3,17 +3,14 @@
 
 use std::time::Duration;
 
-use super::{Input, diff::Changes, platform_or, report::remaining};
+use super::{platform_or, remaining, report::Facts};
 use crate::crd::ClassRuntimeStatus;
 
 /// The time until draining objects are deleted; none if there are none, or if their replacement
 /// isn't ready.
-pub(super) fn time_left(
-    status: &ClassRuntimeStatus,
-    changes: &Changes,
-    input: &Input<'_>,
-) -> Option<Duration> {
-    let replaced = status.replaced.as_ref().filter(|_| !changes.draining.is_empty())?;
+pub(super) fn time_left(status: &ClassRuntimeStatus, facts: &Facts<'_>) -> Option<Duration> {
+    let input = facts.input;
+    let replaced = status.replaced.as_ref().filter(|_| !facts.changes.draining.is_empty())?;
     let spec = input.class.spec.as_ref().ok()?;
     let seconds = spec.rollout.as_ref().and_then(|it| it.drain_seconds);
     let left = remaining(replaced.since.0, platform_or(seconds, input.platform.drain), input.now);

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 
 use oprc_unit::{names, spec::OnDelete};
 
-use super::{Action, Decision, FINALIZER, Input, ObservedClass, readiness, report, write_status};
+use super::{
+    Action, Decision, FINALIZER, Input, ObservedClass, readiness, remaining, report, write_status,
+};
 
 /// How long the status of a terminating class doesn't name the objects that it waits for.
 const QUIET_PERIOD: Duration = Duration::from_secs(20);
@@ -30,11 +32,11 @@ pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
     }
     let mut actions = Vec::new();
     if input.failures.is_empty() {
-        let remaining = left.iter().filter(|child| !child.deleting);
-        actions.extend(remaining.map(|child| Action::Delete(Arc::clone(child))));
+        let live = left.iter().filter(|child| !child.deleting);
+        actions.extend(live.map(|child| Action::Delete(Arc::clone(child))));
     }
     let since = class.deleting.unwrap_or(input.now);
-    let quiet = report::remaining(since, QUIET_PERIOD, input.now);
+    let quiet = remaining(since, QUIET_PERIOD, input.now);
     let message = if let Some(failure) = report::join(input.failures) {
         format!("{}: {}", failure.reason, failure.message)
     } else if quiet.is_zero() {
@@ -43,10 +45,9 @@ pub(super) fn plan_deletion(input: &Input<'_>) -> Decision {
     } else {
         "the objects of the class are being deleted".to_owned()
     };
-    let status = report::deleting(class.status.as_ref(), class.generation, &message, input.now);
-    if status.differs_materially_from(class.status.as_ref()) {
-        write_status(&mut actions, input, status, None);
-    }
+    let mut status = report::carried(class);
+    status.mark_deleting(&message, input.now);
+    write_status(&mut actions, input, status, None, false);
     Decision { actions, requeue_after: (!quiet.is_zero()).then_some(quiet) }
 }
 

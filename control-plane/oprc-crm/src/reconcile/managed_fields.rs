@@ -4,12 +4,13 @@
 //! no longer in the manifest. Fields of other managers are ignored. A value that is owned as a
 //! whole may contain defaults of the API server.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use oprc_unit::same_quantity;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use oprc_unit::same_quantity;
-
 /// The fields of an object that a manager owns.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnedFields {
     /// The field set, in the API server's notation.
     pub fields: Value,
@@ -19,13 +20,10 @@ pub struct OwnedFields {
 
 impl OwnedFields {
     /// The fields that a manager owns by apply.
-    pub fn of(object: &Value, managed_fields: &[Value], manager: &str) -> Option<Self> {
-        let entry = managed_fields.iter().find(|entry| {
-            entry.get("manager").and_then(Value::as_str) == Some(manager)
-                && entry.get("operation").and_then(Value::as_str) == Some("Apply")
-                && entry.get("subresource").and_then(Value::as_str).is_none_or(str::is_empty)
-        })?;
-        let fields = entry.get("fieldsV1")?.clone();
+    pub fn of(object: &Value, managed: &[ManagedFieldsEntry], manager: &str) -> Option<Self> {
+        let mut own = managed.iter().filter(|entry| is_applied_by(entry, manager));
+        let entry = own.find(|it| it.subresource.as_deref().is_none_or(str::is_empty))?;
+        let fields = entry.fields_v1.as_ref()?.0.clone();
         let live = prune(object, &fields);
         Some(Self { fields, live })
     }
@@ -46,27 +44,26 @@ impl OwnedFields {
     }
 }
 
-/// Whether another manager owns a path of fields, such as `["f:spec", "f:replicas"]`.
-pub fn owned_by_others(managed_fields: &[Value], manager: &str, path: &[&str]) -> bool {
-    managed_fields.iter().any(|entry| {
-        let other = entry.get("manager").and_then(Value::as_str) != Some(manager);
-        let mut at = entry.get("fieldsV1");
-        for step in path {
-            at = at.and_then(|fields| fields.get(step));
-        }
-        other && at.is_some()
+pub fn is_applied_by(entry: &ManagedFieldsEntry, manager: &str) -> bool {
+    entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some("Apply")
+}
+
+/// Whether another manager owns a field, such as `/f:spec/f:replicas`.
+pub fn owned_by_others(managed: &[ManagedFieldsEntry], manager: &str, field: &str) -> bool {
+    managed.iter().any(|entry| {
+        let owned = entry.fields_v1.as_ref().and_then(|fields| fields.0.pointer(field));
+        entry.manager.as_deref() != Some(manager) && owned.is_some()
     })
 }
 
 fn differs(manifest: &Value, live: &Value, fields: &Value, parent: &str) -> bool {
-    let none = Map::new();
-    let set = fields.as_object().unwrap_or(&none);
-    if set.is_empty() {
+    let Some(set) = fields.as_object().filter(|set| !set.is_empty()) else {
         return !covers(manifest, live, parent);
-    }
+    };
+    let mut owned = set.iter().filter(|(key, _)| *key != ".");
     match manifest {
         Value::Object(map) => {
-            let owned_differs = set.iter().filter(|(key, _)| *key != ".").any(|(key, below)| {
+            let owned_differs = owned.any(|(key, below)| {
                 let Some(name) = key.strip_prefix("f:") else { return true };
                 match (map.get(name), live.get(name)) {
                     (Some(manifest), Some(live)) => differs(manifest, live, below, name),
@@ -76,14 +73,8 @@ fn differs(manifest: &Value, live: &Value, fields: &Value, parent: &str) -> bool
             owned_differs || map.keys().any(|name| !set.contains_key(&format!("f:{name}")))
         }
         Value::Array(items) => {
-            let mut entries = 0;
-            for (key, below) in set.iter().filter(|(key, _)| *key != ".") {
-                entries += 1;
-                if element_differs(items, live, key, below, parent) {
-                    return true;
-                }
-            }
-            entries != items.len()
+            owned.clone().count() != items.len()
+                || owned.any(|(key, below)| element_differs(items, live, key, below, parent))
         }
         _ => true,
     }
@@ -196,7 +187,7 @@ mod tests {
 
     fn owned(object: &Value, fields: &Value) -> OwnedFields {
         let entry = json!({"manager": "us", "operation": "Apply", "fieldsV1": fields});
-        OwnedFields::of(object, &[entry], "us").unwrap()
+        OwnedFields::of(object, &[serde_json::from_value(entry).unwrap()], "us").unwrap()
     }
 
     fn live() -> OwnedFields {
@@ -309,12 +300,14 @@ mod tests {
 
     #[test]
     fn replicas_owned_by_an_autoscaler_are_detected() {
-        let entries = [json!({
+        let entry = json!({
             "manager": "kube-controller-manager", "operation": "Update", "subresource": "scale",
             "fieldsV1": {"f:spec": {"f:replicas": {}}},
-        })];
-        assert!(owned_by_others(&entries, "oprc-crm", &["f:spec", "f:replicas"]));
-        assert!(!owned_by_others(&entries, "oprc-crm", &["f:spec", "f:paused"]));
-        assert!(!owned_by_others(&entries, "kube-controller-manager", &["f:spec", "f:replicas"]));
+        });
+        let entries = [serde_json::from_value(entry).unwrap()];
+        let replicas = "/f:spec/f:replicas";
+        assert!(owned_by_others(&entries, "oprc-crm", replicas));
+        assert!(!owned_by_others(&entries, "oprc-crm", "/f:spec/f:paused"));
+        assert!(!owned_by_others(&entries, "kube-controller-manager", replicas));
     }
 }

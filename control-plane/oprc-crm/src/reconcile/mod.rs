@@ -31,14 +31,14 @@ use oprc_unit::{
 
 pub use self::events::EventRecord;
 use self::{
-    diff::{Apply, Changes},
+    diff::Apply,
     observe::{Child, ClusterView},
     readiness::Readiness,
     render::Desired,
-    report::{Failure, StatusInputs},
+    report::Facts,
     rollback::Target,
 };
-use crate::crd::{ClassRuntimeStatus, ResourceRef};
+use crate::{crd::ClassRuntimeStatus, reason::Failure};
 
 /// Keeps a class until all of its objects are deleted.
 pub const FINALIZER: &str = "oaas.io/class-runtime";
@@ -130,7 +130,7 @@ pub struct Input<'a> {
 
 /// Plans what has to be done for a class.
 pub fn plan_actions(input: &Input<'_>) -> Decision {
-    let (class, old) = (input.class, input.class.status.as_ref());
+    let class = input.class;
     if class.deleting.is_some() {
         return finalize::plan_deletion(input);
     }
@@ -140,33 +140,30 @@ pub fn plan_actions(input: &Input<'_>) -> Decision {
     };
     let selection = &target.admitted.selection;
     let desired = render::render(&target.admitted.class, selection, input.platform);
-    let readiness = Readiness::new(class, input.view);
-    let changes = compare(input, &target, &desired, &readiness);
-    let inputs = status_inputs(input, &target, &desired, &changes, &readiness);
-    let mut status = report::report(old, &inputs);
+    let facts = gather_facts(input, &target, &desired);
+    let mut status = report::report(&facts);
     rollback::start_if_overdue(&mut status, &target, input);
     let mut actions = add_finalizer(class);
     if !target.latest.paused && input.failures.is_empty() {
-        plan_changes(&mut actions, &changes, &status, input);
+        plan_changes(&mut actions, &facts, &status);
     }
-    let unreported = report::until_reported(old, &status, &inputs);
-    let requeue_after = requeue_after(&status, &changes, input, target.deadline, unreported);
-    if unreported.is_some_and(|it| it.is_zero()) || status.differs_materially_from(old) {
-        write_status(&mut actions, input, status, Some(selection));
-    }
+    let unreported = report::until_reported(&status, &facts);
+    let requeue_after = requeue_after(&status, &facts, unreported);
+    let due = unreported.is_some_and(|it| it.is_zero());
+    write_status(&mut actions, input, status, Some(selection), due);
     Decision { actions, requeue_after }
 }
 
 /// The objects of a rejected class stay as they are.
 fn reject(input: &Input<'_>, rejection: &Rejection) -> Decision {
-    let (class, old) = (input.class, input.class.status.as_ref());
-    let readiness = Readiness::new(class, input.view);
-    let refresh = |status: &mut ClassRuntimeStatus| readiness.refresh(status);
-    let status = report::rejected(old, class.generation, rejection, refresh, input.now);
-    let mut actions = add_finalizer(class);
-    if status.differs_materially_from(old) {
-        write_status(&mut actions, input, status, None);
-    }
+    let readiness = Readiness::new(input.class, input.view);
+    let mut status = report::carried(input.class);
+    // The deadline starts when the specification is admitted.
+    status.progress_since = None;
+    let serving = readiness.refresh(&mut status);
+    status.mark_degraded(rejection.reason.into(), &rejection.message, serving, input.now);
+    let mut actions = add_finalizer(input.class);
+    write_status(&mut actions, input, status, None, false);
     Decision { actions, requeue_after: None }
 }
 
@@ -174,82 +171,51 @@ fn add_finalizer(class: &ObservedClass) -> Vec<Action> {
     if finalize::has_finalizer(class) { Vec::new() } else { vec![Action::AddFinalizer] }
 }
 
-/// Whether a function has completed as a Job. After a rollback it has: it was Available.
-fn has_completed(class: &ObservedClass, target: &Target<'_>, key: &str) -> bool {
-    let generation = target.admitted.class.identity.generation;
-    let functions = class.status.iter().flat_map(|old| &old.functions);
-    target.rolled_back
-        || functions.into_iter().any(|it| it.key == key && it.completed == Some(generation))
-}
-
-fn compare(
-    input: &Input<'_>,
-    target: &Target<'_>,
-    desired: &Desired,
-    readiness: &Readiness<'_>,
-) -> Changes {
-    let completed = |workload: &str| {
-        let mut plans = desired.functions.iter().filter(|plan| plan.workload == workload);
-        plans.any(|plan| has_completed(input.class, target, &plan.key))
-    };
-    let grid_ready = desired.odgm.as_ref().is_none_or(|grid| readiness.grid(grid).serving);
-    let identity = &target.admitted.class.identity;
-    diff::diff(identity, desired, input.view, grid_ready, &completed)
-}
-
-fn status_inputs<'a>(
-    input: &Input<'a>,
-    target: &'a Target<'_>,
+/// Compares the desired with the observed state.
+fn gather_facts<'a>(
+    input: &'a Input<'a>,
+    target: &'a Target<'a>,
     desired: &'a Desired,
-    changes: &'a Changes,
-    readiness: &Readiness<'_>,
-) -> StatusInputs<'a> {
-    let class = &target.admitted.class;
-    let assess = |plan: &render::FunctionPlan| {
-        let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
-        readiness.function(plan, scaled_by_others, has_completed(input.class, target, &plan.key))
+) -> Facts<'a> {
+    let (class, identity) = (input.class, &target.admitted.class.identity);
+    let readiness = Readiness::new(class, input.view);
+    // After a rollback every Job has completed: the class was Available.
+    let has_completed = |key: &str| {
+        let mut functions = class.status.iter().flat_map(|old| &old.functions);
+        let generation = Some(identity.generation);
+        target.rolled_back || functions.any(|it| it.key == key && it.completed == generation)
     };
-    StatusInputs {
-        class,
-        spec: &target.spec,
-        generation: input.class.generation,
-        selection: &target.admitted.selection,
+    let completed = desired.functions.iter().filter(|plan| has_completed(&plan.key));
+    let completed: Vec<&str> = completed.map(|plan| plan.workload.as_str()).collect();
+    let odgm = desired.odgm.as_ref().map(|grid| readiness.grid(grid));
+    let grid_ready = odgm.as_ref().is_none_or(|grid| grid.serving);
+    let changes = diff::diff(identity, desired, input.view, grid_ready, &completed);
+    let functions = desired.functions.iter().map(|plan| {
+        let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
+        readiness.function(plan, scaled_by_others, completed.contains(&plan.workload.as_str()))
+    });
+    let existing = desired.objects.iter().filter_map(|object| {
+        let child = input.view.named(&object.kind, &identity.namespace, &object.name)?;
+        child.is_owned_by(&identity.uid).then(|| child.reference())
+    });
+    Facts {
+        functions: functions.collect(),
+        resource_refs: existing.collect(),
+        last_created: readiness.last_created(),
+        input,
+        target,
         desired,
         changes,
-        functions: desired.functions.iter().map(assess).collect(),
-        odgm: desired.odgm.as_ref().map(|grid| readiness.grid(grid)),
-        resource_refs: existing_objects(desired, input.view, &class.identity),
-        last_created: readiness.last_created(),
-        rejection: target.rejection.as_ref(),
-        failures: input.failures,
-        deadline: target.deadline,
-        now: input.now,
+        odgm,
     }
 }
 
-/// The desired objects that exist and belong to the class.
-fn existing_objects(
-    desired: &Desired,
-    view: &dyn ClusterView,
-    identity: &Identity,
-) -> Vec<ResourceRef> {
-    let existing = desired.objects.iter().filter_map(|object| {
-        let child = view.named(&object.kind, &identity.namespace, &object.name)?;
-        child.is_owned_by(&identity.uid).then(|| child.reference())
-    });
-    existing.collect()
-}
-
-fn plan_changes(
-    actions: &mut Vec<Action>,
-    changes: &Changes,
-    status: &ClassRuntimeStatus,
-    input: &Input<'_>,
-) {
+fn plan_changes(actions: &mut Vec<Action>, facts: &Facts<'_>, status: &ClassRuntimeStatus) {
+    let changes = &facts.changes;
     // Deletions come first: a quota may have no room for both.
     actions.extend(changes.deletes.iter().cloned().map(Action::Delete));
     actions.extend(changes.applies.iter().cloned().map(Box::new).map(Action::Apply));
-    if drain::time_left(status, changes, input).is_some_and(|left| left.is_zero()) {
+    if drain::time_left(status, facts).is_some_and(|left| left.is_zero()) {
         actions.extend(changes.draining.iter().cloned().map(Action::Delete));
     }
     // Blocked objects follow later: one Event names all.
@@ -264,30 +230,48 @@ fn platform_or(seconds: Option<i32>, platform: Duration) -> Duration {
     own.map_or(platform, Duration::from_secs)
 }
 
+/// What is left of a span of time.
+fn remaining(since: Timestamp, span: Duration, now: Timestamp) -> Duration {
+    let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    span.saturating_sub(passed)
+}
+
+/// The time until the deadline of a rollout.
+fn until_deadline(
+    status: &ClassRuntimeStatus,
+    deadline: Duration,
+    now: Timestamp,
+) -> Option<Duration> {
+    status.progress_since.as_ref().map(|since| remaining(since.0, deadline, now))
+}
+
 fn requeue_after(
     status: &ClassRuntimeStatus,
-    changes: &Changes,
-    input: &Input<'_>,
-    deadline: Duration,
+    facts: &Facts<'_>,
     unreported: Option<Duration>,
 ) -> Option<Duration> {
     let may_roll_back = status.last_available.is_some() && status.rolled_back.is_none();
     let deadline = (status.phase.is_in_progress() || may_roll_back)
-        .then(|| report::time_left(status, deadline, input.now))
+        .then(|| until_deadline(status, facts.target.deadline, facts.input.now))
         .flatten();
-    let drained = drain::time_left(status, changes, input);
-    let all = [deadline, drained, unreported];
+    let all = [deadline, drain::time_left(status, facts), unreported];
     all.into_iter().flatten().filter(|left| !left.is_zero()).min()
 }
 
+/// Writes the status if it is due, or if it differs from the stored one.
 fn write_status(
     actions: &mut Vec<Action>,
     input: &Input<'_>,
     mut status: ClassRuntimeStatus,
     selection: Option<&Selection>,
+    due: bool,
 ) {
+    let old = input.class.status.as_ref();
+    if !due && !status.differs_materially_from(old) {
+        return;
+    }
     let applied = actions.iter().any(|action| matches!(action, Action::Apply(_)));
-    let events = events::of_status(input.class.status.as_ref(), &status, selection, applied);
+    let events = events::of_status(old, &status, selection, applied);
     status.last_updated = Some(Time(input.now));
     actions.push(Action::Status(Box::new(status)));
     actions.extend(events.into_iter().map(Action::Event));

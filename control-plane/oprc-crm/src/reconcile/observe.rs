@@ -9,11 +9,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
     jiff::Timestamp,
 };
-use kube::core::DynamicObject;
+use kube::{ResourceExt as _, core::DynamicObject};
 use serde_json::Value;
 
 use super::{
-    managed_fields::{OwnedFields, owned_by_others},
+    managed_fields::{OwnedFields, is_applied_by, owned_by_others},
     manifest::{FUNCTION, OWNER, SPEC_HASH, TEMPLATE},
     shapes,
 };
@@ -82,21 +82,15 @@ pub trait ClusterView {
 impl Child {
     pub fn of(kind: &Kind, object: &DynamicObject) -> Self {
         let meta = &object.metadata;
-        let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key)).cloned();
-        let managed: Vec<Value> = meta
-            .managed_fields
-            .iter()
-            .flatten()
-            .filter_map(|entry| serde_json::to_value(entry).ok())
-            .collect();
+        let label = |key: &str| object.labels().get(key).cloned();
+        let managed = object.managed_fields();
         let owner = owner(meta);
         let owned = owner.and_then(|_| {
-            let mut whole = object.data.clone();
-            whole.as_object_mut()?.insert("metadata".to_owned(), serde_json::to_value(meta).ok()?);
-            let owned = OwnedFields::of(&whole, &managed, MANAGER)?;
-            serde_json::to_string(&(owned.fields, owned.live)).ok().map(String::into_boxed_str)
+            let owned = OwnedFields::of(&serde_json::to_value(object).ok()?, managed, MANAGER)?;
+            serde_json::to_string(&owned).ok().map(String::into_boxed_str)
         });
-        let observed = shapes::observe(kind, &object.data, meta.generation.unwrap_or(0));
+        let (state, ready_since) =
+            shapes::observe(kind, &object.data, meta.generation.unwrap_or(0));
         Self {
             kind: kind.clone(),
             namespace: meta.namespace.clone().unwrap_or_default(),
@@ -110,23 +104,22 @@ impl Child {
             function: label(FUNCTION),
             template: label(TEMPLATE),
             deleting: meta.deletion_timestamp.is_some(),
-            replicas_elsewhere: owned_by_others(&managed, MANAGER, &["f:spec", "f:replicas"]),
-            spec_hash: meta
-                .annotations
-                .as_ref()
-                .and_then(|all| Some(all.get(SPEC_HASH)?.as_str().into())),
-            ready_since: observed.ready_since,
+            replicas_elsewhere: owned_by_others(managed, MANAGER, "/f:spec/f:replicas"),
+            spec_hash: object.annotations().get(SPEC_HASH).map(|hash| hash.as_str().into()),
+            ready_since,
             owned,
             applied_hash: None,
-            state: observed.state,
+            state,
         }
+    }
+
+    fn owned(&self) -> Option<OwnedFields> {
+        serde_json::from_str(self.owned.as_ref()?).ok()
     }
 
     /// Whether an apply of the manifest would change anything.
     pub fn differs_from(&self, manifest: &Value) -> bool {
-        let Some(owned) = &self.owned else { return true };
-        let Ok((fields, live)) = serde_json::from_str(owned) else { return true };
-        OwnedFields { fields, live }.differs_from(manifest)
+        self.owned().is_none_or(|owned| owned.differs_from(manifest))
     }
 
     /// The API server's response to an apply of the manifest.
@@ -189,15 +182,14 @@ impl Child {
     /// immutable.
     pub fn must_be_recreated(&self, manifest: &Value) -> bool {
         let claims = |object: &Value| object.pointer("/spec/volumeClaimTemplates").is_some();
-        let owned = self.owned.as_ref().filter(|_| self.kind == STATEFUL_SET);
-        let read = owned.and_then(|owned| serde_json::from_str::<(Value, Value)>(owned).ok());
-        read.is_some_and(|(_, live)| claims(&live) != claims(manifest))
+        self.kind == STATEFUL_SET
+            && self.owned().is_some_and(|owned| claims(&owned.live) != claims(manifest))
     }
 
     /// The manifest with the pod template of the live object: that of a Job is immutable. None if
     /// CRM doesn't own it.
     pub fn with_live_pod_template(&self, mut manifest: Value) -> Option<Value> {
-        let (_, mut live): (Value, Value) = serde_json::from_str(self.owned.as_ref()?).ok()?;
+        let mut live = self.owned()?.live;
         *manifest.pointer_mut("/spec/template")? = live.pointer_mut("/spec/template")?.take();
         Some(manifest)
     }
@@ -209,7 +201,7 @@ impl Child {
     pub fn reference(&self) -> ResourceRef {
         ResourceRef {
             api_version: self.kind.api_version(),
-            kind: self.kind.kind.to_string(),
+            kind: self.kind.to_string(),
             name: self.name.clone(),
             uid: self.uid.clone(),
         }
@@ -234,9 +226,8 @@ fn owner(meta: &ObjectMeta) -> Option<&OwnerReference> {
     if let Some(controller) = all.clone().find(|owner| owner.controller == Some(true)) {
         return Some(controller).filter(is_class);
     }
-    let applied = meta.managed_fields.iter().flatten().any(|entry| {
-        entry.manager.as_deref() == Some(MANAGER) && entry.operation.as_deref() == Some("Apply")
-    });
+    let mut managed = meta.managed_fields.iter().flatten();
+    let applied = managed.any(|entry| is_applied_by(entry, MANAGER));
     all.find(is_class).filter(|_| applied)
 }
 

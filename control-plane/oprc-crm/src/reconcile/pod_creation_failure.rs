@@ -21,8 +21,8 @@ pub struct PodCreationFailure {
 pub fn pod_creation_failure(event: &Event) -> Option<PodCreationFailure> {
     let of = &event.involved_object;
     let kind = [STATEFUL_SET, JOB].into_iter().find(|kind| {
-        of.kind.as_deref() == Some(&*kind.kind)
-            && of.api_version.as_deref() == Some(kind.api_version().as_str())
+        of.kind.as_deref() == Some(kind.kind)
+            && of.api_version.as_ref() == Some(&kind.api_version())
     })?;
     let (name, uid) = (of.name.clone()?, of.uid.clone()?);
     let message = truncate_message(event.message.as_deref()?);

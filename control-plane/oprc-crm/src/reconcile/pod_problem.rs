@@ -6,7 +6,7 @@ use k8s_openapi::{
 };
 
 use super::manifest::{FUNCTION, OWNER};
-use crate::reason::Reason;
+use crate::reason::{Failure, Reason};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodProblem {
@@ -15,14 +15,7 @@ pub struct PodProblem {
     pub class: String,
     /// The label [`FUNCTION`]; none for the data grid.
     pub function: Option<String>,
-    pub problem: Problem,
-}
-
-/// Why a component isn't ready. One with a transient reason counts only after the deadline.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    pub reason: Reason,
-    pub message: String,
+    pub problem: Failure,
 }
 
 pub fn pod_problem(pod: &Pod, now: Timestamp) -> Option<PodProblem> {
@@ -40,7 +33,7 @@ pub fn pod_problem(pod: &Pod, now: Timestamp) -> Option<PodProblem> {
     let unscheduled = || {
         let scheduled = status.conditions.iter().flatten().find(|it| it.type_ == "PodScheduled")?;
         let message = scheduled.message.as_deref().unwrap_or("no reason given");
-        (scheduled.status == "False").then(|| Problem {
+        (scheduled.status == "False").then(|| Failure {
             reason: Reason::Unschedulable,
             message: format!("pod {name} can't be scheduled: {message}"),
         })
@@ -57,7 +50,7 @@ pub fn pod_problem(pod: &Pod, now: Timestamp) -> Option<PodProblem> {
 const STABLE_RUN: SignedDuration = SignedDuration::from_mins(10);
 
 /// A crash loop is detected between restarts as well, while the container runs or has just exited.
-fn crash_loop(pod: &str, container: &ContainerStatus, now: Timestamp) -> Option<Problem> {
+fn crash_loop(pod: &str, container: &ContainerStatus, now: Timestamp) -> Option<Failure> {
     let state = container.state.as_ref()?;
     let last = container.last_state.as_ref().and_then(|it| it.terminated.as_ref());
     let waiting = state.waiting.as_ref().and_then(|it| it.reason.as_deref());
@@ -78,10 +71,10 @@ fn crash_loop(pod: &str, container: &ContainerStatus, now: Timestamp) -> Option<
     }
     let code = last.map_or_else(String::new, |it| format!(" with exit code {}", it.exit_code));
     let message = format!("a container of pod {pod} exits repeatedly{code}");
-    Some(Problem { reason: Reason::CrashLoop, message })
+    Some(Failure { reason: Reason::CrashLoop, message })
 }
 
-fn waiting(pod: &str, container: &ContainerStatus) -> Option<Problem> {
+fn waiting(pod: &str, container: &ContainerStatus) -> Option<Failure> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let message = waiting.message.as_deref().unwrap_or("no reason given");
     // Between two attempts the kubelet prefixes the cause with its backoff.
@@ -98,5 +91,5 @@ fn waiting(pod: &str, container: &ContainerStatus) -> Option<Problem> {
         }
         _ => return None,
     };
-    Some(Problem { reason, message: format!("pod {pod}: {message}") })
+    Some(Failure { reason, message: format!("pod {pod}: {message}") })
 }

@@ -10,7 +10,6 @@ use super::{
     ObservedClass,
     manifest::{FunctionPlan, ODGM_COMPONENT},
     observe::{Child, ClusterView, ObservedState},
-    pod_problem::Problem,
     shapes::{
         self, Assessed, Component, Required, WorkloadShape,
         grid::{self, DesiredGrid},
@@ -19,7 +18,7 @@ use super::{
 use crate::{
     crd::{ClassRuntimeStatus, GRID_STABILITY_KEY},
     kinds::{SERVICE, STATEFUL_SET},
-    reason::Reason,
+    reason::{Failure, Reason},
 };
 
 /// What is required of a workload whose plan isn't known.
@@ -49,7 +48,7 @@ impl<'a> Readiness<'a> {
         self.children.iter().filter_map(|child| child.created).max()
     }
 
-    /// `completed` says that a Job has completed for this generation; it may have been deleted.
+    /// `completed` says that a Job has completed for this generation.
     pub(super) fn function(
         &self,
         plan: &FunctionPlan,
@@ -58,17 +57,14 @@ impl<'a> Readiness<'a> {
     ) -> Component {
         let shape = shapes::of(plan.shape);
         let required = Required { min: plan.min, varies: plan.max > plan.min, scaled_by_others };
-        let workload = self.view.named(&shape.kind(), self.namespace, &plan.workload);
+        let workload = self.view.named(&shape.kind, self.namespace, &plan.workload);
         let mut component = match workload.filter(|child| child.is_owned_by(self.uid)) {
             Some(child) => self.assess(shape, &child, required),
+            // A completed Job may have been deleted.
             None => {
-                let completed = completed && shape.address_kind().is_none();
-                Component {
-                    ready: completed,
-                    serving: completed,
-                    completed,
-                    ..Component::default()
-                }
+                let completed = completed && shape.address_kind.is_none();
+                let (ready, serving) = (completed, completed);
+                Component { ready, serving, completed, ..Component::default() }
             }
         };
         component.url = component.url.or_else(|| plan.url.clone());
@@ -80,23 +76,26 @@ impl<'a> Readiness<'a> {
         component
     }
 
-    fn assess(&self, shape: &dyn WorkloadShape, child: &Child, required: Required) -> Component {
+    fn assess(&self, shape: &WorkloadShape, child: &Child, required: Required) -> Component {
+        let component = (shape.assess)(&self.assessed(child, required));
+        Component { ready_since: child.ready_since, ..component }
+    }
+
+    fn assessed<'c>(&self, child: &'c Child, required: Required) -> Assessed<'c> {
         let service = self.view.named(&SERVICE, self.namespace, &child.name);
-        let component = shape.assess(&Assessed {
+        Assessed {
             state: &child.state,
             deleting: child.deleting,
             has_service: service.is_some_and(|it| it.is_owned_by(self.uid) && !it.deleting),
             creation_failure: self.view.pod_creation_failure(&child.uid),
             required,
-        });
-        Component { ready_since: child.ready_since, ..component }
+        }
     }
 
     /// The workload of a function in a shape that serves calls.
-    fn serving_workload(&self, label: &str, shape: &dyn WorkloadShape) -> Option<&Child> {
-        let kind = shape.address_kind().map(|_| shape.kind())?;
-        let mut all = self.children.iter().map(Arc::as_ref);
-        all.find(|it| it.kind == kind && it.function.as_deref() == Some(label))
+    fn serving_workload(&self, label: &str, shape: &WorkloadShape) -> Option<&Child> {
+        let mut all = self.children.iter().map(Arc::as_ref).filter(|it| it.kind == shape.kind);
+        all.find(|it| shape.address_kind.is_some() && it.function.as_deref() == Some(label))
     }
 
     /// Whether a workload of another shape, which is being replaced, still serves.
@@ -108,7 +107,7 @@ impl<'a> Readiness<'a> {
         })
     }
 
-    fn pod_problems(&self, function: Option<&str>) -> impl Iterator<Item = Problem> {
+    fn pod_problems(&self, function: Option<&str>) -> impl Iterator<Item = Failure> {
         let all = self.view.pod_problems(self.namespace, &self.base).into_iter();
         all.filter(move |it| it.function.as_deref() == function).map(|it| it.problem)
     }
@@ -120,12 +119,9 @@ impl<'a> Readiness<'a> {
             self.assess_grid(&child, grid.replicas, grid.needed)
         });
         if !component.ready {
-            let claims = if grid.kind == STATEFUL_SET {
-                claims(self.view, self.namespace, &self.base)
-            } else {
-                Vec::new()
-            };
-            let unbound = claims.iter().filter_map(|claim| unbound_claim(claim));
+            let stateful = grid.kind == STATEFUL_SET;
+            let claims = stateful.then(|| claims(self.view, self.namespace, &self.base));
+            let unbound = claims.iter().flatten().filter_map(|claim| unbound_claim(claim));
             let problems = unbound.chain(self.pod_problems(None)).chain(component.problem);
             component.problem = worst(problems);
         }
@@ -133,30 +129,24 @@ impl<'a> Readiness<'a> {
     }
 
     fn assess_grid(&self, child: &Child, replicas: i32, needed: i32) -> Component {
-        let assessed = Assessed {
-            state: &child.state,
-            deleting: child.deleting,
-            has_service: true,
-            creation_failure: self.view.pod_creation_failure(&child.uid),
-            required: Required { min: replicas, varies: false, scaled_by_others: false },
-        };
-        grid::assess(&assessed, needed)
+        let required = Required { min: replicas, varies: false, scaled_by_others: false };
+        grid::assess(&self.assessed(child, required), needed)
     }
 
     /// Updates the status of a class whose specification is rejected: its objects stay, and may
     /// fail and recover meanwhile. Returns whether all of its functions serve.
     pub(super) fn refresh(&self, status: &mut ClassRuntimeStatus) -> bool {
         let mut serving = status.selection.is_some();
-        for function in status.functions.iter_mut().filter(|it| it.runs_as.is_some()) {
+        for function in &mut status.functions {
             let Some(shape) = shapes::labelled(function.runs_as.as_deref()) else { continue };
             // A completed Job stays completed.
-            if shape.address_kind().is_none() {
+            if shape.address_kind.is_none() {
                 serving &= function.ready;
                 continue;
             }
             let workload = self.serving_workload(&names::label(&function.key), shape);
-            let component =
-                workload.map_or_else(Component::default, |child| self.assess(shape, child, ANY));
+            let component = workload.map(|child| self.assess(shape, child, ANY));
+            let component = component.unwrap_or_default();
             serving &= component.serving;
             function.ready = component.ready;
             function.url = component.url.or_else(|| function.url.take());
@@ -165,14 +155,10 @@ impl<'a> Readiness<'a> {
             }
         }
         if let Some(odgm) = &mut status.odgm {
-            let mut grids = self.children.iter().filter(|child| {
+            odgm.ready = self.children.iter().any(|child| {
                 child.template.as_deref() == Some(ODGM_COMPONENT)
-                    && matches!(child.state, ObservedState::Workload(_))
+                    && self.assess_grid(child, odgm.replicas, odgm.replicas).ready
             });
-            let all = odgm.replicas;
-            let component = grids
-                .find_map(|child| Some(self.assess_grid(child, all, all)).filter(|it| it.ready));
-            odgm.ready = component.is_some();
             serving &= odgm.ready;
             if odgm.ready {
                 (odgm.reason, odgm.message) = (None, None);
@@ -202,17 +188,17 @@ pub(super) fn claims(view: &dyn ClusterView, namespace: &str, base: &str) -> Vec
     all
 }
 
-fn unbound_claim(claim: &Child) -> Option<Problem> {
+fn unbound_claim(claim: &Child) -> Option<Failure> {
     let ObservedState::Claim(false, class) = &claim.state else { return None };
     let class = class.as_deref().unwrap_or("the cluster's default");
     let message = format!("claim {} isn't bound (storage class: {class})", claim.name);
-    Some(Problem { reason: Reason::VolumeNotBound, message })
+    Some(Failure { reason: Reason::VolumeNotBound, message })
 }
 
 /// Permanent problems come first; a pod without a node comes last, because other problems can be
 /// its cause.
-fn worst(problems: impl Iterator<Item = Problem>) -> Option<Problem> {
-    let rank = |it: &Problem| (it.reason.is_transient(), it.reason == Reason::Unschedulable);
+fn worst(problems: impl Iterator<Item = Failure>) -> Option<Failure> {
+    let rank = |it: &Failure| (it.reason.is_transient(), it.reason == Reason::Unschedulable);
     problems.min_by(|left, right| {
         rank(left).cmp(&rank(right)).then_with(|| left.message.cmp(&right.message))
     })

@@ -15,6 +15,7 @@ pub use super::manifest::{
     ODGM_ENABLED, OWNER, PARTITION, PARTITION_REPLICA, SPEC_HASH, TEMPLATE,
 };
 pub use super::shapes::grid::DesiredGrid;
+use crate::kinds::SERVICE;
 
 /// Everything that must exist for a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,13 +29,12 @@ pub struct Desired {
 pub fn render(class: &ValidClass, selection: &Selection, platform: &Platform) -> Desired {
     let context = Context { class, platform, selection };
     let functions: Vec<_> = class.functions.iter().map(|it| plan(&context, it)).collect();
-    let (odgm, mut objects) = class
-        .odgm
-        .as_ref()
-        .map(|plan| grid::objects(&context, plan, &functions))
-        .map_or_else(|| (None, Vec::new()), |(grid, objects)| (Some(grid), objects));
+    let grid = class.odgm.as_ref().map(|plan| grid::objects(&context, plan, &functions));
+    let (odgm, objects) = grid.unzip();
+    let mut objects = objects.unwrap_or_default();
     for (function, plan) in class.functions.iter().zip(&functions) {
-        objects.extend(shapes::of(plan.shape).objects(&context, function, plan));
+        let own = (shapes::of(plan.shape).objects)(&context, function, plan).into_iter();
+        objects.extend(own.map(|it| DesiredObject { waits_for_odgm: it.kind != SERVICE, ..it }));
     }
     objects.iter_mut().for_each(add_spec_hash);
     Desired { objects, functions, odgm }
@@ -44,8 +44,8 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
     let (identity, selection) = (&context.class.identity, context.selection);
     let shape = shape_under(selection.template, function, context.platform);
     let rules = shapes::of(shape);
-    let workload = rules.workload_name(identity, function.name_key.as_deref());
-    let called = rules.address_kind().is_some();
+    let workload = (rules.workload_name)(identity, function.name_key.as_deref());
+    let called = rules.address_kind.is_some();
     let InstanceBounds { min, max } = instance_bounds(function, shape, selection.profile);
     FunctionPlan {
         key: function.key.clone(),
@@ -55,7 +55,7 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
         workload,
         min,
         max,
-        autoscaled: rules.needs_autoscaler() && max > min && context.platform.features.hpa,
-        unenforced_concurrency: function.max_concurrency.filter(|_| !rules.enforces_concurrency()),
+        autoscaled: rules.needs_autoscaler && max > min && context.platform.features.hpa,
+        unenforced_concurrency: function.max_concurrency.filter(|_| !rules.enforces_concurrency),
     }
 }

@@ -2,19 +2,24 @@
 
 mod components;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use oprc_unit::{Rejection, Selection, UnitSpec, ValidClass};
 
 use self::components::{function_statuses, odgm_status};
 use super::{
-    data_protection,
+    Input, ObservedClass, data_protection,
     diff::{Blocked, Changes},
+    remaining,
     render::Desired,
+    rollback::Target,
     shapes::Component,
+    until_deadline,
 };
-pub use crate::crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING};
+pub use crate::{
+    crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING},
+    reason::Failure,
+};
 use crate::{
     crd::{ClassRuntimeStatus, GRID_STABILITY_KEY, LastAvailable, Phase, Replaced, ResourceRef},
     reason::Reason,
@@ -29,13 +34,6 @@ const READY_DELAY: Duration = Duration::from_secs(10);
 /// becomes Available sooner needs no write in between.
 const PHASE_DELAY: Duration = Duration::from_secs(30);
 
-/// A failed write that is reported in the status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    pub reason: Reason,
-    pub message: String,
-}
-
 /// The first reason, and all messages. A quota counts only if nothing else failed.
 pub(super) fn join(failures: &[Failure]) -> Option<Failure> {
     let reasons = failures.iter().map(|it| it.reason);
@@ -45,51 +43,64 @@ pub(super) fn join(failures: &[Failure]) -> Option<Failure> {
 }
 
 /// Everything that a status follows from.
-pub(super) struct StatusInputs<'a> {
-    pub(super) class: &'a ValidClass,
-    pub(super) spec: &'a UnitSpec,
-    /// The latest generation; `class` may be an earlier one after a rollback.
-    pub(super) generation: i64,
-    pub(super) selection: &'a Selection,
+pub(super) struct Facts<'a> {
+    pub(super) input: &'a Input<'a>,
+    pub(super) target: &'a Target<'a>,
     pub(super) desired: &'a Desired,
-    pub(super) changes: &'a Changes,
+    pub(super) changes: Changes,
     pub(super) functions: Vec<Component>,
     pub(super) odgm: Option<Component>,
     /// Objects of the class that exist.
     pub(super) resource_refs: Vec<ResourceRef>,
     /// When the newest of them was created.
     pub(super) last_created: Option<Timestamp>,
-    /// Why the latest generation is rejected, if an earlier one takes its place.
-    pub(super) rejection: Option<&'a Rejection>,
-    pub(super) failures: &'a [Failure],
-    pub(super) deadline: Duration,
-    pub(super) now: Timestamp,
 }
 
-impl StatusInputs<'_> {
+impl Facts<'_> {
+    fn old(&self) -> Option<&ClassRuntimeStatus> {
+        self.input.class.status.as_ref()
+    }
+
     /// Functions and the data grid, by the keys of `stable_since`.
-    fn components(&self) -> Vec<(&str, &Component)> {
+    fn components(&self) -> impl Iterator<Item = (&str, &Component)> + Clone {
         let keys = self.desired.functions.iter().map(|plan| plan.key.as_str());
         let grid = self.odgm.iter().map(|component| (GRID_STABILITY_KEY, component));
-        keys.zip(&self.functions).chain(grid).collect()
+        keys.zip(&self.functions).chain(grid)
+    }
+
+    /// How many components there are, and how many of them are ready.
+    fn counts(&self) -> (usize, usize) {
+        (self.components().count(), self.components().filter(|(_, it)| it.ready).count())
+    }
+
+    fn is_serving(&self) -> bool {
+        self.components().all(|(_, component)| component.serving)
+    }
+
+    /// The problems of components, with their names.
+    fn problems(&self) -> impl Iterator<Item = Failure> {
+        self.components().filter_map(|(key, component)| {
+            let Failure { reason, message } = component.problem.as_ref()?;
+            Some(Failure { reason: *reason, message: format!("{}: {message}", display(key)) })
+        })
     }
 
     /// The failed writes, if all of them wait for a quota.
     fn objects_over_quota(&self) -> Option<Failure> {
-        join(self.failures).filter(|it| it.reason == Reason::QuotaExceeded)
+        join(self.input.failures).filter(|it| it.reason == Reason::QuotaExceeded)
     }
 
-    /// What waits for a quota: objects, or pods of a component.
-    fn over_quota(&self) -> Option<Failure> {
-        self.objects_over_quota().or_else(|| {
-            let components = self.components().into_iter().filter(|(_, it)| !it.ready);
-            let mut problems = components.filter_map(|(key, it)| problem(key, it));
-            problems.find(|it| it.reason == Reason::QuotaExceeded)
-        })
+    /// The latest generation; after a rollback an earlier one is reconciled.
+    fn generation(&self) -> i64 {
+        self.input.class.generation
+    }
+
+    fn reconciled_generation(&self) -> i64 {
+        self.target.admitted.class.identity.generation
     }
 
     fn is_rolled_back(&self) -> bool {
-        self.class.identity.generation != self.generation
+        self.reconciled_generation() != self.generation()
     }
 }
 
@@ -98,243 +109,181 @@ fn display(key: &str) -> &str {
     if key == GRID_STABILITY_KEY { "the data grid" } else { key }
 }
 
-/// The problem of a component, with its name.
-fn problem(key: &str, component: &Component) -> Option<Failure> {
-    let problem = component.problem.as_ref()?;
-    let message = format!("{}: {}", display(key), problem.message);
-    Some(Failure { reason: problem.reason, message })
-}
-
-/// The status of a generation before anything is known of it.
-fn carried(old: Option<&ClassRuntimeStatus>, generation: i64) -> ClassRuntimeStatus {
+/// The status of a class's generation before anything is known of it.
+pub(super) fn carried(class: &ObservedClass) -> ClassRuntimeStatus {
+    let old = class.status.as_ref();
     let mut status = old.map(ClassRuntimeStatus::owned_by_reconciler).unwrap_or_default();
-    status.observed_generation = Some(generation);
+    status.observed_generation = Some(class.generation);
     status.migrate_stability_key();
     status
 }
 
-/// The status of a class whose specification is rejected. `refresh` updates what is known of the
-/// objects that exist, and returns whether they serve.
-pub(super) fn rejected(
-    old: Option<&ClassRuntimeStatus>,
-    generation: i64,
-    rejection: &Rejection,
-    refresh: impl FnOnce(&mut ClassRuntimeStatus) -> bool,
-    now: Timestamp,
-) -> ClassRuntimeStatus {
-    let mut status = carried(old, generation);
-    // The deadline starts when the specification is admitted.
-    status.progress_since = None;
-    let serving = refresh(&mut status);
-    status.mark_degraded(rejection.reason.into(), &rejection.message, serving, now);
-    status
-}
-
-pub(super) fn deleting(
-    old: Option<&ClassRuntimeStatus>,
-    generation: i64,
-    message: &str,
-    now: Timestamp,
-) -> ClassRuntimeStatus {
-    let mut status = carried(old, generation);
-    status.mark_deleting(message, now);
-    status
-}
-
-pub(super) fn report(
-    old: Option<&ClassRuntimeStatus>,
-    inputs: &StatusInputs<'_>,
-) -> ClassRuntimeStatus {
-    let mut status = carried(old, inputs.generation);
-    record_facts(&mut status, old, inputs);
-    let settled = is_settled(old, inputs);
-    let fresh = old.is_none_or(|old| old.observed_generation != Some(inputs.generation));
+pub(super) fn report(facts: &Facts<'_>) -> ClassRuntimeStatus {
+    let (target, now) = (facts.target, facts.input.now);
+    let mut status = carried(facts.input.class);
+    record_facts(&mut status, facts);
+    let settled = is_settled(facts);
+    let observed = facts.old().and_then(|old| old.observed_generation);
     if settled {
         status.progress_since = None;
-    } else if fresh || status.progress_since.is_none() {
-        status.progress_since = Some(Time(inputs.now));
+    } else if observed != Some(facts.generation()) || status.progress_since.is_none() {
+        status.progress_since = Some(Time(now));
     }
     // A rejected generation isn't given up: it is tried again in each reconcile.
-    let given_up = inputs.is_rolled_back() && inputs.rejection.is_none();
-    status.rolled_back = given_up.then_some(inputs.generation);
+    let given_up = facts.is_rolled_back() && target.rejection.is_none();
+    status.rolled_back = given_up.then_some(facts.generation());
     // Draining starts over when a replacement isn't ready any more.
     let replaced = status.replaced.take();
-    match failure(&status, inputs, settled) {
-        Some(failure) => {
-            let serving = inputs.components().iter().all(|(_, it)| it.serving);
-            status.mark_degraded(failure.reason, &failure.message, serving, inputs.now);
-        }
-        None if settled => mark_settled(&mut status, inputs, replaced),
-        None => mark_in_progress(&mut status, old, inputs),
+    match failure(&status, facts, settled) {
+        Some(it) => status.mark_degraded(it.reason, &it.message, facts.is_serving(), now),
+        None if settled => mark_settled(&mut status, facts, replaced),
+        None => mark_in_progress(&mut status, facts),
     }
-    if inputs.spec.paused {
+    if target.spec.paused {
         let message = "spec.paused is set: no object is changed";
-        status.set_condition(PROGRESSING, false, Reason::Paused, message, inputs.now);
+        status.set_condition(PROGRESSING, false, Reason::Paused, message, now);
     }
-    if inputs.rejection.is_some() {
+    if target.rejection.is_some() {
         status.progress_since = None;
     }
-    record_remarks(&mut status, inputs);
+    record_remarks(&mut status, facts);
     status
 }
 
 /// Records what is known of components, selection and data, whatever the phase.
-fn record_facts(
-    status: &mut ClassRuntimeStatus,
-    old: Option<&ClassRuntimeStatus>,
-    inputs: &StatusInputs<'_>,
-) {
-    let components = inputs.components();
-    let ready = components.iter().filter(|(_, component)| component.ready).count();
-    status.ready = Some(format!("{ready}/{}", components.len()));
-    status.selection = Some(inputs.selection.status(inputs.class.identity.generation));
-    status.functions = function_statuses(old, inputs);
-    status.odgm = odgm_status(inputs);
-    status.resource_refs.clone_from(&inputs.resource_refs);
-    let before = std::mem::take(&mut status.kept_collections);
-    if data_protection::may_lose_data(inputs.spec) {
+fn record_facts(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
+    let (all, ready) = facts.counts();
+    status.ready = Some(format!("{ready}/{all}"));
+    let selection = &facts.target.admitted.selection;
+    status.selection = Some(selection.status(facts.reconciled_generation()));
+    status.functions = function_statuses(facts);
+    status.odgm = odgm_status(facts);
+    status.resource_refs.clone_from(&facts.resource_refs);
+    let spec = &facts.target.spec;
+    if data_protection::may_lose_data(spec) {
         status.unreadable.clear();
     }
-    let plan = inputs.class.odgm.as_ref();
-    status.kept_collections = data_protection::kept_collections(plan, &before, inputs.spec);
+    let plan = facts.target.admitted.class.odgm.as_ref();
+    status.kept_collections =
+        data_protection::kept_collections(plan, &status.kept_collections, spec);
     status.kept_nodes =
         data_protection::kept_nodes(plan, status.kept_nodes, &status.kept_collections);
     let before = std::mem::take(&mut status.stable_since);
-    status.stable_since = components
-        .iter()
-        .filter(|(_, component)| component.ready)
-        .map(|(key, _)| ((*key).to_owned(), before.get(*key).cloned().unwrap_or(Time(inputs.now))))
-        .collect::<BTreeMap<_, _>>();
+    let ready = facts.components().filter(|(_, component)| component.ready);
+    let since = |key: &str| before.get(key).cloned().unwrap_or(Time(facts.input.now));
+    status.stable_since = ready.map(|(key, _)| (key.to_owned(), since(key))).collect();
 }
 
 /// Whether everything that is desired exists and is ready.
-fn is_settled(old: Option<&ClassRuntimeStatus>, inputs: &StatusInputs<'_>) -> bool {
-    let ready = inputs.components().iter().all(|(_, component)| component.ready);
+fn is_settled(facts: &Facts<'_>) -> bool {
+    let ready = facts.components().all(|(_, component)| component.ready);
     // While a generation is rejected, the last good one runs under the same observedGeneration:
     // compare the generation of the selection instead.
-    let was_settled = old.is_some_and(|old| {
+    let was_settled = facts.old().is_some_and(|old| {
         let selected = old.selection.as_ref().map(|it| it.generation);
         let rolled_back = old.reason.as_deref() == Some(Reason::RolledBack.as_str());
-        old.observed_generation == Some(inputs.generation)
-            && selected == Some(inputs.class.identity.generation)
+        old.observed_generation == Some(facts.generation())
+            && selected == Some(facts.reconciled_generation())
             && (old.phase == Phase::Available || rolled_back)
     });
     // An apply that restores drift doesn't make a class less ready; what it leads to may.
-    let unchanged = inputs.changes.applies.is_empty() || was_settled;
-    let over_quota = inputs.objects_over_quota().is_some();
-    ready && unchanged && inputs.changes.blocked.is_empty() && !over_quota
+    let unchanged = facts.changes.applies.is_empty() || was_settled;
+    let waiting = !facts.changes.blocked.is_empty() || facts.objects_over_quota().is_some();
+    ready && unchanged && !waiting
 }
 
 /// Why a class is Degraded; the first that applies.
-fn failure(
-    status: &ClassRuntimeStatus,
-    inputs: &StatusInputs<'_>,
-    settled: bool,
-) -> Option<Failure> {
-    // What waits for a quota fails after the deadline only.
-    let failed = join(inputs.failures).filter(|it| it.reason != Reason::QuotaExceeded);
+fn failure(status: &ClassRuntimeStatus, facts: &Facts<'_>, settled: bool) -> Option<Failure> {
+    // What waits for a quota fails only after the deadline.
+    let failed = join(facts.input.failures).filter(|it| it.reason != Reason::QuotaExceeded);
     if failed.is_some() {
         return failed;
     }
-    if !inputs.changes.conflicts.is_empty() {
-        let names = inputs.changes.conflicts.join(", ");
+    if !facts.changes.conflicts.is_empty() {
+        let names = facts.changes.conflicts.join(", ");
         let message = format!("owned by another controller or user: {names}");
         return Some(Failure { reason: Reason::NameTaken, message });
     }
     if settled {
         return None;
     }
-    if let Some(rejection) = inputs.rejection {
+    if let Some(rejection) = &facts.target.rejection {
         let message = rejection.message.clone();
         return Some(Failure { reason: rejection.reason.into(), message });
     }
-    let components = inputs.components().into_iter();
-    let mut problems = components.filter_map(|(key, it)| problem(key, it));
-    let permanent = problems.find(|it| !it.reason.is_transient());
-    let overdue = time_left(status, inputs.deadline, inputs.now).is_some_and(|it| it.is_zero());
-    permanent.or_else(|| (overdue && !inputs.spec.paused).then(|| deadline_exceeded(inputs)))
+    let left = until_deadline(status, facts.target.deadline, facts.input.now);
+    let overdue = left.is_some_and(|it| it.is_zero()) && !facts.target.spec.paused;
+    let permanent = facts.problems().find(|it| !it.reason.is_transient());
+    permanent.or_else(|| overdue.then(|| deadline_exceeded(facts)))
 }
 
-fn deadline_exceeded(inputs: &StatusInputs<'_>) -> Failure {
-    let components = inputs.components();
-    let first = || components.iter().find_map(|(_, it)| it.problem.clone());
-    let cause = inputs.objects_over_quota().map(|it| (it.reason, it.message));
-    let cause = cause.or_else(|| first().map(|it| (it.reason, it.message)));
-    let waiting: Vec<&str> =
-        components.iter().filter(|(_, it)| !it.ready).map(|(key, _)| display(key)).collect();
-    let waiting = match waiting.as_slice() {
+fn deadline_exceeded(facts: &Facts<'_>) -> Failure {
+    let problem = || facts.components().find_map(|(_, it)| it.problem.clone());
+    let (reason, details) = match facts.objects_over_quota().or_else(problem) {
+        Some(cause) => (cause.reason, format!(" ({})", cause.message)),
+        None => (Reason::ProgressDeadlineExceeded, String::new()),
+    };
+    let waiting = facts.components().filter(|(_, it)| !it.ready).map(|(key, _)| display(key));
+    let waiting = match waiting.collect::<Vec<_>>().as_slice() {
         [] => String::new(),
         names => format!("; not ready: {}", names.join(", ")),
     };
-    let (reason, details) = match cause {
-        Some((reason, message)) => (reason, format!(" ({message})")),
-        None => (Reason::ProgressDeadlineExceeded, String::new()),
-    };
-    let seconds = inputs.deadline.as_secs();
+    let seconds = facts.target.deadline.as_secs();
     Failure { reason, message: format!("not Available within {seconds} s{waiting}{details}") }
 }
 
-fn mark_in_progress(
-    status: &mut ClassRuntimeStatus,
-    old: Option<&ClassRuntimeStatus>,
-    inputs: &StatusInputs<'_>,
-) {
-    let (components, changes) = (inputs.components(), inputs.changes);
-    let ready = components.iter().filter(|(_, component)| component.ready).count();
-    let (phase, reason, message) = if inputs.spec.paused && inputs.resource_refs.is_empty() {
+fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
+    let (paused, blocked) = (facts.target.spec.paused, &facts.changes.blocked);
+    let none = facts.resource_refs.is_empty();
+    let (all, ready) = facts.counts();
+    let pods = || facts.problems().find(|it| it.reason == Reason::QuotaExceeded);
+    let (phase, reason, message) = if paused && none {
         let message = "spec.paused is set: no object is created".to_owned();
         (Phase::Pending, Reason::Paused, message)
-    } else if let Some(Failure { reason, message }) = inputs.over_quota() {
-        let none = inputs.resource_refs.is_empty();
-        (if none { Phase::Pending } else { Phase::Applying }, reason, message)
-    } else if changes.blocked.contains(&Blocked::Deletion) {
+    } else if let Some(quota) = facts.objects_over_quota().or_else(pods) {
+        (if none { Phase::Pending } else { Phase::Applying }, quota.reason, quota.message)
+    } else if blocked.contains(&Blocked::Deletion) {
         let message = "waiting for the deletion of former objects".to_owned();
         (Phase::Applying, Reason::WaitingForDeletion, message)
-    } else if !changes.blocked.is_empty() {
-        let message = format!("{} objects wait for the data grid", changes.blocked.len());
+    } else if !blocked.is_empty() {
+        let message = format!("{} objects wait for the data grid", blocked.len());
         (Phase::Applying, Reason::WaitingForDataGrid, message)
     } else {
-        let message = format!("{ready} of {} components are ready", components.len());
+        let message = format!("{ready} of {all} components are ready");
         (Phase::Progressing, Reason::Progressing, message)
     };
-    let missing = match ready == components.len() {
-        true if inputs.spec.paused => "a change waits until spec.paused is cleared",
+    let missing = match ready == all {
+        true if paused => "a change waits until spec.paused is cleared",
         true => "a change is being applied",
         false => "not all components are ready",
     };
     // A class that was not Available becomes so when its rollout ends: one write less.
-    let serving = components.iter().all(|(_, it)| it.serving);
-    let available = serving && old.is_some_and(|old| old.is_true(AVAILABLE));
-    status.mark_in_progress(phase, reason, &message, (!available).then_some(missing), inputs.now);
+    let available = facts.is_serving() && facts.old().is_some_and(|old| old.is_true(AVAILABLE));
+    let missing = (!available).then_some(missing);
+    status.mark_in_progress(phase, reason, &message, missing, facts.input.now);
 }
 
-fn mark_settled(
-    status: &mut ClassRuntimeStatus,
-    inputs: &StatusInputs<'_>,
-    replaced: Option<Replaced>,
-) {
-    let now = inputs.now;
-    if inputs.is_rolled_back() {
-        let why = inputs.rejection.map_or_else(
+fn mark_settled(status: &mut ClassRuntimeStatus, facts: &Facts<'_>, replaced: Option<Replaced>) {
+    let now = facts.input.now;
+    if facts.is_rolled_back() {
+        let (latest, running) = (facts.generation(), facts.reconciled_generation());
+        let why = facts.target.rejection.as_ref().map_or_else(
             || "missed its deadline".to_owned(),
             |rejection| format!("is rejected ({}: {})", rejection.reason, rejection.message),
         );
-        let message = format!(
-            "generation {} {why}; generation {} runs",
-            inputs.generation, inputs.class.identity.generation
-        );
-        status.mark_rolled_back(&message, now);
+        let message = format!("generation {latest} {why}; generation {running} runs");
+        status.mark_degraded(Reason::RolledBack, &message, true, now);
     } else {
         status.mark_available(now);
         let kept = status.last_available.take();
-        if inputs.spec.rollout.as_ref().is_some_and(|it| it.rollback) {
+        if facts.target.spec.rollout.as_ref().is_some_and(|it| it.rollback) {
             // A stored record of this generation stays: its size needn't be checked again.
             let stored = kept
-                .filter(|kept| kept.generation == inputs.generation && kept.selection.is_some());
-            status.last_available = stored.or_else(|| last_available(inputs));
+                .filter(|kept| kept.generation == facts.generation() && kept.selection.is_some());
+            status.last_available = stored.or_else(|| last_available(facts));
         }
     }
-    let refs: Vec<_> = inputs.changes.draining.iter().map(|child| child.reference()).collect();
+    let refs: Vec<_> = facts.changes.draining.iter().map(|child| child.reference()).collect();
     // An object that starts to drain restarts the time of all.
     let known = replaced.filter(|it| refs.iter().all(|one| it.resource_refs.contains(one)));
     status.replaced = (!refs.is_empty()).then(|| Replaced {
@@ -344,23 +293,21 @@ fn mark_settled(
 }
 
 /// The record for a rollback; none if it is too large.
-fn last_available(inputs: &StatusInputs<'_>) -> Option<LastAvailable> {
-    let size = serde_json::to_string(inputs.spec).ok()?.len();
+fn last_available(facts: &Facts<'_>) -> Option<LastAvailable> {
+    let (generation, target) = (facts.generation(), facts.target);
+    let size = serde_json::to_string(&target.spec).ok()?.len();
     (size <= MAX_KEPT_SPEC).then(|| LastAvailable {
-        generation: inputs.generation,
-        spec: inputs.spec.clone(),
-        selection: Some(inputs.selection.status(inputs.generation)),
+        generation,
+        spec: target.spec.clone().into_owned(),
+        selection: Some(target.admitted.selection.status(generation)),
     })
 }
 
 /// The time until a change that is immaterial by itself is written nevertheless: a function that
 /// has been ready for a while although others aren't, or a phase that has lasted.
-pub(super) fn until_reported(
-    old: Option<&ClassRuntimeStatus>,
-    status: &ClassRuntimeStatus,
-    inputs: &StatusInputs<'_>,
-) -> Option<Duration> {
-    let old = old.filter(|old| {
+pub(super) fn until_reported(status: &ClassRuntimeStatus, facts: &Facts<'_>) -> Option<Duration> {
+    let now = facts.input.now;
+    let old = facts.old().filter(|old| {
         old.phase.is_in_progress()
             && status.phase.is_in_progress()
             && old.observed_generation == status.observed_generation
@@ -369,54 +316,32 @@ pub(super) fn until_reported(
     let functions = status
         .functions
         .iter()
-        .zip(&inputs.functions)
+        .zip(&facts.functions)
         .filter(|(it, _)| it.ready && !reported(&it.key))
-        .filter_map(|(_, it)| Some(remaining(it.ready_since?, READY_DELAY, inputs.now)));
+        .filter_map(|(_, it)| Some(remaining(it.ready_since?, READY_DELAY, now)));
     let rollout = old.phase == Phase::Applying && status.phase == Phase::Progressing;
-    let phase = inputs.last_created.filter(|_| rollout);
-    functions.chain(phase.map(|since| remaining(since, PHASE_DELAY, inputs.now))).min()
-}
-
-/// The time until the deadline of a rollout.
-pub(super) fn time_left(
-    status: &ClassRuntimeStatus,
-    deadline: Duration,
-    now: Timestamp,
-) -> Option<Duration> {
-    status.progress_since.as_ref().map(|since| remaining(since.0, deadline, now))
-}
-
-/// What is left of a span of time.
-pub(super) fn remaining(since: Timestamp, span: Duration, now: Timestamp) -> Duration {
-    let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    span.saturating_sub(passed)
+    let phase = facts.last_created.filter(|_| rollout);
+    functions.chain(phase.map(|since| remaining(since, PHASE_DELAY, now))).min()
 }
 
 /// Conditions that don't depend on the phase.
-fn record_remarks(status: &mut ClassRuntimeStatus, inputs: &StatusInputs<'_>) {
-    let now = inputs.now;
-    if inputs.changes.scaled_by_others.is_empty() {
+fn record_remarks(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
+    let now = facts.input.now;
+    let scaled = facts.changes.scaled_by_others.join(", ");
+    if scaled.is_empty() {
         status.remove_condition(FOREIGN_AUTOSCALER);
     } else {
-        let names = inputs.changes.scaled_by_others.join(", ");
         let message =
-            format!("an autoscaler of another owner scales {names}: CRM doesn't set replicas");
+            format!("an autoscaler of another owner scales {scaled}: CRM doesn't set replicas");
         status.set_condition(FOREIGN_AUTOSCALER, true, Reason::ForeignAutoscaler, &message, now);
     }
-    let unlimited: Vec<&str> = inputs
-        .desired
-        .functions
-        .iter()
-        .filter(|plan| plan.unenforced_concurrency.is_some())
-        .map(|plan| plan.key.as_str())
-        .collect();
+    let plans = facts.desired.functions.iter().filter(|it| it.unenforced_concurrency.is_some());
+    let unlimited = plans.map(|plan| plan.key.as_str()).collect::<Vec<_>>().join(", ");
     if unlimited.is_empty() {
         status.remove_condition(CONCURRENCY_LIMITED);
     } else {
-        let message = format!(
-            "k8s_deployment doesn't enforce max_concurrency, knative does: {}",
-            unlimited.join(", ")
-        );
+        let message =
+            format!("k8s_deployment doesn't enforce max_concurrency, knative does: {unlimited}");
         status.set_condition(CONCURRENCY_LIMITED, false, Reason::NotEnforced, &message, now);
     }
 }

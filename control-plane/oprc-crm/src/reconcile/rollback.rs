@@ -6,7 +6,9 @@ use std::{borrow::Cow, time::Duration};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use oprc_unit::{Admitted, Rejection, SelectionStatus, UnitSpec, Violation};
 
-use super::{Input, admission::admit, data_protection::with_nodes_kept, platform_or, report};
+use super::{
+    Input, admission::admit, data_protection::with_nodes_kept, platform_or, until_deadline,
+};
 use crate::{crd::ClassRuntimeStatus, reason::Reason};
 
 /// The specification to reconcile.
@@ -103,7 +105,7 @@ pub(super) fn start_if_overdue(
     target: &Target<'_>,
     input: &Input<'_>,
 ) {
-    let left = report::time_left(status, target.deadline, input.now);
+    let left = until_deadline(status, target.deadline, input.now);
     let overdue = left.is_some_and(|left| left.is_zero());
     let allowed = wants_rollback(target.latest) && !target.latest.paused;
     if !overdue || !allowed || status.rolled_back.is_some() || target.rejection.is_some() {

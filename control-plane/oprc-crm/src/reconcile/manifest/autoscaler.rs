@@ -11,14 +11,17 @@ use crate::kinds::{AUTOSCALER, DEPLOYMENT};
 
 const CPU_PERCENT: i32 = 70;
 
-pub(in crate::reconcile) fn autoscaler(
-    context: &Context<'_>,
-    plan: &FunctionPlan,
-) -> DesiredObject {
+pub(crate) fn autoscaler(context: &Context<'_>, plan: &FunctionPlan) -> DesiredObject {
     let policy = |type_: &str, value, period_seconds| HPAScalingPolicy {
         type_: type_.to_owned(),
         value,
         period_seconds,
+    };
+    let rules = |window, policies| HPAScalingRules {
+        stabilization_window_seconds: Some(window),
+        select_policy: Some("Max".to_owned()),
+        policies: Some(policies),
+        ..HPAScalingRules::default()
     };
     let object = HorizontalPodAutoscaler {
         metadata: context.meta(&plan.workload, context.function_labels(plan)),
@@ -27,7 +30,7 @@ pub(in crate::reconcile) fn autoscaler(
             max_replicas: plan.max,
             scale_target_ref: CrossVersionObjectReference {
                 api_version: Some(DEPLOYMENT.api_version()),
-                kind: DEPLOYMENT.kind.to_string(),
+                kind: DEPLOYMENT.to_string(),
                 name: plan.workload.clone(),
             },
             metrics: Some(vec![MetricSpec {
@@ -43,21 +46,11 @@ pub(in crate::reconcile) fn autoscaler(
                 ..MetricSpec::default()
             }]),
             behavior: Some(HorizontalPodAutoscalerBehavior {
-                scale_up: Some(HPAScalingRules {
-                    stabilization_window_seconds: Some(0),
-                    select_policy: Some("Max".to_owned()),
-                    policies: Some(vec![policy("Percent", 100, 15), policy("Pods", 4, 15)]),
-                    ..HPAScalingRules::default()
-                }),
-                scale_down: Some(HPAScalingRules {
-                    stabilization_window_seconds: Some(300),
-                    select_policy: Some("Max".to_owned()),
-                    policies: Some(vec![policy("Percent", 10, 60)]),
-                    ..HPAScalingRules::default()
-                }),
+                scale_up: Some(rules(0, vec![policy("Percent", 100, 15), policy("Pods", 4, 15)])),
+                scale_down: Some(rules(300, vec![policy("Percent", 10, 60)])),
             }),
         }),
         status: None,
     };
-    DesiredObject { waits_for_odgm: true, ..desired_object(AUTOSCALER, &plan.workload, &object) }
+    desired_object(AUTOSCALER, &object)
 }

@@ -29,14 +29,14 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`COMPONENT`] and [`TEMPLATE`] on objects of the data grid.
 pub const ODGM_COMPONENT: &str = oprc_unit::replication::ODGM;
 
-type Labels = BTreeMap<String, String>;
+pub(crate) type Labels = BTreeMap<String, String>;
 
 fn map(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 impl Context<'_> {
-    pub(in crate::reconcile) fn function_selector(&self, plan: &FunctionPlan) -> Labels {
+    pub(crate) fn function_selector(&self, plan: &FunctionPlan) -> Labels {
         let base = &self.class.identity.base;
         // While the shape changes, both workloads exist; the selectors must not overlap.
         let template = plan.shape.as_str();
@@ -44,7 +44,7 @@ impl Context<'_> {
     }
 
     /// Not `app=<class>`, which selects functions.
-    pub(in crate::reconcile) fn odgm_selector(&self) -> Labels {
+    pub(crate) fn odgm_selector(&self) -> Labels {
         let base = &self.class.identity.base;
         map(&[("app", &names::odgm(base)), (OWNER, base), (COMPONENT, ODGM_COMPONENT)])
     }
@@ -59,20 +59,20 @@ impl Context<'_> {
         labels
     }
 
-    pub(in crate::reconcile) fn function_labels(&self, plan: &FunctionPlan) -> Labels {
+    pub(crate) fn function_labels(&self, plan: &FunctionPlan) -> Labels {
         self.common(self.function_selector(plan), "function", plan.shape.as_str())
     }
 
-    pub(in crate::reconcile) fn odgm_labels(&self) -> Labels {
+    pub(crate) fn odgm_labels(&self) -> Labels {
         self.common(self.odgm_selector(), ODGM_COMPONENT, ODGM_COMPONENT)
     }
 
-    pub(in crate::reconcile) fn scrape_function(&self, port: i32) -> Labels {
+    pub(crate) fn scrape_function(&self, port: i32) -> Labels {
         self.scrape(port, self.class.telemetry.metrics_path.as_deref())
     }
 
     /// Annotations for Prometheus.
-    pub(in crate::reconcile) fn scrape(&self, port: i32, path: Option<&str>) -> Labels {
+    pub(crate) fn scrape(&self, port: i32, path: Option<&str>) -> Labels {
         if self.class.telemetry.metrics == Some(false) {
             return Labels::new();
         }
@@ -84,7 +84,7 @@ impl Context<'_> {
         ])
     }
 
-    pub(in crate::reconcile) fn meta(&self, name: &str, mut labels: Labels) -> ObjectMeta {
+    pub(crate) fn meta(&self, name: &str, mut labels: Labels) -> ObjectMeta {
         let identity = &self.class.identity;
         // Pods and claims don't have them: a change must not recreate either.
         if let Some(part) = &self.class.partition {
@@ -111,6 +111,6 @@ impl Context<'_> {
     }
 }
 
-pub(in crate::reconcile) fn selector(labels: Labels) -> LabelSelector {
+pub(crate) fn selector(labels: Labels) -> LabelSelector {
     LabelSelector { match_labels: Some(labels), match_expressions: None }
 }

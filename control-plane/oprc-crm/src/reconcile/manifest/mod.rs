@@ -2,9 +2,11 @@
 //! belong to more than one shape.
 
 mod autoscaler;
+mod deployment;
 mod disruption_budget;
 mod labels;
 pub(super) mod pod;
+mod service;
 mod spec_hash;
 
 use oprc_unit::{Platform, Selection, Shape, ValidClass};
@@ -17,11 +19,13 @@ pub use self::labels::{
 };
 pub(super) use self::{
     autoscaler::autoscaler,
-    disruption_budget::{budget, function_budget},
-    labels::selector,
+    deployment::deployment,
+    disruption_budget::budget,
+    labels::{Labels, selector},
+    service::{service, service_port},
     spec_hash::add_spec_hash,
 };
-use crate::kinds::Kind;
+use crate::kinds::{JOB, Kind};
 
 /// The environment variable of functions whose class has a data grid.
 pub const ODGM_ENABLED: &str = "ODGM_ENABLED";
@@ -36,12 +40,15 @@ pub struct DesiredObject {
     pub name: String,
     /// The manifest that is applied.
     pub object: Value,
-    /// A Job: its pod template is immutable, and it isn't created again once it has completed.
-    pub runs_once: bool,
     /// Created only when the data grid is ready.
     pub waits_for_odgm: bool,
-    /// Its pods use the data grid.
-    pub runs_with_odgm: bool,
+}
+
+impl DesiredObject {
+    /// The pod template of a Job is immutable, and a Job isn't created again once it has completed.
+    pub fn runs_once(&self) -> bool {
+        self.kind == JOB
+    }
 }
 
 /// How one function runs.
@@ -79,19 +86,13 @@ pub(super) struct Context<'a> {
 }
 
 /// The manifest of an object without its status.
-pub(super) fn desired_object(kind: Kind, name: &str, object: &impl Serialize) -> DesiredObject {
+pub(super) fn desired_object(kind: Kind, object: &impl Serialize) -> DesiredObject {
     let mut object = serde_json::to_value(object).unwrap_or_default();
     if let Some(map) = object.as_object_mut() {
         map.insert("apiVersion".to_owned(), kind.api_version().into());
-        map.insert("kind".to_owned(), kind.kind.to_string().into());
+        map.insert("kind".to_owned(), kind.kind.into());
         map.remove("status");
     }
-    DesiredObject {
-        kind,
-        name: name.to_owned(),
-        object,
-        runs_once: false,
-        waits_for_odgm: false,
-        runs_with_odgm: false,
-    }
+    let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    DesiredObject { kind, name: name.to_owned(), object, waits_for_odgm: false }
 }

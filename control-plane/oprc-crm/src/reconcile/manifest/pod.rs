@@ -7,60 +7,53 @@ use k8s_openapi::{
         Capabilities, ConfigMapEnvSource, ConfigMapKeySelector, ConfigMapVolumeSource, Container,
         ContainerPort, EmptyDirVolumeSource, EnvFromSource, EnvVar, EnvVarSource, GRPCAction,
         HTTPGetAction, LocalObjectReference, PersistentVolumeClaimVolumeSource, PodSecurityContext,
-        PodSpec, Probe, ResourceRequirements, SeccompProfile, SecretEnvSource, SecretKeySelector,
-        SecretVolumeSource, SecurityContext, TCPSocketAction, TopologySpreadConstraint, Volume,
-        VolumeMount,
+        PodSpec, PodTemplateSpec, Probe, ResourceRequirements, SeccompProfile, SecretEnvSource,
+        SecretKeySelector, SecretVolumeSource, SecurityContext, TCPSocketAction,
+        TopologySpreadConstraint, Volume, VolumeMount,
     },
-    apimachinery::pkg::{api::resource::Quantity, util::intstr::IntOrString},
+    apimachinery::pkg::{
+        api::resource::Quantity, apis::meta::v1::ObjectMeta, util::intstr::IntOrString,
+    },
 };
 use oprc_unit::{
     Sizes, ValidFunction, exceeds, function_sizes, names,
     spec::{self, Resources, Security, SecurityLevel},
 };
 
-use super::{Context, FunctionPlan, GRID_PORT, labels};
+use super::{Context, FunctionPlan, GRID_PORT, Labels, selector};
 
 /// The default user of containers.
-pub(in crate::reconcile) const USER: i64 = 65_532;
-pub(in crate::reconcile) const CONTAINER: &str = "function";
+pub(crate) const USER: i64 = 65_532;
+pub(crate) const CONTAINER: &str = "function";
 /// How long a terminating pod keeps serving, until endpoints are updated on every node.
-pub(in crate::reconcile) const LAME_DUCK_SECONDS: i64 = 5;
+pub(crate) const LAME_DUCK_SECONDS: i64 = 5;
 /// The default timeout of a call.
 const TIMEOUT_MS: i32 = 25_000;
 
 /// The API server drops empty values; applying one would be a difference in every reconcile.
-pub(in crate::reconcile) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
+pub(crate) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
     let value = Some(value.into()).filter(|value| !value.is_empty());
     EnvVar { name: name.to_owned(), value, value_from: None }
 }
 
 impl Context<'_> {
     /// The container of a function without probes.
-    pub(in crate::reconcile) fn container(
-        &self,
-        function: &ValidFunction,
-        port_name: &str,
-    ) -> Container {
+    pub(crate) fn container(&self, function: &ValidFunction, port_name: &str) -> Container {
         Container {
             name: CONTAINER.to_owned(),
             image: Some(function.image.clone()),
             image_pull_policy: function.pull_policy.map(|policy| policy.as_str().to_owned()),
-            command: filled(&function.command),
-            args: filled(&function.args),
-            ports: Some(vec![ContainerPort {
-                name: Some(port_name.to_owned()),
-                container_port: function.port,
-                protocol: Some("TCP".to_owned()),
-                ..ContainerPort::default()
-            }]),
+            command: filled(function.command.iter().cloned()),
+            args: filled(function.args.iter().cloned()),
+            ports: Some(vec![container_port(port_name, function.port)]),
             env: Some(self.variables(function)),
-            env_from: filled(&function.env_from.iter().map(env_from).collect::<Vec<_>>()),
+            env_from: filled(function.env_from.iter().map(env_from)),
             resources: Some(resources(
                 &function.requests,
                 &function.limits,
                 &function_sizes(function, self.platform, self.selection.profile),
             )),
-            volume_mounts: filled(&mounts(function)),
+            volume_mounts: filled(function.mounts.iter().enumerate().map(mount)),
             security_context: security(&function.security),
             ..Container::default()
         }
@@ -73,65 +66,53 @@ impl Context<'_> {
             variable("DEPLOYMENT_ID", &identity.deployment_id),
             variable("ENVIRONMENT", identity.environment.as_deref().unwrap_or("default")),
         ];
-        if let Some(throughput) = function.throughput {
-            all.push(variable("EXPECTED_THROUGHPUT", throughput.to_string()));
-        }
-        if let Some(latency) = function.latency {
-            all.push(variable("MAX_LATENCY_MS", latency.to_string()));
-        }
-        if let Some(endpoint) = &self.class.telemetry.otlp_endpoint {
-            all.push(variable("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint));
-        }
+        all.extend(function.throughput.map(|it| variable("EXPECTED_THROUGHPUT", it.to_string())));
+        all.extend(function.latency.map(|it| variable("MAX_LATENCY_MS", it.to_string())));
+        let endpoint = self.class.telemetry.otlp_endpoint.as_ref();
+        all.extend(endpoint.map(|it| variable("OTEL_EXPORTER_OTLP_ENDPOINT", it)));
         if let Some(odgm) = &self.class.odgm {
             let service = format!("{}:{GRID_PORT}", names::odgm_service(&identity.base));
-            let collections = if function.odgm.collections.is_empty() {
-                odgm.collections.iter().map(|it| it.name.as_str()).collect::<Vec<_>>().join(",")
-            } else {
-                function.odgm.collections.join(",")
-            };
+            let mut collections = function.odgm.collections.clone();
+            if collections.is_empty() {
+                collections.extend(odgm.collections.iter().map(|it| it.name.clone()));
+            }
+            let access = function.odgm.access_mode.unwrap_or_default();
+            let caching = function.odgm.caching_strategy.unwrap_or_default();
             all.extend([
                 variable(super::ODGM_ENABLED, "true"),
                 variable("ODGM_ENDPOINT", format!("http://{service}")),
                 variable("ODGM_SERVICE", service),
-                variable("ODGM_COLLECTIONS", collections),
+                variable("ODGM_COLLECTIONS", collections.join(",")),
                 variable("ODGM_CLUSTER_ID", &odgm.cluster_id),
                 variable("ODGM_NODE_ROLE", "client"),
-                variable("ODGM_ACCESS_MODE", word(&function.odgm.access_mode.unwrap_or_default())),
-                variable(
-                    "ODGM_CACHING_STRATEGY",
-                    word(&function.odgm.caching_strategy.unwrap_or_default()),
-                ),
+                variable("ODGM_ACCESS_MODE", word(&access)),
+                variable("ODGM_CACHING_STRATEGY", word(&caching)),
             ]);
         }
         all.extend(function.env.iter().map(user_variable));
         all
     }
 
-    pub(in crate::reconcile) fn spread(
-        &self,
-        plan: &FunctionPlan,
-    ) -> Option<Vec<TopologySpreadConstraint>> {
+    pub(crate) fn spread(&self, plan: &FunctionPlan) -> Option<Vec<TopologySpreadConstraint>> {
         plan.is_many().then(|| {
             vec![TopologySpreadConstraint {
                 max_skew: 1,
                 topology_key: "kubernetes.io/hostname".to_owned(),
                 when_unsatisfiable: "ScheduleAnyway".to_owned(),
-                label_selector: Some(labels::selector(self.function_selector(plan))),
+                label_selector: Some(selector(self.function_selector(plan))),
                 ..TopologySpreadConstraint::default()
             }]
         })
     }
 }
 
-pub(in crate::reconcile) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpec {
-    let secrets = function.pull_secrets.iter();
+pub(crate) fn pod_spec(function: &ValidFunction, container: Container) -> PodSpec {
+    let secret = |name: &String| LocalObjectReference { name: name.clone() };
     PodSpec {
         containers: vec![container],
         service_account_name: function.service_account.clone(),
-        image_pull_secrets: filled(
-            &secrets.map(|name| LocalObjectReference { name: name.clone() }).collect::<Vec<_>>(),
-        ),
-        volumes: filled(&volumes(function)),
+        image_pull_secrets: filled(function.pull_secrets.iter().map(secret)),
+        volumes: filled(function.mounts.iter().enumerate().map(volume)),
         security_context: volume_security(function),
         // A function without its own ServiceAccount has no need for the API server.
         automount_service_account_token: function.service_account.is_none().then_some(false),
@@ -140,42 +121,55 @@ pub(in crate::reconcile) fn pod_spec(function: &ValidFunction, container: Contai
     }
 }
 
+/// The template of the pods of a workload.
+pub(crate) fn pod_template(labels: Labels, annotations: Labels, spec: PodSpec) -> PodTemplateSpec {
+    PodTemplateSpec { metadata: Some(template_meta(labels, annotations)), spec: Some(spec) }
+}
+
+pub(crate) fn template_meta(labels: Labels, annotations: Labels) -> ObjectMeta {
+    ObjectMeta {
+        labels: Some(labels),
+        annotations: Some(annotations).filter(|it| !it.is_empty()),
+        ..ObjectMeta::default()
+    }
+}
+
+pub(crate) fn container_port(name: &str, port: i32) -> ContainerPort {
+    ContainerPort {
+        name: Some(name.to_owned()),
+        container_port: port,
+        protocol: Some("TCP".to_owned()),
+        ..ContainerPort::default()
+    }
+}
+
 /// The serialized name of an enum value.
-pub(in crate::reconcile) fn word(value: &impl serde::Serialize) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .unwrap_or_default()
+fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
 }
 
-/// None if the list is empty.
-pub(in crate::reconcile) fn filled<T: Clone>(list: &[T]) -> Option<Vec<T>> {
-    (!list.is_empty()).then(|| list.to_vec())
+/// None if there are no items.
+fn filled<T>(items: impl Iterator<Item = T>) -> Option<Vec<T>> {
+    let items: Vec<T> = items.collect();
+    (!items.is_empty()).then_some(items)
 }
 
-pub(in crate::reconcile) fn user_variable(variable: &spec::EnvVar) -> EnvVar {
-    let secret = variable.secret.as_ref().map(|from| EnvVarSource {
-        secret_key_ref: Some(SecretKeySelector {
-            name: from.name.clone(),
-            key: from.key.clone(),
-            optional: from.optional.then_some(true),
-        }),
+pub(crate) fn user_variable(user: &spec::EnvVar) -> EnvVar {
+    let parts =
+        |from: &spec::KeyRef| (from.name.clone(), from.key.clone(), from.optional.then_some(true));
+    let secret = user.secret.as_ref().map(parts).map(|(name, key, optional)| EnvVarSource {
+        secret_key_ref: Some(SecretKeySelector { name, key, optional }),
         ..EnvVarSource::default()
     });
-    let config_map = variable.config_map.as_ref().map(|from| EnvVarSource {
-        config_map_key_ref: Some(ConfigMapKeySelector {
-            name: from.name.clone(),
-            key: from.key.clone(),
-            optional: from.optional.then_some(true),
-        }),
-        ..EnvVarSource::default()
-    });
+    let config_map =
+        user.config_map.as_ref().map(parts).map(|(name, key, optional)| EnvVarSource {
+            config_map_key_ref: Some(ConfigMapKeySelector { name, key, optional }),
+            ..EnvVarSource::default()
+        });
     let value_from = secret.or(config_map);
-    let value = match (&value_from, &variable.value) {
-        (None, Some(value)) if !value.is_empty() => Some(value.clone()),
-        _ => None,
-    };
-    EnvVar { name: variable.name.clone(), value, value_from }
+    let value = user.value.as_deref().filter(|_| value_from.is_none()).unwrap_or_default();
+    EnvVar { value_from, ..variable(&user.name, value) }
 }
 
 fn env_from(source: &spec::EnvFrom) -> EnvFromSource {
@@ -187,24 +181,21 @@ fn env_from(source: &spec::EnvFrom) -> EnvFromSource {
     }
 }
 
-fn volume_name(at: usize) -> String {
-    format!("mount-{at}")
-}
-
-fn mounts(function: &ValidFunction) -> Vec<VolumeMount> {
-    let one = |(at, mount): (usize, &spec::VolumeMount)| VolumeMount {
-        name: volume_name(at),
+fn mount((at, mount): (usize, &spec::VolumeMount)) -> VolumeMount {
+    VolumeMount {
+        name: format!("mount-{at}"),
         mount_path: mount.mount_path.clone(),
         sub_path: mount.sub_path.clone(),
         read_only: mount.read_only.then_some(true),
         ..VolumeMount::default()
-    };
-    function.mounts.iter().enumerate().map(one).collect()
+    }
 }
 
-fn volumes(function: &ValidFunction) -> Vec<Volume> {
-    let one = |(at, mount): (usize, &spec::VolumeMount)| Volume {
-        name: volume_name(at),
+/// The volume that [`mount`] refers to.
+fn volume((at, mount): (usize, &spec::VolumeMount)) -> Volume {
+    let read_only = mount.read_only.then_some(true);
+    Volume {
+        name: format!("mount-{at}"),
         secret: mount.secret.clone().map(|name| SecretVolumeSource {
             secret_name: Some(name),
             ..SecretVolumeSource::default()
@@ -213,54 +204,42 @@ fn volumes(function: &ValidFunction) -> Vec<Volume> {
             .config_map
             .clone()
             .map(|name| ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() }),
-        persistent_volume_claim: mount.claim.clone().map(|claim_name| {
-            PersistentVolumeClaimVolumeSource {
-                claim_name,
-                read_only: mount.read_only.then_some(true),
-            }
-        }),
+        persistent_volume_claim: mount
+            .claim
+            .clone()
+            .map(|claim_name| PersistentVolumeClaimVolumeSource { claim_name, read_only }),
         empty_dir: mount.empty_dir.as_ref().map(|folder| EmptyDirVolumeSource {
             medium: folder.in_memory.then(|| "Memory".to_owned()),
             size_limit: folder.size_limit.clone().map(Quantity),
         }),
         ..Volume::default()
-    };
-    function.mounts.iter().enumerate().map(one).collect()
+    }
 }
 
 /// Explicit values are kept; defaults are adjusted so that requests don't exceed limits.
-pub(in crate::reconcile) fn resources(
+pub(crate) fn resources(
     requests: &Resources,
     limits: &Resources,
     default: &Sizes,
 ) -> ResourceRequirements {
+    let quantities: [(&str, fn(&Resources) -> &Option<String>); 3] = [
+        ("cpu", |it| &it.cpu),
+        ("memory", |it| &it.memory),
+        ("ephemeral-storage", |it| &it.ephemeral_storage),
+    ];
     let mut all_requests = BTreeMap::new();
     let mut all_limits = BTreeMap::new();
-    for (name, request, limit, default_request, default_limit) in [
-        ("cpu", &requests.cpu, &limits.cpu, &default.requests.cpu, &default.limits.cpu),
-        (
-            "memory",
-            &requests.memory,
-            &limits.memory,
-            &default.requests.memory,
-            &default.limits.memory,
-        ),
-        ("ephemeral-storage", &requests.ephemeral_storage, &limits.ephemeral_storage, &None, &None),
-    ] {
-        let request = request.clone().or_else(|| match (default_request, limit) {
+    for (name, of) in quantities {
+        let request = of(requests).clone().or_else(|| match (of(&default.requests), of(limits)) {
             (Some(request), Some(limit)) if exceeds(request, limit) => Some(limit.clone()),
             (request, _) => request.clone(),
         });
-        let limit = limit.clone().or_else(|| match (default_limit, &request) {
+        let limit = of(limits).clone().or_else(|| match (of(&default.limits), &request) {
             (Some(limit), Some(request)) if exceeds(request, limit) => Some(request.clone()),
             (limit, _) => limit.clone(),
         });
-        if let Some(request) = request {
-            all_requests.insert(name.to_owned(), Quantity(request));
-        }
-        if let Some(limit) = limit {
-            all_limits.insert(name.to_owned(), Quantity(limit));
-        }
+        all_requests.extend(request.map(|it| (name.to_owned(), Quantity(it))));
+        all_limits.extend(limit.map(|it| (name.to_owned(), Quantity(it))));
     }
     ResourceRequirements {
         requests: (!all_requests.is_empty()).then_some(all_requests),
@@ -269,7 +248,7 @@ pub(in crate::reconcile) fn resources(
     }
 }
 
-pub(in crate::reconcile) fn security(security: &Security) -> Option<SecurityContext> {
+pub(crate) fn security(security: &Security) -> Option<SecurityContext> {
     match security.level {
         SecurityLevel::Restricted => Some(SecurityContext {
             allow_privilege_escalation: Some(false),
@@ -298,17 +277,16 @@ fn volume_security(function: &ValidFunction) -> Option<PodSecurityContext> {
     })
 }
 
-pub(in crate::reconcile) struct Probes {
-    pub(in crate::reconcile) startup: Probe,
-    pub(in crate::reconcile) readiness: Probe,
-    pub(in crate::reconcile) liveness: Probe,
-}
-
-pub(in crate::reconcile) fn probes(function: &ValidFunction, port: &IntOrString) -> Probes {
+/// A container with probes of its port, or of the one that the function sets.
+pub(crate) fn with_probes(
+    container: Container,
+    function: &ValidFunction,
+    port: IntOrString,
+) -> Container {
     let health = &function.health;
-    let port = health.port.map_or_else(|| port.clone(), IntOrString::Int);
+    let port = health.port.map_or(port, IntOrString::Int);
     let number = health.port.unwrap_or(function.port);
-    let probe = Probe {
+    let action = Probe {
         grpc: health.grpc.then_some(GRPCAction { port: number, service: None }),
         http_get: health.path.clone().map(|path| HTTPGetAction {
             path: Some(path),
@@ -329,33 +307,27 @@ pub(in crate::reconcile) fn probes(function: &ValidFunction, port: &IntOrString)
     let period = health.period_seconds.unwrap_or(if quick { 2 } else { 5 });
     let failures = health.failure_threshold.unwrap_or(3);
     let start = health.startup_seconds.unwrap_or(60);
-    Probes {
-        startup: Probe {
-            period_seconds: Some(1),
-            timeout_seconds: Some(timeout),
-            failure_threshold: Some(start),
-            success_threshold: Some(1),
-            ..probe.clone()
-        },
-        readiness: Probe {
-            period_seconds: Some(period),
-            timeout_seconds: Some(timeout),
-            failure_threshold: Some(failures),
-            success_threshold: Some(1),
-            ..probe.clone()
-        },
-        liveness: Probe {
-            period_seconds: Some(period.saturating_mul(2)),
-            timeout_seconds: Some(timeout),
-            failure_threshold: Some(failures),
-            success_threshold: Some(1),
-            ..probe
-        },
+    let probe = |period, failures| Some(probe(&action, period, timeout, failures));
+    Container {
+        startup_probe: probe(1, start),
+        readiness_probe: probe(period, failures),
+        liveness_probe: probe(period.saturating_mul(2), failures),
+        ..container
+    }
+}
+
+pub(crate) fn probe(action: &Probe, period: i32, timeout: i32, failures: i32) -> Probe {
+    Probe {
+        period_seconds: Some(period),
+        timeout_seconds: Some(timeout),
+        failure_threshold: Some(failures),
+        success_threshold: Some(1),
+        ..action.clone()
     }
 }
 
 /// The lame-duck period and one call.
-pub(in crate::reconcile) fn grace_seconds(function: &ValidFunction) -> i64 {
+pub(crate) fn grace_seconds(function: &ValidFunction) -> i64 {
     let call = function.timeout_ms.unwrap_or(TIMEOUT_MS);
     LAME_DUCK_SECONDS + i64::from(call).div_euclid(1000) + 1
 }

@@ -12,10 +12,10 @@ const DIGITS: usize = 16;
 
 /// Metadata is left out, because it is compared field by field; so is the pod template of a Job,
 /// which is immutable.
-pub(in crate::reconcile) fn add_spec_hash(desired: &mut DesiredObject) {
+pub(crate) fn add_spec_hash(desired: &mut DesiredObject) {
     let mut digest = Sha256::new();
     let mut object = desired.object.clone();
-    if let Some(pods) = object.pointer_mut("/spec/template").filter(|_| desired.runs_once) {
+    if let Some(pods) = object.pointer_mut("/spec/template").filter(|_| desired.runs_once()) {
         pods.take();
     }
     for (name, value) in object.as_object().into_iter().flatten() {

@@ -6,40 +6,45 @@ use super::{
     super::{
         data_protection::collection_status,
         manifest::FunctionPlan,
-        shapes::{self, Component, WorkloadShape},
+        shapes::{self, Component},
     },
-    StatusInputs,
+    Facts,
 };
 use crate::{
-    crd::{ClassRuntimeStatus, FunctionStatus, OdgmStatus},
+    crd::{FunctionStatus, OdgmStatus},
     reason::Reason,
 };
 
-pub(super) fn function_statuses(
-    old: Option<&ClassRuntimeStatus>,
-    inputs: &StatusInputs<'_>,
-) -> Vec<FunctionStatus> {
+pub(super) fn function_statuses(facts: &Facts<'_>) -> Vec<FunctionStatus> {
+    let (old, class) = (facts.old(), &facts.target.admitted.class);
     let before = |key: &str| old.and_then(|old| old.functions.iter().find(|it| it.key == key));
-    let running = inputs.desired.functions.iter().zip(&inputs.functions);
+    let running = facts.desired.functions.iter().zip(&facts.functions);
     let running = running.map(|(plan, component)| {
-        let (runs_as, url, public_url) = addresses(plan, component, before(&plan.key), inputs);
+        let (runs_as, url, public_url) = addresses(plan, component, before(&plan.key), facts);
+        let (reason, message) = problem(component);
         FunctionStatus {
             key: plan.key.clone(),
             runs_as,
             ready: component.ready,
             url,
             public_url,
-            completed: component.completed.then_some(inputs.class.identity.generation),
-            reason: component.problem.as_ref().map(|it| it.reason.as_str().to_owned()),
-            message: component.problem.as_ref().map(|it| truncate_message(&it.message)),
+            completed: component.completed.then_some(class.identity.generation),
+            reason,
+            message,
         }
     });
-    let passive = inputs.class.passive.iter().map(|passive| FunctionStatus {
+    let passive = class.passive.iter().map(|passive| FunctionStatus {
         key: passive.key.clone(),
-        reason: Some(Reason::from(passive.reason).as_str().to_owned()),
+        reason: Some(Reason::from(passive.reason).to_string()),
         ..FunctionStatus::default()
     });
     running.chain(passive).collect()
+}
+
+/// Reason and message of a component's problem.
+fn problem(component: &Component) -> (Option<String>, Option<String>) {
+    let problem = component.problem.as_ref();
+    problem.map(|it| (it.reason.to_string(), truncate_message(&it.message))).unzip()
 }
 
 /// The shape that serves a function, its URL and its public URL. While the shape changes, the former
@@ -48,7 +53,7 @@ fn addresses(
     plan: &FunctionPlan,
     component: &Component,
     before: Option<&FunctionStatus>,
-    inputs: &StatusInputs<'_>,
+    facts: &Facts<'_>,
 ) -> (Option<String>, Option<String>, Option<String>) {
     let shape = plan.shape.as_str();
     let same_shape = before.is_some_and(|it| it.runs_as.as_deref() == Some(shape));
@@ -58,11 +63,11 @@ fn addresses(
         return (Some(shape.to_owned()), url, component.public_url.clone().filter(|_| known));
     }
     let still_serves = |before: &&FunctionStatus| {
-        inputs.changes.draining.iter().any(|child| {
+        facts.changes.draining.iter().any(|child| {
             let former = shapes::labelled(child.template.as_deref());
             child.function.as_deref() == Some(&plan.label)
                 && child.template == before.runs_as
-                && former.and_then(WorkloadShape::address_kind).as_ref() == Some(&child.kind)
+                && former.and_then(|it| it.address_kind.as_ref()) == Some(&child.kind)
         })
     };
     match before.filter(still_serves) {
@@ -71,15 +76,16 @@ fn addresses(
     }
 }
 
-pub(super) fn odgm_status(inputs: &StatusInputs<'_>) -> Option<OdgmStatus> {
-    let (grid, component) = (inputs.desired.odgm.as_ref()?, inputs.odgm.as_ref()?);
-    let collections = inputs.class.odgm.iter().flat_map(|plan| &plan.collections);
+pub(super) fn odgm_status(facts: &Facts<'_>) -> Option<OdgmStatus> {
+    let (grid, component) = (facts.desired.odgm.as_ref()?, facts.odgm.as_ref()?);
+    let plan = facts.target.admitted.class.odgm.as_ref()?;
+    let (reason, message) = problem(component);
     Some(OdgmStatus {
         ready: component.ready,
         service: grid.service.clone(),
         replicas: grid.replicas,
-        collections: collections.map(collection_status).collect(),
-        reason: component.problem.as_ref().map(|it| it.reason.as_str().to_owned()),
-        message: component.problem.as_ref().map(|it| truncate_message(&it.message)),
+        collections: plan.collections.iter().map(collection_status).collect(),
+        reason,
+        message,
     })
 }

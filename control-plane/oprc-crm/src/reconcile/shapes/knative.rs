@@ -1,35 +1,36 @@
 //! A function as a Knative Service.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::{
     api::core::v1::PodSpec,
-    apimachinery::pkg::{
-        apis::meta::v1::{ObjectMeta, Time},
-        util::intstr::IntOrString,
-    },
+    apimachinery::pkg::{apis::meta::v1::Time, util::intstr::IntOrString},
+    jiff::Timestamp,
 };
-use oprc_unit::{Identity, ValidFunction, names, spec::Access};
+use oprc_unit::{ValidFunction, names, spec::Access};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
-    super::{
-        manifest::{Context, DesiredObject, FunctionPlan, desired_object, pod},
-        pod_problem::Problem,
-    },
-    Assessed, Component, Observation, ObservedState, WorkloadShape, status, timestamp,
+    super::manifest::{Context, DesiredObject, FunctionPlan, desired_object, pod},
+    Assessed, Component, ObservedState, WorkloadShape, status,
 };
 use crate::{
-    kinds::{KNATIVE_SERVICE, Kind},
-    reason::Reason,
+    kinds::KNATIVE_SERVICE,
+    reason::{Failure, Reason},
 };
 
 const VISIBILITY: &str = "networking.knative.dev/visibility";
 const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";
 const MAX_SCALE: &str = "autoscaling.knative.dev/max-scale";
 
-pub(in crate::reconcile) struct KnativeShape;
+pub(crate) static SHAPE: WorkloadShape = WorkloadShape {
+    kind: KNATIVE_SERVICE,
+    address_kind: Some(KNATIVE_SERVICE),
+    needs_autoscaler: false,
+    enforces_concurrency: true,
+    workload_name: |identity, key| names::knative(&identity.base, key),
+    objects: |context, function, plan| vec![service(context, function, plan)],
+    assess,
+};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct KnativeStatus {
@@ -47,46 +48,21 @@ pub struct KnativeStatus {
     pub address: Option<String>,
 }
 
-impl WorkloadShape for KnativeShape {
-    fn kind(&self) -> Kind {
-        KNATIVE_SERVICE
-    }
-
-    fn address_kind(&self) -> Option<Kind> {
-        Some(KNATIVE_SERVICE)
-    }
-
-    fn workload_name(&self, identity: &Identity, key: Option<&str>) -> String {
-        names::knative(&identity.base, key)
-    }
-
-    fn objects(
-        &self,
-        context: &Context<'_>,
-        function: &ValidFunction,
-        plan: &FunctionPlan,
-    ) -> Vec<DesiredObject> {
-        vec![service(context, function, plan)]
-    }
-
-    fn assess(&self, workload: &Assessed<'_>) -> Component {
-        let ObservedState::Knative(state) = workload.state else { return Component::default() };
-        let failed = state.current && state.ready == Some(false);
-        Component {
-            ready: !workload.deleting && state.current && state.ready == Some(true),
-            serving: !workload.deleting && (state.routed || state.ready == Some(true)),
-            url: state.address.clone(),
-            public_url: state.url.clone().filter(|url| Some(url) != state.address.as_ref()),
-            problem: failed.then(|| Problem {
-                reason: Reason::KnativeNotReady,
-                message: format!(
-                    "{}: {}",
-                    state.reason.as_deref().unwrap_or("no reason"),
-                    state.message.as_deref().unwrap_or("no message")
-                ),
-            }),
-            ..Component::default()
-        }
+fn assess(workload: &Assessed<'_>) -> Component {
+    let ObservedState::Knative(state) = workload.state else { return Component::default() };
+    let failed = state.current && state.ready == Some(false);
+    let reason = state.reason.as_deref().unwrap_or("no reason");
+    let message = state.message.as_deref().unwrap_or("no message");
+    Component {
+        ready: !workload.deleting && state.current && state.ready == Some(true),
+        serving: !workload.deleting && (state.routed || state.ready == Some(true)),
+        url: state.address.clone(),
+        public_url: state.url.clone().filter(|url| Some(url) != state.address.as_ref()),
+        problem: failed.then(|| Failure {
+            reason: Reason::KnativeNotReady,
+            message: format!("{reason}: {message}"),
+        }),
+        ..Component::default()
     }
 }
 
@@ -115,42 +91,23 @@ struct Address {
     url: Option<String>,
 }
 
-pub(super) fn observe(object: &Value, generation: i64) -> Observation {
+pub(super) fn observe(object: &Value, generation: i64) -> (ObservedState, Option<Timestamp>) {
     let status: Status = status(object);
     let condition = |name: &str| status.conditions.iter().find(|it| it.r#type == name);
     let ready = condition("Ready");
-    Observation {
-        state: ObservedState::Knative(KnativeStatus {
-            current: status.observed_generation >= generation,
-            ready: ready.and_then(|it| it.status.to_ascii_lowercase().parse().ok()),
-            routed: condition("RoutesReady").is_some_and(|it| it.status == "True"),
-            reason: ready.and_then(|it| it.reason.clone()),
-            message: ready.and_then(|it| it.message.clone()),
-            url: status.url.clone(),
-            address: status.address.url.clone(),
-        }),
-        ready_since: timestamp(ready.and_then(|it| it.last_transition_time.as_ref())),
-    }
+    let state = ObservedState::Knative(KnativeStatus {
+        current: status.observed_generation >= generation,
+        ready: ready.and_then(|it| it.status.to_ascii_lowercase().parse().ok()),
+        routed: condition("RoutesReady").is_some_and(|it| it.status == "True"),
+        reason: ready.and_then(|it| it.reason.clone()),
+        message: ready.and_then(|it| it.message.clone()),
+        url: status.url.clone(),
+        address: status.address.url.clone(),
+    });
+    (state, ready.and_then(|it| Some(it.last_transition_time.as_ref()?.0)))
 }
 
-/// The part of a Knative Service that CRM sets; no crate has its types.
-#[derive(Serialize)]
-struct Service {
-    metadata: ObjectMeta,
-    spec: ServiceSpec,
-}
-
-#[derive(Serialize)]
-struct ServiceSpec {
-    template: RevisionTemplate,
-}
-
-#[derive(Serialize)]
-struct RevisionTemplate {
-    metadata: ObjectMeta,
-    spec: RevisionSpec,
-}
-
+/// No crate has the types of Knative.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RevisionSpec {
@@ -163,42 +120,25 @@ struct RevisionSpec {
 }
 
 fn service(context: &Context<'_>, function: &ValidFunction, plan: &FunctionPlan) -> DesiredObject {
-    let mut container = context.container(function, "http1");
-    let probes = pod::probes(function, &IntOrString::Int(function.port));
-    container.startup_probe = Some(probes.startup);
-    container.readiness_probe = Some(probes.readiness);
-    container.liveness_probe = Some(probes.liveness);
-    let spec = pod::pod_spec(function, container);
+    let container = context.container(function, "http1");
+    let container = pod::with_probes(container, function, IntOrString::Int(function.port));
     let mut labels = context.function_labels(plan);
     let template_labels = labels.clone();
     if function.access != Access::Public {
         labels.insert(VISIBILITY.to_owned(), "cluster-local".to_owned());
     }
-    let mut annotations: BTreeMap<_, _> = context.scrape_function(function.port);
+    let mut annotations = context.scrape_function(function.port);
     annotations.insert(MIN_SCALE.to_owned(), plan.min.to_string());
     if plan.max > 0 {
         annotations.insert(MAX_SCALE.to_owned(), plan.max.to_string());
     }
-    let object = Service {
-        metadata: context.meta(&plan.workload, labels),
-        spec: ServiceSpec {
-            template: RevisionTemplate {
-                metadata: ObjectMeta {
-                    labels: Some(template_labels),
-                    annotations: Some(annotations),
-                    ..ObjectMeta::default()
-                },
-                spec: RevisionSpec {
-                    pod: spec,
-                    container_concurrency: function.max_concurrency,
-                    timeout_seconds: function.timeout_seconds(),
-                },
-            },
-        },
+    let spec = RevisionSpec {
+        pod: pod::pod_spec(function, container),
+        container_concurrency: function.max_concurrency,
+        timeout_seconds: function.timeout_seconds(),
     };
-    DesiredObject {
-        waits_for_odgm: true,
-        runs_with_odgm: context.class.odgm.is_some(),
-        ..desired_object(KNATIVE_SERVICE, &plan.workload, &object)
-    }
+    let template =
+        json!({"metadata": pod::template_meta(template_labels, annotations), "spec": spec});
+    let metadata = context.meta(&plan.workload, labels);
+    desired_object(KNATIVE_SERVICE, &json!({"metadata": metadata, "spec": {"template": template}}))
 }

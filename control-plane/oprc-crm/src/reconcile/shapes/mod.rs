@@ -8,67 +8,49 @@ pub(super) mod grid;
 pub(super) mod job;
 pub(super) mod knative;
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use oprc_unit::{Identity, Shape, ValidFunction};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{
-    manifest::{Context, DesiredObject, FunctionPlan},
-    pod_problem::Problem,
-};
+use super::manifest::{Context, DesiredObject, FunctionPlan};
 use crate::{
     kinds::{AUTOSCALER, CLAIM, DEPLOYMENT, JOB, KNATIVE_SERVICE, Kind, STATEFUL_SET},
-    reason::Reason,
+    reason::{Failure, Reason},
 };
 
 /// A kind of workload that a function can run as.
-pub(super) trait WorkloadShape: Sync {
-    fn kind(&self) -> Kind;
-
+pub(super) struct WorkloadShape {
+    pub(super) kind: Kind,
     /// The kind of the object whose address clients call; it keeps serving while the shape of a
     /// function changes. None for a shape that serves no calls.
-    fn address_kind(&self) -> Option<Kind>;
-
+    pub(super) address_kind: Option<Kind>,
     /// Whether CRM scales it with an autoscaler.
-    fn needs_autoscaler(&self) -> bool {
-        false
-    }
-
-    fn enforces_concurrency(&self) -> bool {
-        true
-    }
-
-    /// `key` is none for the only function of a class.
-    fn workload_name(&self, identity: &Identity, key: Option<&str>) -> String;
-
+    pub(super) needs_autoscaler: bool,
+    pub(super) enforces_concurrency: bool,
+    /// The key is none for the only function of a class.
+    pub(super) workload_name: fn(&Identity, key: Option<&str>) -> String,
     /// The objects of a function, in the order in which they are applied.
-    fn objects(
-        &self,
-        context: &Context<'_>,
-        function: &ValidFunction,
-        plan: &FunctionPlan,
-    ) -> Vec<DesiredObject>;
-
-    fn assess(&self, workload: &Assessed<'_>) -> Component;
+    pub(super) objects: fn(&Context<'_>, &ValidFunction, &FunctionPlan) -> Vec<DesiredObject>,
+    pub(super) assess: fn(&Assessed<'_>) -> Component,
 }
 
 const SHAPES: [Shape; 3] = [Shape::Deployment, Shape::Knative, Shape::Job];
 
-pub(super) fn of(shape: Shape) -> &'static dyn WorkloadShape {
+pub(super) fn of(shape: Shape) -> &'static WorkloadShape {
     match shape {
-        Shape::Deployment => &deployment::DeploymentShape,
-        Shape::Knative => &knative::KnativeShape,
-        Shape::Job => &job::JobShape,
+        Shape::Deployment => &deployment::SHAPE,
+        Shape::Knative => &knative::SHAPE,
+        Shape::Job => &job::SHAPE,
     }
 }
 
 /// The shape of an object with that [`super::manifest::TEMPLATE`] label.
-pub(super) fn labelled(template: Option<&str>) -> Option<&'static dyn WorkloadShape> {
+pub(super) fn labelled(template: Option<&str>) -> Option<&'static WorkloadShape> {
     SHAPES.into_iter().find(|shape| Some(shape.as_str()) == template).map(of)
 }
 
-pub(super) fn others(shape: Shape) -> impl Iterator<Item = &'static dyn WorkloadShape> {
+pub(super) fn others(shape: Shape) -> impl Iterator<Item = &'static WorkloadShape> {
     SHAPES.into_iter().filter(move |it| *it != shape).map(of)
 }
 
@@ -101,7 +83,8 @@ pub(super) struct Component {
     pub(super) serving: bool,
     /// From the object's status; none if that has no time.
     pub(super) ready_since: Option<Timestamp>,
-    pub(super) problem: Option<Problem>,
+    /// Why it isn't ready. One with a transient reason counts only after the deadline.
+    pub(super) problem: Option<Failure>,
     pub(super) url: Option<String>,
     pub(super) public_url: Option<String>,
     pub(super) completed: bool,
@@ -155,14 +138,9 @@ impl Workload {
     }
 }
 
-/// What [`observe`] reads from an object.
-#[derive(Default)]
-pub(super) struct Observation {
-    pub(super) state: ObservedState,
-    pub(super) ready_since: Option<Timestamp>,
-}
-
-type Observer = fn(&Value, i64) -> Observation;
+/// Reads the state of an object of a generation, and since when it has been ready, if its status has
+/// that time.
+type Observer = fn(&Value, generation: i64) -> (ObservedState, Option<Timestamp>);
 
 const OBSERVERS: [(Kind, Observer); 6] = [
     (DEPLOYMENT, deployment::observe),
@@ -174,9 +152,13 @@ const OBSERVERS: [(Kind, Observer); 6] = [
 ];
 
 /// Reads the status of an object of any kind.
-pub(super) fn observe(kind: &Kind, object: &Value, generation: i64) -> Observation {
+pub(super) fn observe(
+    kind: &Kind,
+    object: &Value,
+    generation: i64,
+) -> (ObservedState, Option<Timestamp>) {
     let observer = OBSERVERS.into_iter().find(|(observed, _)| observed == kind);
-    observer.map_or_else(Observation::default, |(_, observe)| observe(object, generation))
+    observer.map(|(_, observe)| observe(object, generation)).unwrap_or_default()
 }
 
 /// An object's status in its own type; the default if there is none or it can't be read.
@@ -193,13 +175,9 @@ fn text(object: &Value, pointer: &str) -> Option<String> {
     object.pointer(pointer).and_then(Value::as_str).map(str::to_owned)
 }
 
-fn timestamp(time: Option<&Time>) -> Option<Timestamp> {
-    time.map(|time| time.0)
-}
-
 /// The problem of a workload whose pods can't be created.
-fn creation_problem(message: &str) -> Problem {
+fn creation_problem(message: &str) -> Failure {
     let quota = message.contains("exceeded quota");
     let reason = if quota { Reason::QuotaExceeded } else { Reason::PodsNotCreated };
-    Problem { reason, message: message.to_owned() }
+    Failure { reason, message: message.to_owned() }
 }

@@ -35,6 +35,9 @@ fn cases(cases: u32) -> ProptestConfig {
 
 /// The fields of an object that CRM owns.
 fn owned(object: &Value) -> Value {
-    let managed = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    OwnedFields::of(object, &managed, MANAGER).map(|it| it.live).unwrap_or_default()
+    let managed = object["metadata"]["managedFields"].clone();
+    let managed: Option<Vec<_>> = serde_json::from_value(managed).unwrap();
+    OwnedFields::of(object, &managed.unwrap_or_default(), MANAGER)
+        .map(|it| it.live)
+        .unwrap_or_default()
 }

@@ -3,14 +3,14 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::super::{observe::pod_problem, pod_problem::Problem};
-use crate::reason::Reason;
+use super::super::observe::pod_problem;
+use crate::reason::{Failure, Reason};
 
-fn pod(container: &Value) -> Option<Problem> {
+fn pod(container: &Value) -> Option<Failure> {
     pod_at(container, "2026-01-01T00:02:00Z")
 }
 
-fn pod_at(container: &Value, now: &str) -> Option<Problem> {
+fn pod_at(container: &Value, now: &str) -> Option<Failure> {
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "p", "labels": {"oaas.io/owner": "shop", "oaas.io/function": "f"}},
         "status": {"containerStatuses": [container]},
@@ -50,7 +50,7 @@ fn a_crash_loop_is_detected_in_all_of_its_states() {
     .iter()
     .map(pod)
     .collect();
-    let expected = Problem {
+    let expected = Failure {
         reason: Reason::CrashLoop,
         message: "a container of pod p exits repeatedly with exit code 7".to_owned(),
     };

@@ -7,10 +7,7 @@ use oprc_unit::{Platform, Profile};
 use serde_json::{Value, json};
 
 use super::{
-    super::{
-        Action,
-        report::{Failure, remaining},
-    },
+    super::{Action, remaining},
     cluster::Cluster,
     specs,
 };
@@ -20,7 +17,7 @@ use crate::{
         PROGRESSING, Phase,
     },
     kinds::{DEPLOYMENT, DISRUPTION_BUDGET, JOB, SERVICE, STATEFUL_SET},
-    reason::Reason,
+    reason::{Failure, Reason},
 };
 
 /// Functions with a data grid, of a fixed scale.

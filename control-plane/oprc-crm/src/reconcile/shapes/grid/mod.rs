@@ -4,14 +4,13 @@
 mod env;
 mod objects;
 
-use k8s_openapi::api::apps::v1::StatefulSetStatus;
+use k8s_openapi::{api::apps::v1::StatefulSetStatus, jiff::Timestamp};
 use oprc_unit::{OdgmPlan, names};
 use serde_json::Value;
 
 use super::{
     super::manifest::{Context, DesiredObject, FunctionPlan, GRID_PORT, budget},
-    Assessed, Component, Observation, ObservedState, Workload, creation_problem, spec_replicas,
-    status, text,
+    Assessed, Component, ObservedState, Workload, creation_problem, spec_replicas, status, text,
 };
 use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
 
@@ -33,12 +32,12 @@ pub struct DesiredGrid {
 
 impl DesiredGrid {
     /// The kind of workload that the grid had with another number of nodes or persistence.
-    pub(in crate::reconcile) fn other_kind(&self) -> Kind {
+    pub(crate) fn other_kind(&self) -> Kind {
         if self.kind == DEPLOYMENT { STATEFUL_SET } else { DEPLOYMENT }
     }
 }
 
-pub(in crate::reconcile) fn objects(
+pub(crate) fn objects(
     context: &Context<'_>,
     plan: &OdgmPlan,
     functions: &[FunctionPlan],
@@ -47,19 +46,17 @@ pub(in crate::reconcile) fn objects(
     let name = names::odgm(base);
     let service = names::odgm_service(base);
     let mut all = vec![objects::service(context, &service, false)];
-    let container = objects::container(context, plan, functions);
+    let template = objects::template(context, plan, functions);
+    let metadata = context.meta(&name, context.odgm_labels());
     let workload = if plan.stateful() {
         all.push(objects::service(context, &names::odgm_peers(base), true));
-        objects::stateful_set(context, plan, &name, container)
+        objects::stateful_set(context, plan, metadata.clone(), template)
     } else {
-        objects::deployment(context, plan, &name, container)
+        objects::deployment(context, plan, metadata.clone(), template)
     };
     let kind = workload.kind.clone();
     all.push(workload);
-    if plan.replicas > 1 {
-        let meta = context.meta(&name, context.odgm_labels());
-        all.push(budget(&name, meta, context.odgm_selector()));
-    }
+    all.extend((plan.replicas > 1).then(|| budget(metadata, context.odgm_selector())));
     let grid = DesiredGrid {
         kind,
         workload: name,
@@ -71,7 +68,7 @@ pub(in crate::reconcile) fn objects(
 }
 
 /// `needed` nodes suffice for functions to work with the grid.
-pub(in crate::reconcile) fn assess(workload: &Assessed<'_>, needed: i32) -> Component {
+pub(crate) fn assess(workload: &Assessed<'_>, needed: i32) -> Component {
     let ObservedState::Workload(state) = workload.state else { return Component::default() };
     let failure = state.failure.as_ref().or(workload.creation_failure.as_ref());
     Component {
@@ -82,7 +79,10 @@ pub(in crate::reconcile) fn assess(workload: &Assessed<'_>, needed: i32) -> Comp
     }
 }
 
-pub(super) fn observe_stateful_set(object: &Value, generation: i64) -> Observation {
+pub(super) fn observe_stateful_set(
+    object: &Value,
+    generation: i64,
+) -> (ObservedState, Option<Timestamp>) {
     let status: StatefulSetStatus = status(object);
     let rolled_out = status.current_revision == status.update_revision;
     let ready = status.ready_replicas.unwrap_or(0);
@@ -95,11 +95,10 @@ pub(super) fn observe_stateful_set(object: &Value, generation: i64) -> Observati
         rolled_out,
         failure: None,
     });
-    Observation { state, ready_since: None }
+    (state, None)
 }
 
-pub(super) fn observe_claim(object: &Value, _: i64) -> Observation {
+pub(super) fn observe_claim(object: &Value, _: i64) -> (ObservedState, Option<Timestamp>) {
     let bound = text(object, "/status/phase").as_deref() == Some("Bound");
-    let state = ObservedState::Claim(bound, text(object, "/spec/storageClassName"));
-    Observation { state, ready_since: None }
+    (ObservedState::Claim(bound, text(object, "/spec/storageClassName")), None)
 }

@@ -2,15 +2,12 @@
 
 use k8s_openapi::{
     api::{
-        apps::v1::{
-            Deployment, DeploymentSpec, DeploymentStrategy, RollingUpdateDeployment, StatefulSet,
-            StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec,
-        },
+        apps::v1::{StatefulSet, StatefulSetPersistentVolumeClaimRetentionPolicy, StatefulSetSpec},
         core::v1::{
-            Affinity, Container, ContainerPort, EmptyDirVolumeSource, GRPCAction,
-            PersistentVolumeClaim, PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity,
-            PodSecurityContext, PodSpec, PodTemplateSpec, Probe, Service, ServicePort, ServiceSpec,
-            Volume, VolumeMount, VolumeResourceRequirements, WeightedPodAffinityTerm,
+            Affinity, Container, EmptyDirVolumeSource, GRPCAction, PersistentVolumeClaim,
+            PersistentVolumeClaimSpec, PodAffinityTerm, PodAntiAffinity, PodSecurityContext,
+            PodSpec, PodTemplateSpec, Probe, ServiceSpec, Volume, VolumeMount,
+            VolumeResourceRequirements, WeightedPodAffinityTerm,
         },
     },
     apimachinery::pkg::{
@@ -21,110 +18,82 @@ use oprc_unit::{OdgmPlan, Profile, grid_sizes, names, spec::Security};
 
 use super::{
     super::super::manifest::{
-        Context, DesiredObject, FunctionPlan, GRID_PORT, desired_object, pod, selector,
+        self, Context, DesiredObject, FunctionPlan, GRID_PORT, desired_object,
+        pod::{self, container_port},
+        selector, service_port,
     },
     DATA_DIR, ZENOH_PORT,
     env::variables,
 };
-use crate::kinds::{DEPLOYMENT, SERVICE, STATEFUL_SET};
+use crate::kinds::STATEFUL_SET;
 
 const VOLUME: &str = names::ODGM_VOLUME;
 
 pub(super) fn service(context: &Context<'_>, name: &str, headless: bool) -> DesiredObject {
-    let port = |name: &str, port| ServicePort {
-        name: Some(name.to_owned()),
-        port,
-        protocol: Some("TCP".to_owned()),
-        target_port: Some(IntOrString::String(name.to_owned())),
-        ..ServicePort::default()
+    let spec = ServiceSpec {
+        selector: Some(context.odgm_selector()),
+        ports: Some(vec![service_port("grpc", GRID_PORT), service_port("zenoh", ZENOH_PORT)]),
+        cluster_ip: headless.then(|| "None".to_owned()),
+        // Nodes connect to each other before they are ready.
+        publish_not_ready_addresses: headless.then_some(true),
+        ..ServiceSpec::default()
     };
-    let object = Service {
-        metadata: context.meta(name, context.odgm_labels()),
-        spec: Some(ServiceSpec {
-            selector: Some(context.odgm_selector()),
-            ports: Some(vec![port("grpc", GRID_PORT), port("zenoh", ZENOH_PORT)]),
-            cluster_ip: headless.then(|| "None".to_owned()),
-            // Nodes connect to each other before they are ready.
-            publish_not_ready_addresses: headless.then_some(true),
-            ..ServiceSpec::default()
-        }),
-        status: None,
-    };
-    desired_object(SERVICE, name, &object)
+    manifest::service(context.meta(name, context.odgm_labels()), spec)
 }
 
-pub(super) fn container(
-    context: &Context<'_>,
-    plan: &OdgmPlan,
-    functions: &[FunctionPlan],
-) -> Container {
-    let port = |name: &str, port| ContainerPort {
-        name: Some(name.to_owned()),
-        container_port: port,
-        protocol: Some("TCP".to_owned()),
-        ..ContainerPort::default()
-    };
-    let probe = |period, failures| Probe {
-        grpc: Some(GRPCAction { port: GRID_PORT, service: None }),
-        period_seconds: Some(period),
-        timeout_seconds: Some(5),
-        failure_threshold: Some(failures),
-        success_threshold: Some(1),
-        ..Probe::default()
-    };
+fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan]) -> Container {
+    let profile = context.selection.profile;
+    let image = || context.platform.odgm_images.of(profile);
+    let grpc = GRPCAction { port: GRID_PORT, service: None };
+    let action = Probe { grpc: Some(grpc), ..Probe::default() };
+    let probe = |period, failures| Some(pod::probe(&action, period, 5, failures));
     Container {
         name: "odgm".to_owned(),
-        image: Some(
-            plan.image
-                .clone()
-                .unwrap_or_else(|| context.platform.odgm_images.of(context.selection.profile)),
-        ),
-        ports: Some(vec![port("grpc", GRID_PORT), port("zenoh", ZENOH_PORT)]),
+        image: Some(plan.image.clone().unwrap_or_else(image)),
+        ports: Some(vec![container_port("grpc", GRID_PORT), container_port("zenoh", ZENOH_PORT)]),
         env: Some(variables(context, plan, functions)),
         resources: Some(pod::resources(
             &plan.requests,
             &plan.limits,
-            &grid_sizes(context.platform, context.selection.profile),
+            &grid_sizes(context.platform, profile),
         )),
         volume_mounts: Some(vec![VolumeMount {
             name: VOLUME.to_owned(),
             mount_path: DATA_DIR.to_owned(),
             ..VolumeMount::default()
         }]),
-        startup_probe: Some(probe(1, 60)),
-        readiness_probe: Some(probe(5, 3)),
-        liveness_probe: Some(probe(10, 3)),
+        startup_probe: probe(1, 60),
+        readiness_probe: probe(5, 3),
+        liveness_probe: probe(10, 3),
         security_context: pod::security(&Security::default()),
         ..Container::default()
     }
 }
 
-fn template(context: &Context<'_>, plan: &OdgmPlan, container: Container) -> PodTemplateSpec {
+pub(super) fn template(
+    context: &Context<'_>,
+    plan: &OdgmPlan,
+    functions: &[FunctionPlan],
+) -> PodTemplateSpec {
     let folder = Volume {
         name: VOLUME.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
         ..Volume::default()
     };
-    PodTemplateSpec {
-        metadata: Some(ObjectMeta {
-            labels: Some(context.odgm_labels()),
-            annotations: Some(context.scrape(GRID_PORT, None)).filter(|it| !it.is_empty()),
-            ..ObjectMeta::default()
+    let spec = PodSpec {
+        containers: vec![container(context, plan, functions)],
+        volumes: (!plan.persistent()).then(|| vec![folder]),
+        automount_service_account_token: Some(false),
+        enable_service_links: Some(false),
+        // The volume belongs to the container's user.
+        security_context: Some(PodSecurityContext {
+            fs_group: Some(pod::USER),
+            ..PodSecurityContext::default()
         }),
-        spec: Some(PodSpec {
-            containers: vec![container],
-            volumes: (!plan.persistent()).then(|| vec![folder]),
-            automount_service_account_token: Some(false),
-            enable_service_links: Some(false),
-            // The volume belongs to the container's user.
-            security_context: Some(PodSecurityContext {
-                fs_group: Some(pod::USER),
-                ..PodSecurityContext::default()
-            }),
-            affinity: (plan.replicas > 1).then(|| anti_affinity(context)),
-            ..PodSpec::default()
-        }),
-    }
+        affinity: (plan.replicas > 1).then(|| anti_affinity(context)),
+        ..PodSpec::default()
+    };
+    pod::pod_template(context.odgm_labels(), context.scrape(GRID_PORT, None), spec)
 }
 
 /// Nodes of a grid are spread over cluster nodes wherever possible.
@@ -149,40 +118,22 @@ fn anti_affinity(context: &Context<'_>) -> Affinity {
 pub(super) fn deployment(
     context: &Context<'_>,
     plan: &OdgmPlan,
-    name: &str,
-    container: Container,
+    metadata: ObjectMeta,
+    template: PodTemplateSpec,
 ) -> DesiredObject {
-    let object = Deployment {
-        metadata: context.meta(name, context.odgm_labels()),
-        spec: Some(DeploymentSpec {
-            replicas: Some(plan.replicas),
-            revision_history_limit: Some(2),
-            selector: selector(context.odgm_selector()),
-            // The old pod is deleted before the new one is created: two grids at once would each
-            // act as the only one. `Recreate` couldn't be restored after a change by another
-            // client, because the API server rejects the defaults that it has added.
-            strategy: Some(DeploymentStrategy {
-                type_: Some("RollingUpdate".to_owned()),
-                rolling_update: Some(RollingUpdateDeployment {
-                    max_surge: Some(IntOrString::Int(0)),
-                    max_unavailable: Some(IntOrString::Int(1)),
-                }),
-            }),
-            template: template(context, plan, container),
-            ..DeploymentSpec::default()
-        }),
-        status: None,
-    };
-    desired_object(DEPLOYMENT, name, &object)
+    // The old pod is deleted before the new one is created: two grids at once would each act as the
+    // only one. `Recreate` couldn't be restored after a change by another client, because the API
+    // server rejects the defaults that it has added.
+    let limits = [IntOrString::Int(0), IntOrString::Int(1)];
+    manifest::deployment(metadata, context.odgm_selector(), plan.replicas, limits, template)
 }
 
 pub(super) fn stateful_set(
     context: &Context<'_>,
     plan: &OdgmPlan,
-    name: &str,
-    container: Container,
+    metadata: ObjectMeta,
+    template: PodTemplateSpec,
 ) -> DesiredObject {
-    let identity = &context.class.identity;
     let size = plan.storage.size.clone().unwrap_or_else(|| context.platform.odgm_disk.clone());
     let claim = PersistentVolumeClaim {
         metadata: ObjectMeta {
@@ -202,10 +153,10 @@ pub(super) fn stateful_set(
         status: None,
     };
     let object = StatefulSet {
-        metadata: context.meta(name, context.odgm_labels()),
+        metadata,
         spec: Some(StatefulSetSpec {
             replicas: Some(plan.replicas),
-            service_name: Some(names::odgm_peers(&identity.base)),
+            service_name: Some(names::odgm_peers(&context.class.identity.base)),
             selector: selector(context.odgm_selector()),
             pod_management_policy: Some("Parallel".to_owned()),
             persistent_volume_claim_retention_policy: Some(
@@ -214,11 +165,11 @@ pub(super) fn stateful_set(
                     when_scaled: Some("Retain".to_owned()),
                 },
             ),
-            template: template(context, plan, container),
+            template,
             volume_claim_templates: plan.persistent().then(|| vec![claim]),
             ..StatefulSetSpec::default()
         }),
         status: None,
     };
-    desired_object(STATEFUL_SET, name, &object)
+    desired_object(STATEFUL_SET, &object)
 }

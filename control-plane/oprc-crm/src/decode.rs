@@ -71,8 +71,7 @@ fn decode_spec(spec: Value) -> Result<UnitSpec, Violation> {
 
 /// The id that a class was deployed under, or its name.
 pub fn deployment_id(class: &ObservedClass) -> &str {
-    let unit = class.spec.as_ref().ok().and_then(|spec| spec.deployment_unit.as_ref());
-    unit.map(|unit| unit.id.as_str()).or(class.deployment_id.as_deref()).unwrap_or(&class.name)
+    class.deployment_id_in(class.spec.as_ref().ok())
 }
 
 /// Decodes a status without the entries that can't be decoded. Fields of the data-loss guard are also
@@ -131,16 +130,12 @@ const DATA_GUARD: [&str; 2] = ["kept_collections", "kept_nodes"];
 fn entry_path(path: &Path) -> Vec<&Segment> {
     let is_step = |it: &&Segment| matches!(it, Segment::Map { .. } | Segment::Seq { .. });
     let mut steps: Vec<_> = path.iter().filter(is_step).collect();
-    if is_field(steps.first(), "last_available") {
+    if matches!(steps.first(), Some(Segment::Map { key }) if key == "last_available") {
         steps.truncate(1);
     } else if let Some(item) = steps.iter().rposition(|it| matches!(it, Segment::Seq { .. })) {
         steps.truncate(item + 1);
     }
     steps
-}
-
-fn is_field(step: Option<&&Segment>, name: &str) -> bool {
-    matches!(step, Some(Segment::Map { key }) if key == name)
 }
 
 /// Removes the value at a path; none if there is no such value.

@@ -19,11 +19,8 @@ pub fn kept_collections(
     let now = plan.into_iter().flat_map(|plan| &plan.collections).map(collection_status);
     let mut kept: Vec<_> = now.filter(|it| it.persistence_mode == "persistent").collect();
     if !may_lose_data(spec) {
-        let gone: Vec<_> = before
-            .iter()
-            .filter(|old| kept.iter().all(|now| now.name != old.name))
-            .cloned()
-            .collect();
+        let is_gone = |old: &&OdgmCollectionStatus| kept.iter().all(|now| now.name != old.name);
+        let gone: Vec<_> = before.iter().filter(is_gone).cloned().collect();
         kept.extend(gone);
     }
     kept
@@ -64,41 +61,34 @@ pub fn check_data_protection(
         Err(Rejection::precondition(RejectionReason::DataAtRisk, field, message))
     };
     if let Some(field) = status.unreadable.keys().next() {
-        let message =
-            format!("status.{field} is unreadable, so a change could lose persistent data");
-        return at_risk("odgm_config", message);
+        let what = format!("status.{field} is unreadable, so a change could lose persistent data");
+        return at_risk("odgm_config", what);
     }
-    let nodes = status.kept_nodes.unwrap_or(0);
-    if plan.replicas < nodes {
-        return at_risk(
-            "odgm_config.replicas",
-            format!(
-                "the data grid has persistent collections and would shrink from {nodes} nodes to {}",
-                plan.replicas
-            ),
+    let (nodes, replicas) = (status.kept_nodes.unwrap_or(0), plan.replicas);
+    if replicas < nodes {
+        let what = format!(
+            "the data grid has persistent collections and would shrink from {nodes} nodes to \
+             {replicas}"
         );
+        return at_risk("odgm_config.replicas", what);
     }
     for old in &status.kept_collections {
-        let Some(new) = plan.collections.iter().find(|new| new.name == old.name) else { continue };
+        let name = &old.name;
+        let Some(new) = plan.collections.iter().find(|new| new.name == *name) else { continue };
         if let Some((what, from, to)) = difference(old, &collection_status(new)) {
-            return at_risk(
-                "odgm_config.collections",
-                format!(
-                    "the {what} of the persistent collection {:?} would change from {from} to {to}",
-                    old.name
-                ),
+            let what = format!(
+                "the {what} of the persistent collection {name:?} would change from {from} to {to}"
             );
+            return at_risk("odgm_config.collections", what);
         }
     }
     if kept_collections(Some(plan), &status.kept_collections, spec).len() > MAX_KEPT {
-        return at_risk(
-            "odgm_config.collections",
-            format!(
-                "{} former persistent collections may have claims, and CRM can record at most \
-                 {MAX_KEPT}: some would be forgotten",
-                status.kept_collections.len()
-            ),
+        let count = status.kept_collections.len();
+        let what = format!(
+            "{count} former persistent collections may have claims, and CRM can record at most \
+             {MAX_KEPT}: some would be forgotten"
         );
+        return at_risk("odgm_config.collections", what);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use super::{
     render::{Desired, DesiredGrid, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
     shapes,
 };
-use crate::kinds::{AUTOSCALER, DEPLOYMENT};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT, Kind};
 
 /// An object to be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +152,10 @@ impl Comparison<'_> {
         }
     }
 
+    fn is_desired(&self, kind: &Kind, name: &str) -> bool {
+        self.desired.objects.iter().any(|it| it.kind == *kind && it.name == name)
+    }
+
     fn owns(&self, child: &Child) -> bool {
         child.is_owned_by(&self.identity.uid)
     }
@@ -180,10 +184,7 @@ impl Comparison<'_> {
         changes: &mut Changes,
     ) {
         let others = self.scaled_by_others(&object.name);
-        let own = || {
-            let mut all = self.desired.objects.iter();
-            all.any(|it| it.kind == AUTOSCALER && it.name == object.name)
-        };
+        let own = || self.is_desired(&AUTOSCALER, &object.name);
         // An autoscaler ignores a Deployment that is scaled to zero. Under an autoscaler of another
         // owner that may be intended.
         let asleep = !others && live.is_some_and(Child::has_no_replicas);
@@ -201,8 +202,7 @@ impl Comparison<'_> {
     /// function that gets another shape, or a grid that functions may still use.
     fn add_leftovers(&self, changes: &mut Changes) {
         for child in self.view.owned(&self.identity.namespace, &self.identity.uid) {
-            let mut desired = self.desired.objects.iter();
-            if child.deleting || desired.any(|it| it.kind == child.kind && it.name == child.name) {
+            if child.deleting || self.is_desired(&child.kind, &child.name) {
                 continue;
             }
             let of_grid = child.template.as_deref() == Some(ODGM_COMPONENT);

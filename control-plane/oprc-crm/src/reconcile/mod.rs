@@ -74,17 +74,20 @@ impl ObservedClass {
         before.filter(|before| before.generation == generation)
     }
 
+    /// The id that it was deployed under by a specification, or its name.
+    pub fn deployment_id_in<'a>(&'a self, spec: Option<&'a UnitSpec>) -> &'a str {
+        let unit = spec.and_then(|spec| spec.deployment_unit.as_ref());
+        unit.map(|unit| &unit.id).or(self.deployment_id.as_ref()).unwrap_or(&self.name)
+    }
+
     fn identity(&self, spec: &UnitSpec, generation: i64) -> Identity {
-        let unit = spec.deployment_unit.as_ref().map(|unit| unit.id.clone());
         Identity {
             name: self.name.clone(),
             base: names::base(&self.name),
             namespace: self.namespace.clone(),
             uid: self.uid.clone(),
             generation,
-            deployment_id: unit
-                .or_else(|| self.deployment_id.clone())
-                .unwrap_or_else(|| self.name.clone()),
+            deployment_id: self.deployment_id_in(Some(spec)).to_owned(),
             environment: spec.target_environment.clone(),
         }
     }
@@ -194,13 +197,10 @@ fn gather_facts<'a>(
         let scaled_by_others = changes.scaled_by_others.contains(&plan.workload);
         readiness.function(plan, scaled_by_others, completed.contains(&plan.workload.as_str()))
     });
-    let existing = desired.objects.iter().filter_map(|object| {
-        let child = input.view.named(&object.kind, &identity.namespace, &object.name)?;
-        child.is_owned_by(&identity.uid).then(|| child.reference())
-    });
+    let existing = desired.objects.iter().filter_map(|it| readiness.own(&it.kind, &it.name));
     Facts {
         functions: functions.collect(),
-        resource_refs: existing.collect(),
+        resource_refs: existing.map(|child| child.reference()).collect(),
         last_created: readiness.last_created(),
         input,
         target,
@@ -236,24 +236,14 @@ fn remaining(since: Timestamp, span: Duration, now: Timestamp) -> Duration {
     span.saturating_sub(passed)
 }
 
-/// The time until the deadline of a rollout.
-fn until_deadline(
-    status: &ClassRuntimeStatus,
-    deadline: Duration,
-    now: Timestamp,
-) -> Option<Duration> {
-    status.progress_since.as_ref().map(|since| remaining(since.0, deadline, now))
-}
-
 fn requeue_after(
     status: &ClassRuntimeStatus,
     facts: &Facts<'_>,
     unreported: Option<Duration>,
 ) -> Option<Duration> {
     let may_roll_back = status.last_available.is_some() && status.rolled_back.is_none();
-    let deadline = (status.phase.is_in_progress() || may_roll_back)
-        .then(|| until_deadline(status, facts.target.deadline, facts.input.now))
-        .flatten();
+    let has_deadline = status.phase.is_in_progress() || may_roll_back;
+    let deadline = facts.target.time_left(status, facts.input.now).filter(|_| has_deadline);
     let all = [deadline, drain::time_left(status, facts), unreported];
     all.into_iter().flatten().filter(|left| !left.is_zero()).min()
 }

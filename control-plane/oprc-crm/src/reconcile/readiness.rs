@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     crd::{ClassRuntimeStatus, GRID_STABILITY_KEY},
-    kinds::{SERVICE, STATEFUL_SET},
+    kinds::{Kind, SERVICE, STATEFUL_SET},
     reason::{Failure, Reason},
 };
 
@@ -48,6 +48,12 @@ impl<'a> Readiness<'a> {
         self.children.iter().filter_map(|child| child.created).max()
     }
 
+    /// An object of the class.
+    pub(super) fn own(&self, kind: &Kind, name: &str) -> Option<Arc<Child>> {
+        let named = self.view.named(kind, self.namespace, name);
+        named.filter(|child| child.is_owned_by(self.uid))
+    }
+
     /// `completed` says that a Job has completed for this generation.
     pub(super) fn function(
         &self,
@@ -57,8 +63,7 @@ impl<'a> Readiness<'a> {
     ) -> Component {
         let shape = shapes::of(plan.shape);
         let required = Required { min: plan.min, varies: plan.max > plan.min, scaled_by_others };
-        let workload = self.view.named(&shape.kind, self.namespace, &plan.workload);
-        let mut component = match workload.filter(|child| child.is_owned_by(self.uid)) {
+        let mut component = match self.own(&shape.kind, &plan.workload) {
             Some(child) => self.assess(shape, &child, required),
             // A completed Job may have been deleted.
             None => {
@@ -82,11 +87,11 @@ impl<'a> Readiness<'a> {
     }
 
     fn assessed<'c>(&self, child: &'c Child, required: Required) -> Assessed<'c> {
-        let service = self.view.named(&SERVICE, self.namespace, &child.name);
+        let service = self.own(&SERVICE, &child.name);
         Assessed {
             state: &child.state,
             deleting: child.deleting,
-            has_service: service.is_some_and(|it| it.is_owned_by(self.uid) && !it.deleting),
+            has_service: service.is_some_and(|it| !it.deleting),
             creation_failure: self.view.pod_creation_failure(&child.uid),
             required,
         }
@@ -113,11 +118,9 @@ impl<'a> Readiness<'a> {
     }
 
     pub(super) fn grid(&self, grid: &DesiredGrid) -> Component {
-        let workload = self.view.named(&grid.kind, self.namespace, &grid.workload);
-        let workload = workload.filter(|child| child.is_owned_by(self.uid));
-        let mut component = workload.map_or_else(Component::default, |child| {
-            self.assess_grid(&child, grid.replicas, grid.needed)
-        });
+        let workload = self.own(&grid.kind, &grid.workload);
+        let assess = |child: Arc<Child>| self.assess_grid(&child, grid.replicas, grid.needed);
+        let mut component = workload.map(assess).unwrap_or_default();
         if !component.ready {
             let stateful = grid.kind == STATEFUL_SET;
             let claims = stateful.then(|| claims(self.view, self.namespace, &self.base));

@@ -14,7 +14,6 @@ use super::{
     render::Desired,
     rollback::Target,
     shapes::Component,
-    until_deadline,
 };
 pub use crate::{
     crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING},
@@ -211,8 +210,7 @@ fn failure(status: &ClassRuntimeStatus, facts: &Facts<'_>, settled: bool) -> Opt
         let message = rejection.message.clone();
         return Some(Failure { reason: rejection.reason.into(), message });
     }
-    let left = until_deadline(status, facts.target.deadline, facts.input.now);
-    let overdue = left.is_some_and(|it| it.is_zero()) && !facts.target.spec.paused;
+    let overdue = facts.target.is_overdue(status, facts.input.now) && !facts.target.spec.paused;
     let permanent = facts.problems().find(|it| !it.reason.is_transient());
     permanent.or_else(|| overdue.then(|| deadline_exceeded(facts)))
 }

@@ -3,12 +3,10 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use oprc_unit::{Admitted, Rejection, SelectionStatus, UnitSpec, Violation};
 
-use super::{
-    Input, admission::admit, data_protection::with_nodes_kept, platform_or, until_deadline,
-};
+use super::{Input, admission::admit, data_protection::with_nodes_kept, platform_or, remaining};
 use crate::{crd::ClassRuntimeStatus, reason::Reason};
 
 /// The specification to reconcile.
@@ -22,6 +20,21 @@ pub(super) struct Target<'a> {
     pub(super) rolled_back: bool,
     /// Why the latest is rejected, if an earlier one takes its place for that.
     pub(super) rejection: Option<Rejection>,
+}
+
+impl Target<'_> {
+    /// The time until the deadline of a rollout.
+    pub(super) fn time_left(
+        &self,
+        status: &ClassRuntimeStatus,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        status.progress_since.as_ref().map(|since| remaining(since.0, self.deadline, now))
+    }
+
+    pub(super) fn is_overdue(&self, status: &ClassRuntimeStatus, now: Timestamp) -> bool {
+        self.time_left(status, now).is_some_and(|left| left.is_zero())
+    }
 }
 
 pub(super) fn target<'a>(input: &Input<'a>) -> Result<Target<'a>, Rejection> {
@@ -46,7 +59,7 @@ pub(super) fn target<'a>(input: &Input<'a>) -> Result<Target<'a>, Rejection> {
     let identity = class.identity(latest, class.generation);
     match admit(identity, latest, input.platform, old, former) {
         Ok(admitted) => target((Cow::Borrowed(latest), admitted), false, None),
-        Err(mut rejection) => match replacement(input, latest, &mut rejection) {
+        Err(mut rejection) => match replacement(input, &mut rejection) {
             Some(back) => target(back, true, Some(rejection)),
             None => Err(rejection),
         },
@@ -75,11 +88,9 @@ fn last_available(
 
 /// What runs in place of a rejected specification. It isn't stored: the latest is tried again in
 /// each reconcile.
-fn replacement(input: &Input<'_>, latest: &UnitSpec, rejection: &mut Rejection) -> Option<Earlier> {
+fn replacement(input: &Input<'_>, rejection: &mut Rejection) -> Option<Earlier> {
     let old = input.class.status.as_ref()?;
-    let last = old.last_available.as_ref().map(|last| last.generation);
-    let allowed = wants_rollback(latest) && !latest.paused;
-    let last = last.filter(|last| allowed && *last < input.class.generation)?;
+    let last = rollback_generation(input, old)?;
     match last_available(input, old)? {
         Ok(back) => Some(back),
         Err(why) => {
@@ -89,8 +100,12 @@ fn replacement(input: &Input<'_>, latest: &UnitSpec, rejection: &mut Rejection) 
     }
 }
 
-fn wants_rollback(spec: &UnitSpec) -> bool {
-    spec.rollout.as_ref().is_some_and(|it| it.rollback)
+/// The earlier generation that a rollback leads to, if the class wants one.
+fn rollback_generation(input: &Input<'_>, status: &ClassRuntimeStatus) -> Option<i64> {
+    let latest = input.class.spec.as_ref().ok()?;
+    let wanted = latest.rollout.as_ref().is_some_and(|it| it.rollback) && !latest.paused;
+    let last = status.last_available.as_ref()?.generation;
+    (wanted && last < input.class.generation).then_some(last)
 }
 
 fn rollback_impossible(generation: i64, rejection: &Rejection) -> String {
@@ -105,14 +120,11 @@ pub(super) fn start_if_overdue(
     target: &Target<'_>,
     input: &Input<'_>,
 ) {
-    let left = until_deadline(status, target.deadline, input.now);
-    let overdue = left.is_some_and(|left| left.is_zero());
-    let allowed = wants_rollback(target.latest) && !target.latest.paused;
-    if !overdue || !allowed || status.rolled_back.is_some() || target.rejection.is_some() {
+    let overdue = target.is_overdue(status, input.now);
+    if !overdue || status.rolled_back.is_some() || target.rejection.is_some() {
         return;
     }
-    let last = status.last_available.as_ref().map(|last| last.generation);
-    let Some(last) = last.filter(|last| *last < input.class.generation) else { return };
+    let Some(last) = rollback_generation(input, status) else { return };
     match last_available(input, status) {
         Some(Ok(_)) => {
             status.rolled_back = Some(input.class.generation);

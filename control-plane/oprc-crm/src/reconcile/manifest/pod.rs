@@ -222,7 +222,8 @@ pub(crate) fn resources(
     limits: &Resources,
     default: &Sizes,
 ) -> ResourceRequirements {
-    let quantities: [(&str, fn(&Resources) -> &Option<String>); 3] = [
+    type Quantities = [(&'static str, fn(&Resources) -> &Option<String>); 3];
+    let quantities: Quantities = [
         ("cpu", |it| &it.cpu),
         ("memory", |it| &it.memory),
         ("ephemeral-storage", |it| &it.ephemeral_storage),

@@ -6,7 +6,6 @@ use k8s_openapi::{
         core::v1::{Lifecycle, LifecycleHandler, ServiceSpec, SleepAction},
     },
     apimachinery::pkg::util::intstr::IntOrString,
-    jiff::Timestamp,
 };
 use oprc_unit::{ValidFunction, names};
 use serde_json::Value;
@@ -17,8 +16,8 @@ use super::{
         pod::{self, LAME_DUCK_SECONDS},
         service_port,
     },
-    Assessed, Component, ObservedState, Required, Workload, WorkloadShape, creation_problem,
-    spec_replicas, status, text,
+    Assessed, Component, Observation, ObservedState, Required, Workload, WorkloadShape,
+    creation_problem, spec_replicas, status, text,
 };
 use crate::kinds::{DEPLOYMENT, SERVICE};
 
@@ -67,7 +66,7 @@ fn assess(workload: &Assessed<'_>) -> Component {
 }
 
 /// The status of a Deployment, be it a function's or the data grid's.
-pub(super) fn observe(object: &Value, generation: i64) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe(object: &Value, generation: i64) -> Observation {
     let status: DeploymentStatus = status(object);
     let condition = |name: &str| status.conditions.iter().flatten().find(|it| it.type_ == name);
     let rolled_out = condition("Progressing")
@@ -85,7 +84,7 @@ pub(super) fn observe(object: &Value, generation: i64) -> (ObservedState, Option
     (state, rolled_out.and_then(|it| Some(it.last_update_time.as_ref()?.0)))
 }
 
-pub(super) fn observe_autoscaler(object: &Value, _: i64) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe_autoscaler(object: &Value, _: i64) -> Observation {
     let target = |pointer: &str| text(object, pointer).unwrap_or_default();
     let [kind, name] = ["/spec/scaleTargetRef/kind", "/spec/scaleTargetRef/name"].map(target);
     (ObservedState::Autoscaler(kind, name), None)

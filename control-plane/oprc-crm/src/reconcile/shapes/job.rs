@@ -1,15 +1,12 @@
 //! A function as a Job: one run to completion for each generation of its class.
 
-use k8s_openapi::{
-    api::batch::v1::{Job, JobSpec, JobStatus},
-    jiff::Timestamp,
-};
+use k8s_openapi::api::batch::v1::{Job, JobSpec, JobStatus};
 use oprc_unit::{ValidFunction, names};
 use serde_json::Value;
 
 use super::{
     super::manifest::{Context, DesiredObject, FunctionPlan, HTTP, Labels, desired_object, pod},
-    Assessed, Component, ObservedState, WorkloadShape, creation_problem, status,
+    Assessed, Component, Observation, ObservedState, WorkloadShape, creation_problem, status,
 };
 use crate::{
     kinds::JOB,
@@ -51,7 +48,7 @@ fn assess(workload: &Assessed<'_>) -> Component {
     }
 }
 
-pub(super) fn observe(object: &Value, _: i64) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe(object: &Value, _: i64) -> Observation {
     let status: JobStatus = status(object);
     let is_true = |name: &str| {
         let mut all = status.conditions.iter().flatten();

@@ -1,9 +1,8 @@
 //! A function as a Knative Service.
 
 use k8s_openapi::{
-    api::core::v1::PodSpec,
-    apimachinery::pkg::{apis::meta::v1::Time, util::intstr::IntOrString},
-    jiff::Timestamp,
+    api::{apps::v1::DeploymentCondition, core::v1::PodSpec},
+    apimachinery::pkg::util::intstr::IntOrString,
 };
 use oprc_unit::{ValidFunction, names, spec::Access};
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::manifest::{Context, DesiredObject, FunctionPlan, desired_object, pod},
-    Assessed, Component, ObservedState, WorkloadShape, status,
+    Assessed, Component, Observation, ObservedState, WorkloadShape, status, text,
 };
 use crate::{
     kinds::KNATIVE_SERVICE,
@@ -70,30 +69,13 @@ fn assess(workload: &Assessed<'_>) -> Component {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     observed_generation: i64,
-    conditions: Vec<Condition>,
-    url: Option<String>,
-    address: Address,
+    /// They have the fields of a Deployment's conditions.
+    conditions: Vec<DeploymentCondition>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct Condition {
-    r#type: String,
-    status: String,
-    reason: Option<String>,
-    message: Option<String>,
-    last_transition_time: Option<Time>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Address {
-    url: Option<String>,
-}
-
-pub(super) fn observe(object: &Value, generation: i64) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe(object: &Value, generation: i64) -> Observation {
     let status: Status = status(object);
-    let condition = |name: &str| status.conditions.iter().find(|it| it.r#type == name);
+    let condition = |name: &str| status.conditions.iter().find(|it| it.type_ == name);
     let ready = condition("Ready");
     let state = ObservedState::Knative(KnativeStatus {
         current: status.observed_generation >= generation,
@@ -101,8 +83,8 @@ pub(super) fn observe(object: &Value, generation: i64) -> (ObservedState, Option
         routed: condition("RoutesReady").is_some_and(|it| it.status == "True"),
         reason: ready.and_then(|it| it.reason.clone()),
         message: ready.and_then(|it| it.message.clone()),
-        url: status.url.clone(),
-        address: status.address.url.clone(),
+        url: text(object, "/status/url"),
+        address: text(object, "/status/address/url"),
     });
     (state, ready.and_then(|it| Some(it.last_transition_time.as_ref()?.0)))
 }

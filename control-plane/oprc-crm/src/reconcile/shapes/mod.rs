@@ -138,9 +138,9 @@ impl Workload {
     }
 }
 
-/// Reads the state of an object of a generation, and since when it has been ready, if its status has
-/// that time.
-type Observer = fn(&Value, generation: i64) -> (ObservedState, Option<Timestamp>);
+/// The state of an object, and since when it has been ready, if its status has that time.
+pub(super) type Observation = (ObservedState, Option<Timestamp>);
+type Observer = fn(&Value, generation: i64) -> Observation;
 
 const OBSERVERS: [(Kind, Observer); 6] = [
     (DEPLOYMENT, deployment::observe),
@@ -152,11 +152,7 @@ const OBSERVERS: [(Kind, Observer); 6] = [
 ];
 
 /// Reads the status of an object of any kind.
-pub(super) fn observe(
-    kind: &Kind,
-    object: &Value,
-    generation: i64,
-) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe(kind: &Kind, object: &Value, generation: i64) -> Observation {
     let observer = OBSERVERS.into_iter().find(|(observed, _)| observed == kind);
     observer.map(|(_, observe)| observe(object, generation)).unwrap_or_default()
 }

@@ -388,8 +388,8 @@ impl Cluster {
                 *version = new;
                 Ok(())
             }
-            Action::Event(notice) => {
-                self.events.push(notice.clone());
+            Action::Event(record) => {
+                self.events.push(record.clone());
                 Ok(())
             }
         }
@@ -482,7 +482,7 @@ impl Cluster {
             }
         }
         let last = self.plan_actions(&self.view(), &[]);
-        panic!("no rest after {PASSES} passes; {:?}; {:#?}", self.phase(), last.actions);
+        panic!("not converged after {PASSES} passes; {:?}; {:#?}", self.phase(), last.actions);
     }
 
     pub(super) fn advance(&mut self, time: Duration) {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, ObjectFieldSelector};
 use oprc_unit::{
     OdgmPlan, Profile, names, persistence, shard_type,
-    spec::{AccessPattern, ShardAssignment},
+    spec::{AccessPattern, Route, ShardAssignment},
 };
 use serde::Serialize;
 
@@ -33,7 +33,7 @@ struct Collection<'a> {
 
 #[derive(Serialize)]
 struct Invocations<'a> {
-    fn_routes: &'a BTreeMap<String, oprc_unit::spec::Route>,
+    fn_routes: &'a BTreeMap<String, Route>,
 }
 
 #[derive(Serialize)]
@@ -59,26 +59,19 @@ pub(super) fn variables(
     for function in functions.iter().filter(|function| called(&function.key)) {
         let Some(url) = function.url.clone() else { continue };
         let standby = context.class.functions.iter().any(|it| it.key == function.key && it.standby);
-        routes.entry(function.key.clone()).or_insert(oprc_unit::spec::Route {
-            url,
-            stateless: false,
-            standby,
-        });
+        let route = Route { url, standby, ..Route::default() };
+        routes.entry(function.key.clone()).or_insert(route);
     }
-    let collections: Vec<Collection<'_>> = plan
-        .collections
-        .iter()
-        .map(|it| Collection {
-            name: &it.name,
-            partition_count: it.partitions,
-            replica_count: it.replicas,
-            shard_type: shard_type(it.shard_type),
-            persistence_mode: persistence(it.persistence),
-            access_patterns: &it.access_patterns,
-            shard_assignments: &it.assignments,
-            invocations: Invocations { fn_routes: &routes },
-        })
-        .collect();
+    let collections = plan.collections.iter().map(|it| Collection {
+        name: &it.name,
+        partition_count: it.partitions,
+        replica_count: it.replicas,
+        shard_type: shard_type(it.shard_type),
+        persistence_mode: persistence(it.persistence),
+        access_patterns: &it.access_patterns,
+        shard_assignments: &it.assignments,
+        invocations: Invocations { fn_routes: &routes },
+    });
     let names: Vec<&str> = plan.collections.iter().map(|it| it.name.as_str()).collect();
     let field = |name: &str, path: &str| EnvVar {
         name: name.to_owned(),
@@ -94,14 +87,12 @@ pub(super) fn variables(
     let workload = names::odgm(&identity.base);
     let (own, members) = if plan.stateful() {
         let peers = format!("{}.{}.svc", names::odgm_peers(&identity.base), identity.namespace);
-        let members = (0..plan.replicas)
-            .map(|at| format!("{workload}-{at}.{peers}:{GRID_PORT}"))
-            .collect::<Vec<_>>();
+        let member = |at| format!("{workload}-{at}.{peers}:{GRID_PORT}");
+        let members: Vec<_> = (0..plan.replicas).map(member).collect();
         (format!("$(ODGM_NODE_NAME).{peers}"), members.join(","))
     } else {
         let own = format!("{}.{}.svc", names::odgm_service(&identity.base), identity.namespace);
-        let members = format!("{own}:{GRID_PORT}");
-        (own, members)
+        (own.clone(), format!("{own}:{GRID_PORT}"))
     };
     let level = if context.selection.profile == Profile::Dev { "DEBUG" } else { "INFO" };
     let mut all = vec![
@@ -111,7 +102,7 @@ pub(super) fn variables(
         variable("ODGM_MEMBERS", members),
         variable("ODGM_CLUSTER_ID", &plan.cluster_id),
         variable("ODGM_COLLECTIONS", names.join(",")),
-        variable("ODGM_COLLECTION", json(&collections)),
+        variable("ODGM_COLLECTION", json(&collections.collect::<Vec<_>>())),
         variable("ODGM_EVENTS_ENABLED", plan.events.to_string()),
         variable("ODGM_MAX_TRIGGER_DEPTH", plan.trigger_depth.to_string()),
         variable("ODGM_TRIGGER_TIMEOUT_MS", plan.trigger_timeout_ms.to_string()),
@@ -121,28 +112,24 @@ pub(super) fn variables(
         variable("ODGM_DATA_DIR", DATA_DIR),
         variable("OPRC_ZENOH_PORT", ZENOH_PORT.to_string()),
     ];
+    let mut index = "0";
     if plan.stateful() {
         all.push(field("ODGM_NODE_INDEX", "metadata.labels['apps.kubernetes.io/pod-index']"));
-        // Three digits up to the tenth node; the index is substituted without padding.
-        all.push(variable("ODGM_NODE_ID", format!("{}00$(ODGM_NODE_INDEX)", plan.node_id_prefix)));
-    } else {
-        all.push(variable("ODGM_NODE_ID", format!("{}000", plan.node_id_prefix)));
+        index = "$(ODGM_NODE_INDEX)";
     }
+    // Three digits up to the tenth node; the index is substituted without padding.
+    all.push(variable("ODGM_NODE_ID", format!("{}00{index}", plan.node_id_prefix)));
     if plan.events {
-        let triggers: Vec<_> = plan
-            .triggers
-            .iter()
-            .map(|it| Trigger {
-                function_key: &it.function_key,
-                collection_filters: &it.collection_filters,
-                async_execution: it.async_execution,
-            })
-            .collect();
-        all.push(variable("ODGM_EVENT_TRIGGERS", json(&triggers)));
-    }
-    if let Some((size, timeout)) = plan.batch.filter(|_| plan.events) {
-        all.push(variable("ODGM_BATCH_SIZE", size.to_string()));
-        all.push(variable("ODGM_BATCH_TIMEOUT_MS", timeout.to_string()));
+        let triggers = plan.triggers.iter().map(|it| Trigger {
+            function_key: &it.function_key,
+            collection_filters: &it.collection_filters,
+            async_execution: it.async_execution,
+        });
+        all.push(variable("ODGM_EVENT_TRIGGERS", json(&triggers.collect::<Vec<_>>())));
+        if let Some((size, timeout)) = plan.batch {
+            all.push(variable("ODGM_BATCH_SIZE", size.to_string()));
+            all.push(variable("ODGM_BATCH_TIMEOUT_MS", timeout.to_string()));
+        }
     }
     all.extend(plan.env.iter().map(pod::user_variable));
     all

@@ -4,13 +4,14 @@
 mod env;
 mod objects;
 
-use k8s_openapi::{api::apps::v1::StatefulSetStatus, jiff::Timestamp};
+use k8s_openapi::api::apps::v1::StatefulSetStatus;
 use oprc_unit::{OdgmPlan, names};
 use serde_json::Value;
 
 use super::{
     super::manifest::{Context, DesiredObject, FunctionPlan, GRID_PORT, budget},
-    Assessed, Component, ObservedState, Workload, creation_problem, spec_replicas, status, text,
+    Assessed, Component, Observation, ObservedState, Workload, creation_problem, spec_replicas,
+    status, text,
 };
 use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
 
@@ -79,10 +80,7 @@ pub(crate) fn assess(workload: &Assessed<'_>, needed: i32) -> Component {
     }
 }
 
-pub(super) fn observe_stateful_set(
-    object: &Value,
-    generation: i64,
-) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe_stateful_set(object: &Value, generation: i64) -> Observation {
     let status: StatefulSetStatus = status(object);
     let rolled_out = status.current_revision == status.update_revision;
     let ready = status.ready_replicas.unwrap_or(0);
@@ -98,7 +96,7 @@ pub(super) fn observe_stateful_set(
     (state, None)
 }
 
-pub(super) fn observe_claim(object: &Value, _: i64) -> (ObservedState, Option<Timestamp>) {
+pub(super) fn observe_claim(object: &Value, _: i64) -> Observation {
     let bound = text(object, "/status/phase").as_deref() == Some("Bound");
     (ObservedState::Claim(bound, text(object, "/spec/storageClassName")), None)
 }

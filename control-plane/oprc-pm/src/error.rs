@@ -7,8 +7,8 @@ use oprc_models::Diagnostics;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The body is invalid.
-    #[error("{0}")]
-    Invalid(Diagnostics),
+    #[error(transparent)]
+    Invalid(#[from] Diagnostics),
     #[error("{field}: {message}")]
     Parameter { field: &'static str, message: String },
     #[error("{what} {name:?} not found")]
@@ -36,26 +36,25 @@ impl Error {
     pub fn not_found(what: &'static str, name: impl Into<String>) -> Self {
         Self::NotFound { what, name: name.into() }
     }
-}
 
-impl From<Diagnostics> for Error {
-    fn from(diagnostics: Diagnostics) -> Self {
-        Self::Invalid(diagnostics)
+    pub fn parameter(field: &'static str, message: impl Into<String>) -> Self {
+        Self::Parameter { field, message: message.into() }
+    }
+
+    pub fn conflict(reason: &'static str, detail: impl Into<String>) -> Self {
+        Self::Conflict { reason, detail: detail.into(), blockers: Vec::new() }
     }
 }
 
 impl From<storage::Error> for Error {
     fn from(error: storage::Error) -> Self {
         match error {
-            storage::Error::Conflict { key, .. } => Self::Conflict {
-                reason: "RACE",
-                detail: format!("{key} was changed by another request at the same time"),
-                blockers: Vec::new(),
-            },
-            storage::Error::Invalid { reason } => Self::Internal(reason),
-            error @ storage::Error::TooLarge { .. } => {
-                Self::Parameter { field: "body", message: error.to_string() }
+            storage::Error::Conflict { key, .. } => {
+                let detail = format!("{key} was changed by another request at the same time");
+                Self::conflict("RACE", detail)
             }
+            storage::Error::Invalid { reason } => Self::Internal(reason),
+            storage::Error::TooLarge { .. } => Self::parameter("body", error.to_string()),
             error => Self::Unavailable(format!("the store: {error}")),
         }
     }

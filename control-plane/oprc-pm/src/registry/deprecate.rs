@@ -3,7 +3,7 @@
 use oprc_cp_storage::{Check, Transaction};
 use oprc_rest::PackageVersion;
 
-use super::{Registry, etag, missing_head};
+use super::{Registry, check_tag, etag, missing_head};
 use crate::{
     error::Error,
     state::{
@@ -27,14 +27,12 @@ impl Registry {
         let reason = reason.map(str::trim);
         if reason.is_some_and(|it| it.is_empty() || it.len() > MAX_REASON_BYTES) {
             let message = format!("must be given, with {MAX_REASON_BYTES} bytes at most");
-            return Err(Error::Parameter { field: "reason", message });
+            return Err(Error::parameter("reason", message));
         }
         let build = || async move {
             let package = self.known(name)?;
             let found = self.version(name, version)?;
-            if expected.is_some_and(|it| it != etag(&found)) {
-                return Err(Error::Changed(etag(&found)));
-            }
+            check_tag(expected, etag(&found))?;
             if found.deprecated.as_deref() == reason {
                 return Ok(Attempt::Done((PackageVersion::clone(&found), false)));
             }
@@ -52,7 +50,7 @@ impl Registry {
                 .put(version_key(name, &written), encode(&changed)?);
             Ok(Attempt::Commit(transaction, (changed, true)))
         };
-        let (version, changed) = self.inner.cache.commit_with_retry(build).await?;
+        let (version, changed) = self.cache.commit_with_retry(build).await?;
         if changed {
             let version = version.package.version.to_string();
             tracing::info!(package = name, version, reason, "changed the deprecation of a version");

@@ -42,37 +42,19 @@ const MAX_RESOLVED: usize = 256;
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Registry {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     cache: Arc<Cache>,
     /// By name, version and digest.
-    resolved: Mutex<BTreeMap<[String; 3], Arc<ResolvedPackage>>>,
-}
-
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Registry")
-    }
+    resolved: Arc<Mutex<BTreeMap<[String; 3], Arc<ResolvedPackage>>>>,
 }
 
 impl Registry {
     pub fn new(cache: Arc<Cache>) -> Self {
-        Self { inner: Arc::new(Inner { cache, resolved: Mutex::default() }) }
+        Self { cache, resolved: Arc::default() }
     }
 
     /// Why packages may be outdated, if the store can't be followed now.
     pub fn stale(&self) -> Option<String> {
-        self.inner.cache.stale()
-    }
-
-    /// Number of packages and of versions.
-    pub fn count(&self) -> (usize, usize) {
-        self.inner.cache.packages(|index| {
-            let versions = index.packages().values().map(|it| it.versions.len()).sum();
-            (index.packages().len(), versions)
-        })
+        self.cache.stale()
     }
 
     /// A package and its ETag.
@@ -131,7 +113,7 @@ impl Registry {
     }
 
     fn known(&self, name: &str) -> Result<Arc<Package>, Error> {
-        let found = self.inner.cache.packages(|index| index.package(name));
+        let found = self.cache.packages(|index| index.package(name));
         found.ok_or_else(|| Error::not_found("package", name))
     }
 
@@ -140,11 +122,11 @@ impl Registry {
         // The same version could have been resolved with other dependencies in another store.
         let content = format!("{} {:?}", version.digest, version.resolved);
         let key = [package.name.clone(), package.version.to_string(), content];
-        let cached = || self.inner.resolved.lock();
+        let cached = || self.resolved.lock();
         if let Some(found) = cached().get(&key) {
             return Ok(found.clone());
         }
-        let dependencies = self.inner.cache.packages(|index| index.dependencies(version));
+        let dependencies = self.cache.packages(|index| index.dependencies(version));
         let resolved = oprc_models::resolve(package, &dependencies).map_err(|error| {
             Error::Internal(format!("cannot resolve {} {}: {error}", package.name, key[1]))
         })?;
@@ -159,7 +141,12 @@ impl Registry {
 }
 
 fn parse_version(text: &str) -> Result<Version, Error> {
-    text.parse().map_err(|message| Error::Parameter { field: "version", message })
+    text.parse().map_err(|message: String| Error::parameter("version", message))
+}
+
+/// Fails if a resource must have another ETag.
+fn check_tag(expected: Option<&str>, tag: String) -> Result<(), Error> {
+    if expected.is_none_or(|it| it == tag) { Ok(()) } else { Err(Error::Changed(tag)) }
 }
 
 /// A package has no head only while it is being created or deleted by another writer.

@@ -17,6 +17,7 @@ use super::solver::{Candidates, Solution, solve};
 use crate::{
     error::Error,
     state::{
+        Attempt,
         packages::Package,
         schema::{PackageHead, encode, package_key, version_key},
     },
@@ -40,10 +41,10 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// None if nothing has to be written.
-    pub(super) fn transaction(&self) -> Result<Option<Transaction>, Error> {
+    /// Stores what isn't published yet.
+    pub(super) fn attempt(&self) -> Result<Attempt<Vec<Published>>, Error> {
         if self.versions.is_empty() {
-            return Ok(None);
+            return Ok(Attempt::Done(self.published.clone()));
         }
         if self.versions.len() + self.heads.len() > MAX_OPERATIONS {
             let message = format!(
@@ -51,7 +52,7 @@ impl Prepared {
                 self.versions.len(),
                 self.heads.len().saturating_sub(self.versions.len())
             );
-            return Err(Error::Parameter { field: "body", message });
+            return Err(Error::parameter("body", message));
         }
         let mut transaction = Transaction::new();
         for (name, (revision, head)) in &self.heads {
@@ -63,7 +64,7 @@ impl Prepared {
             let key = version_key(&it.package.name, &it.package.version.to_string());
             transaction = transaction.check(key.clone(), Check::Absent).put(key, encode(it)?);
         }
-        Ok(Some(transaction))
+        Ok(Attempt::Commit(transaction, self.published.clone()))
     }
 
     fn head(&mut self, known: &Known, name: &str) -> &mut PackageHead {
@@ -102,7 +103,8 @@ pub(super) fn prepare(
             diagnostics.append(document.locate(diagnostic("version", message)));
             continue;
         }
-        let digest = digest(package)?;
+        // It does not depend on the formatting of the file.
+        let digest = hex::encode(Sha256::digest(encode(package)?));
         let there = known.get(&package.name).and_then(|it| it.versions.get(&package.version));
         if let Some(there) = there.filter(|it| it.digest != digest) {
             return Err(exists(package, there));
@@ -139,14 +141,9 @@ impl Prepared {
         let head = self.head(known, &package.name);
         head.versions.insert(package.version.to_string(), None);
         if head.versions.len() > MAX_VERSIONS {
-            return Err(Error::Conflict {
-                reason: "TOO_MANY_VERSIONS",
-                detail: format!(
-                    "{} has the maximum of {MAX_VERSIONS} versions: delete some",
-                    package.name
-                ),
-                blockers: Vec::new(),
-            });
+            let name = &package.name;
+            let detail = format!("{name} has the maximum of {MAX_VERSIONS} versions: delete some");
+            return Err(Error::conflict("TOO_MANY_VERSIONS", detail));
         }
         for name in solution.keys() {
             // Rewritten unchanged, so that a concurrent deletion of the dependency conflicts.
@@ -234,20 +231,12 @@ fn check_neighbours(
 }
 
 fn exists(package: &OPackage, there: &PackageVersion) -> Error {
-    Error::Conflict {
-        reason: "VERSION_EXISTS",
-        detail: format!(
-            "{} {} was published at {} with other content, and versions are immutable: publish \
-             it under a new version",
-            package.name, package.version, there.published_at
-        ),
-        blockers: Vec::new(),
-    }
-}
-
-/// A digest that does not depend on formatting.
-fn digest(package: &OPackage) -> Result<String, Error> {
-    Ok(hex::encode(Sha256::digest(encode(package)?)))
+    let detail = format!(
+        "{} {} was published at {} with other content, and versions are immutable: publish it \
+         under a new version",
+        package.name, package.version, there.published_at
+    );
+    Error::conflict("VERSION_EXISTS", detail)
 }
 
 fn diagnostic(path: &str, message: String) -> Diagnostics {

@@ -9,12 +9,7 @@ use super::{
     Registry,
     prepare::{Prepared, packages, prepare},
 };
-use crate::{
-    blocking::run_blocking,
-    clock,
-    error::Error,
-    state::{Attempt, packages::rank},
-};
+use crate::{blocking::run_blocking, clock, error::Error, state::packages::rank};
 
 impl Registry {
     /// Publishes all packages of a file, or none; deployments in the file are ignored. A version
@@ -28,18 +23,9 @@ impl Registry {
         let build = || async {
             let (registry, documents) = (self.clone(), Arc::clone(&shared));
             let name = by.map(ToOwned::to_owned);
-            let prepare = move || -> Result<_, Error> {
-                let prepared = registry.prepare(&documents, name.as_deref())?;
-                let transaction = prepared.transaction()?;
-                Ok((prepared, transaction))
-            };
-            let (prepared, transaction) = run_blocking(prepare).await??;
-            Ok(match transaction {
-                Some(transaction) => Attempt::Commit(transaction, prepared.published),
-                None => Attempt::Done(prepared.published),
-            })
+            run_blocking(move || registry.prepare(&documents, name.as_deref())?.attempt()).await?
         };
-        let published = self.inner.cache.commit_with_retry(build).await?;
+        let published = self.cache.commit_with_retry(build).await?;
         for it in published.iter().filter(|it| !it.unchanged) {
             tracing::info!(package = it.name, version = it.version, by, "published a package");
         }
@@ -50,7 +36,7 @@ impl Registry {
     /// [`run_blocking`].
     pub fn validate(&self, documents: &[Document]) -> Result<Vec<Published>, Error> {
         let prepared = self.prepare(documents, None)?;
-        prepared.transaction()?;
+        prepared.attempt()?;
         for document in documents {
             if let Body::Deployment(deployment) = &document.body {
                 document.check()?;
@@ -68,7 +54,7 @@ impl Registry {
                 dependencies.chain([it.name.as_str()])
             })
             .collect();
-        let known = self.inner.cache.packages(|index| index.with_dependencies(names));
+        let known = self.cache.packages(|index| index.with_dependencies(names));
         prepare(&known, documents, by, &clock::now().to_string())
     }
 

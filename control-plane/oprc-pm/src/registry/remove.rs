@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use oprc_cp_storage::{Check, Transaction};
 use oprc_models::Version;
 
-use super::{Registry, etag, missing_head, parse_version};
+use super::{Registry, check_tag, etag, missing_head, parse_version};
 use crate::{
     error::Error,
     state::{
@@ -31,13 +31,11 @@ impl Registry {
         let build = || async move {
             let package = self.known(name)?;
             let found = self.version(name, version)?;
-            if expected.is_some_and(|it| it != etag(&found)) {
-                return Err(Error::Changed(etag(&found)));
-            }
+            check_tag(expected, etag(&found))?;
             let versions = BTreeSet::from([parse_version(version)?]);
             Ok(Attempt::Commit(self.deletion(name, &package, &versions)?, ()))
         };
-        self.inner.cache.commit_with_retry(build).await?;
+        self.cache.commit_with_retry(build).await?;
         tracing::info!(package = name, version, "deleted a version");
         Ok(())
     }
@@ -53,10 +51,8 @@ impl Registry {
                 let Ok(package) = self.known(name) else { return Ok(Attempt::Done(())) };
                 if at == 0 {
                     // Later batches change the ETag themselves.
-                    if expected.is_some_and(|it| it != package.etag()) {
-                        return Err(Error::Changed(package.etag()));
-                    }
-                    check_unused(&self.inner.cache, name, &all.iter().cloned().collect())?;
+                    check_tag(expected, package.etag())?;
+                    check_unused(&self.cache, name, &all.iter().cloned().collect())?;
                 }
                 let exists = |version: &&Version| package.versions.contains_key(version);
                 let versions: BTreeSet<_> = batch.iter().filter(exists).cloned().collect();
@@ -65,7 +61,7 @@ impl Registry {
                 }
                 Ok(Attempt::Commit(self.deletion(name, &package, &versions)?, ()))
             };
-            self.inner.cache.commit_with_retry(build).await?;
+            self.cache.commit_with_retry(build).await?;
         }
         tracing::info!(package = name, versions = all.len(), "deleted a package");
         Ok(())
@@ -80,7 +76,7 @@ impl Registry {
         // The head was read before users are looked for: a transaction that begins to
         // use one of the versions afterwards rewrites it.
         let (at, mut head) = package.head.clone().ok_or_else(|| missing_head(name))?;
-        check_unused(&self.inner.cache, name, versions)?;
+        check_unused(&self.cache, name, versions)?;
         let key = package_key(name);
         let mut transaction = Transaction::new().check(key.clone(), Check::Version(at));
         for version in versions {
@@ -96,8 +92,21 @@ impl Registry {
 }
 
 fn check_unused(cache: &Cache, name: &str, versions: &BTreeSet<Version>) -> Result<(), Error> {
-    let users = users(cache, name, versions);
-    if users.is_empty() { Ok(()) } else { Err(in_use(name, versions, users)) }
+    let mut users = users(cache, name, versions);
+    if users.is_empty() {
+        return Ok(());
+    }
+    let more = users.len().saturating_sub(MAX_BLOCKERS);
+    users.truncate(MAX_BLOCKERS);
+    if more > 0 {
+        users.push(format!("and {more} more"));
+    }
+    let what = match versions.first() {
+        Some(version) if versions.len() == 1 => format!("{name} {version}"),
+        _ => name.to_owned(),
+    };
+    let detail = format!("{what} is in use by {}", users.join(", "));
+    Err(Error::Conflict { reason: "IN_USE", detail, blockers: users })
 }
 
 /// Everything that uses one of the versions: deployments first.
@@ -120,21 +129,4 @@ fn users(cache: &Cache, name: &str, versions: &BTreeSet<Version>) -> Vec<String>
         }
     });
     users
-}
-
-fn in_use(name: &str, versions: &BTreeSet<Version>, mut users: Vec<String>) -> Error {
-    let more = users.len().saturating_sub(MAX_BLOCKERS);
-    users.truncate(MAX_BLOCKERS);
-    if more > 0 {
-        users.push(format!("and {more} more"));
-    }
-    let what = match versions.first() {
-        Some(version) if versions.len() == 1 => format!("{name} {version}"),
-        _ => name.to_owned(),
-    };
-    Error::Conflict {
-        reason: "IN_USE",
-        detail: format!("{what} is in use by {}", users.join(", ")),
-        blockers: users,
-    }
 }

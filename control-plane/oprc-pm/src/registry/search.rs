@@ -8,7 +8,7 @@ use oprc_rest::{ClassEntry, FunctionEntry, PackageSummary, Page};
 use super::Registry;
 use crate::{
     error::Error,
-    paging::page_size,
+    paging::{page, page_size},
     state::packages::{Catalogue, IndexKey, Package, PackageIndex},
 };
 
@@ -25,8 +25,7 @@ impl Paging {
     /// The package and the key that the page begins after.
     fn after(&self) -> Result<Option<(&str, &str)>, Error> {
         let Some(after) = &self.after else { return Ok(None) };
-        let message = "must be the next of the previous page".to_owned();
-        let wrong = || Error::Parameter { field: "cursor", message };
+        let wrong = || Error::parameter("cursor", "must be the next of the previous page");
         after.split_once('/').ok_or_else(wrong).map(Some)
     }
 }
@@ -49,10 +48,8 @@ pub struct Filter {
 
 /// Parses a label selector such as `team=geometry,tier`.
 pub fn labels(selector: &str) -> Result<Vec<LabelRequirement>, Error> {
-    parse_label_selector(selector).map_err(|part| {
-        let message = format!("{part:?} is not KEY or KEY=VALUE");
-        Error::Parameter { field: "labels", message }
-    })
+    parse_label_selector(selector)
+        .map_err(|part| Error::parameter("labels", format!("{part:?} is not KEY or KEY=VALUE")))
 }
 
 impl Filter {
@@ -60,7 +57,7 @@ impl Filter {
         let text = self.text.as_deref().unwrap_or_default();
         if text.len() > MAX_QUERY_BYTES {
             let message = format!("must have at most {MAX_QUERY_BYTES} bytes");
-            return Err(Error::Parameter { field: "q", message });
+            return Err(Error::parameter("q", message));
         }
         Ok(text.to_lowercase().split_whitespace().map(ToOwned::to_owned).collect())
     }
@@ -98,15 +95,11 @@ impl Registry {
     pub fn list(&self, filter: &Filter, paging: &Paging) -> Result<Page<PackageSummary>, Error> {
         let (limit, words) = (page_size(paging.limit)?, filter.words()?);
         let start = paging.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut items: Vec<PackageSummary> = self.inner.cache.packages(|index| {
+        Ok(self.cache.packages(|index| {
             let found = from(index, filter, start);
             let found = found.filter(|it| filter.admits(it) && holds(&it.search_text, &words));
-            found.take(limit + 1).map(|it| it.summary.clone()).collect()
-        });
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next = items.last().filter(|_| more).map(|it| it.name.clone());
-        Ok(Page { items, next })
+            page(found.map(|it| it.summary.clone()), limit, |it| it.name.clone())
+        }))
     }
 
     /// Classes of the latest versions, sorted by package and key.
@@ -136,31 +129,25 @@ impl Registry {
             after.is_none_or(|after| (package.as_str(), key.as_str()) > after)
                 && holds(text, &words)
         };
-        let mut items: Vec<T> = if let Some(version) = &filter.version {
-            let name = filter.package.as_deref().ok_or_else(|| Error::Parameter {
-                field: "version",
-                message: "requires package".to_owned(),
-            })?;
+        let cursor = |item: &T| {
+            let (package, key) = place(item);
+            format!("{package}/{key}")
+        };
+        if let Some(version) = &filter.version {
+            let required = || Error::parameter("version", "requires package");
+            let name = filter.package.as_deref().ok_or_else(required)?;
             let version = self.version(name, version)?;
             let catalogue = Catalogue::of(&version, &*self.resolve(&version)?);
             let admitted = filter.admits(&*self.known(name)?);
             let found = of(&catalogue).iter().filter(|_| admitted).filter(matches);
-            found.take(limit + 1).map(|(item, _)| item.clone()).collect()
-        } else {
-            let start = after.map_or(Bound::Unbounded, |(package, _)| Bound::Included(package));
-            self.inner.cache.packages(|index| {
-                let found = from(index, filter, start).filter(|it| filter.admits(it));
-                let found = found.flat_map(|it| of(&it.catalogue)).filter(matches);
-                found.take(limit + 1).map(|(item, _)| item.clone()).collect()
-            })
-        };
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next = items.last().filter(|_| more).map(|item| {
-            let (package, key) = place(item);
-            format!("{package}/{key}")
-        });
-        Ok(Page { items, next })
+            return Ok(page(found.map(|(item, _)| item.clone()), limit, cursor));
+        }
+        let start = after.map_or(Bound::Unbounded, |(package, _)| Bound::Included(package));
+        Ok(self.cache.packages(|index| {
+            let found = from(index, filter, start).filter(|it| filter.admits(it));
+            let found = found.flat_map(|it| of(&it.catalogue)).filter(matches);
+            page(found.map(|(item, _)| item.clone()), limit, cursor)
+        }))
     }
 }
 

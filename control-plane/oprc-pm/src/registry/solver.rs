@@ -28,17 +28,15 @@ pub(super) fn solve<'a>(
     candidates: &'a Candidates<'a>,
 ) -> Result<Solution<'a>, Unsolvable> {
     let requirements = root.dependencies.iter().enumerate();
-    let requirements = requirements
-        .map(|(root_dependency, dependency)| Requirement {
-            by: &root.name,
-            root_dependency,
-            dependency,
-        })
-        .collect();
+    let requirements = requirements.map(|(root_dependency, dependency)| Requirement {
+        by: &root.name,
+        root_dependency,
+        dependency,
+    });
     let mut search = Search {
         root,
         candidates,
-        requirements,
+        requirements: requirements.collect(),
         solution: Solution::new(),
         attempts: 0,
         error: None,
@@ -80,12 +78,8 @@ impl<'a> Search<'a> {
             next += 1;
             let Dependency { name, version: range } = requirement.dependency;
             if *name == self.root.name {
-                let path = self.path(requirement);
-                return self.fail(
-                    requirement,
-                    "name",
-                    format!("packages depend on each other: {path}"),
-                );
+                let message = format!("packages depend on each other: {}", self.path(requirement));
+                return self.fail(requirement, "name", message);
             }
             if let Some(solution) = self.solution.get(name.as_str()) {
                 if range.matches(&solution.version) {
@@ -102,11 +96,8 @@ impl<'a> Search<'a> {
         let Dependency { name, version: range } = requirement.dependency;
         let Some(candidates) = self.candidates.get(name.as_str()).filter(|it| !it.is_empty())
         else {
-            return self.fail(
-                requirement,
-                "name",
-                format!("there is no package {name:?}{}", self.by(requirement)),
-            );
+            let message = format!("there is no package {name:?}{}", self.by(requirement));
+            return self.fail(requirement, "name", message);
         };
         if self.solution.len() >= MAX_PACKAGES {
             let message = format!("more than {MAX_PACKAGES} packages would be required");
@@ -149,11 +140,8 @@ impl<'a> Search<'a> {
     }
 
     fn fail(&mut self, requirement: Requirement<'_>, field: &'static str, message: String) -> bool {
-        self.error.get_or_insert(Unsolvable {
-            dependency: requirement.root_dependency,
-            field,
-            message,
-        });
+        let dependency = requirement.root_dependency;
+        self.error.get_or_insert(Unsolvable { dependency, field, message });
         false
     }
 
@@ -168,10 +156,8 @@ impl<'a> Search<'a> {
 
     fn conflict_message(&self, requirement: Requirement<'_>) -> String {
         let Dependency { name, version } = requirement.dependency;
-        let other = self
-            .requirements
-            .iter()
-            .find(|it| it.dependency.name == *name && it.by != requirement.by);
+        let mut all = self.requirements.iter();
+        let other = all.find(|it| it.dependency.name == *name && it.by != requirement.by);
         let other =
             other.map(|it| format!(", {} {}", it.by, it.dependency.version)).unwrap_or_default();
         format!("no version of {name} satisfies all: {} requires {version}{other}", requirement.by)
@@ -213,12 +199,7 @@ impl<'a> Search<'a> {
         path.push(at);
         let cycle = path.iter().skip_while(|name| **name != at).copied().collect::<Vec<_>>();
         let message = format!("packages depend on each other: {}", cycle.join(" → "));
-        let dependency = self
-            .requirements
-            .iter()
-            .find(|it| it.dependency.name == at)
-            .map_or(0, |it| it.root_dependency);
-        self.error.get_or_insert(Unsolvable { dependency, field: "name", message });
-        false
+        let cause = self.requirements.iter().find(|it| it.dependency.name == at).copied();
+        cause.is_some_and(|cause| self.fail(cause, "name", message))
     }
 }

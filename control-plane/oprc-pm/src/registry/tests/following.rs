@@ -16,7 +16,7 @@ use super::{
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 async fn until(registry: &Registry, holds: impl Fn(&Registry) -> bool) {
-    let mut changes = registry.inner.cache.changes();
+    let mut changes = registry.cache.changes();
     let waiting = async {
         while !holds(registry) {
             changes.changed().await.unwrap();
@@ -55,7 +55,7 @@ async fn skips_records_that_cannot_be_decoded() {
         .put("version/b/x", "{}")
         .put("package/b", "[]")
         .put("deployment/d", "7");
-    registry.inner.cache.wait_for(store.commit(bad).await.unwrap()).await.unwrap();
+    registry.cache.wait_for(store.commit(bad).await.unwrap()).await.unwrap();
     assert_eq!(registry.count().1, 1);
     assert_eq!(reason(&registry.package("b").unwrap_err()), "NOT_FOUND");
     let page = registry.list(&Filter::default(), &Paging::default()).unwrap();
@@ -106,7 +106,7 @@ async fn lists_again_after_the_watch_was_lost() {
     let (cut, cuts) = watch::channel(Some(away));
     let memory = Store::memory();
     let start = Store::new(Frail { store: memory.clone(), cuts: cuts.clone() });
-    assert_eq!(reason(&registry_of(start.clone()).await.unwrap_err()), "UNAVAILABLE");
+    assert_eq!(reason(&registry_of(start.clone()).await.err().unwrap()), "UNAVAILABLE");
     publish(&registry_of(memory.clone()).await.unwrap(), &package("a", "1.0.0", "")).await.unwrap();
     cut.send_replace(None);
     let registry = registry_of(start).await.unwrap();

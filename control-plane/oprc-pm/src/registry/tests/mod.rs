@@ -14,6 +14,16 @@ use oprc_models::{Document, parse};
 use super::Registry;
 use crate::{error::Error, state::Cache};
 
+impl Registry {
+    /// Number of packages and of versions.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        self.cache.packages(|index| {
+            let versions = index.packages().values().map(|it| it.versions.len()).sum();
+            (index.packages().len(), versions)
+        })
+    }
+}
+
 async fn registry() -> Registry {
     registry_of(Store::memory()).await.unwrap()
 }

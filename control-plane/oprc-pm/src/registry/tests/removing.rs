@@ -39,30 +39,30 @@ async fn version_that_a_package_depends_on_is_not_deleted() {
     registry.delete_package("b", None).await.unwrap();
     registry.delete_package("a", None).await.unwrap();
     assert_eq!(registry.count(), (0, 0));
-    assert_eq!(registry.inner.cache.store().list("").await.unwrap().entries, []);
+    assert_eq!(registry.cache.store().list("").await.unwrap().entries, []);
 }
 
 #[tokio::test]
 async fn version_is_deleted_only_after_its_deployment() {
     let registry = registry().await;
-    let store = registry.inner.cache.store().clone();
+    let store = registry.cache.store().clone();
     for version in ["1.0.0", "1.1.0"] {
         publish(&registry, &package("a", version, "")).await.unwrap();
     }
     let revision = store.commit(deployment(&registry, "prod", "1.0.0")).await.unwrap();
-    registry.inner.cache.wait_for(revision).await.unwrap();
+    registry.cache.wait_for(revision).await.unwrap();
     let error = registry.delete_version("a", "1.0.0", None).await.unwrap_err();
     assert!(error.to_string().contains("deployment prod (uses 1.0.0)"), "{error}");
     registry.delete_version("a", "1.1.0", None).await.unwrap();
     let deleted = store.commit(Transaction::new().delete("deployment/prod")).await.unwrap();
-    registry.inner.cache.wait_for(deleted).await.unwrap();
+    registry.cache.wait_for(deleted).await.unwrap();
     registry.delete_version("a", "1.0.0", None).await.unwrap();
 }
 
 #[tokio::test]
 async fn concurrent_use_and_deletion_conflict() {
     let registry = registry().await;
-    let store = registry.inner.cache.store().clone();
+    let store = registry.cache.store().clone();
     publish(&registry, &package("a", "1.0.0", "")).await.unwrap();
     publish(&registry, &package("a", "1.1.0", "")).await.unwrap();
     // Both transactions are built from the same state.
@@ -103,13 +103,7 @@ async fn reports_a_change_during_deletion() {
     let key = version_key("a", "1.0.0");
     let change = Transaction::new().put(key, encode(&changed).unwrap());
     // The cache may not show this yet: the first attempt then conflicts.
-    registry
-        .inner
-        .cache
-        .store()
-        .commit(registry.reference(change, "a", "1.0.0").unwrap())
-        .await
-        .unwrap();
+    registry.cache.store().commit(registry.reference(change, "a", "1.0.0").unwrap()).await.unwrap();
     let error = registry.delete_package("a", Some(&tag)).await.unwrap_err();
     assert_eq!(reason(&error), "CHANGED");
     registry.version("a", "1.0.0").unwrap();
@@ -124,5 +118,5 @@ async fn deletes_a_package_of_many_versions_in_batches() {
     }
     assert_eq!(registry.count(), (1, 120));
     registry.delete_package("a", None).await.unwrap();
-    assert_eq!(registry.inner.cache.store().list("").await.unwrap().entries, []);
+    assert_eq!(registry.cache.store().list("").await.unwrap().entries, []);
 }

@@ -25,23 +25,18 @@ impl<'a> Load<'a> {
             let (Some(all), free, others) = (facts.capacity, facts.free(), facts.requested) else {
                 continue;
             };
-            if planned.cpu_millis > free.cpu_millis {
-                warnings.push(format!(
-                    "{cluster}: the plan requests {}m CPU and other deployments {}m, but the ready \
-                     nodes have {}m",
-                    planned.cpu_millis, others.cpu_millis, all.cpu_millis
-                ));
-            }
-            if planned.memory_bytes > free.memory_bytes {
-                let mebi = |bytes: u64| bytes >> 20;
-                warnings.push(format!(
-                    "{cluster}: the plan requests {}Mi memory and other deployments {}Mi, but the \
-                     ready nodes have {}Mi",
-                    mebi(planned.memory_bytes),
-                    mebi(others.memory_bytes),
-                    mebi(all.memory_bytes)
-                ));
-            }
+            let excess = |what: &str, unit: &str, shift: u32, of: fn(Capacity) -> u64| {
+                let [planned, free, others, all] = [*planned, free, others, all].map(of);
+                let [requested, others, all] = [planned, others, all].map(|it| it >> shift);
+                (planned > free).then(|| {
+                    format!(
+                        "{cluster}: the plan requests {requested}{unit} {what} and other \
+                         deployments {others}{unit}, but the ready nodes have {all}{unit}"
+                    )
+                })
+            };
+            warnings.extend(excess("CPU", "m", 0, |it| it.cpu_millis));
+            warnings.extend(excess("memory", "Mi", 20, |it| it.memory_bytes));
         }
         warnings
     }

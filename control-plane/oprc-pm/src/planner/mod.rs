@@ -2,8 +2,8 @@
 //! the same deployment, package and state of clusters give the same plan.
 
 mod capacity;
-mod diagnostics;
 mod facts;
+mod findings;
 mod replicas;
 mod scale;
 mod shards;
@@ -23,7 +23,8 @@ use oprc_rest::{Plan, Reason};
 
 use self::{
     capacity::Load,
-    targets::{places, reason},
+    findings::Findings,
+    targets::{Place, places, reason},
     unit::{Draft, draft},
 };
 use crate::rollout::MAX_UNITS;
@@ -57,46 +58,40 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
     check_against(deployment, package)?;
     let classes: Vec<&ResolvedClass> =
         deployment.classes().filter_map(|key| package.class(key)).collect();
-    let mut diagnostics = Diagnostics::default();
-    let mut warnings = Vec::new();
+    let mut findings = Findings::default();
     let mut reasons = vec![version(request)];
     let needs_grid = classes.iter().any(|class| class.has_grid());
-    let (places, why) = places(request, needs_grid, &mut diagnostics);
+    let (places, why) = places(request, needs_grid, &mut findings);
     reasons.extend(why);
     let count = places.len().saturating_mul(classes.len());
     if count > MAX_UNITS {
         let message = format!(
-            "{} classes in {} places are {count} units, but at most {} are allowed",
+            "{} classes in {} places are {count} units, but at most {MAX_UNITS} are allowed",
             classes.len(),
             places.len(),
-            MAX_UNITS
         );
-        diagnostics::add_with_hint(&mut diagnostics, "classes", message, "split the deployment");
-        return Err(diagnostics);
+        findings.reject("classes", message, Some("split the deployment"));
+        return Err(findings.diagnostics);
     }
-    for place in places.iter().filter(|place| !place.facts.reachable) {
-        warnings.push(format!(
-            "{} is unreachable: its units are deployed when it reconnects",
-            place.cluster
-        ));
+    for Place { cluster, .. } in places.iter().filter(|place| !place.facts.reachable) {
+        findings
+            .warn(format!("{cluster} is unreachable: its units are deployed when it reconnects"));
     }
-    warn_of_unsupported(deployment, &classes, &mut warnings);
+    warn_of_unsupported(deployment, &classes, &mut findings.warnings);
     let mut drafts = Vec::with_capacity(count);
     for place in places {
-        for class in &classes {
-            drafts.push(draft(request, class, place, &mut diagnostics, &mut warnings));
-        }
+        drafts.extend(classes.iter().map(|class| draft(request, class, place, &mut findings)));
     }
     for class in &classes {
-        assign(request, class, &mut drafts, &mut diagnostics, &mut warnings);
+        assign(request, class, &mut drafts, &mut findings);
     }
-    check_case_conflicts(request, &drafts, &mut diagnostics);
-    warn_of_lost_triggers(request, &drafts, &mut warnings);
-    if !diagnostics.all.is_empty() {
-        return Err(diagnostics);
+    check_case_conflicts(request, &drafts, &mut findings);
+    warn_of_lost_triggers(request, &drafts, &mut findings.warnings);
+    if !findings.diagnostics.all.is_empty() {
+        return Err(findings.diagnostics);
     }
-    let admitted: Vec<_> =
-        drafts.iter().map(|it| it.admit(request, &mut diagnostics, &mut warnings)).collect();
+    let admitted: Vec<_> = drafts.iter().map(|it| it.admit(request, &mut findings)).collect();
+    let Findings { diagnostics, mut warnings } = findings;
     if !diagnostics.all.is_empty() {
         return Err(diagnostics);
     }
@@ -123,11 +118,7 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
 
 /// Rejects a class that differs only in case from one that the deployment runs: CRM would reject
 /// its unit for as long as the other exists, because both have the same object names.
-fn check_case_conflicts(
-    request: &Request<'_>,
-    drafts: &[Draft<'_>],
-    diagnostics: &mut Diagnostics,
-) {
+fn check_case_conflicts(request: &Request<'_>, drafts: &[Draft<'_>], findings: &mut Findings) {
     let name = |cluster: &str, id: &str| (cluster.to_owned(), names::class_runtime(id));
     let planned: BTreeMap<_, _> =
         drafts.iter().map(|draft| (name(draft.place.cluster, &draft.id), draft)).collect();
@@ -136,12 +127,8 @@ fn check_case_conflicts(
         if let Some(draft) = draft.filter(|draft| draft.id != unit.id) {
             let (new, old) = (&draft.class.key, &unit.class);
             let message = format!("{new:?} differs from the deployed class {old:?} only in case");
-            diagnostics::add_with_hint(
-                diagnostics,
-                "classes",
-                message,
-                "rename it, or delete the deployment first",
-            );
+            let hint = "rename it, or delete the deployment first";
+            findings.reject("classes", message, Some(hint));
         }
     }
 }
@@ -165,21 +152,17 @@ fn warn_of_unsupported(
         warnings
             .push("enforcement.mode: enforcement of requirements isn't supported yet".to_owned());
     }
-    for class in classes {
-        let key = &class.key;
-        let macros = class.functions.iter().filter(|it| it.function.kind() == FunctionType::Macro);
-        warnings.extend(
-            macros.map(|it| {
-                format!("{key}: {} is a macro, which only `oprc invoke` executes", it.key)
-            }),
-        );
-        let private = class.bindings.iter().filter(|it| it.access == Some(Access::Private));
-        warnings.extend(private.map(|it| {
-            format!(
+    for ResolvedClass { key, functions, bindings, .. } in classes {
+        for it in functions.iter().filter(|it| it.function.kind() == FunctionType::Macro) {
+            warnings
+                .push(format!("{key}: {} is a macro, which only `oprc invoke` executes", it.key));
+        }
+        for it in bindings.iter().filter(|it| it.access == Some(Access::Private)) {
+            warnings.push(format!(
                 "{key}: {} is PRIVATE, but this isn't enforced for pods of its cluster",
                 it.name
-            )
-        }));
+            ));
+        }
     }
 }
 
@@ -210,8 +193,7 @@ fn assign(
     request: &Request<'_>,
     class: &ResolvedClass,
     drafts: &mut [Draft<'_>],
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) {
     let deployment = request.deployment;
     if !class.has_grid() || deployment.members.is_empty() {
@@ -225,31 +207,30 @@ fn assign(
     for (at, Collection(it)) in collections().enumerate() {
         let path = format!("odgm.collections[{at}].assignments");
         let parts = it.partition_count.unwrap_or(partitions);
-        shards::check(key, &path, &it.assignments, parts, diagnostics);
+        shards::check(key, &path, &it.assignments, parts, findings);
     }
-    shards::check(key, "assignments", &deployment.assignments, partitions, diagnostics);
+    shards::check(key, "assignments", &deployment.assignments, partitions, findings);
     if !deployment.assignments.is_empty() {
         let assigned: BTreeSet<i32> =
             deployment.assignments.iter().flat_map(|it| it.shard_ids.iter().copied()).collect();
         let missing = (0..partitions).filter(|shard| !assigned.contains(shard)).count();
         if missing > 0 {
-            warnings.push(format!(
+            findings.warn(format!(
                 "{key}: {missing} of {partitions} partitions have no member assigned"
             ));
         }
         return;
     }
-    let members: Vec<_> = deployment.members.iter().enumerate().collect();
-    let all = shards::assign(key, &members, partitions, copies, diagnostics, warnings);
+    let all = shards::assign(key, &deployment.members, partitions, copies, findings);
     // A single member has all shards, within its `maxShards`.
-    if members.len() < 2 {
+    if deployment.members.len() < 2 {
         return;
     }
     // The assignments below cover only as many partitions as the class has.
     for Collection(it) in collections().filter(|Collection(it)| it.assignments.is_empty()) {
         if let Some(parts) = it.partition_count.filter(|parts| *parts > partitions) {
             let name = &it.name;
-            warnings.push(format!(
+            findings.warn(format!(
                 "{key}: {} of {parts} partitions of {name} have no member assigned: set its assignments",
                 parts - partitions
             ));

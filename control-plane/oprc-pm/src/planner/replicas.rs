@@ -1,16 +1,16 @@
 //! Number of copies of the state of a class in a place.
 
-use oprc_models::{Diagnostics, OClassDeployment};
+use oprc_models::OClassDeployment;
 use oprc_rest::Reason;
 use oprc_unit::{
     UnitSpec,
     availability::{MAX_COPIES, Needs, availability_of, copies, floor},
     replication::{copies_needed, is_raft, raft_copies, required_availability},
-    spec::{Collection, ResourceAllocation},
+    spec::{Collection, CollectionSpec, ResourceAllocation},
 };
 
 use super::{
-    diagnostics,
+    findings::Findings,
     targets::{Place, reason},
 };
 
@@ -31,8 +31,7 @@ pub(super) fn replicas(
     deployment: &OClassDeployment,
     class: &str,
     place: &Place<'_>,
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> (i32, Vec<Reason>) {
     let (needs, why) = copies_needed(spec);
     let target = required_availability(spec).map(|(target, who)| (target, who.to_owned()));
@@ -48,18 +47,15 @@ pub(super) fn replicas(
     let mut all_set = !raft.is_empty();
     let collections = spec.odgm_config.iter_mut().flat_map(|it| &mut it.collections);
     for (at, (collection, raft)) in collections.zip(raft).enumerate() {
-        let Collection::Spec(collection) = collection else {
+        let Collection::Spec(CollectionSpec { name, replica_count: Some(count), .. }) = collection
+        else {
             all_set = false;
             continue;
         };
-        let Some(count) = collection.replica_count else {
-            all_set = false;
-            continue;
-        };
-        let whose = format!("replicaCount of collection {}", collection.name);
+        let whose = format!("replicaCount of collection {name}");
         let needs = if raft { Needs::Quorum } else { Needs::Any };
-        let (number, because) = rules.requested(count, &whose, needs, warnings);
-        collection.replica_count = Some(number);
+        let (number, because) = rules.requested(*count, &whose, needs, findings);
+        *count = number;
         let field = format!("odgm_config.collections[{at}].replica_count");
         reasons.push(reason(field, number.to_string(), because.as_str()));
         if own.as_ref().is_none_or(|(most, _)| number > *most) {
@@ -68,10 +64,10 @@ pub(super) fn replicas(
     }
     let (default, because) = match (deployment.replica_count, &own) {
         (Some(count), _) => {
-            rules.requested(count, "replicaCount of the deployment", needs, warnings)
+            rules.requested(count, "replicaCount of the deployment", needs, findings)
         }
         (None, Some(most)) if all_set => most.clone(),
-        (None, _) => rules.by_availability(diagnostics),
+        (None, _) => rules.by_availability(findings),
     };
     if let Some(config) = &mut spec.odgm_config {
         config.replica_count = Some(default);
@@ -86,7 +82,7 @@ pub(super) fn replicas(
     spec.resource_allocation = Some(ResourceAllocation { replication_factor: Some(factor) });
     let ready = place.facts.ready_nodes;
     if place.facts.nodes_known && usize::try_from(factor).is_ok_and(|factor| factor > ready) {
-        warnings.push(format!(
+        findings.warn(format!(
             "{class} on {}: {factor} copies on {ready} ready nodes: a failing node \
              affects several copies",
             place.cluster
@@ -98,7 +94,7 @@ pub(super) fn replicas(
 
 impl Rules<'_> {
     /// The number of copies if none is set, and why.
-    fn by_availability(&self, diagnostics: &mut Diagnostics) -> (i32, String) {
+    fn by_availability(&self, findings: &mut Findings) -> (i32, String) {
         let Some((target, who)) = &self.target else {
             return (1, "no availability is required".to_owned());
         };
@@ -115,12 +111,8 @@ impl Rules<'_> {
             node.unwrap_or_default(),
             self.why
         );
-        diagnostics::add_with_hint(
-            diagnostics,
-            "replicaCount",
-            message,
-            "set replicaCount, or lower the availability requirement",
-        );
+        let hint = "set replicaCount, or lower the availability requirement";
+        findings.reject("replicaCount", message, Some(hint));
         (1, String::new())
     }
 
@@ -130,7 +122,7 @@ impl Rules<'_> {
         count: i32,
         whose: &str,
         needs: Needs,
-        warnings: &mut Vec<String>,
+        findings: &mut Findings,
     ) -> (i32, String) {
         let Some((target, who)) = &self.target else {
             return rounded(count, whose.to_owned(), needs);
@@ -138,7 +130,7 @@ impl Rules<'_> {
         let (class, cluster) = (self.class, self.place.cluster);
         let min = floor(*target);
         if count < min {
-            warnings.push(format!(
+            findings.warn(format!(
                 "{class} on {cluster}: {whose} is raised from {count} to {min}, because {who} \
                  requires availability {target}"
             ));
@@ -148,7 +140,7 @@ impl Rules<'_> {
         if let Some(node) = self.place.facts.node_availability {
             let reached = availability_of(needs, node, number);
             if reached + 1e-12 < *target {
-                warnings.push(format!(
+                findings.warn(format!(
                     "{class} on {cluster}: {number} copies on nodes at {node} reach {reached:.6}, \
                      but {who} requires {target}"
                 ));

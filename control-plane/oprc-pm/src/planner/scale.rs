@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use oprc_models::{Diagnostics, Requirements, ResolvedClass};
+use oprc_models::{Requirements, ResolvedClass};
 use oprc_rest::Reason;
 use oprc_unit::{
     Shape, UnitSpec, admit,
@@ -11,7 +11,7 @@ use oprc_unit::{
 };
 
 use super::{
-    diagnostics,
+    findings::Findings,
     targets::{Place, reason},
 };
 
@@ -22,8 +22,7 @@ pub(super) fn bounds(
     class: &ResolvedClass,
     replica_count: Option<i32>,
     place: &Place<'_>,
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let defaults = default_instances(spec, place);
@@ -44,19 +43,16 @@ pub(super) fn bounds(
         let target =
             required(&resolved.function.requirements).or_else(|| required(&class.requirements));
         let whose = format!("{} of {}", function.key, class.key);
-        let planned = target
-            .map(|target| instances(target, replica_count, &whose, place, diagnostics, warnings));
+        let planned =
+            target.map(|target| instances(target, replica_count, &whose, place, findings));
         // Without state, instances are the copies.
         let requested = replica_count.filter(|_| !class.has_grid());
         let requested = requested.map(|count| (count, "replicaCount of the deployment".to_owned()));
         let most = [planned, requested].into_iter().flatten().max_by_key(|(number, _)| *number);
         let Some((number, because)) = most else { continue };
         if let Some(own) = own.filter(|own| *own >= number) {
-            reasons.push(reason(
-                field,
-                own.to_string(),
-                format!("minScale is sufficient; {because}"),
-            ));
+            let because = format!("minScale is sufficient; {because}");
+            reasons.push(reason(field, own.to_string(), because));
             continue;
         }
         let default = defaults.get(&function.key).copied();
@@ -73,7 +69,7 @@ pub(super) fn bounds(
         provision.min_scale = Some(min);
         let (max, because) = match (provision.max_scale, load.or(class_load)) {
             (Some(max), _) if max < min => {
-                warnings.push(format!(
+                findings.warn(format!(
                     "{whose} on {}: maxScale is raised from {max} to {min}, because of its availability",
                     place.cluster
                 ));
@@ -87,10 +83,8 @@ pub(super) fn bounds(
                 if max <= min {
                     continue;
                 }
-                (
-                    max,
-                    format!("{load} requests/s: 2 instances per 1000, at least twice the minimum"),
-                )
+                let why = "2 instances per 1000, at least twice the minimum";
+                (max, format!("{load} requests/s: {why}"))
             }
             _ => continue,
         };
@@ -123,8 +117,7 @@ fn instances(
     replica_count: Option<i32>,
     whose: &str,
     place: &Place<'_>,
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> (i32, String) {
     if let Some(found) = copies(target, Needs::Any, place.facts.node_availability) {
         return found;
@@ -134,15 +127,11 @@ fn instances(
         place.cluster
     );
     let Some(count) = replica_count else {
-        diagnostics::add_with_hint(
-            diagnostics,
-            "replicaCount",
-            message,
-            "set replicaCount, or lower the availability requirement",
-        );
+        let hint = "set replicaCount, or lower the availability requirement";
+        findings.reject("replicaCount", message, Some(hint));
         return (1, String::new());
     };
     let number = count.max(floor(target));
-    warnings.push(format!("{message}; {number} are planned"));
+    findings.warn(format!("{message}; {number} are planned"));
     (number, format!("replicaCount is {count}; no number reaches availability {target}"))
 }

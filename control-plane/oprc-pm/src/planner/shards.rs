@@ -2,76 +2,57 @@
 
 use std::collections::BTreeMap;
 
-use oprc_models::{Assignment, Diagnostics, Member};
+use oprc_models::{Assignment, Member};
 
-use super::diagnostics;
+use super::findings::Findings;
 
 /// Spreads shards evenly over members within their `maxShards`. Members with `allPartitions` have
 /// every shard. Leaders are spread in the same way.
 pub(super) fn assign(
     class: &str,
-    members: &[(usize, &Member)],
+    members: &[Member],
     partitions: i32,
     copies: i32,
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> Vec<Assignment> {
-    let mut loads: Vec<Load> = members.iter().map(|(_, member)| Load::new(member)).collect();
-    for ((at, member), load) in members.iter().zip(&loads) {
-        if member.all_partitions && load.max.is_some_and(|max| max < partitions) {
-            let message = format!(
-                "{class} has {partitions} partitions, and allPartitions requires all of them"
-            );
-            diagnostics::add(diagnostics, format!("members[{at}].maxShards"), message);
-            return Vec::new();
-        }
+    let load = |(at, member)| Load { at, member, shards: 0, primaries: 0 };
+    let mut loads: Vec<Load<'_>> = members.iter().enumerate().map(load).collect();
+    let has_all = |load: &&Load<'_>| load.member.all_partitions;
+    if let Some(load) = loads.iter().filter(has_all).find(|it| !it.has_room(partitions - 1)) {
+        let message =
+            format!("{class} has {partitions} partitions, and allPartitions requires all of them");
+        findings.reject(format!("members[{}].maxShards", load.at), message, None);
+        return Vec::new();
     }
+    let with_all = loads.iter().filter(has_all).count();
     let owners_per_shard = usize::try_from(copies).unwrap_or(1).clamp(1, members.len().max(1));
     let mut groups: BTreeMap<(i32, Vec<i32>), Vec<i32>> = BTreeMap::new();
     let mut short = 0;
     for shard in 0..partitions {
-        let mut owners: Vec<usize> =
-            loads.iter().enumerate().filter(|(_, it)| it.all).map(|(at, _)| at).collect();
-        let mut rest: Vec<(i32, usize)> = loads
-            .iter()
-            .enumerate()
-            .filter(|(_, it)| !it.all && it.max.is_none_or(|max| it.shards < max))
-            .map(|(at, it)| (it.shards, at))
-            .collect();
-        rest.sort_unstable();
-        let missing = owners_per_shard.saturating_sub(owners.len());
-        owners.extend(rest.into_iter().take(missing).map(|(_, at)| at));
-        owners.sort_unstable();
-        if owners.is_empty() {
+        let mut owners: Vec<&mut Load<'_>> =
+            loads.iter_mut().filter(|it| it.has_room(it.shards)).collect();
+        owners.sort_by_key(|it| (!it.member.all_partitions, it.shards));
+        owners.truncate(owners_per_shard.max(with_all));
+        owners.sort_by_key(|it| it.at);
+        short += i32::from(owners.len() < owners_per_shard);
+        let Some(primary) = owners.iter_mut().min_by_key(|it| it.primaries) else {
             let message = format!(
                 "maxShards of all members is too low for partition {shard} of {partitions} of {class}"
             );
-            diagnostics::add_with_hint(
-                diagnostics,
-                "members",
-                message,
-                "raise maxShards, or lower partitionCount",
-            );
+            findings.reject("members", message, Some("raise maxShards, or lower partitionCount"));
             return Vec::new();
-        }
-        short += i32::from(owners.len() < owners_per_shard);
-        let primaries = |at: &&usize| loads.get(**at).map(|it| (it.primaries, **at));
-        let primary = owners.iter().min_by_key(primaries).copied().unwrap_or_default();
+        };
+        primary.primaries += 1;
+        let primary = primary.member.id;
         let mut ids = Vec::new();
-        let mut primary_id = 0;
-        for at in owners {
-            let Some(load) = loads.get_mut(at) else { continue };
-            load.shards += 1;
-            if at == primary {
-                load.primaries += 1;
-                primary_id = load.id;
-            }
-            ids.push(load.id);
+        for owner in owners {
+            owner.shards += 1;
+            ids.push(owner.member.id);
         }
-        groups.entry((primary_id, ids)).or_default().push(shard);
+        groups.entry((primary, ids)).or_default().push(shard);
     }
     if short > 0 {
-        warnings.push(format!(
+        findings.warn(format!(
             "{class}: {short} of {partitions} partitions have fewer than {owners_per_shard} members, \
              because maxShards is too low"
         ));
@@ -90,7 +71,7 @@ pub(super) fn check(
     path: &str,
     assignments: &[Assignment],
     partitions: i32,
-    diagnostics: &mut Diagnostics,
+    findings: &mut Findings,
 ) {
     for (at, assignment) in assignments.iter().enumerate() {
         let wrong = |(_, shard): &(usize, &i32)| **shard >= partitions;
@@ -98,29 +79,23 @@ pub(super) fn check(
             let last = partitions.saturating_sub(1);
             let message =
                 format!("{shard} isn't between 0 and {last}: {class} has {partitions} partitions");
-            diagnostics::add(diagnostics, format!("{path}[{at}].shardIds[{shard_at}]"), message);
+            findings.reject(format!("{path}[{at}].shardIds[{shard_at}]"), message, None);
         }
     }
 }
 
 /// Shards assigned to a member.
-struct Load {
-    id: i32,
-    all: bool,
-    max: Option<i32>,
+struct Load<'a> {
+    at: usize,
+    member: &'a Member,
     shards: i32,
     primaries: i32,
 }
 
-impl Load {
-    fn new(member: &Member) -> Self {
-        Self {
-            id: member.id,
-            all: member.all_partitions,
-            max: member.max_shards.filter(|max| *max >= 0),
-            shards: 0,
-            primaries: 0,
-        }
+impl Load<'_> {
+    /// Whether the member may have more than this many shards.
+    fn has_room(&self, shards: i32) -> bool {
+        self.member.max_shards.is_none_or(|max| max < 0 || shards < max)
     }
 }
 
@@ -140,9 +115,9 @@ mod tests {
             let members: Vec<Member> = all.iter().zip(1..).map(|((max_shards, all_partitions), id)| {
                 Member { id, max_shards: *max_shards, all_partitions: *all_partitions, ..Member::default() }
             }).collect();
-            let members: Vec<(usize, &Member)> = members.iter().enumerate().collect();
-            let (mut diagnostics, mut warnings) = (Diagnostics::default(), Vec::new());
-            let assignments = assign("C", &members, partitions, copies, &mut diagnostics, &mut warnings);
+            let mut findings = Findings::default();
+            let assignments = assign("C", &members, partitions, copies, &mut findings);
+            let Findings { diagnostics, warnings } = findings;
             if !diagnostics.all.is_empty() {
                 prop_assert!(assignments.is_empty());
                 return Ok(());
@@ -160,7 +135,7 @@ mod tests {
                 prop_assert!(it.owners.len() >= owners_per_shard || !warnings.is_empty());
             }
             let mut free = Vec::new();
-            for (_, member) in &members {
+            for member in &members {
                 let most = member.max_shards.filter(|max| *max >= 0);
                 prop_assert!(most.is_none_or(|most| count(member.id) <= most));
                 if member.all_partitions {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use oprc_models::{Diagnostics, Member};
+use oprc_models::{Member, OClassDeployment};
 use oprc_rest::Reason;
 use oprc_unit::{Identity, UnitSpec};
 
-use super::{ClusterFacts, Request, diagnostics, parse_unit_id};
+use super::{ClusterFacts, Request, findings::Findings, parse_unit_id};
 
 /// An environment of a cluster.
 #[derive(Clone, Copy, Debug)]
@@ -31,35 +31,26 @@ impl Place<'_> {
 pub(super) fn places<'a>(
     request: &Request<'a>,
     needs_grid: bool,
-    diagnostics: &mut Diagnostics,
+    findings: &mut Findings,
 ) -> (Vec<Place<'a>>, Vec<Reason>) {
-    let mut search = Search { request: *request, needs_grid, taken: BTreeSet::new() };
-    let mut reasons = Vec::new();
-    let mut places = if request.deployment.members.is_empty() {
-        search.by_lists(diagnostics, &mut reasons)
+    let (taken, places, reasons) = Default::default();
+    let mut search = Search { request: *request, needs_grid, findings, taken, places, reasons };
+    if request.deployment.members.is_empty() {
+        search.by_lists();
     } else {
-        search.by_members(diagnostics, &mut reasons)
-    };
-    for place in &places {
-        if !place.facts.has_environment(place.environment) {
-            let message = format!(
-                "cluster {} has no environment {:?}; it has: {}",
-                place.cluster,
-                place.environment,
-                place.facts.environments.join(", ")
-            );
-            diagnostics::add(diagnostics, "targetEnvs", message);
+        search.by_members();
+    }
+    let Search { mut places, reasons, .. } = search;
+    for Place { cluster, facts, environment, .. } in &places {
+        if !facts.has_environment(environment) {
+            let known = facts.environments.join(", ");
+            let message =
+                format!("cluster {cluster} has no environment {environment:?}; it has: {known}");
+            findings.reject("targetEnvs", message, None);
         }
     }
     places.sort_by_key(|it| (it.cluster, it.environment));
     (places, reasons)
-}
-
-/// A part of the deployment that names no cluster.
-struct Unplaced<'a> {
-    path: String,
-    environment: &'a str,
-    member: Option<&'a Member>,
 }
 
 /// The field of the reason for the cluster of a member.
@@ -67,109 +58,67 @@ fn member_field(member: &Member) -> String {
     format!("clusters (member {})", member.id)
 }
 
-struct Search<'a> {
+struct Search<'a, 'f> {
     request: Request<'a>,
     needs_grid: bool,
+    findings: &'f mut Findings,
     /// Clusters and environments that are in use by the deployment.
     taken: BTreeSet<(&'a str, &'a str)>,
+    places: Vec<Place<'a>>,
+    reasons: Vec<Reason>,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Search<'a, '_> {
     fn default_environment(&self) -> &'a str {
         let default = self.request.defaults.environment.as_deref();
         self.request.deployment.target_envs.first().map(String::as_str).or(default).unwrap_or("")
     }
 
-    fn environment_of(&self, member: &'a Member) -> &'a str {
-        member.env.as_deref().unwrap_or_else(|| self.default_environment())
-    }
-
-    fn by_lists(
-        &mut self,
-        diagnostics: &mut Diagnostics,
-        reasons: &mut Vec<Reason>,
-    ) -> Vec<Place<'a>> {
-        let deployment = self.request.deployment;
-        let environments: Vec<&str> = if deployment.target_envs.is_empty() {
+    fn by_lists(&mut self) {
+        let OClassDeployment { target_clusters, target_envs, .. } = self.request.deployment;
+        let environments: Vec<&str> = if target_envs.is_empty() {
             vec![self.default_environment()]
         } else {
-            deployment.target_envs.iter().map(String::as_str).collect()
+            target_envs.iter().map(String::as_str).collect()
         };
-        let mut places = Vec::new();
-        for (at, name) in deployment.target_clusters.iter().enumerate() {
-            let found = self.known(diagnostics, &format!("targetClusters[{at}]"), name);
-            let Some((cluster, facts)) = found else { continue };
-            let each = environments.iter().copied();
-            places.extend(each.map(|environment| Place {
-                cluster,
-                facts,
-                environment,
-                member: None,
-            }));
-        }
-        if deployment.target_clusters.is_empty() {
+        if target_clusters.is_empty() {
             for environment in environments {
-                let unplaced =
-                    Unplaced { path: "targetClusters".to_owned(), environment, member: None };
-                let chosen = self.choose(diagnostics, &unplaced, reasons);
-                places.extend(chosen.map(|(cluster, facts)| Place {
-                    cluster,
-                    facts,
-                    environment,
-                    member: None,
-                }));
+                self.choose("targetClusters", environment, None);
             }
-        } else {
-            let names = deployment.target_clusters.join(", ");
-            reasons.push(reason("clusters", names, "set by targetClusters"));
+            return;
         }
-        places
+        for (at, name) in target_clusters.iter().enumerate() {
+            let found = self.known(&format!("targetClusters[{at}]"), name);
+            let Some((cluster, facts)) = found else { continue };
+            let place = |&environment| Place { cluster, facts, environment, member: None };
+            self.places.extend(environments.iter().map(place));
+        }
+        self.reasons.push(reason("clusters", target_clusters.join(", "), "set by targetClusters"));
     }
 
-    fn by_members(
-        &mut self,
-        diagnostics: &mut Diagnostics,
-        reasons: &mut Vec<Reason>,
-    ) -> Vec<Place<'a>> {
-        let deployment = self.request.deployment;
+    fn by_members(&mut self) {
+        let mut members: Vec<_> = self.request.deployment.members.iter().enumerate().collect();
         // Members that name their cluster come first; the others get the remaining clusters.
-        let mut places = Vec::new();
-        for (at, member) in deployment.members.iter().enumerate() {
-            let Some(name) = &member.cluster else { continue };
+        members.sort_by_key(|(_, member)| member.cluster.is_none());
+        for (at, member) in members {
             let path = format!("members[{at}].cluster");
-            let environment = self.environment_of(member);
-            let Some((cluster, facts)) = self.known(diagnostics, &path, name) else { continue };
+            let environment = member.env.as_deref().unwrap_or_else(|| self.default_environment());
+            let Some(name) = &member.cluster else {
+                self.choose(&path, environment, Some(member));
+                continue;
+            };
+            let Some((cluster, facts)) = self.known(&path, name) else { continue };
             if !self.taken.insert((cluster, environment)) {
-                diagnostics::add(
-                    diagnostics,
-                    path,
-                    "another member has the same environment and cluster",
-                );
+                let message = "another member has the same environment and cluster";
+                self.findings.reject(path, message, None);
                 continue;
             }
-            places.push(Place { cluster, facts, environment, member: Some(member) });
-            reasons.push(reason(member_field(member), cluster, "set by the member"));
+            self.places.push(Place { cluster, facts, environment, member: Some(member) });
+            self.reasons.push(reason(member_field(member), cluster, "set by the member"));
         }
-        for (at, member) in deployment.members.iter().enumerate() {
-            if member.cluster.is_some() {
-                continue;
-            }
-            let path = format!("members[{at}].cluster");
-            let environment = self.environment_of(member);
-            let unplaced = Unplaced { path, environment, member: Some(member) };
-            if let Some((cluster, facts)) = self.choose(diagnostics, &unplaced, reasons) {
-                places.push(Place { cluster, facts, environment, member: Some(member) });
-            }
-        }
-        places
     }
 
-    fn known(
-        &self,
-        diagnostics: &mut Diagnostics,
-        path: &str,
-        name: &str,
-    ) -> Option<(&'a str, &'a ClusterFacts)> {
+    fn known(&mut self, path: &str, name: &str) -> Option<(&'a str, &'a ClusterFacts)> {
         let clusters = self.request.clusters;
         let found = clusters.get_key_value(name).map(|(name, facts)| (name.as_str(), facts));
         if found.is_none() {
@@ -178,25 +127,14 @@ impl<'a> Search<'a> {
             } else {
                 format!("configured: {}", names(clusters))
             };
-            diagnostics::add_with_hint(
-                diagnostics,
-                path,
-                format!("there is no cluster {name:?}"),
-                hint,
-            );
+            self.findings.reject(path, format!("there is no cluster {name:?}"), Some(&hint));
         }
         found
     }
 
-    /// Selects a cluster for a part that names none.
-    fn choose(
-        &mut self,
-        diagnostics: &mut Diagnostics,
-        unplaced: &Unplaced<'a>,
-        reasons: &mut Vec<Reason>,
-    ) -> Option<(&'a str, &'a ClusterFacts)> {
+    /// Selects a cluster for a part of the deployment that names none.
+    fn choose(&mut self, path: &str, environment: &'a str, member: Option<&'a Member>) {
         let Request { clusters, deployment, current, .. } = self.request;
-        let environment = unplaced.environment;
         let listed = &deployment.target_clusters;
         let only_one = clusters.len() == 1;
         let allowed = |name: &String, facts: &ClusterFacts| {
@@ -207,14 +145,11 @@ impl<'a> Search<'a> {
             .filter(|(name, facts)| allowed(name, facts))
             .map(|(name, facts)| (name.as_str(), facts))
             .collect();
-        let free: Vec<_> = candidates
-            .iter()
-            .copied()
-            .filter(|(name, facts)| {
-                !self.taken.contains(&(*name, environment)) && facts.has_environment(environment)
-            })
-            .collect();
-        let field = unplaced.member.map_or_else(|| "clusters".to_owned(), member_field);
+        let is_free = |(name, facts): &(&'a str, &ClusterFacts)| {
+            !self.taken.contains(&(*name, environment)) && facts.has_environment(environment)
+        };
+        let free: Vec<_> = candidates.iter().copied().filter(is_free).collect();
+        let field = member.map_or_else(|| "clusters".to_owned(), member_field);
         let was_there = |name: &str| {
             current.is_some_and(|plan| {
                 // The cluster of another member doesn't count.
@@ -234,17 +169,17 @@ impl<'a> Search<'a> {
                 (lacks_grid(facts), !facts.reachable, least_first, *name)
             })
         });
-        let Some(chosen) = chosen else {
+        let Some((cluster, facts)) = chosen else {
             let message = match (clusters.is_empty(), candidates.is_empty()) {
                 (true, _) => "no cluster is configured".to_owned(),
                 (false, true) => "no cluster is set, and none is a default".to_owned(),
                 (false, false) => format!("no cluster is left for environment {environment:?}"),
             };
             let hint = format!("set one of: {}", names(clusters));
-            diagnostics::add_with_hint(diagnostics, unplaced.path.as_str(), message, hint);
-            return None;
+            self.findings.reject(path, message, Some(&hint));
+            return;
         };
-        self.taken.insert((chosen.0, environment));
+        self.taken.insert((cluster, environment));
         let because = if stays.is_some() {
             "no cluster is set; the units already run there".to_owned()
         } else if free.len() == 1 {
@@ -255,8 +190,8 @@ impl<'a> Search<'a> {
                 free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             )
         };
-        reasons.push(reason(field, chosen.0, because));
-        Some(chosen)
+        self.reasons.push(reason(field, cluster, because));
+        self.places.push(Place { cluster, facts, environment, member });
     }
 }
 

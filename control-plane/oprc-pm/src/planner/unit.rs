@@ -1,6 +1,6 @@
 //! Plans one class in one place.
 
-use oprc_models::{Assignment, Diagnostics, ResolvedClass};
+use oprc_models::{Assignment, ResolvedClass};
 use oprc_rest::{Reason, UnitPlan};
 use oprc_unit::{
     Admitted, Shape, UnitSpec, admit,
@@ -13,7 +13,8 @@ use oprc_unit::{
 use super::{
     Request,
     capacity::Load,
-    diagnostics, replicas, scale,
+    findings::Findings,
+    replicas, scale,
     targets::{Place, reason},
     template, unit_id,
 };
@@ -33,8 +34,7 @@ pub(super) fn draft<'a>(
     request: &Request<'a>,
     class: &'a ResolvedClass,
     place: Place<'a>,
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
+    findings: &mut Findings,
 ) -> Draft<'a> {
     let deployment = request.deployment;
     let id = unit_id(&deployment.key, &class.key, place.environment, place.cluster);
@@ -47,13 +47,11 @@ pub(super) fn draft<'a>(
         member: place.member,
         environment: place.environment,
     });
-    let mut reasons = Vec::new();
-    let (replicas, why) =
-        replicas::replicas(&mut spec, deployment, &class.key, &place, diagnostics, warnings);
-    reasons.extend(why);
+    let (replicas, mut reasons) =
+        replicas::replicas(&mut spec, deployment, &class.key, &place, findings);
     let mut parts = 1;
     if class.has_grid() {
-        check_grid(class, &spec, &place, diagnostics, warnings);
+        check_grid(class, &spec, &place, findings);
         let (count, because) = partitions(&spec);
         parts = count;
         reasons.push(reason("odgm_config.partition_count", count.to_string(), because));
@@ -65,28 +63,22 @@ pub(super) fn draft<'a>(
     // whether the unit is admitted with the hint.
     template::hint(&mut spec, class, deployment, &place);
     let count = deployment.replica_count;
-    reasons.extend(scale::bounds(&mut spec, class, count, &place, diagnostics, warnings));
+    reasons.extend(scale::bounds(&mut spec, class, count, &place, findings));
     reasons.push(template::hint(&mut spec, class, deployment, &place));
     Draft { id, place, class, spec, replicas, partitions: parts, reasons }
 }
 
 /// Checks that the cluster has a data grid, and that functions use existing collections.
-fn check_grid(
-    class: &ResolvedClass,
-    spec: &UnitSpec,
-    place: &Place<'_>,
-    diagnostics: &mut Diagnostics,
-    warnings: &mut Vec<String>,
-) {
+fn check_grid(class: &ResolvedClass, spec: &UnitSpec, place: &Place<'_>, findings: &mut Findings) {
     if place.facts.lacks_grid() {
         let message = format!(
             "class {} has state, but cluster {} has no data grid (capability odgm)",
             class.key, place.cluster
         );
         let hint = "select other clusters, or enable it there (features.odgm)";
-        diagnostics::add_with_hint(diagnostics, "targetClusters", message, hint);
+        findings.reject("targetClusters", message, Some(hint));
     } else if place.facts.platform.is_none() {
-        warnings.push(format!(
+        findings.warn(format!(
             "{} never connected, so it is unknown whether it has a data grid for {}",
             place.cluster, class.key
         ));
@@ -101,7 +93,7 @@ fn check_grid(
                 class.key,
                 known.join(", ")
             );
-            diagnostics::add(diagnostics, "odgm.collections", message);
+            findings.reject("odgm.collections", message, None);
         }
     }
 }
@@ -123,23 +115,18 @@ impl<'a> Draft<'a> {
 
     /// Admits the unit as its cluster will; `None` if it is rejected. For a cluster that never
     /// connected, whose platform is assumed, a rejection is only a warning.
-    pub(super) fn admit(
-        &self,
-        request: &Request<'_>,
-        diagnostics: &mut Diagnostics,
-        warnings: &mut Vec<String>,
-    ) -> Option<Admitted> {
+    pub(super) fn admit(&self, request: &Request<'_>, findings: &mut Findings) -> Option<Admitted> {
         let (place, platform) = (&self.place, self.place.facts.platform());
         let rejection = match admit(place.identity(&self.spec), &self.spec, &platform) {
             Ok(admitted) => {
-                self.warn_of_fixed_scale(&admitted, warnings);
+                self.warn_of_fixed_scale(&admitted, findings);
                 return Some(admitted);
             }
             Err(rejection) => rejection,
         };
         let message = format!("{} on {}: {}", self.class.key, place.cluster, rejection.message);
         if place.facts.platform.is_none() {
-            warnings.push(message);
+            findings.warn(message);
             return None;
         }
         let field = rejection.violations.first().map(|it| it.field.as_str()).unwrap_or_default();
@@ -147,12 +134,12 @@ impl<'a> Draft<'a> {
             "selected_template" => template::requested(request.deployment, place).0,
             field => format!("{}.{field}", self.class.key),
         };
-        diagnostics::add(diagnostics, path, message);
+        findings.reject(path, message, None);
         None
     }
 
     /// Warns of a `maxScale` without an autoscaler.
-    fn warn_of_fixed_scale(&self, admitted: &Admitted, warnings: &mut Vec<String>) {
+    fn warn_of_fixed_scale(&self, admitted: &Admitted, findings: &mut Findings) {
         let platform = self.place.facts.platform();
         if self.place.facts.platform.is_none() || platform.can_autoscale() {
             return;
@@ -162,7 +149,7 @@ impl<'a> Draft<'a> {
             let bounds = instance_bounds(function, shape, admitted.selection.profile);
             if shape == Shape::Deployment && function.max_scale.is_some() && bounds.max > bounds.min
             {
-                warnings.push(format!(
+                findings.warn(format!(
                     "{} of {} on {}: maxScale {} has no effect, because the cluster has no \
                      autoscaling (capability hpa)",
                     function.key, self.class.key, self.place.cluster, bounds.max

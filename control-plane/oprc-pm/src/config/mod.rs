@@ -89,9 +89,10 @@ impl Config {
             progress_deadline: settings.get("deployments.progress_deadline")?,
             unreachable_deadline: settings.get("deployments.unreachable_deadline")?,
             default_environment: settings.get("deployments.default_environment")?,
-            log_format: settings.get::<&str>("logging.format")?.parse().map_err(
-                |error: oprc_observability::Error| Error::Inconsistent(error.to_string()),
-            )?,
+            log_format: settings
+                .get::<&str>("logging.format")?
+                .parse::<Format>()
+                .or_else(|error| inconsistent(error.to_string()))?,
             log_filter: settings.get("logging.level")?,
         };
         config.check(auth == "off")?;
@@ -99,19 +100,18 @@ impl Config {
     }
 
     fn check(&self, auth_off: bool) -> Result<(), Error> {
-        let wrong = |message: &str| Err(Error::Inconsistent(message.to_owned()));
         if auth_off && self.server.token_file.is_some() {
-            return wrong(
+            return inconsistent(
                 "security.auth is off, but security.token_file is set: remove one of them",
             );
         }
         if auth_off && !self.server.address.ip().is_loopback() {
-            return wrong(
+            return inconsistent(
                 "security.auth=off is only allowed on a loopback address: change server.host or set security.token_file",
             );
         }
         if !auth_off && self.server.token_file.is_none() {
-            return wrong(
+            return inconsistent(
                 "security.token_file is not set; on a loopback address, security.auth=off disables \
                  authentication",
             );
@@ -122,19 +122,23 @@ impl Config {
             ("deployments.progress_deadline", self.progress_deadline),
             ("deployments.unreachable_deadline", self.unreachable_deadline),
         ] {
-            if duration.is_zero() {
-                return Err(Error::Inconsistent(format!("{name} must be above 0")));
-            }
+            check_not_zero(name, duration)?;
         }
-        for origin in &self.cors_origins {
-            if !is_origin(origin) {
-                return Err(Error::Inconsistent(format!(
-                    "server.cors_origins: {origin:?} is not an origin such as https://example.org"
-                )));
-            }
+        match self.cors_origins.iter().find(|origin| !is_origin(origin)) {
+            Some(origin) => inconsistent(format!(
+                "server.cors_origins: {origin:?} is not an origin such as https://example.org"
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+fn inconsistent<T>(message: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Inconsistent(message.into()))
+}
+
+fn check_not_zero(name: &str, duration: Duration) -> Result<(), Error> {
+    if duration.is_zero() { inconsistent(format!("{name} must be above 0")) } else { Ok(()) }
 }
 
 /// One line per cluster, without secrets.
@@ -166,9 +170,7 @@ fn is_origin(origin: &str) -> bool {
 
 fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
     let deadline: Duration = settings.get("store.deadline")?;
-    if deadline.is_zero() {
-        return Err(Error::Inconsistent("store.deadline must be above 0".to_owned()));
-    }
+    check_not_zero("store.deadline", deadline)?;
     match settings.get::<&str>("store.kind")? {
         "memory" => Ok(StoreConfig::Memory),
         "redb" => Ok(StoreConfig::Redb {
@@ -178,28 +180,25 @@ fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
         }),
         _ => {
             let endpoints: Option<Vec<String>> = settings.get("store.etcd.endpoints")?;
-            let endpoints = endpoints.filter(|all| !all.is_empty()).ok_or_else(|| {
-                Error::Inconsistent("store.kind=etcd requires store.etcd.endpoints".to_owned())
-            })?;
+            let Some(endpoints) = endpoints.filter(|all| !all.is_empty()) else {
+                return inconsistent("store.kind=etcd requires store.etcd.endpoints");
+            };
             let client = settings.both("store.etcd.certificate", "store.etcd.key")?;
             let ca: Option<PathBuf> = settings.get("store.etcd.ca")?;
             if ca.is_none() && client.is_some() {
-                return Err(Error::Inconsistent(
-                    "store.etcd.certificate requires store.etcd.ca".to_owned(),
-                ));
+                return inconsistent("store.etcd.certificate requires store.etcd.ca");
             }
             let server_name = settings.get("store.etcd.server_name")?;
             let login = settings
                 .both("store.etcd.user", "store.etcd.password_file")?
                 .map(|(user, file)| Login { user, password: Password::File(file) });
-            let options = EtcdOptions::new(endpoints);
             Ok(StoreConfig::Etcd(EtcdOptions {
                 root: settings.get("store.etcd.root")?,
                 tls: ca.map(|ca| EtcdTls { ca, client, server_name }),
                 login,
                 deadline,
                 lease_ttl: settings.get("store.etcd.lease")?,
-                ..options
+                ..EtcdOptions::new(endpoints)
             }))
         }
     }
@@ -210,12 +209,11 @@ fn read_clusters(
     variables: &BTreeMap<String, String>,
 ) -> Result<Vec<ClusterConfig>, Error> {
     let file: Option<PathBuf> = settings.get("crm.clusters_file")?;
-    let text = file
-        .map(|file| {
-            fs::read_to_string(&file).map_err(|error| {
-                Error::Inconsistent(format!("crm.clusters_file: {}: {error}", file.display()))
-            })
+    let read = |file: PathBuf| {
+        fs::read_to_string(&file).or_else(|error| {
+            inconsistent(format!("crm.clusters_file: {}: {error}", file.display()))
         })
-        .transpose()?;
+    };
+    let text = file.map(read).transpose()?;
     clusters::read(text.as_deref(), variables, settings.get("crm.default_cluster")?)
 }

@@ -28,3 +28,8 @@ pub mod state;
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+fn workspace() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

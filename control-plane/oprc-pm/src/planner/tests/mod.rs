@@ -3,10 +3,10 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
 mod accepted;
-mod admission;
 mod decisions;
 mod golden;
 mod numbers;
+mod proof;
 mod properties;
 mod warnings;
 

@@ -8,6 +8,10 @@ use proptest::{prelude::*, sample::select, test_runner::TestRunner};
 
 use super::{ClusterFacts, cluster, clusters, planned};
 
+#[path = "../../../../../tests/support/proof.rs"]
+#[allow(dead_code, unreachable_pub)]
+mod proofs;
+
 fn maybe(line: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     prop_oneof![2 => Just(String::new()), 1 => line]
 }
@@ -119,8 +123,8 @@ fn read(text: &str) -> Option<(ResolvedPackage, OClassDeployment)> {
     Some((resolved, package.deployments[0].clone()))
 }
 
-/// How many of the cases were planned.
-fn run(cases: u32) -> u32 {
+/// The number of cases that were planned.
+fn run(cases: u32) -> usize {
     let mut config = ProptestConfig::with_cases(cases);
     config.failure_persistence = None;
     let count = std::cell::Cell::new(0);
@@ -162,17 +166,12 @@ fn run(cases: u32) -> u32 {
 
 #[test]
 fn crm_admits_every_plan_and_selects_the_planned_template() {
-    let planned = run(500);
-    assert!(planned > 100, "only {planned} of 500 random deployments could be planned");
-}
-
-mod proof {
-    /// Ten thousand cases under `make prove`; a sample runs with the other tests.
-    #[test]
-    fn crm_admits_every_plan() {
-        if std::env::var_os("OPRC_PROVE").is_some() {
-            let planned = super::run(10_000);
-            assert!(planned > 2000, "only {planned} of 10000 random deployments could be planned");
-        }
-    }
+    let proof = proofs::begin("random deployments, planned by PM and admitted by CRM", 500, 10_000);
+    let rounds = proof.rounds;
+    let planned = run(u32::try_from(rounds).unwrap());
+    assert!(planned > rounds / 5, "only {planned} of {rounds} random deployments could be planned");
+    let rejected = rounds - planned;
+    proof.held(&format!(
+        "{planned} planned, all admitted with the planned template; {rejected} rejected by PM"
+    ));
 }

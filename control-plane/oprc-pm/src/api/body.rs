@@ -50,37 +50,18 @@ fn read_failure(rejection: &BytesRejection) -> Failure {
     Failure::bad("INVALID_BODY", "The body could not be read.")
 }
 
-/// A document whose unknown fields are rejected.
-pub(super) trait Small: DeserializeOwned {
-    const FIELDS: &'static [&'static str];
-}
-
-impl Small for oprc_rest::Deprecation {
-    const FIELDS: &'static [&'static str] = &["reason"];
-}
-
-impl Small for oprc_rest::Rollback {
-    const FIELDS: &'static [&'static str] = &["revision"];
-}
-
-impl Small for oprc_rest::Adoption {
-    const FIELDS: &'static [&'static str] = &["deployment"];
-}
-
-/// Parses a small document. Unknown fields are rejected, because they may be misspelt.
-pub(super) fn small<T: Small>(text: &str) -> Result<T, Failure> {
-    let wrong =
-        |detail: String| Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail);
+/// Parses a document with a single field. Other fields are rejected, because they may be misspelt.
+pub(super) fn small<T: DeserializeOwned>(text: &str, field: &str) -> Result<T, Failure> {
     let value: serde_json::Value = serde_saphyr::from_str(text).map_err(|_| {
         Failure::bad("INVALID_BODY", "The body is neither valid JSON nor valid YAML.")
     })?;
     let fields =
-        value.as_object().ok_or_else(|| wrong("The body must be an object.".to_owned()))?;
-    if let Some(field) = fields.keys().find(|field| !T::FIELDS.contains(&field.as_str())) {
-        let known = T::FIELDS.join(", ");
-        return Err(wrong(format!("unknown field {field:?}; known fields: {known}")));
+        value.as_object().ok_or_else(|| Failure::invalid("The body must be an object."))?;
+    if let Some(other) = fields.keys().find(|other| *other != field) {
+        let detail = format!("unknown field {other:?}; known fields: {field}");
+        return Err(Failure::invalid(detail));
     }
-    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
+    serde_json::from_value(value).map_err(|error| Failure::invalid(error.to_string()))
 }
 
 #[cfg(test)]
@@ -91,16 +72,16 @@ mod tests {
 
     #[test]
     fn rejects_unknown_fields() {
-        let read: Rollback = small("revision: abc").unwrap();
-        assert_eq!(read.revision.as_deref(), Some("abc"));
-        assert_eq!(small::<Rollback>("{}").unwrap(), Rollback::default());
-        let failure = small::<Rollback>("{\"revison\": \"abc\"}").unwrap_err();
+        let read = |text| small::<Rollback>(text, "revision");
+        assert_eq!(read("revision: abc").unwrap().revision.as_deref(), Some("abc"));
+        assert_eq!(read("{}").unwrap(), Rollback::default());
+        let failure = read("{\"revison\": \"abc\"}").unwrap_err();
         let detail = failure.problem().detail.as_deref();
         assert_eq!(detail, Some("unknown field \"revison\"; known fields: revision"));
         for (text, status) in
             [("revison: abc", 422), ("[1]", 422), ("{revision: 1}", 422), ("{", 400)]
         {
-            let failure = small::<Rollback>(text).unwrap_err();
+            let failure = read(text).unwrap_err();
             assert_eq!(failure.problem().status.unwrap().as_u16(), status, "{text}");
         }
     }

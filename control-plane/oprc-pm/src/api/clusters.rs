@@ -4,12 +4,11 @@ use axum::{
     Json,
     extract::{Path, State},
     http::StatusCode,
-    response::{IntoResponse as _, Response},
 };
 use oprc_rest::{Cluster, Health, Page};
 
 use super::{
-    App,
+    App, Failure,
     middleware::auth::{Admin, Viewer},
     problem::Answer,
     query::{NoParams, Query},
@@ -25,7 +24,6 @@ fn find(app: &App, name: &str) -> Answer<Cluster> {
 #[utoipa::path(
     get,
     path = "/api/v1/clusters",
-    tag = "clusters",
     responses((status = 200, description = "All clusters", body = Page<Cluster>)),
 )]
 pub(super) async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster>> {
@@ -36,12 +34,7 @@ pub(super) async fn list(_: Viewer, State(app): State<App>) -> Json<Page<Cluster
 #[utoipa::path(
     get,
     path = "/api/v1/clusters/{name}",
-    tag = "clusters",
-    params(("name" = String, Path, description = "Name of the cluster")),
-    responses(
-        (status = 200, description = "The cluster", body = Cluster),
-        (status = 404, description = "The cluster was not found"),
-    ),
+    responses((status = 200, description = "The cluster", body = Cluster)),
 )]
 pub(super) async fn get(
     _: Viewer,
@@ -55,8 +48,6 @@ pub(super) async fn get(
 #[utoipa::path(
     delete,
     path = "/api/v1/clusters/{name}",
-    tag = "clusters",
-    params(("name" = String, Path, description = "Name of the cluster")),
     responses(
         (status = 204, description = "The units were forgotten"),
         (status = 404, description = "The cluster has no units"),
@@ -77,11 +68,8 @@ pub(super) async fn forget(
 #[utoipa::path(
     get,
     path = "/api/v1/clusters/{name}/health",
-    tag = "clusters",
-    params(("name" = String, Path, description = "Name of the cluster")),
     responses(
         (status = 200, description = "The CRM of the cluster answers", body = Cluster),
-        (status = 404, description = "The cluster was not found"),
         (status = 503, description = "The CRM of the cluster doesn't answer"),
     ),
 )]
@@ -89,12 +77,12 @@ pub(super) async fn health(
     _: Viewer,
     State(app): State<App>,
     Path(name): Path<String>,
-) -> Answer<Response> {
+) -> Answer<Json<Cluster>> {
     let cluster = find(&app, &name)?;
     if cluster.health == Health::Unreachable {
         let detail = format!("cluster {name} is unreachable: {}", cluster.message);
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        return Err(super::Failure::new(status, "CLUSTER_UNREACHABLE", detail).retry_after(5));
+        return Err(Failure::new(status, "CLUSTER_UNREACHABLE", detail).retry_after(5));
     }
-    Ok(Json(cluster).into_response())
+    Ok(Json(cluster))
 }

@@ -52,13 +52,8 @@ pub(super) struct ListParams {
 pub(super) struct DryRunParams {
     /// Validates the request and returns the plan without storing anything. Alias: `dryRun`.
     #[serde(alias = "dryRun")]
-    dry_run: Option<bool>,
-}
-
-impl DryRunParams {
-    fn is_dry_run(&self) -> bool {
-        self.dry_run.unwrap_or_default()
-    }
+    #[param(required = false)]
+    dry_run: bool,
 }
 
 /// The response of a write: the deployment, or its plan for a dry run.
@@ -73,7 +68,7 @@ pub(super) enum Applied {
 fn parse_deployment(text: &str) -> Answer<OClassDeployment> {
     match parse_with_packages(text)? {
         (deployment, packages) if packages.is_empty() => Ok(deployment),
-        _ => Err(invalid(
+        _ => Err(Failure::invalid(
             "The body contains a package. Publish packages with POST /api/v1/packages.",
         )),
     }
@@ -91,21 +86,13 @@ fn parse_with_packages(text: &str) -> Answer<(OClassDeployment, Vec<Document>)> 
         if let Body::Deployment(deployment) = document.body
             && found.replace(*deployment).is_some()
         {
-            return Err(invalid(
+            return Err(Failure::invalid(
                 "The body contains more than one deployment. Send one per request.",
             ));
         }
     }
-    match found {
-        Some(deployment) => Ok((deployment, packages)),
-        None => Err(invalid(
-            "The body contains no deployment. Publish packages with POST /api/v1/packages.",
-        )),
-    }
-}
-
-fn invalid(detail: &str) -> Failure {
-    Failure::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
+    let none = "The body contains no deployment. Publish packages with POST /api/v1/packages.";
+    Ok((found.ok_or_else(|| Failure::invalid(none))?, packages))
 }
 
 fn respond(status: StatusCode, deployment: Deployment) -> Response {
@@ -130,7 +117,6 @@ fn respond_with_plan(plan: Result<Plan, Error>) -> Answer<Response> {
 #[utoipa::path(
     get,
     path = "/api/v1/deployments",
-    tag = "deployments",
     params(ListParams),
     responses((status = 200, description = "A page of deployments", body = Page<Deployment>)),
 )]
@@ -142,8 +128,7 @@ pub(super) async fn list(
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let condition = given(params.condition).map(|word| {
         let message = format!("unknown condition {word:?}");
-        serde_json::from_value(word.into())
-            .map_err(|_| Error::Parameter { field: "condition", message })
+        serde_json::from_value(word.into()).map_err(|_| Error::parameter("condition", message))
     });
     let filter = DeploymentFilter {
         prefix: given(params.prefix),
@@ -162,7 +147,6 @@ pub(super) async fn list(
 #[utoipa::path(
     post,
     path = "/api/v1/deployments",
-    tag = "deployments",
     params(DryRunParams),
     request_body(
         content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
@@ -181,7 +165,7 @@ pub(super) async fn create(
     Text(text): Text,
 ) -> Answer<Response> {
     let deployment = run_blocking(move || parse_deployment(&text)).await??;
-    if params.is_dry_run() {
+    if params.dry_run {
         let plan = app.deployments.plan_upsert(&deployment, &Precondition::Absent, &caller).await;
         return respond_with_plan(plan);
     }
@@ -196,7 +180,6 @@ pub(super) async fn create(
 #[utoipa::path(
     post,
     path = "/api/v1/plan",
-    tag = "deployments",
     request_body(
         content((OClassDeployment = "application/json"), (OClassDeployment = "application/yaml"))
     ),
@@ -220,12 +203,7 @@ pub(super) async fn plan(
 #[utoipa::path(
     get,
     path = "/api/v1/deployments/{key}",
-    tag = "deployments",
-    params(("key" = String, Path, description = "Key of the deployment")),
-    responses(
-        (status = 200, description = "The deployment", body = Deployment),
-        (status = 404, description = "The deployment was not found"),
-    ),
+    responses((status = 200, description = "The deployment", body = Deployment)),
 )]
 pub(super) async fn get(
     _: Viewer,
@@ -244,9 +222,7 @@ pub(super) async fn get(
 #[utoipa::path(
     put,
     path = "/api/v1/deployments/{key}",
-    tag = "deployments",
     params(
-        ("key" = String, Path, description = "Key of the deployment"),
         DryRunParams,
         ("If-Match" = Option<String>, Header, description = "Revision to update, or `*` for any"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: create only"),
@@ -260,7 +236,6 @@ pub(super) async fn get(
         (status = 201, description = "The deployment was created", body = Deployment),
         (status = 404, description = "The package or version was not found"),
         (status = 409, description = "No plan satisfies the deployment, or it is being deleted"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn put(
@@ -273,11 +248,9 @@ pub(super) async fn put(
 ) -> Answer<Response> {
     let deployment = run_blocking(move || parse_deployment(&text)).await??;
     if deployment.key != key {
-        let detail = format!(
-            "The body has key {:?}, the path has {key:?}. They must be equal.",
-            deployment.key
-        );
-        return Err(invalid(&detail));
+        let own = deployment.key;
+        let detail = format!("The body has key {own:?}, the path has {key:?}. They must be equal.");
+        return Err(Failure::invalid(detail));
     }
     let precondition = conditions.precondition();
     let as_precondition = |error| match error {
@@ -285,7 +258,7 @@ pub(super) async fn put(
         Error::Conflict { reason: "EXISTS", .. } => Error::Changed("present".to_owned()),
         error => error,
     };
-    if params.is_dry_run() {
+    if params.dry_run {
         let plan = app.deployments.plan_upsert(&deployment, &precondition, &caller).await;
         return respond_with_plan(plan.map_err(as_precondition));
     }
@@ -301,16 +274,10 @@ pub(super) async fn put(
 #[utoipa::path(
     delete,
     path = "/api/v1/deployments/{key}",
-    tag = "deployments",
-    params(
-        ("key" = String, Path, description = "Key of the deployment"),
-        ("If-Match" = Option<String>, Header, description = "Revision to delete"),
-    ),
+    params(("If-Match" = Option<String>, Header, description = "Revision to delete")),
     responses(
         (status = 202, description = "Deletion was accepted", body = Deployment),
-        (status = 404, description = "The deployment was not found"),
         (status = 409, description = "Concurrent updates; retry"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn delete(
@@ -329,12 +296,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     get,
     path = "/api/v1/deployments/{key}/status",
-    tag = "deployments",
-    params(("key" = String, Path, description = "Key of the deployment")),
-    responses(
-        (status = 200, description = "The status", body = DeploymentStatus),
-        (status = 404, description = "The deployment was not found"),
-    ),
+    responses((status = 200, description = "The status", body = DeploymentStatus)),
 )]
 pub(super) async fn status(
     _: Viewer,
@@ -348,12 +310,7 @@ pub(super) async fn status(
 #[utoipa::path(
     get,
     path = "/api/v1/deployments/{key}/history",
-    tag = "deployments",
-    params(("key" = String, Path, description = "Key of the deployment")),
-    responses(
-        (status = 200, description = "The revisions", body = Page<Revision>),
-        (status = 404, description = "The deployment was not found"),
-    ),
+    responses((status = 200, description = "The revisions", body = Page<Revision>)),
 )]
 pub(super) async fn history(
     _: Viewer,
@@ -367,17 +324,12 @@ pub(super) async fn history(
 #[utoipa::path(
     post,
     path = "/api/v1/deployments/{key}/rollback",
-    tag = "deployments",
-    params(
-        ("key" = String, Path, description = "Key of the deployment"),
-        ("If-Match" = Option<String>, Header, description = "Revision to roll back from"),
-    ),
+    params(("If-Match" = Option<String>, Header, description = "Revision to roll back from")),
     request_body = Rollback,
     responses(
         (status = 200, description = "The deployment was stored", body = Deployment),
         (status = 404, description = "The deployment or revision was not found"),
         (status = 409, description = "No plan satisfies the earlier revision"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn rollback(
@@ -388,7 +340,7 @@ pub(super) async fn rollback(
     _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Rollback { revision } = run_blocking(move || small(&text)).await??;
+    let Rollback { revision } = run_blocking(move || small(&text, "revision")).await??;
     let precondition = conditions.precondition();
     let (deployments, to) = (&app.deployments, revision.as_deref());
     let back = deployments.rollback(&key, to, precondition.revision(), &caller).await?;

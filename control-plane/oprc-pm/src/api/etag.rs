@@ -15,17 +15,9 @@ use crate::service::Precondition;
 /// The conditional headers of a request.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
-    if_match: IfMatch,
+    /// A write is for one version at most, so `If-Match` has one tag here.
+    if_match: Precondition,
     if_none_match: Option<IfNoneMatch>,
-}
-
-/// A write is for one version at most, so `If-Match` has one tag here.
-#[derive(Debug, Default)]
-enum IfMatch {
-    #[default]
-    Missing,
-    Any,
-    Tag(String),
 }
 
 impl<S: Sync> FromRequestParts<S> for Conditions {
@@ -46,21 +38,17 @@ impl Conditions {
             .map_err(|_| invalid("If-None-Match", "* or a list of quoted tags"))?;
         let mut values = headers.get_all(header::IF_MATCH).iter();
         let if_match = match (values.next(), values.next()) {
-            (None, _) => IfMatch::Missing,
-            (Some(value), None) => {
-                parse_if_match(value).ok_or_else(|| invalid("If-Match", "* or one quoted tag"))?
-            }
-            (Some(_), Some(_)) => return Err(invalid("If-Match", "* or one quoted tag")),
+            (None, _) => Some(Precondition::None),
+            (Some(value), None) => parse_if_match(value),
+            (Some(_), Some(_)) => None,
         };
+        let if_match = if_match.ok_or_else(|| invalid("If-Match", "* or one quoted tag"))?;
         Ok(Self { if_match, if_none_match })
     }
 
     /// The tag that a write requires.
     pub(super) fn required_tag(&self) -> Option<&str> {
-        match &self.if_match {
-            IfMatch::Tag(tag) => Some(tag),
-            IfMatch::Missing | IfMatch::Any => None,
-        }
+        self.if_match.revision()
     }
 
     /// What a write of a deployment requires; its tag is its revision.
@@ -68,25 +56,21 @@ impl Conditions {
         if self.if_none_match == Some(IfNoneMatch::any()) {
             return Precondition::Absent;
         }
-        match &self.if_match {
-            IfMatch::Missing => Precondition::None,
-            IfMatch::Any => Precondition::Exists,
-            IfMatch::Tag(tag) => Precondition::Revision(tag.clone()),
-        }
+        self.if_match.clone()
     }
 }
 
 /// Tags are compared by their text, weak or not: versions never differ in bytes only.
-fn parse_if_match(value: &HeaderValue) -> Option<IfMatch> {
+fn parse_if_match(value: &HeaderValue) -> Option<Precondition> {
     let text = value.to_str().ok()?.trim();
     if text == "*" {
-        return Some(IfMatch::Any);
+        return Some(Precondition::Exists);
     }
     if text.contains(' ') || text.parse::<ETag>().is_err() {
         return None;
     }
     let tag = text.strip_prefix("W/").unwrap_or(text);
-    Some(IfMatch::Tag(tag.trim_matches('"').to_owned()))
+    Some(Precondition::Revision(tag.trim_matches('"').to_owned()))
 }
 
 /// The document with its tag, or 304 if the caller has that version.

@@ -4,7 +4,7 @@ use std::{convert::Infallible, time::Duration};
 
 use axum::{
     extract::State,
-    http::{HeaderMap, HeaderName, StatusCode},
+    http::{HeaderMap, StatusCode},
     response::{
         IntoResponse as _, Response,
         sse::{Event, KeepAlive, Sse},
@@ -16,13 +16,12 @@ use utoipa::IntoParams;
 
 use super::{
     App,
-    middleware::auth::Viewer,
+    middleware::{LAST_EVENT_ID, auth::Viewer},
     problem::{Answer, Failure},
     query::Query,
 };
 use crate::dispatcher::StreamItem;
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Comments sent this often keep proxies from closing an idle stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -54,7 +53,6 @@ impl EventParams {
 #[utoipa::path(
     get,
     path = "/api/v1/events",
-    tag = "events",
     params(EventParams, ("Last-Event-ID" = Option<String>, Header, description = "Id of the last received event")),
     responses((status = 200, description = "A stream of events", body = oprc_rest::Event,
         content_type = "text/event-stream")),

@@ -5,10 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use axum::http::{Method, StatusCode};
 use oprc_rest::{Cluster, DeploymentCondition, Health};
 use prometheus_client::{
-    encoding::{
-        EncodeLabelSet,
-        text::{encode_eof, encode_registry},
-    },
+    encoding::text::{encode_eof, encode_registry},
     metrics::{
         counter::Counter,
         family::Family,
@@ -29,33 +26,13 @@ struct Scrape {
     text: String,
 }
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ResponseLabels {
-    method: String,
-    route: String,
-    status: u16,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct RouteLabels {
-    method: String,
-    route: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ClusterLabels {
-    cluster: String,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct ConditionLabels {
-    condition: String,
-}
+/// Names and values.
+type Labels<const N: usize> = [(&'static str, String); N];
 
 pub struct Metrics {
     registry: Registry,
-    requests: Family<ResponseLabels, Counter>,
-    durations: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    requests: Family<Labels<3>, Counter>,
+    durations: Family<Labels<2>, Histogram, fn() -> Histogram>,
     last_scrape: Arc<Mutex<Option<Scrape>>>,
     /// Open event streams.
     pub streams: Gauge,
@@ -107,20 +84,12 @@ impl Metrics {
         duration: Duration,
     ) {
         // Callers can invent methods; label values must stay bounded.
-        let known = [
-            Method::GET,
-            Method::PUT,
-            Method::POST,
-            Method::DELETE,
-            Method::HEAD,
-            Method::OPTIONS,
-            Method::PATCH,
-        ];
-        let method = if known.contains(method) { method.as_str() } else { "other" }.to_owned();
-        let route = route.to_owned();
-        let labels = RouteLabels { method: method.clone(), route: route.clone() };
+        let known = ["GET", "PUT", "POST", "DELETE", "HEAD", "OPTIONS", "PATCH"];
+        let method = known.into_iter().find(|it| *it == method.as_str()).unwrap_or("other");
+        let [method, route] = [("method", method.to_owned()), ("route", route.to_owned())];
+        let labels = [method.clone(), route.clone()];
         self.durations.get_or_create(&labels).observe(duration.as_secs_f64());
-        let labels = ResponseLabels { method, route, status: status.as_u16() };
+        let labels = [method, route, ("status", status.as_str().to_owned())];
         self.requests.get_or_create(&labels).inc();
     }
 
@@ -149,17 +118,16 @@ impl Metrics {
         clusters: &[Cluster],
         conditions: BTreeMap<DeploymentCondition, usize>,
     ) -> String {
-        let reachable = Family::<ClusterLabels, Gauge>::default();
+        let reachable = Family::<Labels<1>, Gauge>::default();
         for cluster in clusters {
-            let labels = ClusterLabels { cluster: cluster.name.clone() };
             let is_reachable = cluster.health != Health::Unreachable;
-            reachable.get_or_create(&labels).set(i64::from(is_reachable));
+            let gauge = reachable.get_or_create(&[("cluster", cluster.name.clone())]);
+            gauge.set(is_reachable.into());
         }
-        let deployments = Family::<ConditionLabels, Gauge>::default();
+        let deployments = Family::<Labels<1>, Gauge>::default();
         for (condition, count) in conditions {
-            let labels = ConditionLabels { condition: condition_label(condition) };
-            let count = i64::try_from(count).unwrap_or(i64::MAX);
-            deployments.get_or_create(&labels).set(count);
+            let gauge = deployments.get_or_create(&[("condition", condition_label(condition))]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
         let mut state = Registry::default();
         state.register(

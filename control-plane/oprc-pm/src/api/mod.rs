@@ -23,7 +23,10 @@ mod tests;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state};
+use axum::{
+    Router, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state,
+    routing::get,
+};
 use oprc_server::Access;
 use tokio::sync::{Semaphore, watch};
 use tower_http::timeout::TimeoutLayer;
@@ -78,9 +81,9 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(deployments::history))
         .routes(routes!(deployments::rollback))
         .routes(routes!(runtimes::list))
-        .routes(routes!(runtimes::list_records))
         .routes(routes!(runtimes::get))
-        .routes(routes!(runtimes::get_record))
+        .route("/api/v1/deployment-records", get(runtimes::list))
+        .route("/api/v1/deployment-records/{id}", get(runtimes::get))
         .routes(routes!(runtimes::orphans))
         .routes(routes!(runtimes::adopt))
         .routes(routes!(runtimes::delete_orphan))

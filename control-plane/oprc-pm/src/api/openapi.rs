@@ -5,24 +5,31 @@ use utoipa::{
     PartialSchema as _,
     openapi::{
         ContentBuilder, Info, ObjectBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr,
-        Response, ResponseBuilder, Schema, Type,
-        path::Operation,
+        Required, Response, ResponseBuilder, Schema, Type,
+        path::{Operation, Parameter, ParameterBuilder, ParameterIn},
         security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
     },
 };
 
 use super::examples;
 
-/// Failures that every operation can return.
-const COMMON_FAILURES: [(&str, &str); 8] = [
-    ("400", "Malformed request."),
-    ("401", "Missing, invalid or expired token."),
-    ("403", "The token's role doesn't allow this request."),
-    ("413", "The body exceeds the size limit."),
-    ("429", "Rate limit exceeded; retry after the time in Retry-After."),
-    ("500", "Internal error."),
-    ("503", "Temporarily unavailable; retry after the time in Retry-After."),
-    ("504", "The request timed out."),
+/// Parameters by their place in a path, their descriptions, and the resource that isn't found if
+/// there is no such value.
+const PATH_PARAMETERS: [(&str, &str, &str); 8] = [
+    ("packages/{name}", "Name of the package", "package"),
+    ("versions/{version}", "The version", "version"),
+    ("deployments/{key}", "Key of the deployment", "deployment"),
+    ("clusters/{name}", "Name of the cluster", "cluster"),
+    ("orphans/{cluster}", "Name of the cluster", "orphan"),
+    ("{cluster}/{id}", "Id of the orphan", "orphan"),
+    ("class-runtimes/{id}", "Id of the ClassRuntime", "ClassRuntime"),
+    ("deployment-records/{id}", "Id of the ClassRuntime", "ClassRuntime"),
+];
+
+/// Further paths of operations, and what these do.
+const ALIASES: [(&str, &str, &str); 2] = [
+    ("/api/v1/deployment-records", "/api/v1/class-runtimes", "Lists ClassRuntimes"),
+    ("/api/v1/deployment-records/{id}", "/api/v1/class-runtimes/{id}", "Returns a ClassRuntime"),
 ];
 
 pub(super) fn base() -> OpenApi {
@@ -35,7 +42,7 @@ pub(super) fn base() -> OpenApi {
     OpenApiBuilder::new().info(info).build()
 }
 
-/// Adds operation ids, examples, security and common failures.
+/// Adds aliases, operation ids, tags, path parameters, examples, security and common responses.
 pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     let components = document.components.get_or_insert_default();
     let bearer = HttpBuilder::new()
@@ -46,19 +53,43 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
     components.schemas.insert("Problem".to_owned(), problem_schema());
     let none: [&str; 0] = [];
     document.security = Some(vec![SecurityRequirement::new("bearer", none)]);
-    for (path, item) in &mut document.paths.paths {
+    let paths = &mut document.paths.paths;
+    for (alias, path, what) in ALIASES {
+        let mut item = paths.get(path).cloned().unwrap_or_default();
+        for (_, operation) in operations(&mut item) {
+            operation.summary = Some(format!("{what}; an alias of `{path}`."));
+        }
+        paths.insert(alias.to_owned(), item);
+    }
+    for (path, item) in paths {
         for (method, operation) in operations(item) {
             operation.operation_id = Some(operation_id(method, path));
+            operation.tags = Some(vec![tag(path).to_owned()]);
+            add_path_parameters(path, operation);
             examples::add(method, path, operation);
             let body = operation.request_body.is_some();
-            for (status, description) in COMMON_FAILURES {
-                if status != "413" || body {
+            let cached = method == "get" && has_parameter(operation, "If-None-Match");
+            for (applies, status, description) in [
+                (cached, "304", "Not modified"),
+                (true, "400", "Malformed request."),
+                (true, "401", "Missing, invalid or expired token."),
+                (true, "403", "The token's role doesn't allow this request."),
+                (
+                    has_parameter(operation, "If-Match"),
+                    "412",
+                    "The precondition in If-Match failed",
+                ),
+                (body, "413", "The body exceeds the size limit."),
+                (body, "415", "The content type is neither JSON nor YAML."),
+                (body, "422", "The document is invalid; `faults` lists the problems."),
+                (true, "429", "Rate limit exceeded; retry after the time in Retry-After."),
+                (true, "500", "Internal error."),
+                (true, "503", "Temporarily unavailable; retry after the time in Retry-After."),
+                (true, "504", "The request timed out."),
+            ] {
+                if applies {
                     add(operation, status, description);
                 }
-            }
-            if body {
-                add(operation, "415", "The content type is neither JSON nor YAML.");
-                add(operation, "422", "The document is invalid; `faults` lists the problems.");
             }
             for (status, response) in &mut operation.responses.responses {
                 if status.starts_with(['4', '5'])
@@ -98,6 +129,17 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
+/// The group of an operation: the first segment of its path, or the one that this belongs to.
+fn tag(path: &str) -> &str {
+    match path.trim_start_matches("/api/v1/").split('/').next().unwrap_or_default() {
+        "validate" => "packages",
+        "classes" | "functions" => "catalogue",
+        "plan" => "deployments",
+        "class-runtimes" | "deployment-records" | "orphans" => "clusters",
+        own => own,
+    }
+}
+
 /// The operation id, such as `getPackagesByName`. Handler names alone aren't unique.
 fn operation_id(method: &str, path: &str) -> String {
     let mut id = method.to_owned();
@@ -112,6 +154,34 @@ fn operation_id(method: &str, path: &str) -> String {
         }
     }
     id
+}
+
+/// Adds status 404, and the parameters of the path that the operation doesn't describe itself.
+fn add_path_parameters(path: &str, operation: &mut Operation) {
+    let in_path = || PATH_PARAMETERS.into_iter().filter(|(place, ..)| path.contains(place));
+    if let Some((.., resource)) = in_path().next_back() {
+        add(operation, "404", &format!("The {resource} was not found"));
+    }
+    let mut parameters: Vec<RefOr<Parameter>> = Vec::new();
+    for (place, description, _) in in_path() {
+        let name = place.rsplit(['{', '}']).nth(1).unwrap_or_default();
+        if !has_parameter(operation, name) {
+            let parameter = ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .description(Some(description))
+                .schema(Some(String::schema()));
+            parameters.push(RefOr::T(parameter.build()));
+        }
+    }
+    parameters.extend(operation.parameters.take().into_iter().flatten());
+    operation.parameters = Some(parameters).filter(|all| !all.is_empty());
+}
+
+fn has_parameter(operation: &Operation, name: &str) -> bool {
+    let mut parameters = operation.parameters.iter().flatten();
+    parameters.any(|it| matches!(it, RefOr::T(it) if it.name == name))
 }
 
 fn add(operation: &mut Operation, status: &str, description: &str) {

@@ -77,17 +77,13 @@ pub(super) fn documents(text: &str) -> Answer<Vec<Document>> {
 /// Parses a body that holds packages only.
 fn only_packages(text: &str) -> Answer<Vec<Document>> {
     let documents = documents(text)?;
-    let deployments = documents.iter().filter(|it| matches!(it.body, Body::Deployment(_))).count();
-    if deployments > 0 || documents.is_empty() {
-        let detail = match deployments {
-            0 => "The body contains no package.".to_owned(),
-            _ => {
-                "The body contains a deployment. Create deployments with POST /api/v1/deployments."
-                    .to_owned()
-            }
-        };
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Failure::new(status, "INVALID_DOCUMENT", detail));
+    if documents.iter().any(|it| matches!(it.body, Body::Deployment(_))) {
+        return Err(Failure::invalid(
+            "The body contains a deployment. Create deployments with POST /api/v1/deployments.",
+        ));
+    }
+    if documents.is_empty() {
+        return Err(Failure::invalid("The body contains no package."));
     }
     Ok(documents)
 }
@@ -96,7 +92,6 @@ fn only_packages(text: &str) -> Answer<Vec<Document>> {
 #[utoipa::path(
     get,
     path = "/api/v1/packages",
-    tag = "packages",
     params(ListParams),
     responses((status = 200, description = "A page of packages", body = Page<PackageSummary>)),
 )]
@@ -116,7 +111,6 @@ pub(super) async fn list(
 #[utoipa::path(
     post,
     path = "/api/v1/packages",
-    tag = "packages",
     request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
         (status = 200, description = "All versions were already published", body = Vec<Published>),
@@ -156,7 +150,6 @@ fn publish_event(app: &App, kind: &str, name: &str, version: &str, correlation_i
 #[utoipa::path(
     post,
     path = "/api/v1/validate",
-    tag = "packages",
     request_body(content((OPackage = "application/json"), (OPackage = "application/yaml"))),
     responses(
         (status = 200, description = "The documents are valid", body = Vec<Published>),
@@ -178,16 +171,8 @@ pub(super) async fn validate(
 #[utoipa::path(
     get,
     path = "/api/v1/packages/{name}",
-    tag = "packages",
-    params(
-        ("name" = String, Path, description = "Name of the package"),
-        ("If-None-Match" = Option<String>, Header, description = "ETag of the cached version"),
-    ),
-    responses(
-        (status = 200, description = "The package", body = PackageSummary),
-        (status = 304, description = "Not modified"),
-        (status = 404, description = "The package was not found"),
-    ),
+    params(("If-None-Match" = Option<String>, Header, description = "ETag of the cached version")),
+    responses((status = 200, description = "The package", body = PackageSummary)),
 )]
 pub(super) async fn get(
     _: Viewer,
@@ -203,16 +188,12 @@ pub(super) async fn get(
 #[utoipa::path(
     delete,
     path = "/api/v1/packages/{name}",
-    tag = "packages",
     params(
-        ("name" = String, Path, description = "Name of the package"),
         ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, description = "The package was not found"),
         (status = 409, description = "The package is in use; `blockers` lists the users"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn delete(
@@ -231,12 +212,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     get,
     path = "/api/v1/packages/{name}/versions",
-    tag = "packages",
-    params(("name" = String, Path, description = "Name of the package")),
-    responses(
-        (status = 200, description = "The versions", body = Vec<VersionSummary>),
-        (status = 404, description = "The package was not found"),
-    ),
+    responses((status = 200, description = "The versions", body = Vec<VersionSummary>)),
 )]
 pub(super) async fn versions(
     _: Viewer,
@@ -250,17 +226,11 @@ pub(super) async fn versions(
 #[utoipa::path(
     get,
     path = "/api/v1/packages/{name}/versions/{version}",
-    tag = "packages",
     params(
-        ("name" = String, Path, description = "Name of the package"),
         ("version" = String, Path, description = "The version, or `latest`"),
         ("If-None-Match" = Option<String>, Header, description = "ETag of the cached version"),
     ),
-    responses(
-        (status = 200, description = "The version", body = PackageVersion),
-        (status = 304, description = "Not modified"),
-        (status = 404, description = "The version was not found"),
-    ),
+    responses((status = 200, description = "The version", body = PackageVersion)),
 )]
 pub(super) async fn get_version(
     _: Viewer,
@@ -279,17 +249,12 @@ pub(super) async fn get_version(
 #[utoipa::path(
     delete,
     path = "/api/v1/packages/{name}/versions/{version}",
-    tag = "packages",
     params(
-        ("name" = String, Path, description = "Name of the package"),
-        ("version" = String, Path, description = "The version"),
         ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     responses(
         (status = 204, description = "Deleted"),
-        (status = 404, description = "The version was not found"),
         (status = 409, description = "The package is in use; `blockers` lists the users"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn delete_version(
@@ -308,18 +273,13 @@ pub(super) async fn delete_version(
 #[utoipa::path(
     put,
     path = "/api/v1/packages/{name}/versions/{version}/deprecation",
-    tag = "packages",
     params(
-        ("name" = String, Path, description = "Name of the package"),
-        ("version" = String, Path, description = "The version"),
         ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     request_body = Deprecation,
     responses(
         (status = 200, description = "The deprecated version", body = PackageVersion),
-        (status = 404, description = "The version was not found"),
         (status = 409, description = "Concurrent updates; retry"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn deprecate(
@@ -330,7 +290,7 @@ pub(super) async fn deprecate(
     _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Response> {
-    let Deprecation { reason } = run_blocking(move || small(&text)).await??;
+    let Deprecation { reason } = run_blocking(move || small(&text, "reason")).await??;
     let expected = conditions.required_tag();
     let changed = app.registry.deprecate(&name, &version, Some(&reason), expected).await?;
     publish_event(&app, "package.deprecated", &name, &version, &caller.correlation_id);
@@ -341,17 +301,12 @@ pub(super) async fn deprecate(
 #[utoipa::path(
     delete,
     path = "/api/v1/packages/{name}/versions/{version}/deprecation",
-    tag = "packages",
     params(
-        ("name" = String, Path, description = "Name of the package"),
-        ("version" = String, Path, description = "The version"),
         ("If-Match" = Option<String>, Header, description = "ETag that the stored version must have"),
     ),
     responses(
         (status = 200, description = "The version, no longer deprecated", body = PackageVersion),
-        (status = 404, description = "The version was not found"),
         (status = 409, description = "Concurrent updates; retry"),
-        (status = 412, description = "The precondition in If-Match failed"),
     ),
 )]
 pub(super) async fn undeprecate(
@@ -370,7 +325,6 @@ pub(super) async fn undeprecate(
 #[utoipa::path(
     get,
     path = "/api/v1/classes",
-    tag = "catalogue",
     params(ListParams),
     responses(
         (status = 200, description = "A page of classes", body = Page<ClassEntry>),
@@ -392,7 +346,6 @@ pub(super) async fn classes(
 #[utoipa::path(
     get,
     path = "/api/v1/functions",
-    tag = "catalogue",
     params(ListParams),
     responses(
         (status = 200, description = "A page of functions", body = Page<FunctionEntry>),

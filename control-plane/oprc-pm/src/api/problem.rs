@@ -34,6 +34,11 @@ impl Failure {
         Self::new(StatusCode::BAD_REQUEST, reason, detail)
     }
 
+    /// The body can be read, but isn't a valid document.
+    pub(super) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail)
+    }
+
     /// A failure of the router, an extractor or a layer.
     pub(super) fn from_status(status: StatusCode, detail: &str) -> Self {
         if status == StatusCode::GATEWAY_TIMEOUT {
@@ -74,9 +79,8 @@ impl From<Error> for Failure {
             Error::Invalid(faults) => {
                 let count = faults.all.len() + faults.omitted;
                 let noun = if count == 1 { "problem" } else { "problems" };
-                let detail = format!("The document has {count} {noun}, listed in `faults`.");
                 let mut failure =
-                    Self::new(StatusCode::UNPROCESSABLE_ENTITY, "INVALID_DOCUMENT", detail);
+                    Self::invalid(format!("The document has {count} {noun}, listed in `faults`."));
                 failure.problem.extensions.faults = faults.all;
                 failure
             }

@@ -13,11 +13,10 @@ pub(super) struct Query<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let read = Raw::<T>::from_request_parts(parts, state).await;
-        let Raw(read) =
-            read.map_err(|rejection| Failure::bad("INVALID_PARAMETER", rejection.body_text()))?;
-        Ok(Self(read))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let read = Raw::try_from_uri(&parts.uri);
+        read.map(|Raw(read)| Self(read))
+            .map_err(|rejection| Failure::bad("INVALID_PARAMETER", rejection.body_text()))
     }
 }
 

@@ -63,8 +63,7 @@ fn page(app: &App, params: ListParams) -> Answer<Json<Page<ClassRuntime>>> {
     let ListParams { cluster, package, environment, deployment, ownership, limit, cursor } = params;
     if ownership.as_ref().is_some_and(|it| !["driven", "orphan", "foreign"].contains(&it.as_str()))
     {
-        let message = "must be driven, orphan or foreign".to_owned();
-        return Err(Error::Parameter { field: "ownership", message }.into());
+        return Err(Error::parameter("ownership", "must be driven, orphan or foreign").into());
     }
     let filter = RuntimeFilter { cluster, package, environment, deployment, ownership };
     Ok(Json(app.deployments.class_runtimes(&filter, cursor.as_deref(), page_size(limit)?)))
@@ -74,27 +73,10 @@ fn page(app: &App, params: ListParams) -> Answer<Json<Page<ClassRuntime>>> {
 #[utoipa::path(
     get,
     path = "/api/v1/class-runtimes",
-    tag = "clusters",
     params(ListParams),
     responses((status = 200, description = "A page of ClassRuntimes", body = Page<ClassRuntime>)),
 )]
 pub(super) async fn list(
-    _: Viewer,
-    State(app): State<App>,
-    Query(params): Query<ListParams>,
-) -> Answer<Json<Page<ClassRuntime>>> {
-    page(&app, params)
-}
-
-/// Lists ClassRuntimes; an alias of `/api/v1/class-runtimes`.
-#[utoipa::path(
-    get,
-    path = "/api/v1/deployment-records",
-    tag = "clusters",
-    params(ListParams),
-    responses((status = 200, description = "A page of ClassRuntimes", body = Page<ClassRuntime>)),
-)]
-pub(super) async fn list_records(
     _: Viewer,
     State(app): State<App>,
     Query(params): Query<ListParams>,
@@ -114,12 +96,8 @@ pub(super) struct ClusterParams {
 #[utoipa::path(
     get,
     path = "/api/v1/class-runtimes/{id}",
-    tag = "clusters",
-    params(("id" = String, Path, description = "Id of the ClassRuntime"), ClusterParams),
-    responses(
-        (status = 200, description = "The ClassRuntime", body = ClassRuntime),
-        (status = 404, description = "The ClassRuntime was not found"),
-    ),
+    params(ClusterParams),
+    responses((status = 200, description = "The ClassRuntime", body = ClassRuntime)),
 )]
 pub(super) async fn get(
     _: Viewer,
@@ -130,31 +108,10 @@ pub(super) async fn get(
     Ok(Json(app.deployments.class_runtime(&id, cluster.as_deref())?))
 }
 
-/// Returns a ClassRuntime; an alias of `/api/v1/class-runtimes/{id}`.
-#[utoipa::path(
-    get,
-    path = "/api/v1/deployment-records/{id}",
-    tag = "clusters",
-    params(("id" = String, Path, description = "Id of the ClassRuntime"), ClusterParams),
-    responses(
-        (status = 200, description = "The ClassRuntime", body = ClassRuntime),
-        (status = 404, description = "The ClassRuntime was not found"),
-    ),
-)]
-pub(super) async fn get_record(
-    viewer: Viewer,
-    app: State<App>,
-    id: Path<String>,
-    query: Query<ClusterParams>,
-) -> Answer<Json<ClassRuntime>> {
-    get(viewer, app, id, query).await
-}
-
 /// Lists orphans: ClassRuntimes created by a package manager but unknown to this one.
 #[utoipa::path(
     get,
     path = "/api/v1/orphans",
-    tag = "clusters",
     params(OrphanListParams),
     responses((status = 200, description = "A page of orphans", body = Page<ClassRuntime>)),
 )]
@@ -172,15 +129,9 @@ pub(super) async fn orphans(
 #[utoipa::path(
     post,
     path = "/api/v1/orphans/{cluster}/{id}/adopt",
-    tag = "clusters",
-    params(
-        ("cluster" = String, Path, description = "Name of the cluster"),
-        ("id" = String, Path, description = "Id of the orphan"),
-    ),
     request_body = Adoption,
     responses(
         (status = 200, description = "The deployment, with the adopted unit", body = Deployment),
-        (status = 404, description = "The orphan was not found"),
         (status = 409, description = "The deployment can't adopt it"),
     ),
 )]
@@ -191,10 +142,9 @@ pub(super) async fn adopt(
     _: Query<NoParams>,
     Text(text): Text,
 ) -> Answer<Json<Deployment>> {
-    let Adoption { deployment } = run_blocking(move || small(&text)).await??;
+    let Adoption { deployment } = run_blocking(move || small(&text, "deployment")).await??;
     if deployment.is_empty() {
-        let message = "must name a deployment".to_owned();
-        return Err(Error::Parameter { field: "deployment", message }.into());
+        return Err(Error::parameter("deployment", "must name a deployment").into());
     }
     Ok(Json(app.deployments.adopt(&cluster, &id, &deployment, &caller).await?))
 }
@@ -203,14 +153,8 @@ pub(super) async fn adopt(
 #[utoipa::path(
     delete,
     path = "/api/v1/orphans/{cluster}/{id}",
-    tag = "clusters",
-    params(
-        ("cluster" = String, Path, description = "Name of the cluster"),
-        ("id" = String, Path, description = "Id of the orphan"),
-    ),
     responses(
         (status = 202, description = "Deletion was accepted"),
-        (status = 404, description = "The orphan was not found"),
         (status = 409, description = "The ClassRuntime is not an orphan"),
     ),
 )]

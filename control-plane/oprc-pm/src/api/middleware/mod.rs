@@ -11,7 +11,7 @@ use tower_http::cors::CorsLayer;
 
 use self::request_context::CORRELATION;
 
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const PREFLIGHT_MAX_AGE: Duration = Duration::from_mins(10);
 
 /// Lets pages of these origins use the API. It stands outside of [`auth`], because browsers send

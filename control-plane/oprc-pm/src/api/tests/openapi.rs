@@ -30,6 +30,14 @@ async fn openapi_lists_every_problem_response() {
             }
             let body = operation.get("requestBody").is_some();
             assert_eq!(responses.contains_key("415"), body, "{method} {path}");
+            let parameters = operation.get("parameters").and_then(Value::as_array);
+            let parameters = parameters.map(Vec::as_slice).unwrap_or_default();
+            let in_path = parameters.iter().filter(|it| it["in"] == "path");
+            let named: Vec<String> =
+                in_path.map(|it| format!("{{{}}}", it["name"].as_str().unwrap())).collect();
+            let segments = path.split('/').filter(|segment| segment.starts_with('{'));
+            assert_eq!(named, segments.collect::<Vec<_>>(), "{method} {path}");
+            assert!(named.is_empty() || responses.contains_key("404"), "{method} {path}");
         }
     }
     // Fields have the same names as in files.

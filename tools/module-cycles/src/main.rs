@@ -107,18 +107,15 @@ impl Reader<'_> {
                 TokenTree::Group(group) => self.walk(group.stream())?,
                 TokenTree::Punct(punct) if punct.as_char() == '#' => {
                     let inner = is_punct(tokens.get(at), '!');
-                    match tokens.get(at + usize::from(inner)) {
-                        Some(TokenTree::Group(attribute)) if is_test_only(&attribute.stream()) => {
-                            if inner {
-                                return Ok(());
-                            }
-                            at = end_of_item(&tokens, at + 1);
+                    if tokens.get(at + usize::from(inner)).is_some_and(is_test_only) {
+                        if inner {
+                            return Ok(());
                         }
-                        _ => {}
+                        at = end_of_item(&tokens, at + 1);
                     }
                 }
                 TokenTree::Ident(word) if word == "use" => {
-                    let end = position_of(&tokens, at, ';');
+                    let end = position_of(&tokens, at, |token| is_punct(Some(token), ';'));
                     self.import(tokens.get(at..end).unwrap_or_default(), &Vec::new());
                     at = end;
                 }
@@ -147,18 +144,20 @@ impl Reader<'_> {
     }
 
     fn submodule(&mut self, name: &str, body: &TokenTree) -> Result<()> {
-        let mut module = self.module.clone();
-        module.push(name.to_owned());
-        let folder = self.folder.join(name);
+        let module = [self.module.as_slice(), &[name.to_owned()]].concat();
+        let (file, folder, read) = (self.file, self.folder.join(name), self.read);
         if let TokenTree::Group(group) = body {
-            self.modules.entry(module.clone()).or_default();
-            let (file, read) = (self.file, self.read);
-            return Reader { file, folder, module, read, modules: self.modules }
-                .walk(group.stream());
+            let mut inline = Reader { file, folder, module, read, modules: self.modules };
+            inline.own();
+            return inline.walk(group.stream());
         }
         let flat = self.folder.join(format!("{name}.rs"));
-        let file = if (self.read)(&flat).is_some() { flat } else { folder.join("mod.rs") };
-        read_file(&file, folder, module, self.read, self.modules)
+        let file = if read(&flat).is_some() { flat } else { folder.join("mod.rs") };
+        read_file(&file, folder, module, read, self.modules)
+    }
+
+    fn own(&mut self) -> &mut Module {
+        self.modules.entry(self.module.clone()).or_default()
     }
 
     /// Records what `use PREFIX::TREE` imports.
@@ -188,14 +187,14 @@ impl Reader<'_> {
         if let Some(name) = renamed.or_else(|| path.last().cloned())
             && !is_punct(tree.last(), '*')
         {
-            self.modules.entry(self.module.clone()).or_default().imports.insert(name, path.clone());
+            self.own().imports.insert(name, path.clone());
         }
         self.reference(path, line);
     }
 
     fn reference(&mut self, path: ModulePath, line: usize) {
         let place = format!("{}:{line}", self.file.display());
-        self.modules.entry(self.module.clone()).or_default().references.push((path, place));
+        self.own().references.push((path, place));
     }
 }
 
@@ -212,34 +211,31 @@ fn after_colons(tokens: &[TokenTree], at: usize) -> Option<&TokenTree> {
     tokens.get(at + 2).filter(|_| colons)
 }
 
-fn position_of(tokens: &[TokenTree], from: usize, character: char) -> usize {
-    let found = tokens.iter().skip(from).position(|token| is_punct(Some(token), character));
-    found.map_or(tokens.len(), |offset| from + offset)
+/// The index of the first match at `from` or later, or the number of tokens.
+fn position_of(
+    tokens: &[TokenTree],
+    from: usize,
+    matches: impl FnMut(&TokenTree) -> bool,
+) -> usize {
+    tokens.iter().skip(from).position(matches).map_or(tokens.len(), |offset| from + offset)
 }
 
-fn is_test_only(attribute: &TokenStream) -> bool {
-    let words: Vec<String> = attribute.to_string().split_whitespace().map(str::to_owned).collect();
-    let text = words.concat();
-    text.starts_with("cfg(") && !text.contains("not(") && text.contains("test")
+fn is_test_only(attribute: &TokenTree) -> bool {
+    let text: String = attribute.to_string().split_whitespace().collect();
+    text.starts_with("[cfg(") && !text.contains("not(") && text.contains("test")
 }
 
 /// The index after the item that begins at `from`, which ends with `;` or a block.
 fn end_of_item(tokens: &[TokenTree], from: usize) -> usize {
     let is_block = |token: &TokenTree| matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace);
     let imports = tokens.iter().skip(from).take(3).any(|token| token.to_string() == "use");
-    let block = tokens.iter().skip(from).position(|token| is_block(token) && !imports);
-    let block = block.map_or(tokens.len(), |offset| from + offset);
-    block.min(position_of(tokens, from, ';')) + 1
+    let block = position_of(tokens, from, |token| is_block(token) && !imports);
+    block.min(position_of(tokens, from, |token| is_punct(Some(token), ';'))) + 1
 }
 
 /// The module that defines what `path` names when written in `module`; none for other crates.
-fn resolve(
-    modules: &Modules,
-    module: &ModulePath,
-    path: &ModulePath,
-    depth: u8,
-) -> Option<ModulePath> {
-    let mut at = module.clone();
+fn resolve(modules: &Modules, module: &[String], path: &[String], depth: u8) -> Option<ModulePath> {
+    let mut at = module.to_vec();
     for (index, name) in path.iter().enumerate() {
         match name.as_str() {
             "crate" => at.clear(),
@@ -253,10 +249,10 @@ fn resolve(
                     && depth > 0
                     && import != path
                 {
-                    let rest = path.iter().skip(index + 1);
-                    let path = import.iter().chain(rest).cloned().collect();
-                    return resolve(modules, &at, &path, depth - 1)
-                        .or(Some(at).filter(|_| index > 0));
+                    let path: ModulePath =
+                        import.iter().chain(path.iter().skip(index + 1)).cloned().collect();
+                    let found = resolve(modules, &at, &path, depth - 1);
+                    return found.or((index > 0).then_some(at));
                 } else {
                     return (index > 0).then_some(at);
                 }
@@ -293,11 +289,9 @@ fn shortest_path<'a>(
         if last == to {
             return Some(path);
         }
-        for (_, next) in edges.keys().filter(|(from, _)| from == last) {
-            if visited.insert(next) {
-                queue.push_back(path.iter().copied().chain([next]).collect());
-            }
-        }
+        let next = edges.keys().filter(|(from, _)| from == last).map(|(_, next)| next);
+        let new = next.filter(|next| visited.insert(*next));
+        queue.extend(new.map(|next| path.iter().copied().chain([next]).collect::<Vec<_>>()));
     }
     None
 }
@@ -316,8 +310,8 @@ fn cycles(modules: &Modules) -> Vec<String> {
     }
     let describe = |cycle: Vec<&ModulePath>| {
         let names: Vec<_> = cycle.iter().map(|module| module.join("::")).collect();
-        let steps = cycle.iter().zip(cycle.iter().skip(1)).map(|(from, to)| {
-            let place = edges.get(&((*from).clone(), (*to).clone())).copied().unwrap_or_default();
+        let steps = cycle.iter().zip(cycle.iter().skip(1)).map(|(&from, &to)| {
+            let place = edges.get(&(from.clone(), to.clone())).copied().unwrap_or_default();
             format!("\n  {} -> {}: {place}", from.join("::"), to.join("::"))
         });
         names.join(" -> ") + &steps.collect::<String>()

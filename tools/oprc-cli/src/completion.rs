@@ -8,14 +8,10 @@ use clap_complete::{
     ArgValueCompleter, CompleteEnv, CompletionCandidate, PathCompleter, Shell,
     engine::ValueCompleter as _, env::Shells,
 };
-use oprc_rest::{ClassEntry, Cluster, Deployment, FunctionEntry, PackageSummary, Page};
-use serde::de::DeserializeOwned;
+use oprc_rest::Page;
+use serde_json::Value;
 
-use crate::{
-    client::{Client, escape},
-    connection::ConnectionArgs,
-    contexts::Contexts,
-};
+use crate::{client::escape, connection::ConnectionArgs, contexts::Contexts};
 
 /// Set by the completion script when it asks for candidates.
 const COMPLETE_VARIABLE: &str = "OPRC_COMPLETE";
@@ -104,36 +100,22 @@ fn lookup(kind: NameKind, typed: &str) -> Result<Vec<String>> {
 async fn fetch(kind: NameKind, typed: &str) -> Result<Vec<String>> {
     let client = connection_from_command_line().client().await?;
     let prefix = format!("prefix={}&", escape(typed));
-    Ok(match kind {
-        NameKind::Deployments => {
-            let path = format!("/deployments?{prefix}");
-            page(&client, &path, |it: Deployment| it.deployment.key).await?
-        }
-        NameKind::Packages | NameKind::PackagesAndFiles => {
-            page(&client, &format!("/packages?{prefix}"), |it: PackageSummary| it.name).await?
-        }
-        NameKind::Classes => {
-            let name = |it: ClassEntry| format!("{}.{}", it.package, it.key);
-            page(&client, "/classes?", name).await?
-        }
-        NameKind::ClassKeys => page(&client, "/classes?", |it: ClassEntry| it.key).await?,
-        NameKind::Functions => {
-            let name = |it: FunctionEntry| format!("{}.{}", it.package, it.key);
-            page(&client, "/functions?", name).await?
-        }
-        NameKind::Clusters => page(&client, "/clusters?", |it: Cluster| it.name).await?,
-        NameKind::Contexts => Vec::new(),
-    })
-}
-
-/// Only the first page: a longer list is of no use in a completion.
-async fn page<T: DeserializeOwned>(
-    client: &Client,
-    path: &str,
-    name: impl FnMut(T) -> String,
-) -> Result<Vec<String>> {
-    let page: Page<T> = client.get(&format!("{path}limit=200")).await?;
-    Ok(page.items.into_iter().map(name).collect())
+    let (list, filter, fields): (_, _, &[_]) = match kind {
+        NameKind::Deployments => ("deployments", prefix.as_str(), &["/deployment/key"]),
+        NameKind::Packages | NameKind::PackagesAndFiles => ("packages", &*prefix, &["/name"]),
+        NameKind::Classes => ("classes", "", &["/package", "/key"]),
+        NameKind::ClassKeys => ("classes", "", &["/key"]),
+        NameKind::Functions => ("functions", "", &["/package", "/key"]),
+        NameKind::Clusters => ("clusters", "", &["/name"]),
+        NameKind::Contexts => return Ok(Vec::new()),
+    };
+    // Only the first page: a longer list is of no use in a completion.
+    let page: Page<Value> = client.get(&format!("/{list}?{filter}limit=200")).await?;
+    let name = |item: &Value| {
+        let parts = fields.iter().map(|field| item.pointer(field)?.as_str());
+        Some(parts.collect::<Option<Vec<_>>>()?.join("."))
+    };
+    Ok(page.items.iter().filter_map(name).collect())
 }
 
 fn connection_from_command_line() -> ConnectionArgs {

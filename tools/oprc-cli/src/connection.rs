@@ -4,12 +4,13 @@ use std::{env, fs, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use clap::Args;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     client::Client,
     contexts::{Context, Contexts},
     error::CliError,
-    output::duration,
+    output::{Column, OutputArgs, duration},
     tunnel,
 };
 
@@ -91,6 +92,33 @@ impl ConnectionArgs {
         }
         let token = context.token_file.as_ref().map(read_token).transpose()?;
         Client::new(&context.server, token, context.ca.as_deref(), self.request_timeout)
+    }
+}
+
+// Options of commands that print objects of the package manager. No doc comment: clap would use it
+// as the description of these commands.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ApiArgs {
+    #[command(flatten)]
+    pub(crate) show: OutputArgs,
+    #[command(flatten)]
+    pub(crate) connection: ConnectionArgs,
+}
+
+impl ApiArgs {
+    pub(crate) async fn client(&self) -> Result<Client> {
+        self.connection.client().await
+    }
+
+    /// Fetches a list and prints it; see [`OutputArgs::list`].
+    pub(crate) async fn list<T: Serialize + DeserializeOwned>(
+        &self,
+        path: &str,
+        name: impl Fn(&T) -> String,
+        columns: &[Column<T>],
+        wide: &[Column<T>],
+    ) -> Result<()> {
+        self.show.list(&self.client().await?.list(path).await?, name, columns, wide)
     }
 }
 

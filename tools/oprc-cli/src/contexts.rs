@@ -3,14 +3,14 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{ErrorKind, Write as _},
+    io::ErrorKind,
     path::{self, Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::error::CliError;
+use crate::{error::CliError, files::write_private};
 
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 
@@ -80,50 +80,30 @@ impl Contexts {
             return Ok(path);
         }
         let base = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")));
-        let base = base.ok_or_else(|| {
-            CliError::InvalidInput(
-                "cannot locate the configuration file; set OPRC_CONFIG, XDG_CONFIG_HOME or HOME"
-                    .to_owned(),
-            )
-        })?;
+        let message =
+            "cannot locate the configuration file; set OPRC_CONFIG, XDG_CONFIG_HOME or HOME";
+        let base = base.ok_or_else(|| CliError::InvalidInput(message.to_owned()))?;
         Ok(base.join("oprc").join("config.yaml"))
     }
 
     /// A missing file is an empty configuration.
     pub(crate) fn load(path: &Path) -> Result<Self> {
         let text = match fs::read_to_string(path) {
-            Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            Err(error) => {
-                return Err(error).with_context(|| format!("reading {}", path.display()));
-            }
+            text => text.with_context(|| format!("reading {}", path.display()))?,
         };
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
         serde_saphyr::from_str(&text).map_err(|error| {
-            CliError::InvalidInput(format!(
-                "{} is not a valid configuration file: {error}",
-                path.display()
-            ))
-            .into()
+            let path = path.display();
+            let message = format!("{path} is not a valid configuration file: {error}");
+            CliError::InvalidInput(message).into()
         })
     }
 
-    /// Replaces the file atomically.
     pub(crate) fn save(&self, path: &Path) -> Result<()> {
-        let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        let write = || -> Result<()> {
-            fs::create_dir_all(folder)?;
-            // Temporary files are readable by their owner only.
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            file.write_all(serde_saphyr::to_string(self)?.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write().with_context(|| format!("writing {}", path.display()))
+        write_private(path, &serde_saphyr::to_string(self)?)
     }
 
     /// The context of that name, or the current one, or [`DEFAULT_SERVER`].
@@ -136,7 +116,7 @@ impl Contexts {
 
     pub(crate) fn not_found(&self, name: &str) -> CliError {
         let known: Vec<_> = self.contexts.keys().map(String::as_str).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        let known = if known.is_empty() { "none" } else { &known.join(", ") };
         CliError::InvalidInput(format!(
             "context {name:?} not found; available: {known}. \
              Create it with `oprc context set {name} --server URL`"

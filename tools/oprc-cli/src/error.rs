@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use oprc_sandbox::Error;
 
 /// An error by its exit code. The message names the object, the cause and what to do.
@@ -67,6 +68,14 @@ fn sandbox_exit_code(error: &Error) -> u8 {
 
 pub(crate) fn is_not_found(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(CliError::NotFound(_)))
+}
+
+/// `None` for [`CliError::NotFound`].
+pub(crate) fn optional<T>(result: Result<T>) -> Result<Option<T>> {
+    match result {
+        Err(error) if is_not_found(&error) => Ok(None),
+        result => result.map(Some),
+    }
 }
 
 pub(crate) fn is_unavailable(error: &anyhow::Error) -> bool {

@@ -1,12 +1,12 @@
-//! Package files, parsed and validated before anything is sent.
+//! Files: packages, parsed and validated before anything is sent, and private files.
 
 use std::{
-    fs::File,
-    io::{self, Read},
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
     path::Path,
 };
 
-use anyhow::Result;
+use anyhow::{Context as _, Result, bail};
 use oprc_models::{Body, Document, MAX_FILE_SIZE, OClassDeployment, OPackage, VersionRange, parse};
 
 use crate::error::CliError;
@@ -20,28 +20,24 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     let done = if path == Path::new("-") {
         io::stdin().lock().take(limit).read_to_string(&mut text)
     } else {
-        let file = File::open(path).map_err(|error| invalid(error.to_string()))?;
-        file.take(limit).read_to_string(&mut text)
+        File::open(path).and_then(|file| file.take(limit).read_to_string(&mut text))
     };
     done.map_err(|error| invalid(error.to_string()))?;
     if text.len() > MAX_FILE_SIZE {
-        return Err(invalid(format!("exceeds the limit of {MAX_FILE_SIZE} bytes; split it")).into());
+        bail!(invalid(format!("exceeds the limit of {MAX_FILE_SIZE} bytes; split it")));
     }
     Ok(text)
 }
 
 /// Parses and validates; the error lists all problems.
 pub(crate) fn documents(text: &str, source: &str) -> Result<Vec<Document>, CliError> {
-    let invalid =
-        |diagnostics: oprc_models::Diagnostics| CliError::InvalidInput(diagnostics.to_string());
-    let documents = parse(text, source).map_err(invalid)?;
+    let documents =
+        parse(text, source).map_err(|problems| CliError::InvalidInput(problems.to_string()))?;
     if documents.is_empty() {
         return Err(CliError::InvalidInput(format!("{source}: the file has no documents")));
     }
-    let mut problems = Vec::new();
-    for document in &documents {
-        problems.extend(document.check().err().map(|diagnostics| diagnostics.to_string()));
-    }
+    let problems = documents.iter().filter_map(|document| document.check().err());
+    let problems: Vec<_> = problems.map(|problems| problems.to_string()).collect();
     if problems.is_empty() {
         Ok(documents)
     } else {
@@ -62,14 +58,11 @@ pub(crate) fn packages(documents: &[Document]) -> impl Iterator<Item = &OPackage
 
 /// Standalone deployments and those of packages.
 pub(crate) fn deployments(documents: &[Document]) -> Vec<OClassDeployment> {
-    let mut all = Vec::new();
-    for document in documents {
-        match &document.body {
-            Body::Package(package) => all.extend(of_package(package)),
-            Body::Deployment(deployment) => all.push((**deployment).clone()),
-        }
-    }
-    all
+    let all = documents.iter().flat_map(|document| match &document.body {
+        Body::Package(package) => of_package(package),
+        Body::Deployment(deployment) => vec![(**deployment).clone()],
+    });
+    all.collect()
 }
 
 /// The package's deployments, with package name and version filled in.
@@ -84,8 +77,26 @@ pub(crate) fn of_package(package: &OPackage) -> Vec<OClassDeployment> {
     all
 }
 
+/// Replaces a file atomically, and creates its folder; readable by its owner only.
+pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let write = || -> Result<()> {
+        fs::create_dir_all(folder)?;
+        // Temporary files are created with mode 0600.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(path)?;
+        Ok(())
+    };
+    write().with_context(|| format!("writing {}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     const HELLO: &str = include_str!("../../../examples/packages/hello.yaml");
@@ -106,6 +117,16 @@ mod tests {
         assert!(error.starts_with("hello.yaml:"), "{error}");
         assert!(error.contains("did you mean"), "{error}");
         assert!(documents("", "a").is_err());
+    }
+
+    #[test]
+    fn private_files_are_readable_by_their_owner_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/token");
+        write_private(&path, "one").unwrap();
+        write_private(&path, "two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

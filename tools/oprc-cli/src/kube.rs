@@ -7,17 +7,21 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Client, Config, ResourceExt as _,
-    api::{DynamicObject, ListParams, PartialObjectMeta},
+    api::{ApiResource, DynamicObject, ListParams},
     config::{KubeConfigOptions, Kubeconfig},
-    discovery::ApiResource,
+    core::GroupVersionKind,
 };
 use oprc_rest::UnitStatus;
 
-use crate::{contexts::Context, error::CliError, output::sanitize};
+use crate::{
+    contexts::Context,
+    error::CliError,
+    output::{join_non_empty, sanitize},
+};
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 /// Annotation with the full deployment id; the label has only a hash of it.
@@ -53,11 +57,10 @@ pub(crate) async fn connect(access: &KubeArgs, context: &Context, cluster: &str)
     if default.contexts.iter().any(|it| it.name == cluster) {
         return open(None, Some(cluster)).await;
     }
-    Err(CliError::InvalidInput(format!(
+    bail!(CliError::InvalidInput(format!(
         "no kubeconfig for cluster {cluster:?}; use --kubeconfig or --kube-context, or \
          `oprc context set NAME --cluster {cluster} --kubeconfig FILE`"
-    ))
-    .into())
+    )))
 }
 
 /// Uses the default kubeconfig and its current context for arguments that are `None`.
@@ -80,12 +83,9 @@ pub(crate) async fn open(file: Option<&PathBuf>, context: Option<&str>) -> Resul
 pub(crate) async fn with_timeout<T>(
     work: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T> {
-    let timed = tokio::time::timeout(REQUEST_TIMEOUT, work).await;
-    let timed = timed.map_err(|_| {
-        CliError::Unavailable(format!(
-            "the Kubernetes API did not respond within {} s",
-            REQUEST_TIMEOUT.as_secs()
-        ))
+    let timed = tokio::time::timeout(REQUEST_TIMEOUT, work).await.map_err(|_| {
+        let seconds = REQUEST_TIMEOUT.as_secs();
+        CliError::Unavailable(format!("the Kubernetes API did not respond within {seconds} s"))
     })?;
     timed.map_err(|error| to_cli_error(&error).into())
 }
@@ -122,10 +122,7 @@ impl PodSummary {
             let plural = if *restarts == 1 { "" } else { "s" };
             let _ = write!(line, ", {restarts} restart{plural}");
         }
-        if !self.waiting.is_empty() {
-            let _ = write!(line, ": {}", self.waiting);
-        }
-        sanitize(&line)
+        sanitize(&join_non_empty(&[&line, &self.waiting], ": "))
     }
 }
 
@@ -135,14 +132,14 @@ impl From<&Pod> for PodSummary {
         let containers = status.container_statuses.unwrap_or_default();
         let waiting = containers.iter().find_map(|it| {
             let waiting = it.state.as_ref()?.waiting.as_ref()?;
-            let why = [waiting.reason.as_deref(), waiting.message.as_deref()];
-            Some(why.into_iter().flatten().collect::<Vec<_>>().join(": "))
+            let why =
+                [&waiting.reason, &waiting.message].map(|it| it.as_deref().unwrap_or_default());
+            Some(join_non_empty(&why, ": "))
         });
-        let labels = pod.metadata.labels.clone().unwrap_or_default();
         Self {
-            name: pod.metadata.name.clone().unwrap_or_default(),
-            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
-            function: labels.get(FUNCTION_LABEL).cloned().unwrap_or_default(),
+            name: pod.name_any(),
+            namespace: pod.namespace().unwrap_or_default(),
+            function: pod.labels().get(FUNCTION_LABEL).cloned().unwrap_or_default(),
             phase: status.phase.unwrap_or_default(),
             ready: !containers.is_empty() && containers.iter().all(|it| it.ready),
             restarts: containers.iter().map(|it| it.restart_count).sum(),
@@ -151,23 +148,9 @@ impl From<&Pod> for PodSummary {
     }
 }
 
-pub(crate) async fn list_pods(
-    access: &KubeArgs,
-    context: &Context,
-    unit: &UnitStatus,
-) -> Result<Vec<PodSummary>> {
-    let client = connect(access, context, &unit.cluster).await?;
-    list_pods_with(&client, unit).await
-}
-
-pub(crate) async fn list_pods_with(client: &Client, unit: &UnitStatus) -> Result<Vec<PodSummary>> {
-    let resource = ApiResource {
-        group: "oaas.io".to_owned(),
-        version: "v1alpha1".to_owned(),
-        api_version: "oaas.io/v1alpha1".to_owned(),
-        kind: "ClassRuntime".to_owned(),
-        plural: "classruntimes".to_owned(),
-    };
+pub(crate) async fn list_pods(client: &Client, unit: &UnitStatus) -> Result<Vec<PodSummary>> {
+    let kind = GroupVersionKind::gvk("oaas.io", "v1alpha1", "ClassRuntime");
+    let resource = ApiResource::from_gvk(&kind);
     let classes: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &unit.namespace, &resource);
     let limit = ListParams::default().limit(PAGE_SIZE);
@@ -175,39 +158,20 @@ pub(crate) async fn list_pods_with(client: &Client, unit: &UnitStatus) -> Result
     // Pods are labelled with the name of their ClassRuntime.
     let name = loop {
         let classes = with_timeout(classes.list_metadata(&page)).await?;
-        let matches = |class: &&PartialObjectMeta<DynamicObject>| {
-            class.annotations().get(DEPLOYMENT_ID) == Some(&unit.id)
-        };
-        if let Some(class) = classes.items.iter().find(matches) {
+        let mut all = classes.items.iter();
+        if let Some(class) = all.find(|it| it.annotations().get(DEPLOYMENT_ID) == Some(&unit.id)) {
             break class.name_any();
         }
         let Some(more) = classes.metadata.continue_.filter(|it| !it.is_empty()) else {
-            let (cluster, id) = (&unit.cluster, &unit.id);
-            return Err(CliError::NotFound(format!(
-                "no ClassRuntime for unit {id} in cluster {cluster}"
-            ))
-            .into());
+            let UnitStatus { cluster, id, .. } = unit;
+            let message = format!("no ClassRuntime for unit {id} in cluster {cluster}");
+            bail!(CliError::NotFound(message));
         };
         page = limit.clone().continue_token(&more);
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), &unit.namespace);
     let found = with_timeout(pods.list(&limit.labels(&format!("{OWNER_LABEL}={name}")))).await?;
     Ok(found.items.iter().map(PodSummary::from).collect())
-}
-
-/// A label value is the function's key, or its sanitized prefix with a hash.
-pub(crate) fn label_matches_function(label: &str, key: &str) -> bool {
-    if label == key {
-        return true;
-    }
-    let Some((head, hash)) = label.rsplit_once('-') else { return false };
-    let sanitized = |text: &str| -> String {
-        let letters = text.chars().map(|it| it.to_ascii_lowercase());
-        letters.map(|it| if it.is_ascii_alphanumeric() { it } else { '-' }).collect()
-    };
-    hash.len() == 10
-        && hash.bytes().all(|it| it.is_ascii_hexdigit())
-        && sanitized(key).trim_matches('-').starts_with(head.trim_start_matches("x-"))
 }
 
 #[cfg(test)]
@@ -228,13 +192,5 @@ mod tests {
         let pod = PodSummary::from(&pod);
         assert_eq!(pod.function, "greet");
         assert_eq!(pod.describe(), "pod hello-1  Pending, not ready, 2 restarts: ImagePullBackOff");
-    }
-
-    #[test]
-    fn matches_functions_by_label() {
-        assert!(label_matches_function("greet", "greet"));
-        assert!(label_matches_function("greet-all-0123456789", "Greet_All"));
-        assert!(!label_matches_function("greet", "other"));
-        assert!(!label_matches_function("greet-more", "greet"));
     }
 }

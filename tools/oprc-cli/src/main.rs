@@ -5,7 +5,6 @@ mod commands;
 mod completion;
 mod connection;
 mod contexts;
-mod display;
 mod error;
 mod files;
 mod kube;
@@ -105,10 +104,7 @@ fn main() -> ExitCode {
 async fn run_command_line() -> ExitCode {
     let given: Vec<_> = std::env::args_os().collect();
     let matches = command_named_after(given.first()).get_matches_from(given);
-    let arguments = match Arguments::from_arg_matches(&matches) {
-        Ok(arguments) => arguments,
-        Err(error) => error.exit(),
-    };
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     output::set_color(arguments.color);
     match run(arguments.command).await {
         Ok(code) => code,
@@ -116,7 +112,8 @@ async fn run_command_line() -> ExitCode {
         Err(error) => {
             // The message may quote text from a server.
             let message = output::sanitize_lines(&format!("{error:#}"));
-            output::note(&format!("{} {message}", output::paint(output::Tone::Bad, "error:")));
+            let label = output::paint(output::Tone::Bad, "error:");
+            output::note_styled(&format!("{label} {message}"));
             error::exit_code(&error)
         }
     }
@@ -124,29 +121,30 @@ async fn run_command_line() -> ExitCode {
 
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
-        Command::Package(command) => commands::package::run(command).await,
-        Command::Class(command) => commands::catalogue::classes(command).await,
-        Command::Function(command) => commands::catalogue::functions(command).await,
-        Command::Deploy(command) => commands::deploy::run(command).await,
-        Command::Plan(command) => commands::plan::run(command).await,
-        Command::Diff(command) => commands::diff::run(command).await,
-        Command::Status(command) => commands::status::run(command).await,
-        Command::Rollback(command) => commands::rollback::run(command).await,
-        Command::Delete(command) => commands::delete::run(command).await,
-        Command::Watch(command) => commands::watch::run(command).await,
-        Command::Events(command) => commands::events::run(command).await,
-        Command::Logs(command) => commands::logs::run(command).await,
-        Command::Invoke(command) => commands::invoke::run(command).await,
-        Command::Cluster(command) => commands::cluster::run(command).await,
-        Command::Orphan(command) => commands::orphan::run(command).await,
-        Command::Check(command) => commands::check::run(command).await,
-        Command::Report(command) => commands::report::run(command).await,
-        Command::Context(command) => commands::context::run(command),
-        Command::Completion(command) => commands::completion::run(&command),
-        Command::Sandbox(command) => sandbox::run(command).await,
-        Command::Up(command) => up::up(command).await,
-        Command::Down(command) => up::down(command).await,
+        Command::Package(command) => commands::package::run(command).await?,
+        Command::Class(command) => commands::catalogue::classes(command).await?,
+        Command::Function(command) => commands::catalogue::functions(command).await?,
+        Command::Deploy(command) => commands::deploy::run(command).await?,
+        Command::Plan(command) => commands::plan::run(command).await?,
+        Command::Diff(command) => return commands::diff::run(command).await,
+        Command::Status(command) => commands::status::run(command).await?,
+        Command::Rollback(command) => commands::rollback::run(command).await?,
+        Command::Delete(command) => commands::delete::run(command).await?,
+        Command::Watch(command) => commands::watch::run(command).await?,
+        Command::Events(command) => commands::events::run(command).await?,
+        Command::Logs(command) => commands::logs::run(command).await?,
+        Command::Invoke(command) => commands::invoke::run(command).await?,
+        Command::Cluster(command) => commands::cluster::run(command).await?,
+        Command::Orphan(command) => commands::orphan::run(command).await?,
+        Command::Check(command) => return commands::check::run(command).await,
+        Command::Report(command) => commands::report::run(command).await?,
+        Command::Context(command) => commands::context::run(command)?,
+        Command::Completion(command) => commands::completion::run(&command)?,
+        Command::Sandbox(command) => return sandbox::run(command).await,
+        Command::Up(command) => up::up(command).await?,
+        Command::Down(command) => up::down(command).await?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// `kubectl` runs the plugin `kubectl-oaas` for `kubectl oaas`; the usage text shows the latter.

@@ -6,16 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use oprc_rest::{
     Condition, Contact, DeploymentCondition as Is, DeploymentStatus, Event, UnitStatus,
 };
 
 use crate::{
     client::{Client, Events, escape},
-    display::api_name,
-    error::{CliError, is_not_found, is_unavailable},
-    output::{OutputArgs, duration, note, paint, sanitize, tone_of},
+    error::{CliError, is_unavailable, optional},
+    output::{
+        OutputArgs, api_name, duration, join_non_empty, note_styled, paint, sanitize, tone_of,
+    },
 };
 
 /// Events within this time lead to one read of the status.
@@ -26,47 +27,36 @@ const FAILURE_GRACE: Duration = Duration::from_secs(5);
 const RECONNECT_DELAY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
-    /// All classes are Available.
-    Running,
+pub(crate) enum Goal<'a> {
+    /// All classes are Available in this revision or a later one.
+    Running {
+        revision: &'a str,
+    },
     Deleted,
     /// Watch without end.
     Unbounded,
 }
 
-/// Waits for the goal and reports progress to standard error. Returns the last status; `None` if
-/// the deployment no longer exists.
+/// Waits for the goal and reports progress to standard error. With `show`, each changed status is
+/// printed to standard output instead.
 pub(crate) async fn wait(
     client: &Client,
     key: &str,
-    revision: &str,
-    goal: Goal,
-    limit: Option<Duration>,
-) -> Result<Option<DeploymentStatus>> {
-    watch(client, key, revision, goal, limit, None).await
-}
-
-/// Like [`wait`]; with `show`, each changed status is printed to standard output instead.
-pub(crate) async fn watch(
-    client: &Client,
-    key: &str,
-    revision: &str,
-    goal: Goal,
+    goal: Goal<'_>,
     limit: Option<Duration>,
     show: Option<OutputArgs>,
-) -> Result<Option<DeploymentStatus>> {
+) -> Result<()> {
     let mut reporter = Reporter::new(key, show);
-    let work = watch_until(client, key, revision, goal, &mut reporter);
+    let work = watch_until(client, key, goal, &mut reporter);
     let Some(limit) = limit else { return work.await };
     match tokio::time::timeout(limit, work).await {
         Ok(done) => done,
-        Err(_) if goal == Goal::Unbounded => Ok(None),
+        Err(_) if goal == Goal::Unbounded => Ok(()),
         Err(_) => {
-            let (limit, last) = (duration::short(limit), reporter.last.clone());
-            Err(CliError::Unavailable(format!(
+            let (limit, last) = (duration::short(limit), reporter.last);
+            bail!(CliError::Unavailable(format!(
                 "deployment {key}: timed out after {limit}; last status: {last}"
-            ))
-            .into())
+            )))
         }
     }
 }
@@ -74,10 +64,9 @@ pub(crate) async fn watch(
 async fn watch_until(
     client: &Client,
     key: &str,
-    revision: &str,
-    goal: Goal,
+    goal: Goal<'_>,
     reporter: &mut Reporter,
-) -> Result<Option<DeploymentStatus>> {
+) -> Result<()> {
     let path = format!("/deployments/{}/status", escape(key));
     let mut delay = RECONNECT_DELAY.0;
     let (mut connected, mut failing_since) = (false, None);
@@ -89,39 +78,35 @@ async fn watch_until(
             Err(error) => return Err(error),
         };
         while let Some(events) = &mut events {
-            let status: Option<DeploymentStatus> = match client.get(&path).await {
-                Ok(status) => Some(status),
-                Err(error) if is_not_found(&error) => None,
+            let status: Option<DeploymentStatus> = match optional(client.get(&path).await) {
                 // The package manager may be restarting.
                 Err(error) if connected && is_unavailable(&error) => break,
-                Err(error) => return Err(error),
+                status => status?,
             };
             connected = true;
             if let Some(status) = &status {
                 reporter.report(status)?;
             }
-            let outcome = outcome(status.as_ref(), key, revision, goal);
+            let outcome = outcome(status.as_ref(), key, goal);
             let grace = match &outcome {
                 Some(Err(_)) if status.as_ref().is_some_and(may_recover) => {
                     let since = *failing_since.get_or_insert_with(Instant::now);
-                    (since + FAILURE_GRACE).saturating_duration_since(Instant::now())
+                    FAILURE_GRACE.saturating_sub(since.elapsed())
                 }
                 _ => {
                     failing_since = None;
                     Duration::ZERO
                 }
             };
-            match outcome {
-                Some(outcome) if grace.is_zero() => return Ok(outcome.map(|()| status)?),
-                Some(_) => {
-                    let event = next_relevant_event(events, key, status.as_ref());
-                    // Without an event the status is read once more after the grace period.
-                    if tokio::time::timeout(grace, event).await == Ok(false) {
-                        break;
-                    }
-                }
-                None if next_relevant_event(events, key, status.as_ref()).await => {}
-                None => break,
+            let event = next_relevant_event(events, key, status.as_ref());
+            let open = match outcome {
+                Some(outcome) if grace.is_zero() => return Ok(outcome?),
+                // Without an event the status is read once more after the grace period.
+                Some(_) => tokio::time::timeout(grace, event).await.unwrap_or(true),
+                None => event.await,
+            };
+            if !open {
+                break;
             }
             delay = RECONNECT_DELAY.0;
         }
@@ -185,52 +170,42 @@ fn all_clusters_unreachable(status: &DeploymentStatus) -> bool {
 fn outcome(
     status: Option<&DeploymentStatus>,
     key: &str,
-    revision: &str,
-    goal: Goal,
+    goal: Goal<'_>,
 ) -> Option<Result<(), CliError>> {
     let Some(status) = status else {
-        return match goal {
-            Goal::Deleted => Some(Ok(())),
-            Goal::Running => Some(Err(CliError::Failed(format!(
+        return Some(match goal {
+            Goal::Deleted => Ok(()),
+            Goal::Running { .. } => Err(CliError::Failed(format!(
                 "deployment {key} was deleted while its rollout was in progress"
-            )))),
-            Goal::Unbounded => Some(Err(CliError::NotFound(format!(
+            ))),
+            Goal::Unbounded => Err(CliError::NotFound(format!(
                 "deployment {key:?} not found; `oprc status` lists deployments"
-            )))),
-        };
+            ))),
+        });
     };
-    let message = |result: &str| {
-        let cause = sanitize(&cause(status));
-        let colon = if cause.is_empty() { "" } else { ": " };
-        format!(
-            "deployment {key} {result}{colon}{cause}\n\
-             hint: `oprc status {key} --pods` and `oprc logs {key}` show details"
-        )
+    let revision = match goal {
+        Goal::Running { revision } => revision,
+        Goal::Deleted => return (status.condition == Is::Deleted).then_some(Ok(())),
+        Goal::Unbounded => return None,
     };
-    match (goal, status.condition) {
-        // Revisions sort by creation time: this status is of an earlier one.
-        (Goal::Running, condition)
-            if !revision.is_empty()
-                && status.revision.as_str() < revision
-                && condition != Is::RolledBack =>
-        {
-            None
-        }
-        (Goal::Running, _) if all_clusters_unreachable(status) => None,
-        (Goal::Deleted, Is::Deleted) | (Goal::Running, Is::Running) => Some(Ok(())),
-        (Goal::Running, Is::Down) => Some(Err(CliError::Failed(message("failed")))),
-        (Goal::Running, Is::RolledBack) => {
-            Some(Err(CliError::Failed(message("failed and was rolled back"))))
-        }
-        (Goal::Running, Is::Deleting | Is::Deleted) => {
-            Some(Err(CliError::Failed(message("is being deleted"))))
-        }
-        (Goal::Running, Is::Partial) => {
-            Some(Err(CliError::Partial(message("is only partially running"))))
-        }
-        (Goal::Unbounded | Goal::Deleted, _)
-        | (Goal::Running, Is::Pending | Is::Deploying | Is::RollingBack) => None,
+    // Revisions sort by creation time: this status is of an earlier one.
+    let earlier = status.revision.as_str() < revision && status.condition != Is::RolledBack;
+    if earlier || all_clusters_unreachable(status) {
+        return None;
     }
+    let (error, result): (fn(String) -> CliError, _) = match status.condition {
+        Is::Pending | Is::Deploying | Is::RollingBack => return None,
+        Is::Running => return Some(Ok(())),
+        Is::Down => (CliError::Failed, "failed"),
+        Is::RolledBack => (CliError::Failed, "failed and was rolled back"),
+        Is::Deleting | Is::Deleted => (CliError::Failed, "is being deleted"),
+        Is::Partial => (CliError::Partial, "is only partially running"),
+    };
+    let cause = sanitize(&cause(status));
+    let message = join_non_empty(&[&format!("deployment {key} {result}"), &cause], ": ");
+    Some(Err(error(format!(
+        "{message}\nhint: `oprc status {key} --pods` and `oprc logs {key}` show details"
+    ))))
 }
 
 /// The deployment's message, or that of the first unit that has one.
@@ -241,6 +216,11 @@ fn cause(status: &DeploymentStatus) -> String {
     let unit = status.units.iter().find(|unit| !unit.message.is_empty());
     unit.map(|unit| format!("{} on {}: {}", unit.class, unit.cluster, unit.message))
         .unwrap_or_default()
+}
+
+/// The phase that CRM reports, or the condition if there is none yet.
+pub(crate) fn phase_of(unit: &UnitStatus) -> String {
+    if unit.phase.is_empty() { api_name(&unit.condition) } else { unit.phase.clone() }
 }
 
 /// Reports each change of a status once, with the time since the start.
@@ -266,7 +246,7 @@ impl Reporter {
         match &self.show {
             Some(_) if lines.is_empty() => {}
             Some(show) => show.print_item(status, || lines.join("\n") + "\n")?,
-            None => lines.iter().for_each(|line| note(line)),
+            None => lines.iter().for_each(|line| note_styled(line)),
         }
         Ok(())
     }
@@ -275,20 +255,17 @@ impl Reporter {
     fn changes(&mut self, status: &DeploymentStatus) -> Vec<String> {
         let condition = api_name(&status.condition);
         let cause = sanitize(&cause(status));
-        self.last = format!("{condition}{}{cause}", if cause.is_empty() { "" } else { ": " });
+        self.last = join_non_empty(&[&condition, &cause], ": ");
         let mut lines = Vec::new();
         for unit in &status.units {
             let name = format!("{} {}", unit.cluster, unit.class);
-            let phase =
-                if unit.phase.is_empty() { api_name(&unit.condition) } else { unit.phase.clone() };
             let contact = match unit.contact {
                 Contact::Fresh => "",
                 Contact::Unconfigured => "cluster is no longer configured",
                 Contact::Stale | Contact::Unknown => "cluster is unreachable",
             };
-            let message = [contact, &unit.message].into_iter().filter(|it| !it.is_empty());
-            let message = message.collect::<Vec<_>>().join(": ");
-            lines.extend(self.change(&unit.id, &name, &phase, &message));
+            let message = join_non_empty(&[contact, &unit.message], ": ");
+            lines.extend(self.change(&unit.id, &name, &phase_of(unit), &message));
             for function in &unit.functions {
                 let id = format!("{}\0{}", unit.id, function.key);
                 let message = function.error_msg.clone().unwrap_or_default();
@@ -308,8 +285,8 @@ impl Reporter {
         }
         let elapsed = format!("{:.1}s", self.started.elapsed().as_secs_f64());
         let painted = paint(tone_of(condition), &sanitize(condition));
-        let colon = if message.is_empty() { "" } else { ": " };
-        Some(format!("{elapsed:>7}  {}  {painted}{colon}{}", sanitize(name), sanitize(message)))
+        let state = join_non_empty(&[&painted, &sanitize(message)], ": ");
+        Some(format!("{elapsed:>7}  {}  {state}", sanitize(name)))
     }
 }
 
@@ -336,7 +313,7 @@ mod tests {
     }
 
     fn outcome_of(condition: Is, revision: &str) -> Option<Result<(), CliError>> {
-        outcome(Some(&status(condition, revision)), "hello", "05", Goal::Running)
+        outcome(Some(&status(condition, revision)), "hello", Goal::Running { revision: "05" })
     }
 
     #[test]
@@ -366,7 +343,8 @@ mod tests {
             status.message = "Hello on east: the cluster is unreachable".to_owned();
             status
         };
-        let ends = |status: &DeploymentStatus| outcome(Some(status), "hello", "05", Goal::Running);
+        let goal = Goal::Running { revision: "05" };
+        let ends = |status: &DeploymentStatus| outcome(Some(status), "hello", goal);
         for contact in [Contact::Stale, Contact::Unknown] {
             assert!(ends(&with(contact)).is_none());
         }
@@ -385,10 +363,11 @@ mod tests {
 
     #[test]
     fn a_missing_deployment_counts_as_deleted() {
-        assert!(matches!(outcome(None, "hello", "", Goal::Deleted), Some(Ok(()))));
-        assert!(matches!(outcome(None, "hello", "", Goal::Running), Some(Err(_))));
+        assert!(matches!(outcome(None, "hello", Goal::Deleted), Some(Ok(()))));
+        let running = Goal::Running { revision: "" };
+        assert!(matches!(outcome(None, "hello", running), Some(Err(_))));
         let deleting = status(Is::Deleting, "05");
-        assert!(outcome(Some(&deleting), "hello", "", Goal::Deleted).is_none());
+        assert!(outcome(Some(&deleting), "hello", Goal::Deleted).is_none());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Args, Subcommand, ValueEnum};
 use oprc_sandbox::{
     Cluster, DEFAULT_NAME, NodeChoice, NodeKind, Options, Spec,
@@ -19,7 +19,19 @@ use oprc_sandbox::{
 };
 use serde::Serialize;
 
-use crate::output::{OutputArgs, Table, duration, note, print, print_bytes};
+use crate::output::{Column, OutputArgs, api_name, duration, note, print, print_bytes};
+
+const COMPONENT_COLUMNS: &[Column<ComponentStatus>] = &[
+    ("COMPONENT", |it| it.name.clone()),
+    ("STATE", |it| api_name(&it.state)),
+    ("PID", |it| it.pid.map(|pid| pid.to_string()).unwrap_or_default()),
+    ("FOR", |it| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        duration::short(now.saturating_sub(Duration::from_secs(it.since)))
+    }),
+    ("RESTARTS", |it| it.restarts.to_string()),
+    ("LAST END", |it| it.last_end.clone().unwrap_or_default()),
+];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -184,12 +196,11 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Image { name, program, archive } => {
-            if !program.is_file() {
-                bail!(
-                    "{} is not a file; give the path of the executable to run in the image",
-                    program.display()
-                );
-            }
+            ensure!(
+                program.is_file(),
+                "{} is not a file; give the path of the executable to run in the image",
+                program.display()
+            );
             Image::of_program(&name, &program).write(&archive)?;
         }
         Command::Supervise { name } => supervisor::supervise(&name).await?,
@@ -199,7 +210,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn describe(spec: &Spec, cluster: &Cluster) -> Result<()> {
-    let (name, nodes, kind) = (&spec.name, spec.nodes, kind(spec.kind));
+    let (name, nodes, kind) = (&spec.name, spec.nodes, api_name(&spec.kind));
     let mut text = format!("cluster {name} is ready ({nodes} {kind} nodes)\n");
     let _ = writeln!(text, "  API         {}", spec.api_url());
     if let Some(url) = spec.prometheus_url() {
@@ -207,13 +218,6 @@ fn describe(spec: &Spec, cluster: &Cluster) -> Result<()> {
     }
     let _ = writeln!(text, "  kubeconfig  {}", cluster.kubeconfig().display());
     print(&text)
-}
-
-fn kind(kind: NodeKind) -> &'static str {
-    match kind {
-        NodeKind::Real => "real",
-        NodeKind::Simulated => "simulated",
-    }
 }
 
 #[derive(Serialize)]
@@ -239,51 +243,28 @@ async fn list(show: &OutputArgs) -> Result<()> {
     show.list(
         &all,
         |it| it.name.clone(),
-        |_| {
-            let mut table = Table::new(&["NAME", "NODE", "NODES", "STATE"]);
-            for it in &all {
-                let node = it.node.map(kind).unwrap_or_default();
-                let nodes = it.nodes.map(|nodes| nodes.to_string()).unwrap_or_default();
-                table.row([it.name.as_str(), node, &nodes, it.state]);
-            }
-            table
-        },
+        &[
+            ("NAME", |it| it.name.clone()),
+            ("NODE", |it| api_name(&it.node)),
+            ("NODES", |it| it.nodes.map(|nodes| nodes.to_string()).unwrap_or_default()),
+            ("STATE", |it| it.state.to_owned()),
+        ],
+        &[],
     )
 }
 
 /// Fails unless all components are running.
 async fn status(cluster: &Cluster, show: &OutputArgs) -> Result<ExitCode> {
     let components = cluster.status().await?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    show.list(&components, |it| it.name.clone(), |_| table(&components, now))?;
+    show.list(&components, |it| it.name.clone(), COMPONENT_COLUMNS, &[])?;
     let all_run = components.iter().all(|component| component.state == State::Running);
     Ok(if all_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn table(components: &[ComponentStatus], now: Duration) -> Table {
-    let mut table = Table::new(&["COMPONENT", "STATE", "PID", "FOR", "RESTARTS", "LAST END"]);
-    for it in components {
-        let state = match it.state {
-            State::Waiting => "waiting",
-            State::Running => "running",
-            State::Frozen => "frozen",
-            State::Stopped => "stopped",
-        };
-        table.row([
-            it.name.clone(),
-            state.to_owned(),
-            it.pid.map(|pid| pid.to_string()).unwrap_or_default(),
-            duration::short(now.saturating_sub(Duration::from_secs(it.since))),
-            it.restarts.to_string(),
-            it.last_end.clone().unwrap_or_default(),
-        ]);
-    }
-    table
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::table;
 
     fn etcd() -> ComponentStatus {
         ComponentStatus {
@@ -298,8 +279,10 @@ mod tests {
 
     #[test]
     fn renders_components_as_rows_and_json() {
-        let text = table(&[etcd()], Duration::from_secs(103)).render(false);
-        assert_eq!(text, "etcd   running   7   3s   0   -\n");
+        let since = SystemTime::now() - Duration::from_hours(3) - Duration::from_secs(5);
+        let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let text = table(&[ComponentStatus { since, ..etcd() }], COMPONENT_COLUMNS, false);
+        assert_eq!(text, "etcd   running   7   3h   0   -\n");
         let document = serde_json::to_value(etcd()).unwrap();
         assert_eq!(document["state"], "running");
         assert_eq!(document["name"], "etcd");

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
 use oprc_models::{Body, OClassDeployment, OPackage, Version, VersionRange, to_yaml};
 use oprc_rest::{PackageSummary, PackageVersion, Published};
@@ -11,7 +11,7 @@ use crate::{
     client::{Client, escape},
     error::CliError,
     files,
-    output::{note, sanitize},
+    output::note,
 };
 
 #[derive(Clone, Debug, Args)]
@@ -67,12 +67,12 @@ impl TargetArgs {
         &self,
         packages: &[OPackage],
         mut found: Vec<OClassDeployment>,
-    ) -> Result<Vec<OClassDeployment>, CliError> {
+    ) -> Result<Vec<OClassDeployment>> {
         let source = &self.source;
         if !self.classes.is_empty() || (found.is_empty() && packages.len() == 1) {
             let [package] = packages else {
                 let count = packages.len();
-                return Err(CliError::InvalidInput(format!(
+                bail!(CliError::InvalidInput(format!(
                     "--class needs exactly one package, but {source} has {count}"
                 )));
             };
@@ -82,15 +82,14 @@ impl TargetArgs {
             found.retain(|it| it.key == *key);
             if found.is_empty() {
                 let all = all.join(", ");
-                return Err(CliError::InvalidInput(format!(
+                bail!(CliError::InvalidInput(format!(
                     "deployment {key:?} not found in {source}; available: {all}"
                 )));
             }
         }
         if found.is_empty() {
-            return Err(CliError::InvalidInput(format!(
-                "{source} contains no package and no deployment"
-            )));
+            let message = format!("{source} contains no package and no deployment");
+            bail!(CliError::InvalidInput(message));
         }
         for deployment in &mut found {
             if !self.clusters.is_empty() {
@@ -103,23 +102,20 @@ impl TargetArgs {
         Ok(found)
     }
 
-    fn new_deployment(&self, package: &OPackage) -> Result<OClassDeployment, CliError> {
-        let (name, known) = (&package.name, package.classes.iter().map(|it| it.key.clone()));
-        let known: Vec<_> = known.collect();
+    fn new_deployment(&self, package: &OPackage) -> Result<OClassDeployment> {
+        let name = &package.name;
+        let known: Vec<_> = package.classes.iter().map(|it| it.key.clone()).collect();
+        let available = known.join(", ");
         let classes = match (self.classes.as_slice(), known.as_slice()) {
             ([], [only]) => vec![only.clone()],
-            ([], _) => {
-                return Err(CliError::InvalidInput(format!(
-                    "package {name} defines no deployment; select a class with --class: {}",
-                    known.join(", ")
-                )));
-            }
+            ([], _) => bail!(CliError::InvalidInput(format!(
+                "package {name} defines no deployment; select a class with --class: {available}"
+            ))),
             (named, _) => named.to_vec(),
         };
         if let Some(unknown) = classes.iter().find(|it| !known.contains(it)) {
-            return Err(CliError::InvalidInput(format!(
-                "class {unknown:?} not found in package {name}; available: {}",
-                known.join(", ")
+            bail!(CliError::InvalidInput(format!(
+                "class {unknown:?} not found in package {name}; available: {available}"
             )));
         }
         Ok(OClassDeployment {
@@ -137,10 +133,10 @@ pub(crate) async fn publish(client: &Client, packages: Vec<OPackage>) -> Result<
         return Ok(Vec::new());
     }
     let bodies: Vec<_> = packages.into_iter().map(|it| Body::Package(Box::new(it))).collect();
-    let published: Vec<Published> = client.send_yaml("/packages", &to_yaml(&bodies)?).await?;
+    let published: Vec<Published> = client.send_yaml("/packages", to_yaml(&bodies)?).await?;
     for one in &published {
         let result = if one.unchanged { "unchanged" } else { "published" };
-        note(&sanitize(&format!("package {} {} {result}", one.name, one.version)));
+        note(&format!("package {} {} {result}", one.name, one.version));
     }
     Ok(published)
 }
@@ -148,13 +144,16 @@ pub(crate) async fn publish(client: &Client, packages: Vec<OPackage>) -> Result<
 /// The newest version of the package `NAME`, or the newest that matches `NAME@RANGE`.
 pub(crate) async fn published(client: &Client, source: &str) -> Result<PackageVersion> {
     let (name, range) = source.split_once('@').unwrap_or((source, ""));
-    let path = format!("/packages/{}", escape(name));
     let version = if range.parse::<Version>().is_ok() {
         range.to_owned()
     } else {
-        newest(&client.get(&path).await?, range)?
+        newest(&client.get(&format!("/packages/{}", escape(name))).await?, range)?
     };
-    client.get(&format!("{path}/versions/{}", escape(&version))).await
+    client.get(&version_path(name, &version)).await
+}
+
+pub(crate) fn version_path(package: &str, version: &str) -> String {
+    format!("/packages/{}/versions/{}", escape(package), escape(version))
 }
 
 /// Deprecated versions are selected only if no other version matches.

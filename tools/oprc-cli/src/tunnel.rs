@@ -11,7 +11,7 @@ use crate::{
     contexts::Tunnel,
     error::CliError,
     kube::{self as cluster, with_timeout},
-    output::{note, sanitize},
+    output::note,
 };
 
 /// Listens on a local port and returns its URL.
@@ -29,7 +29,7 @@ pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
             let (client, namespace, service) = (client.clone(), namespace.clone(), service.clone());
             tokio::spawn(async move {
                 if let Err(error) = forward(&client, &namespace, &service, stream).await {
-                    note(&sanitize(&format!("port forwarding failed: {error:#}")));
+                    note(&format!("port forwarding failed: {error:#}"));
                 }
             });
         }
@@ -37,29 +37,21 @@ pub(crate) async fn open(tunnel: &Tunnel) -> Result<String> {
     Ok(format!("http://{address}"))
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Endpoint {
-    pod: String,
-    port: u16,
-}
-
-/// A ready pod of the Service.
-async fn find_endpoint(client: &Client, namespace: &str, name: &str) -> Result<Endpoint> {
+/// A ready pod of the Service, and its port.
+async fn find_endpoint(client: &Client, namespace: &str, name: &str) -> Result<(String, u16)> {
     let services: Api<Service> = Api::namespaced(client.clone(), namespace);
     let spec = with_timeout(services.get(name)).await?.spec.unwrap_or_default();
     let selector = spec.selector.unwrap_or_default();
     let selector: Vec<_> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let found = with_timeout(pods.list(&ListParams::default().labels(&selector.join(",")))).await?;
-    let endpoint =
-        found.items.iter().find_map(|pod| Some(Endpoint { pod: ready(pod)?, port: port_of(pod)? }));
-    let none = || {
+    let endpoint = found.items.iter().find_map(|pod| Some((ready(pod)?, port_of(pod)?)));
+    endpoint.ok_or_else(|| {
         CliError::Unavailable(format!(
             "Service {namespace}/{name} has no ready pod; see `kubectl get pods -n {namespace}`"
         ))
         .into()
-    };
-    endpoint.ok_or_else(none)
+    })
 }
 
 fn ready(pod: &Pod) -> Option<String> {
@@ -81,11 +73,10 @@ async fn forward(
     mut stream: TcpStream,
 ) -> Result<()> {
     // The pod may have been replaced since the last connection.
-    let endpoint = find_endpoint(client, namespace, service).await?;
+    let (pod, port) = find_endpoint(client, namespace, service).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    let mut forwarder = with_timeout(pods.portforward(&endpoint.pod, &[endpoint.port])).await?;
-    let mut remote =
-        forwarder.take_stream(endpoint.port).context("port forwarding returned no stream")?;
+    let mut forwarder = with_timeout(pods.portforward(&pod, &[port])).await?;
+    let mut remote = forwarder.take_stream(port).context("port forwarding returned no stream")?;
     // Either side may close the connection at any time.
     let _ = tokio::io::copy_bidirectional(&mut stream, &mut remote).await;
     Ok(())

@@ -5,32 +5,28 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
-use hyper::{StatusCode, body::Incoming};
+use hyper::{StatusCode, body::Body};
 use oprc_rest::{Problem, ProblemExtensions};
 
 use crate::{error::CliError, output::sanitize};
 
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 pub(super) const MAX_PROBLEM_BYTES: usize = 1 << 20;
 /// Of a response that is no problem document.
 const MAX_SHOWN_CHARS: usize = 300;
 
-/// The error with its sources.
-pub(super) fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let _ = write!(text, ": {cause}");
-        next = cause.source();
-    }
-    text
-}
-
-pub(super) async fn read_body(body: Limited<Incoming>) -> Result<Bytes> {
-    let collected = body.collect().await;
-    let collected = collected.map_err(|error| {
-        CliError::Unavailable(format!("the connection broke while reading the response: {error}"))
+pub(crate) async fn read_body<B>(body: B) -> Result<Bytes>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
+    let body = body.map_err(|error| {
+        CliError::Unavailable(format!(
+            "the connection broke while reading the response: {error}"
+        ))
     })?;
-    Ok(collected.to_bytes())
+    Ok(body.to_bytes())
 }
 
 /// The error for a status other than success.
@@ -39,10 +35,10 @@ pub(super) fn to_error(status: StatusCode, body: &[u8]) -> CliError {
     let message = match problem.filter(|it| it.title.is_some() || it.detail.is_some()) {
         Some(problem) => describe(&problem),
         None => {
-            let text: String =
-                String::from_utf8_lossy(body).chars().take(MAX_SHOWN_CHARS).collect();
+            let text = String::from_utf8_lossy(body);
             // Any server may have responded: strip terminal control characters.
-            let text: String = text.chars().filter(|it| !it.is_control()).collect();
+            let shown = text.chars().take(MAX_SHOWN_CHARS).filter(|it| !it.is_control());
+            let text: String = shown.collect();
             format!("{status}: {text}")
         }
     };
@@ -52,7 +48,7 @@ pub(super) fn to_error(status: StatusCode, body: &[u8]) -> CliError {
             "{message}\n  hint: set a valid token with --token-file or `oprc context set NAME --token-file FILE`"
         )),
         StatusCode::TOO_MANY_REQUESTS => CliError::Unavailable(message),
-        status if status.is_server_error() => CliError::Unavailable(message),
+        _ if status.is_server_error() => CliError::Unavailable(message),
         _ => CliError::Rejected(message),
     }
 }

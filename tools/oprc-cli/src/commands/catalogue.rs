@@ -1,17 +1,15 @@
 //! `oprc class` and `oprc function`: the catalogue of published packages.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use oprc_rest::{ClassEntry, FunctionEntry};
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::package::filter_query;
 use crate::{
-    connection::ConnectionArgs,
-    display::api_name,
+    client::filtered,
+    connection::ApiArgs,
     error::CliError,
-    output::{OutputArgs, Table},
+    output::{Column, api_name, table},
 };
 
 #[derive(Debug, Args)]
@@ -23,9 +21,7 @@ pub(crate) struct Search {
     #[arg(long, short)]
     package: Option<String>,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,9 +35,7 @@ pub(crate) enum Class {
         /// Class as PACKAGE.CLASS.
         class: String,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
 }
 
@@ -56,126 +50,106 @@ pub(crate) enum Function {
         /// Function as PACKAGE.FUNCTION.
         function: String,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
 }
 
-pub(crate) async fn classes(command: Class) -> Result<ExitCode> {
+pub(crate) async fn classes(command: Class) -> Result<()> {
     match command {
-        Class::List(search) => {
-            let filters = [("q", search.query), ("package", search.package)];
-            let path = format!("/classes{}", filter_query(filters));
-            let all: Vec<ClassEntry> = search.connection.client().await?.list(&path).await?;
-            search.show.list(&all, class_name, |wide| class_table(&all, wide))?;
-        }
-        Class::Get { class, show, connection } => {
-            let (package, key) = split_name(&class)?;
-            let path = format!("/classes{}", filter_query([("package", Some(package.to_owned()))]));
-            let all: Vec<ClassEntry> = connection.client().await?.list(&path).await?;
-            let found = all.iter().find(|it| it.package == package && it.key == key);
-            let found = found.ok_or_else(|| {
-                CliError::NotFound(format!("class {class:?} not found; see `oprc class list`"))
-            })?;
-            show.one(found, class_name, |it, _| {
-                class_table(std::slice::from_ref(it), true).render(!show.no_headers)
-            })?;
-        }
+        Class::List(search) => list::<ClassEntry>(&search).await,
+        Class::Get { class, api } => get::<ClassEntry>(&class, &api).await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn functions(command: Function) -> Result<ExitCode> {
+pub(crate) async fn functions(command: Function) -> Result<()> {
     match command {
-        Function::List(search) => {
-            let filters = [("q", search.query), ("package", search.package)];
-            let path = format!("/functions{}", filter_query(filters));
-            let all: Vec<FunctionEntry> = search.connection.client().await?.list(&path).await?;
-            search.show.list(&all, function_name, |wide| function_table(&all, wide))?;
-        }
-        Function::Get { function, show, connection } => {
-            let (package, key) = split_name(&function)?;
-            let path =
-                format!("/functions{}", filter_query([("package", Some(package.to_owned()))]));
-            let all: Vec<FunctionEntry> = connection.client().await?.list(&path).await?;
-            let found = all.iter().find(|it| it.package == package && it.key == key);
-            let found = found.ok_or_else(|| {
-                CliError::NotFound(format!(
-                    "function {function:?} not found; see `oprc function list`"
-                ))
-            })?;
-            show.one(found, function_name, |it, _| {
-                function_table(std::slice::from_ref(it), true).render(!show.no_headers)
-            })?;
-        }
+        Function::List(search) => list::<FunctionEntry>(&search).await,
+        Function::Get { function, api } => get::<FunctionEntry>(&function, &api).await,
     }
-    Ok(ExitCode::SUCCESS)
+}
+
+/// A class or function in the catalogue.
+trait Entry: Serialize + DeserializeOwned + 'static {
+    const KIND: &'static str;
+    const PATH: &'static str;
+    const COLUMNS: &'static [Column<Self>];
+    const WIDE: &'static [Column<Self>];
+
+    /// As PACKAGE.KEY.
+    fn name(&self) -> String;
+}
+
+async fn list<T: Entry>(search: &Search) -> Result<()> {
+    let filters = [("q", search.query.as_deref()), ("package", search.package.as_deref())];
+    search.api.list(&filtered(T::PATH, &filters), T::name, T::COLUMNS, T::WIDE).await
+}
+
+async fn get<T: Entry>(name: &str, api: &ApiArgs) -> Result<()> {
+    let path = filtered(T::PATH, &[("package", Some(package_of(name)?))]);
+    let all: Vec<T> = api.client().await?.list(&path).await?;
+    let kind = T::KIND;
+    let found = all.into_iter().find(|it| it.name() == name).ok_or_else(|| {
+        CliError::NotFound(format!("{kind} {name:?} not found; see `oprc {kind} list`"))
+    })?;
+    let columns = [T::COLUMNS, T::WIDE].concat();
+    let item = std::slice::from_ref(&found);
+    api.show.one(&found, &[name], |_| table(item, &columns, !api.show.no_headers))
 }
 
 /// Package names may contain dots, keys may not.
-fn split_name(name: &str) -> Result<(&str, &str), CliError> {
+fn package_of(name: &str) -> Result<&str, CliError> {
     let invalid = || CliError::InvalidInput(format!("{name:?} has no package; use PACKAGE.{name}"));
-    name.rsplit_once('.').ok_or_else(invalid)
+    name.rsplit_once('.').map(|(package, _)| package).ok_or_else(invalid)
 }
 
-fn class_name(class: &ClassEntry) -> String {
-    format!("{}.{}", class.package, class.key)
+impl Entry for ClassEntry {
+    const KIND: &'static str = "class";
+    const PATH: &'static str = "/classes";
+    const COLUMNS: &'static [Column<Self>] = &[
+        ("CLASS", Self::name),
+        ("VERSION", |it| it.version.clone()),
+        ("STATE", |it| {
+            let state = if it.stateful { "stateful" } else { "stateless" };
+            if it.disabled { "disabled" } else { state }.to_owned()
+        }),
+        ("FUNCTIONS", |it| {
+            let functions: Vec<_> = it.functions.iter().map(|one| one.name.as_str()).collect();
+            functions.join(",")
+        }),
+    ];
+    const WIDE: &'static [Column<Self>] = &[
+        ("LINEAGE", |it| it.lineage.join(" < ")),
+        ("DESCRIPTION", |it| it.description.clone().unwrap_or_default()),
+    ];
+
+    fn name(&self) -> String {
+        format!("{}.{}", self.package, self.key)
+    }
 }
 
-fn function_name(function: &FunctionEntry) -> String {
-    format!("{}.{}", function.package, function.key)
-}
+impl Entry for FunctionEntry {
+    const KIND: &'static str = "function";
+    const PATH: &'static str = "/functions";
+    const COLUMNS: &'static [Column<Self>] = &[
+        ("FUNCTION", Self::name),
+        ("VERSION", |it| it.version.clone()),
+        ("TYPE", |it| it.kind.clone()),
+        ("STATE", |it| it.state.clone()),
+        ("CLASSES", |it| it.classes.join(",")),
+        ("RUNS ON", |it| {
+            let runs = it.status.iter();
+            let runs = runs.map(|one| format!("{}={}", one.cluster, api_name(&one.condition)));
+            runs.collect::<Vec<_>>().join(",")
+        }),
+    ];
+    const WIDE: &'static [Column<Self>] = &[
+        ("IMAGE", |it| it.image.clone().unwrap_or_default()),
+        ("DESCRIPTION", |it| it.description.clone().unwrap_or_default()),
+    ];
 
-fn class_table(all: &[ClassEntry], wide: bool) -> Table {
-    let mut headers = vec!["CLASS", "VERSION", "STATE", "FUNCTIONS"];
-    if wide {
-        headers.extend(["LINEAGE", "DESCRIPTION"]);
+    fn name(&self) -> String {
+        format!("{}.{}", self.package, self.key)
     }
-    let mut table = Table::new(&headers);
-    for it in all {
-        let state = match (it.disabled, it.stateful) {
-            (true, _) => "disabled",
-            (false, true) => "stateful",
-            (false, false) => "stateless",
-        };
-        let functions: Vec<_> = it.functions.iter().map(|one| one.name.as_str()).collect();
-        let mut row =
-            vec![class_name(it), it.version.clone(), state.to_owned(), functions.join(",")];
-        if wide {
-            row.extend([it.lineage.join(" < "), it.description.clone().unwrap_or_default()]);
-        }
-        table.row(row);
-    }
-    table
-}
-
-fn function_table(all: &[FunctionEntry], wide: bool) -> Table {
-    let mut headers = vec!["FUNCTION", "VERSION", "TYPE", "STATE", "CLASSES", "RUNS ON"];
-    if wide {
-        headers.extend(["IMAGE", "DESCRIPTION"]);
-    }
-    let mut table = Table::new(&headers);
-    for it in all {
-        let runs =
-            it.status.iter().map(|one| format!("{}={}", one.cluster, api_name(&one.condition)));
-        let mut row = vec![
-            function_name(it),
-            it.version.clone(),
-            it.kind.clone(),
-            it.state.clone(),
-            it.classes.join(","),
-            runs.collect::<Vec<_>>().join(","),
-        ];
-        if wide {
-            row.extend([
-                it.image.clone().unwrap_or_default(),
-                it.description.clone().unwrap_or_default(),
-            ]);
-        }
-        table.row(row);
-    }
-    table
 }
 
 #[cfg(test)]
@@ -184,8 +158,8 @@ mod tests {
 
     #[test]
     fn splits_names_at_the_last_dot() {
-        assert_eq!(split_name("a.b.C").unwrap(), ("a.b", "C"));
-        assert!(split_name("C").unwrap_err().to_string().contains("PACKAGE.C"));
+        assert_eq!(package_of("a.b.C").unwrap(), "a.b");
+        assert!(package_of("C").unwrap_err().to_string().contains("PACKAGE.C"));
     }
 
     #[test]
@@ -197,7 +171,7 @@ mod tests {
             stateful: true,
             ..ClassEntry::default()
         };
-        let text = class_table(&[class], false).render(false);
+        let text = table(&[class], ClassEntry::COLUMNS, false);
         assert_eq!(text, "counter.Counter   0.1.0   stateful   -\n");
     }
 }

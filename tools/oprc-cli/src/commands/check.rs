@@ -12,14 +12,14 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::{Api, api::PostParams};
 use oprc_rest::{Cluster, Health};
-use serde::Serialize;
+use serde::{Serialize, de::IgnoredAny};
 
 use crate::{
     client::Client,
-    connection::ConnectionArgs,
+    connection::ApiArgs,
     contexts::Context,
     kube::{KubeArgs, connect, with_timeout},
-    output::{Format, OutputArgs, Tone, duration, note, paint, sanitize},
+    output::{Format, Tone, duration, join_non_empty, note, paint, sanitize},
 };
 
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
@@ -64,9 +64,7 @@ pub(crate) struct Command {
     #[command(flatten)]
     access: KubeArgs,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -89,58 +87,60 @@ struct Check {
 }
 
 #[derive(Debug, Default)]
-struct Checks(Vec<Check>);
+struct Checks {
+    /// Group of the next checks.
+    group: String,
+    all: Vec<Check>,
+}
 
 impl Checks {
-    fn push(&mut self, group: &str, result: Outcome, description: &str, message: &str, hint: &str) {
-        self.0.push(Check {
-            group: group.to_owned(),
-            description: description.to_owned(),
+    fn push(&mut self, result: Outcome, description: impl Into<String>, message: &str, hint: &str) {
+        self.all.push(Check {
+            group: self.group.clone(),
+            description: description.into(),
             result,
             message: message.trim().to_owned(),
             hint: hint.to_owned(),
         });
     }
 
-    fn pass(&mut self, group: &str, description: &str) {
-        self.push(group, Outcome::Success, description, "", "");
+    /// Adds `passed`, or `failed` with the severity, message and hint.
+    fn expect(
+        &mut self,
+        passes: bool,
+        severity: Outcome,
+        (passed, failed): (impl Into<String>, impl Into<String>),
+        message: &str,
+        hint: &str,
+    ) {
+        if passes {
+            self.push(Outcome::Success, passed, "", "");
+        } else {
+            self.push(severity, failed, message, hint);
+        }
     }
 
-    fn warn(&mut self, group: &str, description: &str, message: &str, hint: &str) {
-        self.push(group, Outcome::Warning, description, message, hint);
-    }
-
-    fn fail(&mut self, group: &str, description: &str, message: &str, hint: &str) {
-        self.push(group, Outcome::Error, description, message, hint);
-    }
-
-    /// Fails with `failed` if the result is an error.
+    /// Adds an error if the result is one.
     fn require<T>(
         &mut self,
-        group: &str,
-        (passed, failed): (&str, &str),
+        texts: (impl Into<String>, impl Into<String>),
         result: Result<T>,
         hint: &str,
     ) -> Option<T> {
-        match &result {
-            Ok(_) => self.pass(group, passed),
-            Err(error) => {
-                // The hint of the check replaces that of the error.
-                let message = format!("{error:#}");
-                let message = message.split("\nhint:").next().unwrap_or_default();
-                self.fail(group, failed, message, hint);
-            }
-        }
+        let message = result.as_ref().err().map(|error| format!("{error:#}")).unwrap_or_default();
+        // The hint of the check replaces that of the error.
+        let message = message.split("\nhint:").next().unwrap_or_default();
+        self.expect(result.is_ok(), Outcome::Error, texts, message, hint);
         result.ok()
     }
 
     fn failed(&self) -> usize {
-        self.0.iter().filter(|check| check.result == Outcome::Error).count()
+        self.all.iter().filter(|check| check.result == Outcome::Error).count()
     }
 }
 
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    command.show.reject_formats(&[Format::Name, Format::Wide])?;
+    command.api.show.reject_formats(&[Format::Name, Format::Wide])?;
     let started = Instant::now();
     let checks = loop {
         let checks = check_all(&command).await?;
@@ -150,34 +150,34 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             _ => break checks,
         }
     };
-    command.show.print_result(&checks.0, |checks| render(checks))?;
+    command.api.show.print_result(&checks.all, || render(&checks.all))?;
     match checks.failed() {
         0 => Ok(ExitCode::SUCCESS),
         failed => {
-            note(&format!("{failed} of {} checks failed", checks.0.len()));
+            note(&format!("{failed} of {} checks failed", checks.all.len()));
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
 async fn check_all(command: &Command) -> Result<Checks> {
-    let mut checks = Checks::default();
-    let client = command.connection.client().await;
+    let mut checks = Checks { group: "package manager".to_owned(), all: Vec::new() };
+    let client = command.api.client().await;
     let texts = ("connection configured", "connection not configured correctly");
     let hint = "check the context with `oprc context list`";
-    let Some(client) = checks.require("package manager", texts, client, hint) else {
-        return Ok(checks);
-    };
+    let Some(client) = checks.require(texts, client, hint) else { return Ok(checks) };
     let Some(clusters) = check_package_manager(&mut checks, &client).await else {
         return Ok(checks);
     };
     check_requirements(&mut checks);
-    let context = command.connection.resolve()?;
+    let context = command.api.connection.resolve()?;
     if clusters.is_empty() {
         let hint = "configure a cluster in PM (OPRC_PM_CRM_CLUSTERS)";
-        checks.fail("clusters", "no clusters configured", "", hint);
+        "clusters".clone_into(&mut checks.group);
+        checks.push(Outcome::Error, "no clusters configured", "", hint);
     }
     for cluster in &clusters {
+        checks.group = format!("cluster {}", cluster.name);
         check_crm(&mut checks, cluster);
         if !command.no_clusters {
             check_kubernetes(&mut checks, cluster, &command.access, &context).await;
@@ -188,28 +188,26 @@ async fn check_all(command: &Command) -> Result<Checks> {
 
 /// Returns the clusters of the package manager if it lists them.
 async fn check_package_manager(checks: &mut Checks, client: &Client) -> Option<Vec<Cluster>> {
-    let group = "package manager";
     let server = client.server();
     let texts = (format!("{server} responds"), format!("{server} does not respond"));
     let hint = "check that oprc-pm is running and its address with `oprc context list`";
-    let live = client.text("/health/live").await;
-    checks.require(group, (&texts.0, &texts.1), live, hint)?;
+    checks.require(texts, client.text("/health/live").await, hint)?;
+    let texts = ("ready to serve requests", "not ready to serve requests");
     let hint =
         "see the logs of oprc-pm: the store may be unavailable, or another replica is leader";
-    let ready = client.text("/health/ready").await;
-    checks.require(group, ("ready to serve requests", "not ready to serve requests"), ready, hint);
+    checks.require(texts, client.text("/health/ready").await, hint);
+    let texts = ("credentials accepted", "credentials not accepted");
     let hint = "use a valid token: --token-file, or `oprc context set NAME --token-file FILE`";
-    let packages = client.get::<serde_json::Value>("/packages?limit=1").await;
-    checks.require(group, ("credentials accepted", "credentials not accepted"), packages, hint)?;
-    let clusters = client.list("/clusters").await;
+    checks.require(texts, client.get::<IgnoredAny>("/packages?limit=1").await, hint)?;
     let texts = ("clusters listed", "cannot list clusters");
-    checks.require(group, texts, clusters, "see the logs of oprc-pm")
+    checks.require(texts, client.list("/clusters").await, "see the logs of oprc-pm")
 }
 
 /// No component measures requirements yet, whatever is installed in the clusters.
 fn check_requirements(checks: &mut Checks) {
-    checks.warn(
-        "requirements",
+    "requirements".clone_into(&mut checks.group);
+    checks.push(
+        Outcome::Warning,
         "requirements are recorded, but not yet measured or enforced",
         "throughput, latency and availability affect planning only",
         "measure them with your own monitoring",
@@ -218,30 +216,24 @@ fn check_requirements(checks: &mut Checks) {
 
 /// Checks what the package manager reports about a cluster.
 fn check_crm(checks: &mut Checks, cluster: &Cluster) {
-    let group = &format!("cluster {}", cluster.name);
+    let (severity, failed) = match cluster.health {
+        Health::Unreachable => (Outcome::Error, "CRM is unreachable"),
+        Health::Healthy | Health::Degraded => (Outcome::Warning, "CRM is degraded"),
+    };
+    let (healthy, texts) = (cluster.health == Health::Healthy, ("CRM is healthy", failed));
     let hint =
         "check that oprc-crm is running there, and its address, token and certificates in PM";
-    match cluster.health {
-        Health::Healthy => checks.pass(group, "CRM is healthy"),
-        Health::Degraded => checks.warn(group, "CRM is degraded", &cluster.message, hint),
-        Health::Unreachable => {
-            checks.fail(group, "CRM is unreachable", &cluster.message, hint);
-            return;
-        }
+    checks.expect(healthy, severity, texts, &cluster.message, hint);
+    if cluster.health == Health::Unreachable {
+        return;
     }
-    match (cluster.ready_nodes, cluster.nodes) {
-        (Some(ready), Some(all)) if ready < all => {
-            let text = format!("only {ready} of {all} nodes are ready");
-            checks.warn(group, &text, "", "see `kubectl get nodes`");
-        }
-        _ => checks.pass(group, "all nodes are ready"),
-    }
+    let (ready, all) = cluster.ready_nodes.zip(cluster.nodes).unwrap_or_default();
+    let texts = ("all nodes are ready", format!("only {ready} of {all} nodes are ready"));
+    checks.expect(ready >= all, Outcome::Warning, texts, "", "see `kubectl get nodes`");
     for (key, name, hint) in CAPABILITIES {
-        if cluster.capabilities.get(key).copied().unwrap_or_default() {
-            checks.pass(group, &format!("{name} available"));
-        } else {
-            checks.warn(group, &format!("{name} not available in this cluster"), "", hint);
-        }
+        let available = cluster.capabilities.get(key).copied().unwrap_or_default();
+        let texts = (format!("{name} available"), format!("{name} not available in this cluster"));
+        checks.expect(available, Outcome::Warning, texts, "", hint);
     }
 }
 
@@ -252,46 +244,39 @@ async fn check_kubernetes(
     access: &KubeArgs,
     context: &Context,
 ) {
-    let group = &format!("cluster {}", cluster.name);
     let client = match connect(access, context, &cluster.name).await {
         Ok(client) => client,
         Err(error) => {
-            let hint = "needed only for `logs`, `status --pods` and `invoke`";
             let text = "no direct access to the Kubernetes API";
-            checks.warn(group, text, &format!("{error:#}"), hint);
-            return;
+            let hint = "needed only for `logs`, `status --pods` and `invoke`";
+            return checks.push(Outcome::Warning, text, &format!("{error:#}"), hint);
         }
     };
     let texts = ("Kubernetes API reachable", "Kubernetes API not reachable");
     let groups = with_timeout(client.list_api_groups()).await;
-    let Some(groups) = checks.require(group, texts, groups, "check the kubeconfig") else { return };
+    let Some(groups) = checks.require(texts, groups, "check the kubeconfig") else { return };
     let kinds = with_timeout(client.list_api_group_resources("oaas.io/v1alpha1")).await;
-    if kinds.is_ok_and(|it| it.resources.iter().any(|it| it.name == CLASS_RUNTIMES)) {
-        checks.pass(group, "CRDs installed");
-    } else {
-        let hint = "kubectl apply --server-side -f k8s/crds";
-        checks.fail(group, "CRDs not installed", &format!("missing: {CLASS_RUNTIMES}"), hint);
-    }
+    let found = kinds.is_ok_and(|it| it.resources.iter().any(|it| it.name == CLASS_RUNTIMES));
+    let texts = ("CRDs installed", "CRDs not installed");
+    let missing = format!("missing: {CLASS_RUNTIMES}");
+    let hint = "kubectl apply --server-side -f k8s/crds";
+    checks.expect(found, Outcome::Error, texts, &missing, hint);
     for (name, api, hint) in OPTIONAL_APIS {
-        if groups.groups.iter().any(|it| it.name == api) {
-            checks.pass(group, &format!("{name} API installed"));
-        } else {
-            let text = format!("{name} API not installed in this cluster");
-            checks.warn(group, &text, &format!("missing API group {api}"), hint);
-        }
+        let found = groups.groups.iter().any(|it| it.name == api);
+        let failed = format!("{name} API not installed in this cluster");
+        let texts = (format!("{name} API installed"), failed);
+        let missing = format!("missing API group {api}");
+        checks.expect(found, Outcome::Warning, texts, &missing, hint);
     }
     let reviews: Api<SelfSubjectAccessReview> = Api::all(client);
     for (verb, resource, subresource) in PERMISSIONS {
-        let slash = if subresource.is_empty() { "" } else { "/" };
-        let action = format!("{verb} {resource}{slash}{subresource}");
+        let action = format!("{verb} {}", join_non_empty(&[resource, subresource], "/"));
         let review = access_review(verb, resource, subresource);
         let response = with_timeout(reviews.create(&PostParams::default(), &review)).await;
-        if response.ok().and_then(|it| it.status).is_some_and(|it| it.allowed) {
-            checks.pass(group, &format!("permission to {action}"));
-        } else {
-            let hint = "needed for `logs`, `status --pods` and `invoke`; request a Role for it";
-            checks.warn(group, &format!("no permission to {action}"), "", hint);
-        }
+        let allowed = response.ok().and_then(|it| it.status).is_some_and(|it| it.allowed);
+        let texts = (format!("permission to {action}"), format!("no permission to {action}"));
+        let hint = "needed for `logs`, `status --pods` and `invoke`; request a Role for it";
+        checks.expect(allowed, Outcome::Warning, texts, "", hint);
     }
 }
 
@@ -343,19 +328,15 @@ mod tests {
 
     #[test]
     fn groups_checks_and_prints_hints() {
-        let mut checks = Checks::default();
-        checks.pass("a", "one");
-        checks.warn("a", "two", "not quite", "do this");
+        let mut checks = Checks { group: "a".to_owned(), all: Vec::new() };
+        assert!(checks.require(("one", "not one"), Ok(()), "do nothing").is_some());
+        checks.push(Outcome::Warning, "two", "not quite", "do this");
         assert_eq!(checks.failed(), 0);
-        let failed = checks.require::<()>(
-            "bc",
-            ("3", "no 3"),
-            Err(anyhow::anyhow!("no\nhint: other")),
-            "do that",
-        );
-        assert!(failed.is_none());
+        checks.group = "bc".to_owned();
+        let error: Result<()> = Err(anyhow::anyhow!("no\nhint: other"));
+        assert!(checks.require(("3", "no 3"), error, "do that").is_none());
         assert_eq!(checks.failed(), 1);
-        let plain = anstream::adapter::strip_str(&render(&checks.0)).to_string();
+        let plain = anstream::adapter::strip_str(&render(&checks.all)).to_string();
         assert_eq!(
             plain,
             "a\n-\n√ one\n‼ two\n    not quite\n    hint: do this\n\n\
@@ -371,7 +352,7 @@ mod tests {
         let mut checks = Checks::default();
         check_crm(&mut checks, &Cluster { health: Health::Healthy, ..Cluster::default() });
         assert_eq!(checks.failed(), 0);
-        let knative = checks.0.iter().find(|it| it.description.contains("Knative")).unwrap();
+        let knative = checks.all.iter().find(|it| it.description.contains("Knative")).unwrap();
         assert_eq!(knative.description, "Knative not available in this cluster");
         assert_eq!(knative.result, Outcome::Warning);
     }
@@ -380,7 +361,7 @@ mod tests {
     fn warns_that_requirements_are_not_measured() {
         let mut checks = Checks::default();
         check_requirements(&mut checks);
-        let [check] = checks.0.as_slice() else { panic!("{checks:?}") };
+        let [check] = checks.all.as_slice() else { panic!("{checks:?}") };
         assert_eq!(check.result, Outcome::Warning);
         assert!(check.description.contains("not yet measured or enforced"), "{check:?}");
         // No hint may promise that something else makes them measured.

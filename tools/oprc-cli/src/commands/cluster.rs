@@ -1,18 +1,43 @@
 //! `oprc cluster`: clusters of the package manager.
 
-use std::process::ExitCode;
-
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use oprc_rest::{Cluster, Health};
 
 use crate::{
     client::escape,
-    connection::ConnectionArgs,
-    display::api_name,
+    connection::{ApiArgs, ConnectionArgs},
     error::CliError,
-    output::{OutputArgs, Table, duration, note},
+    output::{Column, api_name, duration, note},
 };
+
+const COLUMNS: &[Column<Cluster>] = &[
+    ("CLUSTER", |it| it.name.clone()),
+    ("HEALTH", |it| api_name(&it.health)),
+    ("NODES", |it| match (it.ready_nodes, it.nodes) {
+        (Some(ready), Some(all)) => format!("{ready}/{all}"),
+        (None, Some(all)) => all.to_string(),
+        (_, None) => String::new(),
+    }),
+    ("UNITS", |it| it.units.to_string()),
+    ("DEFAULT", |it| if it.default { "yes" } else { "no" }.to_owned()),
+    ("LAST SEEN", last_seen),
+];
+const WIDE_COLUMNS: &[Column<Cluster>] = &[
+    ("PROFILE", |it| it.profile.clone()),
+    ("CAPABILITIES", |it| {
+        let available = it.capabilities.iter().filter(|(_, available)| **available);
+        available.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",")
+    }),
+    ("TEMPLATES", |it| it.templates.join(",")),
+    ("URL", |it| it.url.clone()),
+];
+const HEALTH_COLUMNS: &[Column<Cluster>] = &[
+    ("CLUSTER", |it| it.name.clone()),
+    ("HEALTH", |it| api_name(&it.health)),
+    ("LAST SEEN", last_seen),
+    ("MESSAGE", |it| it.message.clone()),
+];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -20,9 +45,7 @@ pub(crate) enum Command {
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc cluster list -o wide")]
     List {
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// Show the health of clusters; fails unless all are healthy.
     #[command(after_help = "Example:\n  oprc cluster health east")]
@@ -30,9 +53,7 @@ pub(crate) enum Command {
         /// Cluster [default: all].
         cluster: Option<String>,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// Remove the records of a cluster that is no longer configured; its workloads are not deleted.
     #[command(after_help = "Example:\n  oprc cluster forget east")]
@@ -44,95 +65,48 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
+    let name = |it: &Cluster| it.name.clone();
     match command {
-        Command::List { show, connection } => {
-            let all: Vec<Cluster> = connection.client().await?.list("/clusters").await?;
-            show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
-        }
+        Command::List { api } => api.list("/clusters", name, COLUMNS, WIDE_COLUMNS).await?,
         Command::Forget { cluster, connection } => {
             let path = format!("/clusters/{}", escape(&cluster));
             connection.client().await?.delete(&path).await?;
             note(&format!("cluster {cluster} removed"));
         }
-        Command::Health { cluster, show, connection } => {
-            let client = connection.client().await?;
+        Command::Health { cluster, api } => {
+            let client = api.client().await?;
             let all: Vec<Cluster> = match &cluster {
                 Some(name) => vec![client.get(&format!("/clusters/{}", escape(name))).await?],
                 None => client.list("/clusters").await?,
             };
-            show.list(&all, |it| it.name.clone(), |_| health(&all))?;
-            let unhealthy: Vec<_> = all.iter().filter(|it| it.health != Health::Healthy).collect();
-            if let [first, ..] = unhealthy.as_slice() {
-                let (name, health) = (&first.name, api_name(&first.health));
-                return Err(CliError::Failed(format!(
-                    "cluster {name} is {health}: {}\nhint: run `oprc check`",
-                    first.message
-                ))
-                .into());
+            api.show.list(&all, name, HEALTH_COLUMNS, &[])?;
+            if let Some(first) = all.iter().find(|it| it.health != Health::Healthy) {
+                let Cluster { name, message, .. } = first;
+                bail!(CliError::Failed(format!(
+                    "cluster {name} is {}: {message}\nhint: run `oprc check`",
+                    api_name(&first.health)
+                )));
             }
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn last_seen(cluster: &Cluster) -> String {
     cluster.last_seen.as_deref().map(duration::age).unwrap_or_default()
 }
 
-fn table(all: &[Cluster], wide: bool) -> Table {
-    let mut headers = vec!["CLUSTER", "HEALTH", "NODES", "UNITS", "DEFAULT", "LAST SEEN"];
-    if wide {
-        headers.extend(["PROFILE", "CAPABILITIES", "TEMPLATES", "URL"]);
-    }
-    let mut table = Table::new(&headers);
-    for it in all {
-        let nodes = it.nodes.map(|nodes| match it.ready_nodes {
-            Some(ready) => format!("{ready}/{nodes}"),
-            None => nodes.to_string(),
-        });
-        let mut row = vec![
-            it.name.clone(),
-            api_name(&it.health),
-            nodes.unwrap_or_default(),
-            it.units.to_string(),
-            if it.default { "yes" } else { "no" }.to_owned(),
-            last_seen(it),
-        ];
-        if wide {
-            let capabilities = it
-                .capabilities
-                .iter()
-                .filter(|(_, available)| **available)
-                .map(|(name, _)| name.as_str());
-            let capabilities = capabilities.collect::<Vec<_>>().join(",");
-            row.extend([it.profile.clone(), capabilities, it.templates.join(","), it.url.clone()]);
-        }
-        table.row_colored(row, 1);
-    }
-    table
-}
-
-fn health(all: &[Cluster]) -> Table {
-    let mut table = Table::new(&["CLUSTER", "HEALTH", "LAST SEEN", "MESSAGE"]);
-    for it in all {
-        table.row_colored(
-            vec![it.name.clone(), api_name(&it.health), last_seen(it), it.message.clone()],
-            1,
-        );
-    }
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::table;
 
     #[test]
     fn shows_a_dash_for_unknown_node_counts() {
         let mut cluster = Cluster { name: "east".to_owned(), ..Cluster::default() };
         let rendered = |cluster: &Cluster| {
-            let text = table(std::slice::from_ref(cluster), false).render(false);
+            let text = table(std::slice::from_ref(cluster), COLUMNS, false);
             anstream::adapter::strip_str(&text).to_string()
         };
         assert_eq!(rendered(&cluster), "east   UNREACHABLE   -   0   no   -\n");

@@ -1,7 +1,5 @@
 //! `oprc completion`: shell completion scripts.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap_complete::Shell;
 
@@ -16,7 +14,6 @@ pub(crate) struct Command {
     shell: Shell,
 }
 
-pub(crate) fn run(command: &Command) -> Result<ExitCode> {
-    print_bytes(&completion::script(command.shell)?)?;
-    Ok(ExitCode::SUCCESS)
+pub(crate) fn run(command: &Command) -> Result<()> {
+    print_bytes(&completion::script(command.shell)?)
 }

@@ -1,16 +1,16 @@
 //! `oprc context`: named connections to package managers.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use serde::Serialize;
 
 use crate::{
     client::Client,
-    contexts::{Contexts, DEFAULT_SERVER, KubeconfigRef, absolute},
+    contexts::{Context, Contexts, DEFAULT_SERVER, KubeconfigRef, absolute},
     error::CliError,
-    output::{OutputArgs, Table, note, print},
+    output::{OutputArgs, note, print},
 };
 
 #[derive(Debug, Subcommand)]
@@ -70,18 +70,19 @@ struct Row<'a> {
     name: &'a str,
     current: bool,
     #[serde(flatten)]
-    context: &'a crate::contexts::Context,
+    context: &'a Context,
 }
 
-pub(crate) fn run(command: Command) -> Result<ExitCode> {
+pub(crate) fn run(command: Command) -> Result<()> {
     let path = Contexts::path()?;
     let mut contexts = Contexts::load(&path)?;
     match command {
         Command::List { show } => list(&contexts, &show)?,
         Command::Current => {
             let message = "no current context; set one with `oprc context use NAME`";
-            let current =
-                contexts.current.ok_or_else(|| CliError::InvalidInput(message.to_owned()))?;
+            let Some(current) = contexts.current else {
+                bail!(CliError::InvalidInput(message.to_owned()));
+            };
             print(&format!("{current}\n"))?;
         }
         Command::Use { name } => {
@@ -101,16 +102,13 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
             context.token_file = token_file.as_ref().map(absolute).or(context.token_file.take());
             context.ca = ca.as_ref().map(absolute).or(context.ca.take());
             if let Some(cluster) = cluster {
-                let kube = KubeconfigRef {
-                    kubeconfig: kubeconfig.as_ref().map(absolute),
-                    context: kube_context,
-                };
+                let kubeconfig = kubeconfig.as_ref().map(absolute);
+                let kube = KubeconfigRef { kubeconfig, context: kube_context };
                 context.clusters.insert(cluster, kube);
             }
             // Rejects a context that couldn't be used.
-            let second = std::time::Duration::from_secs(1);
             if context.tunnel.is_none() {
-                Client::new(&context.server, None, context.ca.as_deref(), second)?;
+                Client::new(&context.server, None, context.ca.as_deref(), Duration::ZERO)?;
             }
             contexts.current.get_or_insert_with(|| name.clone());
             contexts.save(&path)?;
@@ -118,50 +116,39 @@ pub(crate) fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Delete { name } => {
             if contexts.contexts.remove(&name).is_none() {
-                return Err(contexts.not_found(&name).into());
+                bail!(contexts.not_found(&name));
             }
             contexts.current = contexts.current.filter(|current| *current != name);
             contexts.save(&path)?;
             note(&format!("context {name} deleted"));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn list(contexts: &Contexts, show: &OutputArgs) -> Result<()> {
-    let rows: Vec<_> = contexts
-        .contexts
-        .iter()
-        .map(|(name, context)| {
-            let current = contexts.current.as_ref() == Some(name);
-            Row { name, current, context }
-        })
-        .collect();
+    let current = contexts.current.as_ref();
+    let rows = contexts.contexts.iter();
+    let rows = rows.map(|(name, context)| Row { name, current: current == Some(name), context });
     show.list(
-        &rows,
+        &rows.collect::<Vec<_>>(),
         |row| row.name.to_owned(),
-        |wide| {
-            let mut headers = vec!["CURRENT", "NAME", "SERVER"];
-            if wide {
-                headers.extend(["TOKEN FILE", "CA", "CLUSTERS"]);
-            }
-            let mut table = Table::new(&headers);
-            for row in &rows {
-                let current = if row.current { "*" } else { "" };
-                let mut cells =
-                    vec![current.to_owned(), row.name.to_owned(), row.context.server.clone()];
-                if wide {
-                    let file = |path: &Option<PathBuf>| {
-                        path.as_ref().map(|it| it.display().to_string()).unwrap_or_default()
-                    };
-                    let clusters: Vec<_> =
-                        row.context.clusters.keys().map(String::as_str).collect();
-                    let (token, ca) = (file(&row.context.token_file), file(&row.context.ca));
-                    cells.extend([token, ca, clusters.join(",")]);
-                }
-                table.row(cells);
-            }
-            table
-        },
+        &[
+            ("CURRENT", |row| if row.current { "*" } else { "" }.to_owned()),
+            ("NAME", |row| row.name.to_owned()),
+            ("SERVER", |row| row.context.server.clone()),
+        ],
+        &[
+            ("TOKEN FILE", |row| shown(row.context.token_file.as_ref())),
+            ("CA", |row| shown(row.context.ca.as_ref())),
+            ("CLUSTERS", |row| {
+                let clusters: Vec<_> = row.context.clusters.keys().map(String::as_str).collect();
+                clusters.join(",")
+            }),
+        ],
     )
+}
+
+fn shown(path: Option<&PathBuf>) -> String {
+    path.map(|it| it.display().to_string()).unwrap_or_default()
 }

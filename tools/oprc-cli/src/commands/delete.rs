@@ -1,7 +1,5 @@
 //! `oprc delete`: deletes deployments.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 
 use super::deploy::Wait;
@@ -28,7 +26,7 @@ pub(crate) struct Command {
     connection: ConnectionArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     let client = command.connection.client().await?;
     let mut deleted = Vec::new();
     for key in &command.deployments {
@@ -43,11 +41,11 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     // All deletions run at the same time.
     for key in deleted {
         if let Some(limit) = command.wait.limit() {
-            rollout::wait(&client, key, "", Goal::Deleted, Some(limit)).await?;
+            rollout::wait(&client, key, Goal::Deleted, Some(limit), None).await?;
             note(&format!("deployment {key} deleted"));
         } else {
             note(&format!("deployment {key} is being deleted"));
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

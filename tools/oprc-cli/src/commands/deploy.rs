@@ -1,17 +1,17 @@
 //! `oprc deploy`: publishes and deploys a package, and waits for the rollout.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use hyper::Method;
 use oprc_models::OClassDeployment;
-use oprc_rest::{Deployment, DeploymentStatus};
+use oprc_rest::{Deployment, FunctionStatus, UnitStatus};
 
 use crate::{
     client::{Client, escape},
-    connection::ConnectionArgs,
-    error::is_not_found,
-    output::{Format, OutputArgs, Table, duration, note, print, sanitize},
+    connection::ApiArgs,
+    error::optional,
+    output::{OutputArgs, duration, note, table},
     rollout::{self, Goal},
     target::{self, TargetArgs},
 };
@@ -29,9 +29,7 @@ pub(crate) struct Deploy {
     #[command(flatten)]
     pub(crate) wait: Wait,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -51,47 +49,38 @@ impl Wait {
     }
 }
 
-pub(crate) async fn run(command: Deploy) -> Result<ExitCode> {
-    let Deploy { target, dry_run, wait, show, connection } = command;
-    let client = connection.client().await?;
+pub(crate) async fn run(command: Deploy) -> Result<()> {
+    let Deploy { target, dry_run, wait, api } = command;
+    let client = api.client().await?;
     let resolved = target.resolve(&client).await?;
     if dry_run {
-        super::plan::show(&client, &resolved, &show).await?;
-        return Ok(ExitCode::SUCCESS);
+        return super::plan::show(&client, &resolved, &api.show).await;
     }
     target::publish(&client, resolved.packages).await?;
     let mut accepted = Vec::new();
     for deployment in &resolved.deployments {
         accepted.push(create_or_update(&client, deployment).await?);
     }
-    finish(&client, accepted, &wait, &show).await
+    finish(&client, accepted, &wait, &api.show).await
 }
 
 async fn create_or_update(client: &Client, desired: &OClassDeployment) -> Result<Deployment> {
-    let path = format!("/deployments/{}", escape(&desired.key));
-    let (accepted, result): (Deployment, _) = match client.get::<Deployment>(&path).await {
-        Ok(old) => {
+    let key = &desired.key;
+    let path = format!("/deployments/{}", escape(key));
+    let (accepted, result) = match optional(client.get::<Deployment>(&path).await)? {
+        Some(old) => {
             // If-Match: a concurrent change must not be overwritten.
             let revision = Some(old.revision.as_str());
             let new: Deployment = client.send(Method::PUT, &path, desired, revision).await?;
             let result = if new.revision == old.revision { "unchanged" } else { "updated" };
             (new, result)
         }
-        Err(error) if is_not_found(&error) => {
-            let new = client.send(Method::POST, "/deployments", desired, None).await?;
-            (new, "created")
-        }
-        Err(error) => return Err(error),
+        None => (client.send(Method::POST, "/deployments", desired, None).await?, "created"),
     };
-    note(&sanitize(&format!(
-        "deployment {} {result} (revision {})",
-        desired.key, accepted.revision
-    )));
-    accepted
-        .plan
-        .warnings
-        .iter()
-        .for_each(|warning| note(&sanitize(&format!("warning: {warning}"))));
+    note(&format!("deployment {key} {result} (revision {})", accepted.revision));
+    for warning in &accepted.plan.warnings {
+        note(&format!("warning: {warning}"));
+    }
     Ok(accepted)
 }
 
@@ -101,40 +90,35 @@ pub(super) async fn finish(
     accepted: Vec<Deployment>,
     wait: &Wait,
     show: &OutputArgs,
-) -> Result<ExitCode> {
+) -> Result<()> {
     let mut shown = Vec::new();
-    for deployment in accepted {
-        let key = deployment.deployment.key.clone();
-        let Some(limit) = wait.limit() else {
-            shown.push(deployment);
-            continue;
-        };
-        rollout::wait(client, &key, &deployment.revision, Goal::Running, Some(limit)).await?;
-        shown.push(client.get(&format!("/deployments/{}", escape(&key))).await?);
-    }
-    match show.output {
-        Format::Json | Format::Yaml => show.document(&shown)?,
-        Format::Name => {
-            let names = shown.iter().map(|it| sanitize(&it.deployment.key) + "\n");
-            print(&names.collect::<String>())?;
+    for mut deployment in accepted {
+        if let Some(limit) = wait.limit() {
+            let (key, revision) = (&deployment.deployment.key, &deployment.revision);
+            rollout::wait(client, key, Goal::Running { revision }, Some(limit), None).await?;
+            deployment = client.get(&format!("/deployments/{}", escape(key))).await?;
         }
-        Format::Table | Format::Wide => {
-            if wait.limit().is_some() {
-                let statuses = shown.iter().map(|it| &it.status);
-                print(&urls(statuses).render(!show.no_headers))?;
-            }
-        }
+        shown.push(deployment);
     }
-    Ok(ExitCode::SUCCESS)
+    let keys: Vec<_> = shown.iter().map(|it| it.deployment.key.as_str()).collect();
+    show.one(&shown, &keys, |_| match wait.limit() {
+        Some(_) => urls(&shown, !show.no_headers),
+        None => String::new(),
+    })
 }
 
-fn urls<'a>(statuses: impl Iterator<Item = &'a DeploymentStatus>) -> Table {
-    let mut table = Table::new(&["CLUSTER", "CLASS", "FUNCTION", "URL"]);
-    for unit in statuses.flat_map(|status| &status.units) {
-        for function in &unit.functions {
-            let url = function.invocation_url.clone().unwrap_or_default();
-            table.row([unit.cluster.clone(), unit.class.clone(), function.key.clone(), url]);
-        }
-    }
-    table
+fn urls(deployments: &[Deployment], headers: bool) -> String {
+    let units = deployments.iter().flat_map(|it| &it.status.units);
+    let functions = units.flat_map(|unit| unit.functions.iter().map(move |it| (unit, it)));
+    let functions: Vec<(&UnitStatus, &FunctionStatus)> = functions.collect();
+    table(
+        &functions,
+        &[
+            ("CLUSTER", |(unit, _)| unit.cluster.clone()),
+            ("CLASS", |(unit, _)| unit.class.clone()),
+            ("FUNCTION", |(_, function)| function.key.clone()),
+            ("URL", |(_, function)| function.invocation_url.clone().unwrap_or_default()),
+        ],
+        headers,
+    )
 }

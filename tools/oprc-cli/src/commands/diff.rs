@@ -2,10 +2,11 @@
 
 use std::{fmt::Write as _, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use oprc_models::{OClassDeployment, OPackage};
 use oprc_rest::{
     Condition, Contact, Deployment, DeploymentCondition as Is, DeploymentStatus, PackageVersion,
+    UnitPlan,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,11 +14,10 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::{
     client::{Client, escape},
-    connection::ConnectionArgs,
-    display::api_name,
-    error::{CliError, is_not_found},
-    output::{Format, OutputArgs, Tone, note, paint, sanitize},
-    target::TargetArgs,
+    connection::ApiArgs,
+    error::{CliError, optional},
+    output::{Format, Tone, api_name, note, paint, sanitize},
+    target::{TargetArgs, version_path},
 };
 
 #[derive(Debug, clap::Args)]
@@ -28,9 +28,7 @@ pub(crate) struct Command {
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
 #[derive(Debug, Serialize)]
@@ -46,40 +44,38 @@ struct Difference {
 }
 
 pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    // Exit code 1 means differences, so errors must not use it.
     match compare(command).await {
         Ok(true) => Ok(ExitCode::FAILURE),
         Ok(false) => Ok(ExitCode::SUCCESS),
-        Err(error) if error.is::<CliError>() => match error.downcast() {
-            Ok(CliError::Failed(why)) => Err(CliError::InvalidInput(why).into()),
-            Ok(other) => Err(other.into()),
-            Err(error) => Err(error),
-        },
-        Err(error) => Err(CliError::InvalidInput(format!("{error:#}")).into()),
+        // Exit code 1 means differences, so errors must not use it.
+        Err(error) => bail!(match error.downcast() {
+            Ok(CliError::Failed(why)) => CliError::InvalidInput(why),
+            Ok(other) => other,
+            Err(error) => CliError::InvalidInput(format!("{error:#}")),
+        }),
     }
 }
 
-async fn compare(command: Command) -> Result<bool> {
-    command.show.reject_formats(&[Format::Name, Format::Wide])?;
-    let client = command.connection.client().await?;
-    let target = command.target.resolve(&client).await?;
+async fn compare(Command { target, api }: Command) -> Result<bool> {
+    api.show.reject_formats(&[Format::Name, Format::Wide])?;
+    let client = api.client().await?;
+    let target = target.resolve(&client).await?;
     let (mut all, mut conflicts) = (Vec::new(), Vec::new());
     let show = |all: &Vec<Difference>| {
-        command.show.print_result(all, |all| all.iter().map(Difference::patch).collect())
+        api.show.print_result(all, || all.iter().map(Difference::patch).collect())
     };
     for package in &target.packages {
-        let (name, version) = (escape(&package.name), escape(&package.version.to_string()));
-        let path = format!("/packages/{name}/versions/{version}");
-        let old = optional::<PackageVersion>(client.get(&path).await)?;
-        if old.as_ref().is_some_and(|old| old.package != *package) {
-            conflicts.push(format!("{} {}", package.name, package.version));
-        }
+        let path = version_path(&package.name, &package.version.to_string());
+        let old = optional(client.get::<PackageVersion>(&path).await)?.map(|it| it.package);
         let title = format!("package {} {}", package.name, package.version);
-        all.extend(differ(&title, old.map(|it| it.package).as_ref(), Some(package))?);
+        all.extend(differ(&title, old.as_ref(), Some(package))?);
+        if old.is_some_and(|old| old != *package) {
+            conflicts.push(title);
+        }
     }
     for desired in &target.deployments {
         let path = format!("/deployments/{}", escape(&desired.key));
-        let old = optional::<Deployment>(client.get(&path).await)?;
+        let old: Option<Deployment> = optional(client.get(&path).await)?;
         let title = format!("deployment {}", desired.key);
         all.extend(differ(&title, old.as_ref().map(|it| &it.deployment), Some(desired))?);
         if let Some(old) = &old {
@@ -96,9 +92,9 @@ async fn compare(command: Command) -> Result<bool> {
             }
         }
     }
-    for one in conflicts {
+    for package in conflicts {
         note(&format!(
-            "package {one} is already published with different content; increase its version"
+            "{package} is already published with different content; increase its version"
         ));
     }
     show(&all)?;
@@ -112,7 +108,7 @@ fn condition_difference(title: &str, status: &DeploymentStatus) -> Result<Option
     let desired = json!({"condition": api_name(&Is::Running)});
     let found = differ(&format!("condition of {title}"), Some(&now), Some(&desired))?;
     if found.is_some() {
-        note(&sanitize(&format!("{title} {why}")));
+        note(&format!("{title} {why}"));
     }
     Ok(found)
 }
@@ -141,24 +137,15 @@ async fn units(
     let plan = super::plan::fetch(client, desired, packages).await?;
     let previous = old.map(|it| it.plan.units.as_slice()).unwrap_or_default();
     let mut all = Vec::new();
+    let title = |unit: &UnitPlan| format!("unit {} on {}", unit.id, unit.cluster);
     for unit in &plan.units {
         let before = previous.iter().find(|it| it.id == unit.id);
-        let title = format!("unit {} on {}", unit.id, unit.cluster);
-        all.extend(differ(&title, before.map(|it| &it.spec), Some(&unit.spec))?);
+        all.extend(differ(&title(unit), before.map(|it| &it.spec), Some(&unit.spec))?);
     }
     for unit in previous.iter().filter(|it| plan.units.iter().all(|new| new.id != it.id)) {
-        let title = format!("unit {} on {}", unit.id, unit.cluster);
-        all.extend(differ(&title, Some(&unit.spec), None)?);
+        all.extend(differ(&title(unit), Some(&unit.spec), None)?);
     }
     Ok(all)
-}
-
-fn optional<T>(response: Result<T>) -> Result<Option<T>> {
-    match response {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if is_not_found(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// `None` if both are equal.

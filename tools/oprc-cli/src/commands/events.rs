@@ -1,15 +1,15 @@
 //! `oprc events`: the event stream of the package manager.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 use oprc_rest::Event;
 
 use crate::{
     client::Client,
-    connection::ConnectionArgs,
-    error::CliError,
-    output::{Format, OutputArgs, Tone, duration, paint, sanitize, tone_of},
+    connection::ApiArgs,
+    error::is_unavailable,
+    output::{Format, Tone, duration, join_non_empty, paint, sanitize, tone_of},
 };
 
 /// First and longest delay before the stream is reopened.
@@ -33,20 +33,17 @@ pub(crate) struct Command {
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
     limit: Option<Duration>,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    command.show.reject_formats(&[Format::Name, Format::Wide])?;
-    let client = command.connection.client().await?;
+pub(crate) async fn run(command: Command) -> Result<()> {
+    command.api.show.reject_formats(&[Format::Name, Format::Wide])?;
+    let client = command.api.client().await?;
     let work = stream(&client, &command);
     match command.limit {
-        Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or(Ok(()))?,
-        None => work.await?,
+        Some(limit) => tokio::time::timeout(limit, work).await.unwrap_or(Ok(())),
+        None => work.await,
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 async fn stream(client: &Client, command: &Command) -> Result<()> {
@@ -63,13 +60,12 @@ async fn stream(client: &Client, command: &Command) -> Result<()> {
                         last = Some(event.id.clone());
                     }
                     if matches(&event, command) {
-                        command.show.print_item(&event, || line(&event))?;
+                        command.api.show.print_item(&event, || line(&event))?;
                     }
                 }
             }
             // Reconnects only after the first connection succeeded.
-            Err(error)
-                if opened && matches!(error.downcast_ref(), Some(CliError::Unavailable(_))) => {}
+            Err(error) if opened && is_unavailable(&error) => {}
             Err(error) => return Err(error),
         }
         tokio::time::sleep(delay).await;
@@ -84,10 +80,10 @@ fn matches(event: &Event, command: &Command) -> bool {
 
 fn line(event: &Event) -> String {
     let condition = paint(tone_of(&event.condition), &sanitize(&event.condition));
-    let parts =
-        [sanitize(&event.kind), sanitize(&event.subject), condition, sanitize(&event.message)];
-    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-    format!("{}  {}\n", paint(Tone::Faint, &sanitize(&event.at)), parts.join("  "))
+    let [kind, subject, message] =
+        [&event.kind, &event.subject, &event.message].map(|it| sanitize(it));
+    let parts = join_non_empty(&[&kind, &subject, &condition, &message], "  ");
+    format!("{}  {parts}\n", paint(Tone::Faint, &sanitize(&event.at)))
 }
 
 #[cfg(test)]

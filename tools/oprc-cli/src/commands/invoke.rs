@@ -3,16 +3,20 @@
 mod macros;
 mod service_proxy;
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
-use hyper::{Method, Request, StatusCode, header::HOST};
+use hyper::{
+    Method, Request, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, HOST},
+};
 use oprc_models::{Access as Openness, Macro};
 use oprc_rest::{
-    BindingEntry, ClassEntry, Deployment, FunctionEntry, FunctionStatus, PackageVersion, UnitStatus,
+    BindingEntry, ClassEntry, Condition, Deployment, FunctionEntry, FunctionStatus, PackageVersion,
+    Plan, UnitStatus,
 };
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -20,18 +24,17 @@ use self::{
     macros::MacroInput,
     service_proxy::{join_url, service_proxy},
 };
-use super::package::filter_query;
 use crate::{
-    client::{Client, escape},
+    client::{Client, escape, filtered, read_body},
     connection::ConnectionArgs,
     contexts::Context,
-    error::CliError,
+    error::{CliError, optional},
     files,
     kube::{KubeArgs, to_cli_error},
     output::{duration, note, print_bytes},
+    target::version_path,
 };
 
-const MAX_RESPONSE_BYTES: usize = 64 << 20;
 const MAX_MACRO_DEPTH: usize = 8;
 
 #[derive(Debug, clap::Args)]
@@ -70,13 +73,15 @@ pub(crate) struct Command {
     connection: ConnectionArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     let client = command.connection.client().await?;
     let path = format!("/deployments/{}", escape(&command.deployment));
     let found: Deployment = client.get(&path).await?;
     let unit = select_unit(&command, &found)?;
-    let bindings = bindings(&client, &found, &unit.class).await?;
-    let function = select_function(unit, &bindings, command.function.as_deref())?;
+    let Plan { package, version, .. } = found.plan.clone();
+    let classes: Vec<ClassEntry> = entries(&client, "/classes", &package, &version).await?;
+    let class = classes.into_iter().find(|it| it.key == unit.class).unwrap_or_default();
+    let function = select_function(unit, &class.functions, command.function.as_deref())?;
     let data = match command.data.as_deref().map(|data| (data, data.strip_prefix('@'))) {
         Some((_, Some(file))) => Some(files::read(Path::new(file))?),
         Some((data, None)) => Some(data.to_owned()),
@@ -86,7 +91,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     let invoker = Invoker { command: &command, context: &context, client: &client, unit };
     let invocation = async {
         if function.invocation_url.is_none() {
-            let package = FunctionRef::package_of(&found);
+            let package = FunctionRef { package, version, key: String::new() };
             let own = invoker.resolve(&package, &function.key).await?;
             if let Some(flow) = invoker.find_macro(&own).await? {
                 let input = MacroInput::parse(data.as_deref())?;
@@ -107,9 +112,9 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         note("");
     }
     if !status.is_success() {
-        return Err(CliError::Failed(format!("function {} returned {status}", function.key)).into());
+        bail!(CliError::Failed(format!("function {} returned {status}", function.key)));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Prefers a unit that is running.
@@ -119,40 +124,32 @@ fn select_unit<'a>(command: &Command, found: &'a Deployment) -> Result<&'a UnitS
             && command.cluster.as_ref().is_none_or(|it| *it == unit.cluster)
     };
     let units: Vec<_> = found.status.units.iter().filter(matches).collect();
-    let mut classes: Vec<_> = units.iter().map(|unit| unit.class.as_str()).collect();
-    classes.sort_unstable();
-    classes.dedup();
+    let classes: BTreeSet<_> = units.iter().map(|unit| unit.class.as_str()).collect();
     if classes.len() > 1 {
-        let classes = classes.join(", ");
+        let classes = classes.into_iter().collect::<Vec<_>>().join(", ");
         return Err(CliError::InvalidInput(format!(
             "the deployment has several classes; select one with --class: {classes}"
         )));
     }
-    let running = units.iter().find(|unit| unit.condition == oprc_rest::Condition::Running);
+    let running = units.iter().find(|unit| unit.condition == Condition::Running);
     running.or(units.first()).copied().ok_or_else(|| {
+        let key = &command.deployment;
         CliError::NotFound(format!(
-            "deployment {} has no unit that matches; see `oprc status {}`",
-            command.deployment, command.deployment
+            "deployment {key} has no unit that matches; see `oprc status {key}`"
         ))
     })
 }
 
-async fn bindings(client: &Client, found: &Deployment, class: &str) -> Result<Vec<BindingEntry>> {
-    let (package, version) = (found.plan.package.clone(), found.plan.version.clone());
-    let filters = [("package", Some(package)), ("version", Some(version))];
-    let all: Vec<ClassEntry> =
-        or_empty(client.list(&format!("/classes{}", filter_query(filters))).await)?;
-    let found = all.into_iter().find(|it| it.key == class);
-    Ok(found.map(|it| it.functions).unwrap_or_default())
-}
-
-/// Treats an unknown package as empty: the package of an adopted deployment may have been lost with
-/// the store, and functions are then called by their keys.
-fn or_empty<T>(all: Result<Vec<T>>) -> Result<Vec<T>> {
-    match all {
-        Err(error) if matches!(error.downcast_ref(), Some(CliError::NotFound(_))) => Ok(Vec::new()),
-        all => all,
-    }
+/// The catalogue of a package version. An unknown package is empty: the package of an adopted
+/// deployment may have been lost with the store, and functions are then called by their keys.
+async fn entries<T: DeserializeOwned>(
+    client: &Client,
+    list: &str,
+    package: &str,
+    version: &str,
+) -> Result<Vec<T>> {
+    let path = filtered(list, &[("package", Some(package)), ("version", Some(version))]);
+    Ok(optional(client.list(&path).await)?.unwrap_or_default())
 }
 
 /// By the name of its binding, by its key, or the default function.
@@ -203,14 +200,6 @@ struct FunctionRef {
     key: String,
 }
 
-impl FunctionRef {
-    /// The package of a deployment, without a function.
-    fn package_of(found: &Deployment) -> Self {
-        let (package, version) = (found.plan.package.clone(), found.plan.version.clone());
-        Self { package, version, key: String::new() }
-    }
-}
-
 /// Invokes functions of one unit.
 struct Invoker<'a> {
     command: &'a Command,
@@ -225,8 +214,7 @@ impl Invoker<'_> {
         let Some((package, key)) = function.split_once('.') else {
             return Ok(FunctionRef { key: function.to_owned(), ..from.clone() });
         };
-        let path =
-            format!("/packages/{}/versions/{}", escape(&from.package), escape(&from.version));
+        let path = version_path(&from.package, &from.version);
         let mut found: PackageVersion = self.client.get(&path).await?;
         let missing =
             || CliError::NotFound(format!("package {} has no dependency {package}", from.package));
@@ -236,11 +224,9 @@ impl Invoker<'_> {
 
     /// `None` if the function is no macro.
     async fn find_macro(&self, place: &FunctionRef) -> Result<Option<Macro>> {
-        let FunctionRef { package, version, key } = place.clone();
-        let filters = [("package", Some(package)), ("version", Some(version))];
-        let all: Vec<FunctionEntry> =
-            or_empty(self.client.list(&format!("/functions{}", filter_query(filters))).await)?;
-        Ok(all.into_iter().find(|it| it.key == key).and_then(|it| it.flow))
+        let FunctionRef { package, version, key } = place;
+        let all: Vec<FunctionEntry> = entries(self.client, "/functions", package, version).await?;
+        Ok(all.into_iter().find(|it| it.key == *key).and_then(|it| it.flow))
     }
 
     /// Runs the steps of a macro, and of macros that it calls.
@@ -252,9 +238,9 @@ impl Invoker<'_> {
         depth: usize,
     ) -> Result<Value> {
         if depth > MAX_MACRO_DEPTH {
-            let message =
-                format!("macro {} exceeds the maximum depth of {MAX_MACRO_DEPTH}", own.key);
-            return Err(CliError::Failed(message).into());
+            let key = &own.key;
+            let message = format!("macro {key} exceeds the maximum depth of {MAX_MACRO_DEPTH}");
+            bail!(CliError::Failed(message));
         }
         macros::run(flow, input, async |function, input| {
             let place = self.resolve(own, function).await?;
@@ -268,22 +254,20 @@ impl Invoker<'_> {
 
     async fn run_step(&self, place: &FunctionRef, input: &MacroInput) -> Result<Value> {
         let named = format!("{}.{}", place.package, place.key);
-        let known = self.unit.functions.iter().find(|it| it.key == place.key || it.key == named);
-        let missing = || {
-            CliError::NotFound(format!(
-                "function {named} is not deployed for class {}",
-                self.unit.class
-            ))
+        let UnitStatus { functions, class, .. } = self.unit;
+        let Some(function) = functions.iter().find(|it| it.key == place.key || it.key == named)
+        else {
+            let message = format!("function {named} is not deployed for class {class}");
+            bail!(CliError::NotFound(message));
         };
         let data = serde_json::to_string(input)?;
-        let (status, body) =
-            self.call(known.ok_or_else(missing)?, Some(data), Some(Method::POST)).await?;
-        let text = || String::from_utf8_lossy(&body).into_owned();
+        let (status, body) = self.call(function, Some(data), Some(Method::POST)).await?;
+        let text = String::from_utf8_lossy(&body);
         if !status.is_success() {
-            let message = format!("function {named} returned {status}: {}", text().trim());
-            return Err(CliError::Failed(message).into());
+            let message = format!("function {named} returned {status}: {}", text.trim());
+            bail!(CliError::Failed(message));
         }
-        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| text().into()))
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| text.into()))
     }
 
     async fn call(
@@ -293,74 +277,53 @@ impl Invoker<'_> {
         method: Option<Method>,
     ) -> Result<(StatusCode, Bytes)> {
         let Self { command, context, client, .. } = *self;
-        let default = if data.is_some() { Method::POST } else { Method::GET };
+        let key = &function.key;
         let Some(url) = function.invocation_url.as_deref() else {
-            let why = function.error_msg.clone().unwrap_or_else(|| "it has no URL yet".to_owned());
-            return Err(CliError::Failed(format!(
-                "cannot invoke function {}: {why}",
-                function.key
-            ))
-            .into());
+            let why = function.error_msg.as_deref().unwrap_or("it has no URL yet");
+            bail!(CliError::Failed(format!("cannot invoke function {key}: {why}")));
         };
         let proxy = service_proxy(&command.access, context, function, &command.path).await?;
         let uri = proxy.as_ref().map_or_else(|| join_url(url, &command.path), |it| it.path.clone());
-        let method = method.unwrap_or(default);
-        let mut request = Request::builder().method(method).uri(&uri);
+        let default = if data.is_some() { Method::POST } else { Method::GET };
+        let mut request = Request::builder().method(method.unwrap_or(default)).uri(&uri);
         let mut host = proxy.as_ref().and_then(|it| it.host.as_deref());
-        let mut typed = data.is_none();
+        let mut typed = false;
         for header in &command.headers {
-            let invalid =
-                || CliError::InvalidInput(format!("invalid header {header:?}; use 'Name: value'"));
-            let (name, value) = header.split_once(':').ok_or_else(invalid)?;
-            typed |= name.trim().eq_ignore_ascii_case("content-type");
-            host = host.filter(|_| !name.trim().eq_ignore_ascii_case("host"));
-            if proxy.is_some() && name.trim().eq_ignore_ascii_case("authorization") {
+            let Some((name, value)) = header.split_once(':') else {
+                let message = format!("invalid header {header:?}; use 'Name: value'");
+                bail!(CliError::InvalidInput(message));
+            };
+            let (name, value) = (name.trim(), value.trim());
+            typed |= name.eq_ignore_ascii_case(CONTENT_TYPE.as_str());
+            host = host.filter(|_| !name.eq_ignore_ascii_case(HOST.as_str()));
+            if proxy.is_some() && name.eq_ignore_ascii_case(AUTHORIZATION.as_str()) {
                 // The API server would interpret it as its own credentials.
-                return Err(CliError::InvalidInput(
-                    "an Authorization header cannot be sent through the Service proxy of the API \
-                     server; call the function's URL directly"
-                        .to_owned(),
-                )
-                .into());
+                let message = "an Authorization header cannot be sent through the Service proxy of \
+                               the API server; call the function's URL directly";
+                bail!(CliError::InvalidInput(message.to_owned()));
             }
-            request = request.header(name.trim(), value.trim());
+            request = request.header(name, value);
         }
         if let Some(host) = host {
             request = request.header(HOST, host);
         }
-        if !typed {
-            let json = data
-                .as_deref()
-                .is_some_and(|it| serde_json::from_str::<serde_json::Value>(it).is_ok());
-            request = request
-                .header("content-type", if json { "application/json" } else { "text/plain" });
+        if let Some(data) = data.as_ref().filter(|_| !typed) {
+            let json = serde_json::from_str::<IgnoredAny>(data).is_ok();
+            let kind = if json { "application/json" } else { "text/plain" };
+            request = request.header(CONTENT_TYPE, kind);
         }
         let body = Bytes::from(data.unwrap_or_default());
         let invalid =
             |error: hyper::http::Error| CliError::InvalidInput(format!("invalid request: {error}"));
         if let Some(proxy) = proxy {
             let request = request.body(kube::client::Body::from(body.to_vec())).map_err(invalid)?;
-            let response =
-                proxy.cluster.send(request).await.map_err(|error| to_cli_error(&error))?;
-            let status = response.status();
-            return Ok((status, read_body(response.into_body()).await?));
+            let response = proxy.cluster.send(request).await;
+            let response = response.map_err(|error| to_cli_error(&error))?;
+            return Ok((response.status(), read_body(response.into_body()).await?));
         }
         let response = client.send_external(request.body(body.into()).map_err(invalid)?).await?;
-        let status = response.status();
-        Ok((status, read_body(response.into_body()).await?))
+        Ok((response.status(), read_body(response.into_body()).await?))
     }
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes>
-where
-    B: hyper::body::Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
-    let body = body.map_err(|error| {
-        CliError::Unavailable(format!("the connection broke while reading the response: {error}"))
-    })?;
-    Ok(body.to_bytes())
 }
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
 //! `oprc logs`: logs of functions, read from their clusters.
 
-use std::{io, pin::Pin, process::ExitCode, time::Duration};
+use std::{io, pin::Pin, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 use futures::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, Stream, StreamExt as _, stream,
 };
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::LogParams};
 use oprc_rest::{DeploymentStatus, UnitStatus};
+use oprc_unit::names;
 
 use crate::{
     client::escape,
     connection::ConnectionArgs,
     contexts::Context,
     error::{CliError, is_unavailable},
-    kube::{KubeArgs, connect, label_matches_function, list_pods_with, with_timeout},
+    kube::{KubeArgs, connect, list_pods, with_timeout},
     output::{duration, note, print, sanitize},
 };
 
@@ -59,7 +60,7 @@ type Lines = Pin<Box<dyn Stream<Item = Result<String, String>>>>;
 /// Title, API and name of a pod.
 type PodLog = (String, Api<Pod>, String);
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     let path = format!("/deployments/{}/status", escape(&command.deployment));
     let status: DeploymentStatus = command.connection.client().await?.get(&path).await?;
     let context = command.connection.resolve()?;
@@ -76,17 +77,16 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
         }
     }
     if found.is_empty() {
-        let none = || {
-            CliError::NotFound(format!(
-                "deployment {} has no matching pods; see `oprc status {} --pods`",
-                command.deployment, command.deployment
-            ))
-            .into()
-        };
-        return Err(failures.into_iter().next().map_or_else(none, |(_, error)| error));
+        if let Some((_, error)) = failures.into_iter().next() {
+            return Err(error);
+        }
+        let key = command.deployment;
+        bail!(CliError::NotFound(format!(
+            "deployment {key} has no matching pods; see `oprc status {key} --pods`"
+        )));
     }
     for (cluster, error) in &failures {
-        note(&sanitize(&format!("cluster {cluster}: {error:#}")));
+        note(&format!("cluster {cluster}: {error:#}"));
     }
     let mut broken = failures.len();
     if found.len() > MAX_PODS {
@@ -114,13 +114,11 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             // A pod that is still starting has no log yet, which is no failure.
             Err(error) => {
                 broken += usize::from(is_unavailable(&error));
-                note(&sanitize(&format!("{title}: {error:#}")));
+                note(&format!("{title}: {error:#}"));
             }
         }
     }
-    if streams.is_empty() {
-        return Err(CliError::Failed("no logs could be read".to_owned()).into());
-    }
+    ensure!(!streams.is_empty(), CliError::Failed("no logs could be read".to_owned()));
     let mut all: Lines = if command.follow {
         Box::pin(stream::select_all(streams))
     } else {
@@ -131,17 +129,13 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             Ok(line) => print(&line)?,
             Err(message) => {
                 broken += 1;
-                note(&sanitize(&message));
+                note(&message);
             }
         }
     }
-    if broken > 0 {
-        return Err(CliError::Partial(
-            "some logs could not be read completely; see the messages above".to_owned(),
-        )
-        .into());
-    }
-    Ok(ExitCode::SUCCESS)
+    let message = "some logs could not be read completely; see the messages above";
+    ensure!(broken == 0, CliError::Partial(message.to_owned()));
+    Ok(())
 }
 
 async fn pods_of_unit(
@@ -150,11 +144,10 @@ async fn pods_of_unit(
     unit: &UnitStatus,
 ) -> Result<Vec<PodLog>> {
     let client = connect(&command.access, context, &unit.cluster).await?;
-    let mut pods = list_pods_with(&client, unit).await?;
-    pods.retain(|pod| {
-        command.function.as_ref().is_none_or(|key| label_matches_function(&pod.function, key))
-    });
-    let found = pods.into_iter().map(|pod| {
+    let label = command.function.as_deref().map(names::label);
+    let pods = list_pods(&client, unit).await?.into_iter();
+    let pods = pods.filter(|pod| label.as_ref().is_none_or(|label| pod.function == *label));
+    let found = pods.map(|pod| {
         let title = sanitize(&format!("{}/{}", unit.cluster, pod.name));
         (title, Api::namespaced(client.clone(), &pod.namespace), pod.name)
     });

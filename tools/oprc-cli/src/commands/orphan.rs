@@ -1,17 +1,16 @@
 //! `oprc orphan`: classes in clusters that belong to no deployment of the package manager.
 
-use std::process::ExitCode;
-
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use hyper::Method;
 use oprc_rest::{Adoption, ClassRuntime};
+use serde::de::IgnoredAny;
 
 use crate::{
     client::escape,
-    connection::ConnectionArgs,
+    connection::{ApiArgs, ConnectionArgs},
     error::CliError,
-    output::{OutputArgs, Table, note, sanitize},
+    output::note,
 };
 
 #[derive(Debug, Subcommand)]
@@ -20,9 +19,7 @@ pub(crate) enum Command {
     #[command(visible_alias = "ls", after_help = "Example:\n  oprc orphan list")]
     List {
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// Adopt orphans into the deployments that their ids name; missing deployments are created, and
     /// the classes keep running.
@@ -53,11 +50,24 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::List { show, connection } => {
-            let all: Vec<ClassRuntime> = connection.client().await?.list("/orphans").await?;
-            show.list(&all, |it| format!("{}/{}", it.cluster, it.id), |_| table(&all))?;
+        Command::List { api } => {
+            api.list::<ClassRuntime>(
+                "/orphans",
+                |it| format!("{}/{}", it.cluster, it.id),
+                &[
+                    ("CLUSTER", |it| it.cluster.clone()),
+                    ("ID", |it| it.id.clone()),
+                    ("STATUS", |it| it.status.clone()),
+                    ("PACKAGE", |it| {
+                        format!("{} {}", it.package_name, it.package_version).trim().to_owned()
+                    }),
+                    ("CLASS", |it| it.unit.class.clone()),
+                ],
+                &[],
+            )
+            .await?;
         }
         Command::Adopt { cluster, id, all: _, connection } => {
             let client = connection.client().await?;
@@ -65,18 +75,16 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             if let (Some(cluster), Some(id)) = (&cluster, &id) {
                 orphans.retain(|it| it.cluster == *cluster && it.id == *id);
                 if orphans.is_empty() {
-                    return Err(CliError::NotFound(format!(
+                    bail!(CliError::NotFound(format!(
                         "orphan {id:?} not found on cluster {cluster}; see `oprc orphan list`"
-                    ))
-                    .into());
+                    )));
                 }
             }
             for ClassRuntime { cluster, id, deployment, .. } in orphans {
                 let path = format!("/orphans/{}/{}/adopt", escape(&cluster), escape(&id));
                 let body = Adoption { deployment: deployment.unwrap_or_default() };
-                client.send_ignoring_body(Method::POST, &path, Some(&body)).await?;
-                let deployment = &body.deployment;
-                note(&sanitize(&format!("{id} on {cluster} adopted into deployment {deployment}")));
+                client.send::<IgnoredAny>(Method::POST, &path, &body, None).await?;
+                note(&format!("{id} on {cluster} adopted into deployment {}", body.deployment));
             }
         }
         Command::Delete { cluster, id, connection } => {
@@ -85,16 +93,5 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
             note(&format!("deleting {id} from {cluster}"));
         }
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn table(all: &[ClassRuntime]) -> Table {
-    let mut table = Table::new(&["CLUSTER", "ID", "STATUS", "PACKAGE", "CLASS"]);
-    for it in all {
-        let package = format!("{} {}", it.package_name, it.package_version);
-        let package = package.trim().to_owned();
-        let (cluster, id) = (it.cluster.clone(), it.id.clone());
-        table.row_colored(vec![cluster, id, it.status.clone(), package, it.unit.class.clone()], 2);
-    }
-    table
+    Ok(())
 }

@@ -1,21 +1,21 @@
 //! `oprc package`: published packages.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Subcommand;
 use hyper::Method;
 use oprc_models::{Body, to_yaml};
-use oprc_rest::{Deprecation, PackageSummary, PackageVersion, Published};
-use serde::Serialize;
+use oprc_rest::{Deprecation, PackageSummary, Published};
+use serde::{Serialize, de::IgnoredAny};
 
 use crate::{
-    client::escape,
-    connection::ConnectionArgs,
+    client::{escape, filtered},
+    connection::{ApiArgs, ConnectionArgs},
     error::CliError,
     files,
-    output::{Format, OutputArgs, Table, duration, note, print, sanitize},
-    target,
+    output::{Format, duration, note},
+    target::{self, version_path},
 };
 
 #[derive(Debug, Subcommand)]
@@ -27,9 +27,7 @@ pub(crate) enum Command {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// List packages.
     #[command(visible_alias = "ls")]
@@ -48,9 +46,7 @@ pub(crate) enum Command {
         #[arg(long, short)]
         query: Option<String>,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// Show a published package.
     #[command(after_help = "Example:\n  oprc package get hello@0.1.0 > hello.yaml")]
@@ -58,9 +54,7 @@ pub(crate) enum Command {
         /// NAME, or NAME@RANGE such as hello@^0.1.
         package: String,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// Delete a package version, or all versions; rejected while it is in use.
     #[command(
@@ -85,9 +79,7 @@ pub(crate) enum Command {
         #[arg(long)]
         offline: bool,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// List the versions of a package, newest first.
     #[command(after_help = "Example:\n  oprc package history hello")]
@@ -95,9 +87,7 @@ pub(crate) enum Command {
         /// Name of the package.
         package: String,
         #[command(flatten)]
-        show: OutputArgs,
-        #[command(flatten)]
-        connection: ConnectionArgs,
+        api: ApiArgs,
     },
     /// Mark a version as deprecated.
     #[command(
@@ -117,18 +107,35 @@ pub(crate) enum Command {
     },
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
-        Command::Apply { files, show, connection } => apply(&files, &show, &connection).await?,
-        Command::List { prefix, tag, label, query, show, connection } => {
-            let filters = [("prefix", prefix), ("tags", tag), ("labels", label), ("q", query)];
-            let path = format!("/packages{}", filter_query(filters));
-            let all: Vec<PackageSummary> = connection.client().await?.list(&path).await?;
-            show.list(&all, |it| it.name.clone(), |wide| table(&all, wide))?;
+        Command::Apply { files, api } => apply(&files, &api).await,
+        Command::List { prefix, tag, label, query, api } => {
+            let filters = [("prefix", &prefix), ("tags", &tag), ("labels", &label), ("q", &query)];
+            let filters = filters.map(|(name, value)| (name, value.as_deref()));
+            api.list::<PackageSummary>(
+                &filtered("/packages", &filters),
+                |it| it.name.clone(),
+                &[
+                    ("NAME", |it| it.name.clone()),
+                    ("LATEST", |it| it.latest.clone()),
+                    ("VERSIONS", |it| it.versions.len().to_string()),
+                    ("CLASSES", |it| it.classes.join(",")),
+                    ("AGE", age_of_latest),
+                ],
+                &[
+                    ("TAGS", |it| it.tags.join(",")),
+                    ("DESCRIPTION", |it| it.description.clone().unwrap_or_default()),
+                ],
+            )
+            .await
         }
-        Command::Get { package, show, connection } => {
-            let found = target::published(&connection.client().await?, &package).await?;
-            get(&found, &show)?;
+        Command::Get { package, api } => {
+            let found = target::published(&api.client().await?, &package).await?;
+            let name = format!("{}@{}", found.package.name, found.package.version);
+            // A package file that can be published again.
+            let body = Body::Package(Box::new(found.package.clone()));
+            api.show.one(&found, &[name], |_| to_yaml([&body]).unwrap_or_default())
         }
         Command::Delete { package, all, connection } => {
             let client = connection.client().await?;
@@ -138,69 +145,59 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
                 (None, false) => {
                     let message =
                         "no version given; use NAME@VERSION, or --all to delete all versions";
-                    return Err(CliError::InvalidInput(message.to_owned()).into());
+                    bail!(CliError::InvalidInput(message.to_owned()))
                 }
                 (Some(_), true) => {
                     let message = "--all deletes all versions and cannot be used with NAME@VERSION";
-                    return Err(CliError::InvalidInput(message.to_owned()).into());
+                    bail!(CliError::InvalidInput(message.to_owned()))
                 }
             };
             client.delete(&path).await?;
             note(&format!("package {package} deleted"));
+            Ok(())
         }
-        Command::Validate { files, offline, show, connection } => {
-            validate(&files, offline, &show, &connection).await?;
-        }
-        Command::History { package, show, connection } => {
+        Command::Validate { files, offline, api } => validate(&files, offline, &api).await,
+        Command::History { package, api } => {
             let path = format!("/packages/{}", escape(&package));
-            let found: PackageSummary = connection.client().await?.get(&path).await?;
-            let name =
-                |version: &oprc_rest::VersionSummary| format!("{package}@{}", version.version);
-            show.list(&found.versions, name, |_| {
-                let mut table = Table::new(&["VERSION", "AGE", "DEPRECATED"]);
-                for it in &found.versions {
-                    let why = it.deprecated.clone().unwrap_or_default();
-                    table.row([it.version.clone(), duration::age(&it.published_at), why]);
-                }
-                table
-            })?;
+            let found: PackageSummary = api.client().await?.get(&path).await?;
+            api.show.list(
+                &found.versions,
+                |it| format!("{package}@{}", it.version),
+                &[
+                    ("VERSION", |it| it.version.clone()),
+                    ("AGE", |it| duration::age(&it.published_at)),
+                    ("DEPRECATED", |it| it.deprecated.clone().unwrap_or_default()),
+                ],
+                &[],
+            )
         }
         Command::Deprecate { package, reason, undo, connection } => {
             let Some((name, version)) = package.split_once('@') else {
-                return Err(CliError::InvalidInput(format!(
+                bail!(CliError::InvalidInput(format!(
                     "no version in {package:?}; use NAME@VERSION"
-                ))
-                .into());
+                )));
             };
             let path = format!("{}/deprecation", version_path(name, version));
             let client = connection.client().await?;
             if undo {
                 client.delete(&path).await?;
+                note(&format!("package {package} no longer deprecated"));
             } else {
                 let body = Deprecation { reason: reason.unwrap_or_default() };
-                client.send_ignoring_body(Method::PUT, &path, Some(&body)).await?;
+                client.send::<IgnoredAny>(Method::PUT, &path, &body, None).await?;
+                note(&format!("package {package} deprecated"));
             }
-            note(&format!(
-                "package {package} {}",
-                if undo { "no longer deprecated" } else { "deprecated" }
-            ));
+            Ok(())
         }
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-fn version_path(name: &str, version: &str) -> String {
-    format!("/packages/{}/versions/{}", escape(name), escape(version))
+fn age_of_latest(package: &PackageSummary) -> String {
+    let latest = package.versions.iter().find(|it| it.version == package.latest);
+    latest.map(|it| duration::age(&it.published_at)).unwrap_or_default()
 }
 
-/// The query string for the filters that are set.
-pub(super) fn filter_query<const N: usize>(filters: [(&str, Option<String>); N]) -> String {
-    let set = filters.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let set: Vec<_> = set.map(|(name, value)| format!("{name}={}", escape(&value))).collect();
-    if set.is_empty() { String::new() } else { format!("?{}", set.join("&")) }
-}
-
-async fn apply(files: &[PathBuf], show: &OutputArgs, connection: &ConnectionArgs) -> Result<()> {
+async fn apply(files: &[PathBuf], api: &ApiArgs) -> Result<()> {
     // Reads all files before the first is sent.
     let mut packages = Vec::new();
     for file in files {
@@ -208,35 +205,16 @@ async fn apply(files: &[PathBuf], show: &OutputArgs, connection: &ConnectionArgs
         let before = packages.len();
         packages.extend(files::packages(&documents).cloned());
         if packages.len() == before {
-            return Err(CliError::InvalidInput(format!(
+            bail!(CliError::InvalidInput(format!(
                 "{} contains no package; use `oprc deploy` for deployments",
                 file.display()
-            ))
-            .into());
+            )));
         }
     }
-    let published = target::publish(&connection.client().await?, packages).await?;
-    match show.output {
-        Format::Table | Format::Wide => Ok(()),
-        Format::Name => {
-            let name = |it: &Published| sanitize(&format!("{}@{}", it.name, it.version)) + "\n";
-            let names = published.iter().map(name);
-            print(&names.collect::<String>())
-        }
-        _ => show.document(&published),
-    }
-}
-
-fn get(found: &PackageVersion, show: &OutputArgs) -> Result<()> {
-    show.one(
-        found,
-        |it| format!("{}@{}", it.package.name, it.package.version),
-        |it, _| {
-            // A package file that can be published again.
-            let body = Body::Package(Box::new(it.package.clone()));
-            to_yaml([&body]).unwrap_or_default()
-        },
-    )
+    let published = target::publish(&api.client().await?, packages).await?;
+    let name = |it: &Published| format!("{}@{}", it.name, it.version);
+    let names: Vec<_> = published.iter().map(name).collect();
+    api.show.one(&published, &names, |_| String::new())
 }
 
 #[derive(Serialize)]
@@ -247,72 +225,29 @@ struct Validity {
     message: String,
 }
 
-async fn validate(
-    files: &[PathBuf],
-    offline: bool,
-    show: &OutputArgs,
-    connection: &ConnectionArgs,
-) -> Result<()> {
-    show.reject_formats(&[Format::Name, Format::Wide])?;
+async fn validate(files: &[PathBuf], offline: bool, api: &ApiArgs) -> Result<()> {
+    api.show.reject_formats(&[Format::Name, Format::Wide])?;
     let mut all = Vec::new();
     for file in files {
         let text = files::read(file)?;
         let source = file.display().to_string();
-        let mut error = files::documents(&text, &source).err();
-        if error.is_none() && !offline {
-            let response =
-                connection.client().await?.send_yaml_ignoring_body("/validate", &text).await;
-            error = match response.map_err(anyhow::Error::downcast::<CliError>) {
-                Ok(()) => None,
-                Err(Ok(CliError::Rejected(why))) => {
-                    Some(CliError::InvalidInput(format!("{source}: {why}")))
-                }
-                Err(Ok(other)) => return Err(other.into()),
-                Err(Err(other)) => return Err(other),
-            };
+        let mut problem = files::documents(&text, &source).err().map(|error| error.to_string());
+        if problem.is_none()
+            && !offline
+            && let Err(error) = api.client().await?.send_yaml::<IgnoredAny>("/validate", text).await
+        {
+            match error.downcast()? {
+                CliError::Rejected(why) => problem = Some(format!("{source}: {why}")),
+                other => bail!(other),
+            }
         }
-        if error.is_none() {
+        if problem.is_none() {
             note(&format!("{source}: valid"));
         }
-        let message = error.as_ref().map(ToString::to_string).unwrap_or_default();
-        all.push(Validity { file: source, valid: error.is_none(), message });
+        let (valid, message) = (problem.is_none(), problem.unwrap_or_default());
+        all.push(Validity { file: source, valid, message });
     }
-    show.print_result(&all, |_| String::new())?;
+    api.show.print_result(&all, String::new)?;
     let errors: Vec<_> = all.into_iter().filter(|it| !it.valid).map(|it| it.message).collect();
-    if errors.is_empty() { Ok(()) } else { Err(CliError::InvalidInput(errors.join("\n")).into()) }
-}
-
-fn table(all: &[PackageSummary], wide: bool) -> Table {
-    let mut headers = vec!["NAME", "LATEST", "VERSIONS", "CLASSES", "AGE"];
-    if wide {
-        headers.extend(["TAGS", "DESCRIPTION"]);
-    }
-    let mut table = Table::new(&headers);
-    for it in all {
-        let latest = it.versions.iter().find(|version| version.version == it.latest);
-        let mut row = vec![
-            it.name.clone(),
-            it.latest.clone(),
-            it.versions.len().to_string(),
-            it.classes.join(","),
-            latest.map(|version| duration::age(&version.published_at)).unwrap_or_default(),
-        ];
-        if wide {
-            row.extend([it.tags.join(","), it.description.clone().unwrap_or_default()]);
-        }
-        table.row(row);
-    }
-    table
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escapes_filters() {
-        assert_eq!(filter_query([("a", None), ("b", None)]), "");
-        let set = [("labels", Some("team=x&y".to_owned())), ("q", Some("ü".to_owned()))];
-        assert_eq!(filter_query(set), "?labels=team%3Dx%26y&q=%C3%BC");
-    }
+    if errors.is_empty() { Ok(()) } else { bail!(CliError::InvalidInput(errors.join("\n"))) }
 }

@@ -1,7 +1,5 @@
 //! `oprc plan`: the plan of a deployment with its reasons.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use oprc_models::{Body, OClassDeployment, OPackage, to_yaml};
 use oprc_rest::{Plan, Reason};
@@ -9,8 +7,8 @@ use oprc_unit::TemplateScore;
 
 use crate::{
     client::Client,
-    connection::ConnectionArgs,
-    output::{Format, OutputArgs, Tone, Tree, paint, sanitize},
+    connection::ApiArgs,
+    output::{Format, OutputArgs, Tone, Tree, join_non_empty, paint, sanitize},
     target::{Target, TargetArgs},
 };
 
@@ -22,17 +20,13 @@ pub(crate) struct Command {
     #[command(flatten)]
     target: TargetArgs,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    command.show.reject_formats(&[Format::Wide])?;
-    let client = command.connection.client().await?;
-    let target = command.target.resolve(&client).await?;
-    show(&client, &target, &command.show).await?;
-    Ok(ExitCode::SUCCESS)
+pub(crate) async fn run(Command { target, api }: Command) -> Result<()> {
+    api.show.reject_formats(&[Format::Wide])?;
+    let client = api.client().await?;
+    show(&client, &target.resolve(&client).await?, &api.show).await
 }
 
 pub(super) async fn show(client: &Client, target: &Target, show: &OutputArgs) -> Result<()> {
@@ -40,12 +34,8 @@ pub(super) async fn show(client: &Client, target: &Target, show: &OutputArgs) ->
     for deployment in &target.deployments {
         plans.push(fetch(client, deployment, &target.packages).await?);
     }
-    let text = |plans: &Vec<Plan>, _| plans.iter().map(|plan| tree(plan).render()).collect();
-    let names = |plans: &Vec<Plan>| {
-        let units = plans.iter().flat_map(|plan| &plan.units).map(|unit| unit.id.clone());
-        units.collect::<Vec<_>>().join("\n")
-    };
-    show.one(&plans, names, text)
+    let units: Vec<_> = plans.iter().flat_map(|it| &it.units).map(|it| it.id.as_str()).collect();
+    show.one(&plans, &units, |_| plans.iter().map(|it| tree(it).render()).collect())
 }
 
 /// Plans a deployment as if `packages` were published.
@@ -57,7 +47,7 @@ pub(super) async fn fetch(
     let packages = packages.iter().map(|it| Body::Package(Box::new(it.clone())));
     let deployment = Body::Deployment(Box::new(deployment.clone()));
     let all: Vec<_> = packages.chain([deployment]).collect();
-    client.send_yaml("/plan", &to_yaml(&all)?).await
+    client.send_yaml("/plan", to_yaml(&all)?).await
 }
 
 fn tree(plan: &Plan) -> Tree {
@@ -68,12 +58,8 @@ fn tree(plan: &Plan) -> Tree {
     }
     plan.reasons.iter().for_each(|it| root.push(reason(it)));
     for unit in &plan.units {
-        let environment = if unit.environment.is_empty() {
-            String::new()
-        } else {
-            format!("/{}", unit.environment)
-        };
-        let title = format!("{}{environment}: {} ({})", unit.cluster, unit.class, unit.id);
+        let place = join_non_empty(&[&unit.cluster, &unit.environment], "/");
+        let title = format!("{place}: {} ({})", unit.class, unit.id);
         let mut below = Tree::new(sanitize(&title));
         if let Some(template) = &unit.template {
             let mut selected = reason(&Reason {

@@ -5,7 +5,6 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
-    process::ExitCode,
 };
 
 use anyhow::{Context as _, Result};
@@ -34,15 +33,10 @@ pub(crate) struct Command {
     connection: ConnectionArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
+pub(crate) async fn run(command: Command) -> Result<()> {
     let now = Timestamp::now();
-    let file = match command.file {
-        Some(file) => file,
-        None => {
-            let time = now.strftime("%Y%m%d-%H%M%S");
-            PathBuf::from(format!("oprc-report-{time}.tar"))
-        }
-    };
+    let default = || format!("oprc-report-{}.tar", now.strftime("%Y%m%d-%H%M%S")).into();
+    let file = command.file.unwrap_or_else(default);
     let context = command.connection.resolve()?;
     let client = command.connection.client().await?;
     let mut parts = collect(&client).await;
@@ -57,8 +51,7 @@ pub(crate) async fn run(command: Command) -> Result<ExitCode> {
     write_archive(archive, parts, now.as_second())
         .with_context(|| format!("writing {}", file.display()))?;
     note("Known secrets were removed; review the archive before you share it.");
-    print(&format!("{}\n", file.display()))?;
-    Ok(ExitCode::SUCCESS)
+    print(&format!("{}\n", file.display()))
 }
 
 /// Never overwrites a file; readable by its owner only.

@@ -1,17 +1,11 @@
 //! `oprc rollback`: rolls a deployment back to an earlier revision.
 
-use std::process::ExitCode;
-
 use anyhow::Result;
 use hyper::Method;
 use oprc_rest::{Deployment, Rollback};
 
 use super::deploy::{Wait, finish};
-use crate::{
-    client::escape,
-    connection::ConnectionArgs,
-    output::{OutputArgs, note, sanitize},
-};
+use crate::{client::escape, connection::ApiArgs, output::note};
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -26,20 +20,16 @@ pub(crate) struct Command {
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let Command { deployment, to, wait, show, connection } = command;
-    let client = connection.client().await?;
+pub(crate) async fn run(command: Command) -> Result<()> {
+    let Command { deployment, to, wait, api } = command;
+    let client = api.client().await?;
     let path = format!("/deployments/{}/rollback", escape(&deployment));
-    let accepted: Deployment =
-        client.send(Method::POST, &path, &Rollback { revision: to }, None).await?;
-    note(&sanitize(&format!(
-        "deployment {deployment} is being rolled back (revision {})",
-        accepted.revision
-    )));
-    finish(&client, vec![accepted], &wait, &show).await
+    let body = Rollback { revision: to };
+    let accepted: Deployment = client.send(Method::POST, &path, &body, None).await?;
+    let revision = &accepted.revision;
+    note(&format!("deployment {deployment} is being rolled back (revision {revision})"));
+    finish(&client, vec![accepted], &wait, &api.show).await
 }

@@ -1,18 +1,47 @@
 //! `oprc status`: all deployments as a table, or one as a tree.
 
-use std::{collections::BTreeMap, fmt::Write as _, process::ExitCode};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use oprc_rest::{Contact, Deployment, DeploymentStatus, Revision, UnitStatus};
+use oprc_unit::names;
 
 use crate::{
     client::escape,
-    connection::ConnectionArgs,
-    display::api_name,
+    connection::ApiArgs,
     error::CliError,
-    kube::{self, KubeArgs, PodSummary, label_matches_function},
-    output::{OutputArgs, Table, Tone, Tree, duration, paint, sanitize, tone_of},
+    kube::{KubeArgs, PodSummary, connect, list_pods},
+    output::{Column, Tone, Tree, api_name, duration, join_non_empty, paint, sanitize, tone_of},
+    rollout::phase_of,
 };
+
+const COLUMNS: &[Column<Deployment>] = &[
+    ("DEPLOYMENT", |it| it.deployment.key.clone()),
+    ("PACKAGE", |it| it.plan.package.clone()),
+    ("VERSION", |it| it.plan.version.clone()),
+    ("CONDITION", |it| api_name(&it.status.condition)),
+    ("AVAILABLE", |it| format!("{}/{}", it.status.available, it.status.units_total)),
+    ("SINCE", |it| duration::age(&it.status.since)),
+];
+const WIDE_COLUMNS: &[Column<Deployment>] = &[
+    ("REVISION", |it| it.revision.clone()),
+    ("CLUSTERS", |it| {
+        let clusters: BTreeSet<_> = it.plan.units.iter().map(|it| it.cluster.as_str()).collect();
+        clusters.into_iter().collect::<Vec<_>>().join(",")
+    }),
+    ("MESSAGE", |it| it.status.message.clone()),
+];
+const REVISION_COLUMNS: &[Column<Revision>] = &[
+    ("REVISION", |it| it.revision.clone()),
+    ("AGE", |it| duration::age(&it.at)),
+    ("VERSION", |it| it.version.clone()),
+    ("CAUSE", |it| it.cause.clone()),
+    ("BY", |it| it.by.clone().unwrap_or_default()),
+    ("OUTCOME", |it| it.outcome.clone()),
+];
 
 #[derive(Debug, clap::Args)]
 #[command(
@@ -33,86 +62,40 @@ pub(crate) struct Command {
     #[command(flatten)]
     access: KubeArgs,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    api: ApiArgs,
 }
 
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let Command { deployment, pods, history, watch, access, show, connection } = command;
-    if let (Some(key), true) = (&deployment, watch) {
-        return super::watch::run(super::watch::Command::unbounded(key.clone(), show, connection))
-            .await;
-    }
-    if deployment.is_some() && !history {
-        show.reject_formats(&[])?;
-    }
-    let client = connection.client().await?;
+pub(crate) async fn run(command: Command) -> Result<()> {
+    let Command { deployment, pods, history, watch, access, api } = command;
     let Some(key) = deployment else {
-        let all: Vec<Deployment> = client.list("/deployments").await?;
-        show.list(&all, |it| it.deployment.key.clone(), |wide| table(&all, wide))?;
-        return Ok(ExitCode::SUCCESS);
+        let name = |it: &Deployment| it.deployment.key.clone();
+        return api.list("/deployments", name, COLUMNS, WIDE_COLUMNS).await;
     };
+    if watch {
+        let (deployment, until_running, limit) = (key, false, None);
+        let command = super::watch::Command { deployment, until_running, limit, api };
+        return super::watch::run(command).await;
+    }
     let path = format!("/deployments/{}", escape(&key));
     if history {
-        let all: Vec<Revision> = client.list(&format!("{path}/history")).await?;
-        show.list(&all, |it| it.revision.clone(), |_| revisions(&all))?;
-        return Ok(ExitCode::SUCCESS);
+        let path = format!("{path}/history");
+        return api.list(&path, |it| it.revision.clone(), REVISION_COLUMNS, &[]).await;
     }
-    let found: Deployment = client.get(&path).await?;
+    api.show.reject_formats(&[])?;
+    let found: Deployment = api.client().await?.get(&path).await?;
     let mut pods_by_unit = BTreeMap::new();
-    if pods && show.is_document() {
-        let message = "--pods cannot be combined with -o json or -o yaml";
-        return Err(CliError::InvalidInput(message.to_owned()).into());
-    }
     if pods {
-        let context = connection.resolve()?;
+        let message = "--pods cannot be combined with -o json or -o yaml";
+        ensure!(!api.show.is_document(), CliError::InvalidInput(message.to_owned()));
+        let context = api.connection.resolve()?;
         for unit in &found.status.units {
-            let pods = kube::list_pods(&access, &context, unit).await;
-            pods_by_unit.insert(unit.id.clone(), pods.map_err(|error| format!("{error:#}")));
+            let pods =
+                async { list_pods(&connect(&access, &context, &unit.cluster).await?, unit).await };
+            let pods = pods.await.map_err(|error| format!("{error:#}"));
+            pods_by_unit.insert(unit.id.clone(), pods);
         }
     }
-    let text = |it: &Deployment, wide| tree(&key, it, &pods_by_unit, wide).render();
-    show.one(&found, |_| key.clone(), text)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn table(all: &[Deployment], wide: bool) -> Table {
-    let mut headers = vec!["DEPLOYMENT", "PACKAGE", "VERSION", "CONDITION", "AVAILABLE", "SINCE"];
-    if wide {
-        headers.extend(["REVISION", "CLUSTERS", "MESSAGE"]);
-    }
-    let mut table = Table::new(&headers);
-    for it in all {
-        let status = &it.status;
-        let mut row = vec![
-            it.deployment.key.clone(),
-            it.plan.package.clone(),
-            it.plan.version.clone(),
-            api_name(&status.condition),
-            format!("{}/{}", status.available, status.units_total),
-            duration::age(&status.since),
-        ];
-        if wide {
-            let mut clusters: Vec<_> =
-                it.plan.units.iter().map(|unit| unit.cluster.as_str()).collect();
-            clusters.sort_unstable();
-            clusters.dedup();
-            row.extend([it.revision.clone(), clusters.join(","), status.message.clone()]);
-        }
-        table.row_colored(row, 3);
-    }
-    table
-}
-
-fn revisions(all: &[Revision]) -> Table {
-    let mut table = Table::new(&["REVISION", "AGE", "VERSION", "CAUSE", "BY", "OUTCOME"]);
-    for it in all {
-        let by = it.by.clone().unwrap_or_default();
-        let (age, cause) = (duration::age(&it.at), it.cause.clone());
-        table.row([it.revision.clone(), age, it.version.clone(), cause, by, it.outcome.clone()]);
-    }
-    table
+    api.show.one(&found, &[&key], |wide| tree(&key, &found, &pods_by_unit, wide).render())
 }
 
 /// Pods by unit id, or the error of listing them.
@@ -148,18 +131,9 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
 }
 
 fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide: bool) -> Tree {
-    let place = if unit.environment.is_empty() {
-        String::new()
-    } else {
-        format!(" in {}", unit.environment)
-    };
-    let condition =
-        if unit.phase.is_empty() { api_name(&unit.condition) } else { unit.phase.clone() };
-    let why = match (unit.reason.is_empty(), unit.message.is_empty()) {
-        (false, false) => format!("{}: {}", unit.reason, unit.message),
-        _ => format!("{}{}", unit.reason, unit.message),
-    };
-    let mut title = line(&format!("class {}{place}", unit.class), &condition, &why, &unit.since);
+    let why = join_non_empty(&[&unit.reason, &unit.message], ": ");
+    let name = join_non_empty(&[&format!("class {}", unit.class), &unit.environment], " in ");
+    let mut title = line(&name, &phase_of(unit), &why, &unit.since);
     if !unit.current {
         title.push_str("  (update pending)");
     }
@@ -168,14 +142,10 @@ fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide:
         title.push_str(&paint(Tone::Faint, &sanitize(more.trim_end())));
     }
     let mut tree = Tree::new(title);
-    let mut pods: Vec<&PodSummary> = match pods {
-        Some(Ok(pods)) => pods.iter().collect(),
-        Some(Err(why)) => {
-            tree.push(Tree::new(paint(Tone::Bad, &sanitize(&format!("pods: {why}")))));
-            Vec::new()
-        }
-        None => Vec::new(),
-    };
+    if let Some(Err(why)) = pods {
+        tree.push(Tree::new(paint(Tone::Bad, &sanitize(&format!("pods: {why}")))));
+    }
+    let mut pods: Vec<&PodSummary> = pods.into_iter().flatten().flatten().collect();
     for function in &unit.functions {
         let error = function.error_msg.as_deref().unwrap_or_default();
         let mut title =
@@ -183,8 +153,8 @@ fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide:
         if let Some(url) = &function.invocation_url {
             title.push_str(&sanitize(&format!("  {url}")));
         }
-        let belongs = |pod: &PodSummary| label_matches_function(&pod.function, &function.key);
-        tree.push(with_pods(title, &mut pods, belongs));
+        let label = names::label(&function.key);
+        tree.push(with_pods(title, &mut pods, |pod| pod.function == label));
     }
     if let Some(grid) = &unit.odgm {
         let condition = if grid.ready { "RUNNING" } else { "DEPLOYING" };
@@ -207,13 +177,9 @@ fn with_pods(
     belongs: impl Fn(&PodSummary) -> bool,
 ) -> Tree {
     let mut tree = Tree::new(title);
-    pods.retain(|pod| {
-        let belongs = belongs(pod);
-        if belongs {
-            tree.push(Tree::new(pod.describe()));
-        }
-        !belongs
-    });
+    for pod in pods.extract_if(.., |pod| belongs(pod)) {
+        tree.push(Tree::new(pod.describe()));
+    }
     tree
 }
 
@@ -234,6 +200,7 @@ mod tests {
     use oprc_rest::{Condition, DeploymentCondition, FunctionStatus, GridStatus, Plan};
 
     use super::*;
+    use crate::output::table;
 
     fn sample() -> Deployment {
         let unit = UnitStatus {
@@ -278,11 +245,12 @@ mod tests {
         };
         let mut deployment = sample();
         let unit = &mut deployment.status.units[0];
-        unit.functions.push(FunctionStatus { key: "Part_Ways".to_owned(), ..Default::default() });
+        unit.functions.push(FunctionStatus { key: "Part ways".to_owned(), ..Default::default() });
         let collections = vec!["Hello".to_owned()];
         unit.odgm = Some(GridStatus { replicas: 1, collections, ..GridStatus::default() });
-        let pods = ["part-ways-0123456789", "", "greet", "gone"];
-        let pods = pods.map(|function| pod(format!("of-{function}"), function));
+        let hashed = names::label("Part ways");
+        let pods = [("hashed", hashed.as_str()), ("", ""), ("greet", "greet"), ("gone", "gone")];
+        let pods = pods.map(|(name, function)| pod(format!("of-{name}"), function));
         let pods = BTreeMap::from([("u1".to_owned(), Ok(pods.to_vec()))]);
         let rendered = |deployment: &Deployment, pods: &Pods| {
             let text = tree("hello", deployment, pods, false).render();
@@ -295,8 +263,8 @@ mod tests {
              └─ class Hello  Degraded: ImagePull: no image\n      \
              ├─ function greet  DOWN  http://hello.default.svc\n      \
              │  └─ pod of-greet  , not ready\n      \
-             ├─ function Part_Ways  PENDING\n      \
-             │  └─ pod of-part-ways-0123456789  , not ready\n      \
+             ├─ function Part ways  PENDING\n      \
+             │  └─ pod of-hashed  , not ready\n      \
              ├─ odgm  DEPLOYING: replicas 1, collections Hello\n      \
              │  └─ pod of-  , not ready\n      \
              └─ pod of-gone  , not ready\n"
@@ -307,8 +275,7 @@ mod tests {
 
     #[test]
     fn list_counts_available_units() {
-        let text =
-            anstream::adapter::strip_str(&table(&[sample()], false).render(false)).to_string();
+        let text = anstream::adapter::strip_str(&table(&[sample()], COLUMNS, false)).to_string();
         assert_eq!(text, "-   hello   0.1.0   PARTIAL   0/1   -\n");
     }
 }

@@ -1,12 +1,12 @@
 //! `oprc watch`: prints status changes of a deployment.
 
-use std::{process::ExitCode, time::Duration};
+use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::{
-    connection::ConnectionArgs,
-    output::{Format, OutputArgs, duration},
+    connection::ApiArgs,
+    output::{Format, duration},
     rollout::{self, Goal},
 };
 
@@ -14,35 +14,23 @@ use crate::{
 #[command(after_help = "Examples:\n  oprc watch hello\n  oprc watch hello -o json | jq .condition")]
 pub(crate) struct Command {
     /// Deployment to watch.
-    deployment: String,
+    pub(super) deployment: String,
     /// Stop when the deployment is running, like `deploy`.
     #[arg(long)]
-    until_running: bool,
+    pub(super) until_running: bool,
     /// Stop after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
-    limit: Option<Duration>,
+    pub(super) limit: Option<Duration>,
     #[command(flatten)]
-    show: OutputArgs,
-    #[command(flatten)]
-    connection: ConnectionArgs,
+    pub(super) api: ApiArgs,
 }
 
-impl Command {
-    pub(super) fn unbounded(
-        deployment: String,
-        show: OutputArgs,
-        connection: ConnectionArgs,
-    ) -> Self {
-        Self { deployment, until_running: false, limit: None, show, connection }
-    }
-}
-
-pub(crate) async fn run(command: Command) -> Result<ExitCode> {
-    let goal = if command.until_running { Goal::Running } else { Goal::Unbounded };
-    command.show.reject_formats(&[Format::Name, Format::Wide])?;
-    let client = command.connection.client().await?;
+pub(crate) async fn run(command: Command) -> Result<()> {
+    let Command { deployment, until_running, limit, api } = command;
+    let goal = if until_running { Goal::Running { revision: "" } } else { Goal::Unbounded };
+    api.show.reject_formats(&[Format::Name, Format::Wide])?;
+    let client = api.client().await?;
     // Without a goal the changes are the result; otherwise they are progress.
-    let show = Some(command.show).filter(|it| goal == Goal::Unbounded || it.is_document());
-    rollout::watch(&client, &command.deployment, "", goal, command.limit, show).await?;
-    Ok(ExitCode::SUCCESS)
+    let show = Some(api.show).filter(|it| !until_running || it.is_document());
+    rollout::wait(&client, &deployment, goal, limit, show).await
 }

@@ -13,7 +13,7 @@ use std::{
     io::{IsTerminal as _, Write as _},
 };
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub(crate) use self::{
     color::{Color, Tone, paint, sanitize, sanitize_lines, set_color, tone_of},
     progress::step,
     redact::redact,
-    table::Table,
+    table::{Column, table},
     tree::Tree,
 };
 
@@ -60,78 +60,67 @@ impl OutputArgs {
     }
 
     /// Rejects formats that the command doesn't support, and --no-headers as it prints no table.
-    pub(crate) fn reject_formats(&self, formats: &[Format]) -> Result<(), CliError> {
-        if self.no_headers {
-            return Err(CliError::InvalidInput(
-                "--no-headers applies to tables only; this output is not a table".to_owned(),
-            ));
-        }
+    pub(crate) fn reject_formats(&self, formats: &[Format]) -> Result<()> {
+        let message = "--no-headers applies to tables only; this output is not a table";
+        ensure!(!self.no_headers, CliError::InvalidInput(message.to_owned()));
         match self.output.to_possible_value() {
             Some(value) if formats.contains(&self.output) => {
                 let name = value.get_name();
-                Err(CliError::InvalidInput(format!(
-                    "output format {name:?} is not supported by this command"
-                )))
+                let message = format!("output format {name:?} is not supported by this command");
+                bail!(CliError::InvalidInput(message))
             }
             _ => Ok(()),
         }
     }
 
-    fn text<T: Serialize>(&self, value: &T) -> Result<String> {
+    fn text(&self, value: &impl Serialize) -> Result<String> {
         match self.output {
             Format::Yaml => Ok(serde_saphyr::to_string(value)?),
             _ => Ok(escape_control_characters(&serde_json::to_string_pretty(value)?) + "\n"),
         }
     }
 
-    /// Prints a list: `table` renders it for people, `name` is the name of an item.
+    /// Prints a list; `name` is the name of an item, and `wide` are columns of the wide format.
     pub(crate) fn list<T: Serialize>(
         &self,
         items: &[T],
         name: impl Fn(&T) -> String,
-        table: impl FnOnce(bool) -> Table,
+        columns: &[Column<T>],
+        wide: &[Column<T>],
     ) -> Result<()> {
-        match self.output {
-            Format::Json | Format::Yaml => self.document(&items),
-            Format::Name => {
-                print(&items.iter().map(|item| sanitize(&name(item)) + "\n").collect::<String>())
+        let names: Vec<_> = items.iter().map(name).collect();
+        self.one(&items, &names, |is_wide| {
+            if items.is_empty() && std::io::stderr().is_terminal() {
+                note("No resources found.");
             }
-            Format::Table | Format::Wide => {
-                let table = table(self.output == Format::Wide);
-                if items.is_empty() && std::io::stderr().is_terminal() {
-                    note("No resources found.");
-                }
-                print(&table.render(!self.no_headers))
-            }
-        }
+            let wide = if is_wide { wide } else { &[] };
+            table(items, &[columns, wide].concat(), !self.no_headers)
+        })
     }
 
-    /// Prints one object: `text` renders it for people, `name` is its name or names.
-    pub(crate) fn one<T: Serialize>(
+    /// Prints a value: `text` renders it for people, and gets whether the format is wide.
+    pub(crate) fn one(
         &self,
-        item: &T,
-        name: impl FnOnce(&T) -> String,
-        text: impl FnOnce(&T, bool) -> String,
+        value: &impl Serialize,
+        names: &[impl AsRef<str>],
+        text: impl FnOnce(bool) -> String,
     ) -> Result<()> {
+        let names = names.iter().map(|name| sanitize(name.as_ref()) + "\n");
         match self.output {
-            Format::Json | Format::Yaml => self.document(item),
-            Format::Name => print(&(sanitize_lines(&name(item)) + "\n")),
-            Format::Table | Format::Wide => print(&text(item, self.output == Format::Wide)),
+            Format::Json | Format::Yaml => print(&self.text(value)?),
+            Format::Name => print(&names.collect::<String>()),
+            Format::Table | Format::Wide => print(&text(self.output == Format::Wide)),
         }
-    }
-
-    pub(crate) fn document<T: Serialize>(&self, value: &T) -> Result<()> {
-        print(&self.text(value)?)
     }
 
     /// Like [`Self::one`], for commands whose exit code carries the result: a closed pipe must not
     /// change it.
-    pub(crate) fn print_result<T: Serialize>(
+    pub(crate) fn print_result(
         &self,
-        value: &T,
-        text: impl FnOnce(&T) -> String,
+        value: &impl Serialize,
+        text: impl FnOnce() -> String,
     ) -> Result<()> {
-        let text = if self.is_document() { self.text(value)? } else { text(value) };
+        let text = if self.is_document() { self.text(value)? } else { text() };
         match print(&text) {
             Err(error) if is_closed_pipe(&error) => Ok(()),
             printed => printed,
@@ -139,9 +128,9 @@ impl OutputArgs {
     }
 
     /// Prints an item of a stream: one JSON document per line, or YAML documents.
-    pub(crate) fn print_item<T: Serialize>(
+    pub(crate) fn print_item(
         &self,
-        value: &T,
+        value: &impl Serialize,
         line: impl FnOnce() -> String,
     ) -> Result<()> {
         match self.output {
@@ -168,28 +157,53 @@ fn escape_control_characters(json: &str) -> String {
     escaped
 }
 
+/// Joins the parts that aren't empty.
+pub(crate) fn join_non_empty(parts: &[&str], separator: &str) -> String {
+    let parts = parts.iter().copied().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(separator)
+}
+
+/// The serialized name of an enum value, such as `RUNNING`; empty for anything but a string.
+pub(crate) fn api_name(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    }
+}
+
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut out = anstream::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(StdoutError)?;
-    Ok(())
+    write(anstream::stdout().lock(), text.as_bytes())
 }
 
-/// Prints without sanitizing.
+/// Prints without sanitizing, and colors even if standard output is no terminal.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(StdoutError)?;
-    Ok(())
+    write(std::io::stdout().lock(), bytes)
 }
 
-/// Prints a line to standard error; failures are ignored.
+fn write(mut out: impl std::io::Write, bytes: &[u8]) -> Result<()> {
+    Ok(out.write_all(bytes).and_then(|()| out.flush()).map_err(StdoutError)?)
+}
+
+/// Prints a line to standard error, sanitized; failures are ignored.
 pub(crate) fn note(text: &str) {
-    let mut out = anstream::stderr().lock();
-    let _ = writeln!(out, "{text}");
+    note_styled(&sanitize(text));
+}
+
+/// Like [`note`], for sanitized text with colors or line breaks.
+pub(crate) fn note_styled(text: &str) {
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
 }
 
 #[cfg(test)]
 mod tests {
+    use oprc_rest::DeploymentCondition;
+
     use super::*;
+
+    #[test]
+    fn names_are_spelled_as_in_the_api() {
+        assert_eq!(api_name(&DeploymentCondition::RollingBack), "ROLLING_BACK");
+    }
 
     #[test]
     fn documents_have_no_control_characters_and_keep_their_content() {

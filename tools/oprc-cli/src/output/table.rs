@@ -1,55 +1,34 @@
 //! Borderless tables in the style of `kubectl`, easy to read and to split with `awk`.
 
-use comfy_table::{Cell, ContentArrangement, Row, presets};
+use comfy_table::{ContentArrangement, presets};
 
-use super::{Tone, sanitize};
+use super::{paint, sanitize, tone_of};
 
-#[derive(Debug)]
-pub(crate) struct Table {
-    headers: Vec<&'static str>,
-    rows: Vec<Vec<(String, Option<Tone>)>>,
-}
+/// Headers of columns whose cells are colored.
+const CONDITION_HEADERS: [&str; 3] = ["CONDITION", "HEALTH", "STATUS"];
 
-impl Table {
-    pub(crate) fn new(headers: &[&'static str]) -> Self {
-        Self { headers: headers.to_vec(), rows: Vec::new() }
+/// Header and cell of a column.
+pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
+
+/// Renders a row for each item. Empty cells are dashes, so that columns can be counted.
+pub(crate) fn table<T>(items: &[T], columns: &[Column<T>], headers: bool) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    if headers {
+        table.add_row(columns.iter().map(|(header, _)| *header));
     }
-
-    pub(crate) fn row<I: Into<String>>(&mut self, cells: impl IntoIterator<Item = I>) {
-        self.rows.push(cells.into_iter().map(|cell| (cell.into(), None)).collect());
+    for item in items {
+        table.add_row(columns.iter().map(|(_, cell)| shown(&cell(item))));
     }
-
-    /// Adds a row whose cell `at` is colored by its condition.
-    pub(crate) fn row_colored(&mut self, cells: Vec<String>, at: usize) {
-        let tone = cells.get(at).map(|cell| super::tone_of(cell));
-        let paint = |(index, cell)| (cell, if index == at { tone } else { None });
-        self.rows.push(cells.into_iter().enumerate().map(paint).collect());
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 3));
     }
-
-    /// Empty cells are dashes, so that columns can be counted.
-    pub(crate) fn render(&self, headers: bool) -> String {
-        let mut table = comfy_table::Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_content_arrangement(ContentArrangement::Disabled);
-        if headers {
-            table.add_row(Row::from(self.headers.clone()));
-        }
-        for row in &self.rows {
-            table.add_row(Row::from(row.iter().map(|(text, _)| Cell::new(shown(text)))));
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 3));
-        }
-        let lines = table.to_string();
-        let mut text = String::new();
-        let tones = headers.then_some(&[][..]).into_iter();
-        let tones = tones.chain(self.rows.iter().map(Vec::as_slice));
-        for (line, cells) in lines.lines().zip(tones) {
-            text.push_str(&colorize(line.trim_end(), cells));
-            text.push('\n');
-        }
-        text
-    }
+    let condition = columns.iter().find(|(header, _)| CONDITION_HEADERS.contains(header));
+    let conditions = items.iter().map(|item| condition.map(|(_, cell)| cell(item)));
+    let conditions = headers.then_some(None).into_iter().chain(conditions);
+    let lines = table.to_string();
+    lines.lines().zip(conditions).map(|(line, it)| colorize(line.trim_end(), it) + "\n").collect()
 }
 
 fn shown(text: &str) -> String {
@@ -57,10 +36,11 @@ fn shown(text: &str) -> String {
 }
 
 /// Colors are added after the layout, so that escape sequences don't count as width.
-fn colorize(line: &str, cells: &[(String, Option<Tone>)]) -> String {
-    let toned = cells.iter().find_map(|(text, tone)| Some((shown(text), (*tone)?)));
-    match toned {
-        Some((text, tone)) if text != "-" => line.replacen(&text, &super::paint(tone, &text), 1),
+fn colorize(line: &str, condition: Option<String>) -> String {
+    match condition {
+        Some(text) if !text.is_empty() => {
+            line.replacen(&sanitize(&text), &paint(tone_of(&text), &sanitize(&text)), 1)
+        }
         _ => line.to_owned(),
     }
 }
@@ -69,21 +49,23 @@ fn colorize(line: &str, cells: &[(String, Option<Tone>)]) -> String {
 mod tests {
     use super::*;
 
+    const COLUMNS: [Column<(&str, &str)>; 2] =
+        [("NAME", |it| it.0.to_owned()), ("STATE", |it| it.1.to_owned())];
+
     #[test]
     fn aligns_columns_without_trailing_spaces() {
-        let mut table = Table::new(&["NAME", "STATE"]);
-        table.row(["hello", "RUNNING"]);
-        table.row(["a-longer-name", ""]);
+        let rows = [("hello", "RUNNING"), ("a-longer-name", "")];
         let expected = "NAME            STATE\nhello           RUNNING\na-longer-name   -\n";
-        assert_eq!(table.render(true), expected);
-        assert_eq!(table.render(false).lines().count(), 2);
-        assert_eq!(Table::new(&["NAME"]).render(false), "");
+        assert_eq!(table(&rows, &COLUMNS, true), expected);
+        assert_eq!(table(&rows, &COLUMNS, false).lines().count(), 2);
+        assert_eq!(table(&[], &COLUMNS, false), "");
     }
 
     #[test]
     fn colors_do_not_affect_the_layout() {
-        let mut table = Table::new(&["STATE", "AGE"]);
-        table.row_colored(vec!["DOWN".to_owned(), "3s".to_owned()], 0);
-        assert_eq!(table.render(false), "\x1b[31mDOWN\x1b[0m   3s\n");
+        let columns: [Column<(&str, &str)>; 2] =
+            [("HEALTH", |it| it.0.to_owned()), ("AGE", |it| it.1.to_owned())];
+        assert_eq!(table(&[("DOWN", "3s")], &columns, false), "\x1b[31mDOWN\x1b[0m   3s\n");
+        assert_eq!(table(&[("", "3s")], &columns, true), "HEALTH   AGE\n-        3s\n");
     }
 }

@@ -1,9 +1,9 @@
 //! Installation into an existing cluster: CRM and PM run in it, and `oprc` reaches PM by port
 //! forwarding.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::{
     ByteString,
     api::{apps::v1::Deployment, core::v1::Secret},
@@ -19,12 +19,13 @@ use oprc_sandbox::documents;
 
 use super::{
     Down, Up, install, save_context,
-    token::{generate, token_file_line, write_private},
+    token::{generate, token_file_line},
 };
 use crate::{
     connection::ConnectionArgs,
     contexts::{Context, Contexts, KubeconfigRef, Tunnel},
-    error::{CliError, is_not_found},
+    error::{CliError, optional},
+    files::write_private,
     kube::{self as cluster, with_timeout},
     output::{note, step},
 };
@@ -96,9 +97,6 @@ async fn connect(kubeconfig: Option<&PathBuf>, kube: &str) -> Result<Client> {
 /// Saved next to the configuration file.
 fn save_token(context: &str, token: &str) -> Result<PathBuf> {
     let path = Contexts::path()?.with_file_name(format!("{context}.token"));
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
     write_private(&path, &format!("{token}\n"))?;
     Ok(path)
 }
@@ -134,10 +132,9 @@ pub(super) async fn down(command: &Down, kube: &str) -> Result<()> {
     let classes = list(&client, CLASS_RUNTIME, None, &every).await?.len();
     let crm = Api::<Deployment>::namespaced(client.clone(), install::NAMESPACE);
     if command.classes && classes > 0 && with_timeout(crm.get_opt("oprc-crm")).await?.is_none() {
-        return Err(CliError::InvalidInput(format!(
+        bail!(CliError::InvalidInput(format!(
             "cannot delete {classes} classes because CRM is not installed; run `oprc up` first"
-        ))
-        .into());
+        )));
     }
     if command.classes {
         // PM first, as it would create classes again; then CRM deletes their workloads.
@@ -148,10 +145,7 @@ pub(super) async fn down(command: &Down, kube: &str) -> Result<()> {
         step(&format!("Deleting {name}"), delete(&client, manifest)).await?;
     }
     let secrets: Api<Secret> = Api::namespaced(client.clone(), install::NAMESPACE);
-    match with_timeout(secrets.delete(SECRET, &DeleteParams::default())).await {
-        Err(error) if !is_not_found(&error) => return Err(error),
-        _ => {}
-    }
+    optional(with_timeout(secrets.delete(SECRET, &DeleteParams::default())).await)?;
     step("Deleting RBAC", delete(&client, install::RBAC)).await?;
     note(&format!("uninstalled from {kube}"));
     if !command.classes {
@@ -175,8 +169,9 @@ async fn delete(client: &Client, manifest: &str) -> Result<()> {
     for document in documents(manifest, &[])?.into_iter().rev() {
         let object: DynamicObject = serde_json::from_value(document)?;
         let kind = GroupVersionKind::try_from(&object.types.clone().unwrap_or_default())?;
-        if kind.kind == "Namespace" && is_in_use(client, &object.name_any()).await? {
-            note(&format!("namespace {} kept because other objects use it", object.name_any()));
+        let name = object.name_any();
+        if kind.kind == "Namespace" && is_in_use(client, &name).await? {
+            note(&format!("namespace {name} kept because other objects use it"));
             continue;
         }
         let (resource, capabilities) = with_timeout(discovery::pinned_kind(client, &kind)).await?;
@@ -187,16 +182,12 @@ async fn delete(client: &Client, manifest: &str) -> Result<()> {
                 Api::namespaced_with(client.clone(), &namespace, &resource)
             }
         };
-        let (name, params) = (object.name_any(), DeleteParams::foreground());
-        match with_timeout(api.delete(&name, &params)).await {
-            Ok(_) => {
-                let deleted =
-                    await_condition(api, &name, |left: Option<&DynamicObject>| left.is_none());
-                let what = format!("deletion of {} {name}", kind.kind);
-                oprc_sandbox::within(&what, DELETION_TIMEOUT, deleted).await?;
-            }
-            Err(error) if is_not_found(&error) => {}
-            Err(error) => return Err(error),
+        let deletion = with_timeout(api.delete(&name, &DeleteParams::foreground())).await;
+        if optional(deletion)?.is_some() {
+            let deleted =
+                await_condition(api, &name, |left: Option<&DynamicObject>| left.is_none());
+            let what = format!("deletion of {} {name}", kind.kind);
+            oprc_sandbox::within(&what, DELETION_TIMEOUT, deleted).await?;
         }
     }
     Ok(())
@@ -217,12 +208,9 @@ async fn is_in_use(client: &Client, namespace: &str) -> Result<bool> {
 /// Excludes objects that Kubernetes creates in each namespace, and those with an owner.
 fn is_user_object(kind: &str, object: &DynamicObject) -> bool {
     let name = object.name_any();
-    let built_in = matches!(
-        (kind, name.as_str()),
-        ("ConfigMap", "kube-root-ca.crt") | ("ServiceAccount", "default")
-    );
+    let built_in = [("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")];
     // Garbage collection deletes owned objects, maybe a moment later.
-    !built_in && object.owner_references().is_empty()
+    !built_in.contains(&(kind, &name)) && object.owner_references().is_empty()
 }
 
 /// Empty if the cluster doesn't have the kind.
@@ -237,11 +225,8 @@ async fn list(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    match with_timeout(api.list(which)).await {
-        Ok(found) => Ok(found.items),
-        Err(error) if is_not_found(&error) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let found = optional(with_timeout(api.list(which)).await)?;
+    Ok(found.map(|it| it.items).unwrap_or_default())
 }
 
 #[cfg(test)]

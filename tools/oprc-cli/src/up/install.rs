@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client, api::ListParams};
 use oprc_sandbox::{apply, deployment_ready, documents, image::ImageRef};
@@ -86,12 +86,11 @@ pub(super) async fn wait_for_deployment(client: &Client, name: &str) -> Result<(
     };
     let pods: Api<Pod> = Api::namespaced(client.clone(), NAMESPACE);
     let pods = with_timeout(pods.list(&ListParams::default().labels(&format!("app={name}")))).await;
-    let lines =
-        pods.map(|pods| pods.items.iter().map(|pod| PodSummary::from(pod).describe()).collect());
-    let lines: Vec<String> = lines.unwrap_or_default();
+    let pods = pods.into_iter().flat_map(|pods| pods.items);
+    let lines: Vec<_> = pods.map(|pod| PodSummary::from(&pod).describe()).collect();
     let hint = "if an image cannot be pulled, load it into the nodes (`kind load image-archive`) or set \
                 --registry";
-    Err(CliError::Failed(format!("{error}\n  {}\nhint: {hint}", lines.join("\n  "))).into())
+    bail!(CliError::Failed(format!("{error}\n  {}\nhint: {hint}", lines.join("\n  "))))
 }
 
 /// URL of CRM's Service inside the cluster.

@@ -30,11 +30,9 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
         ..Options::default()
     };
     let names = names(&command.name, command.clusters, Spec::owned_by(&command.name)?);
-    if names.len() > usize::from(command.clusters) {
-        note(&format!(
-            "keeping {} existing clusters; `oprc down` deletes all of them",
-            names.len() - usize::from(command.clusters)
-        ));
+    let kept = names.len() - usize::from(command.clusters);
+    if kept > 0 {
+        note(&format!("keeping {kept} existing clusters; `oprc down` deletes all of them"));
     }
     let (mut clusters, mut crms) = (Vec::new(), Vec::new());
     for name in names {
@@ -52,18 +50,11 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
     }
     let Some(first) = clusters.first() else { return Ok(false) };
     let pm = step("Starting oprc-pm", local_pm::start_pm(first, &crms)).await?;
-    let context = Context {
-        server: pm.server,
-        token_file: Some(pm.token_file),
-        clusters: clusters
-            .iter()
-            .map(|it| {
-                let kube = KubeconfigRef { kubeconfig: Some(it.kubeconfig()), context: None };
-                (it.spec().name.clone(), kube)
-            })
-            .collect(),
-        ..Context::default()
+    let kube = |it: &Cluster| {
+        let kube = KubeconfigRef { kubeconfig: Some(it.kubeconfig()), context: None };
+        (it.spec().name.clone(), kube)
     };
+    let context = Context { clusters: clusters.iter().map(kube).collect(), ..pm };
     let waiting = format!("Waiting for oprc-pm at {}", context.server);
     save_context(&command.name, context)?;
     let client = ConnectionArgs::of_context(&command.name).client().await?;
@@ -80,12 +71,12 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
 /// Installs CRM into a cluster, or starts it next to one with simulated nodes. Returns its URL.
 async fn install_crm(cluster: &Cluster, command: &Up) -> Result<String> {
     let client = cluster.client().await?;
-    let mut loaded = Vec::new();
     if cluster.spec().kind == NodeKind::Simulated {
         let crds = install::apply_manifests(&client, &[install::CRDS], command.images_with(&[]));
         step("Installing CRDs", crds).await?;
         return step("Starting oprc-crm", local_pm::start_crm(cluster)).await;
     }
+    let mut loaded = Vec::new();
     for image in IMAGES {
         let archive = command.images.join(format!("{image}.oci.tar"));
         step(&format!("Loading image {image}"), cluster.load_image(&archive)).await?;
@@ -94,8 +85,7 @@ async fn install_crm(cluster: &Cluster, command: &Up) -> Result<String> {
     let all = [install::CRDS, install::RBAC, install::CRM];
     let manifests = install::apply_manifests(&client, &all, command.images_with(&loaded));
     step("Installing CRDs and oprc-crm", manifests).await?;
-    let ready = install::wait_for_deployment(&client, "oprc-crm");
-    step("Waiting for oprc-crm", ready).await?;
+    step("Waiting for oprc-crm", install::wait_for_deployment(&client, "oprc-crm")).await?;
     install::crm_url(&client).await
 }
 

@@ -11,20 +11,15 @@ use std::{
 use anyhow::{Context as _, Result};
 use oprc_sandbox::{Cluster, Companion, supervisor::Action};
 
-use super::token::{generate, token_file_line, write_private};
-use crate::{error::CliError, output::note};
+use super::token::{generate, token_file_line};
+use crate::{contexts::Context, error::CliError, files::write_private, output::note};
 
 /// Used if it is free.
 const DEFAULT_PM_PORT: u16 = 8080;
 
-pub(super) struct LocalPm {
-    pub(super) server: String,
-    /// File with an admin token.
-    pub(super) token_file: PathBuf,
-}
-
-/// Starts PM with these clusters, each a name and the URL of its CRM.
-pub(super) async fn start_pm(cluster: &Cluster, crms: &[(String, String)]) -> Result<LocalPm> {
+/// Starts PM with these clusters, each a name and the URL of its CRM. Returns a context for its
+/// admin.
+pub(super) async fn start_pm(cluster: &Cluster, crms: &[(String, String)]) -> Result<Context> {
     let folder = state_directory(cluster, "pm")?;
     let port = choose_port(cluster, "pm", &folder, Some(DEFAULT_PM_PORT)).await?;
     let (token, tokens) = (folder.join("token"), folder.join("tokens"));
@@ -34,32 +29,23 @@ pub(super) async fn start_pm(cluster: &Cluster, crms: &[(String, String)]) -> Re
         write_private(&tokens, &token_file_line(&secret))?;
     }
     let clusters = folder.join("clusters.yaml");
-    let config: Vec<_> =
-        crms.iter().map(|(name, url)| format!("{name}: {{url: {url}}}\n")).collect();
-    let config = config.concat();
+    let config = crms.iter().map(|(name, url)| format!("{name}: {{url: {url}}}\n"));
+    let config = config.collect::<Vec<_>>().concat();
     let changed = fs::read_to_string(&clusters).is_ok_and(|before| before != config);
     write_private(&clusters, &config)?;
     let file = |flag: &str, path: &Path| format!("--{flag}={}", path.display());
-    let companion = Companion {
-        name: "pm".to_owned(),
-        program: find_program("oprc-pm")?,
-        args: vec![
-            format!("--server-host={}", Ipv4Addr::LOCALHOST),
-            format!("--server-port={port}"),
-            file("store-path", &folder.join("store.redb")),
-            file("crm-clusters-file", &clusters),
-            file("security-token-file", &tokens),
-        ],
-        env: [].into(),
-    };
-    let supervisor = cluster.supervisor();
-    supervisor.run(&companion).await?;
+    let args = [
+        file("store-path", &folder.join("store.redb")),
+        file("crm-clusters-file", &clusters),
+        file("security-token-file", &tokens),
+    ];
+    let server = start(cluster, "pm", port, &args, None).await?;
     if changed {
         // PM reads the file only at startup.
-        supervisor.act("pm", Action::Stop).await?;
-        supervisor.act("pm", Action::Start).await?;
+        cluster.supervisor().act("pm", Action::Stop).await?;
+        cluster.supervisor().act("pm", Action::Start).await?;
     }
-    Ok(LocalPm { server: format!("http://{}:{port}", Ipv4Addr::LOCALHOST), token_file: token })
+    Ok(Context { server, token_file: Some(token), ..Context::default() })
 }
 
 /// Adds the last exit of a component and where its log is.
@@ -77,21 +63,34 @@ pub(super) async fn with_component_state(
 /// Starts CRM for a cluster with simulated nodes and returns its URL.
 pub(super) async fn start_crm(cluster: &Cluster) -> Result<String> {
     let port = choose_port(cluster, "crm", &state_directory(cluster, "crm")?, None).await?;
+    let args = [
+        "--profile=dev".to_owned(),
+        "--kubernetes-namespace=default".to_owned(),
+        "--features-odgm=true".to_owned(),
+        "--odgm-image=oprc.local/odgm-stand-in:dev".to_owned(),
+    ];
+    let kubeconfig = ("KUBECONFIG".to_owned(), cluster.kubeconfig().display().to_string());
+    start(cluster, "crm", port, &args, Some(kubeconfig)).await
+}
+
+/// Lets the supervisor run a server on a port of the loopback address, and returns its URL.
+async fn start(
+    cluster: &Cluster,
+    name: &str,
+    port: u16,
+    args: &[String],
+    variable: Option<(String, String)>,
+) -> Result<String> {
+    let host = Ipv4Addr::LOCALHOST;
+    let address = [format!("--server-host={host}"), format!("--server-port={port}")];
     let companion = Companion {
-        name: "crm".to_owned(),
-        program: find_program("oprc-crm")?,
-        args: vec![
-            format!("--server-host={}", Ipv4Addr::LOCALHOST),
-            format!("--server-port={port}"),
-            "--profile=dev".to_owned(),
-            "--kubernetes-namespace=default".to_owned(),
-            "--features-odgm=true".to_owned(),
-            "--odgm-image=oprc.local/odgm-stand-in:dev".to_owned(),
-        ],
-        env: [("KUBECONFIG".to_owned(), cluster.kubeconfig().display().to_string())].into(),
+        name: name.to_owned(),
+        program: find_program(&format!("oprc-{name}"))?,
+        args: [&address, args].concat(),
+        env: variable.into_iter().collect(),
     };
     cluster.supervisor().run(&companion).await?;
-    Ok(format!("http://{}:{port}", Ipv4Addr::LOCALHOST))
+    Ok(format!("http://{host}:{port}"))
 }
 
 /// Searches the directory of this program, then PATH.
@@ -99,18 +98,12 @@ fn find_program(name: &str) -> Result<PathBuf> {
     let own = std::env::current_exe().context("locating the oprc executable")?;
     let own = fs::canonicalize(&own).unwrap_or(own);
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let own_directory = own.parent().map(Path::to_owned);
-    own_directory
-        .into_iter()
-        .chain(std::env::split_paths(&path))
-        .map(|folder| folder.join(name))
-        .find(|program| program.is_file())
-        .with_context(|| {
-            format!(
-                "{name} found neither next to {} nor in PATH; build it with `make build`",
-                own.display()
-            )
-        })
+    let folders = own.parent().map(Path::to_owned).into_iter().chain(std::env::split_paths(&path));
+    let found = folders.map(|folder| folder.join(name)).find(|program| program.is_file());
+    found.with_context(|| {
+        let own = own.display();
+        format!("{name} found neither next to {own} nor in PATH; build it with `make build`")
+    })
 }
 
 /// State directory of a component, with mode 0700.

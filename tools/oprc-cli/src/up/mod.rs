@@ -6,7 +6,7 @@ mod local;
 mod local_pm;
 mod token;
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt::Write as _, path::PathBuf, time::Duration};
 
 use anyhow::Result;
 use clap::Parser as _;
@@ -19,7 +19,7 @@ use crate::{
     contexts::{Context, Contexts, KubeconfigRef},
     error::CliError,
     files,
-    output::{note, print, sanitize_lines},
+    output::{note, note_styled, print, sanitize_lines},
     sandbox::Node,
     target,
 };
@@ -104,7 +104,7 @@ impl Up {
 }
 
 /// Idempotent.
-pub(crate) async fn up(command: Up) -> Result<ExitCode> {
+pub(crate) async fn up(command: Up) -> Result<()> {
     let runs_containers = match &command.context {
         Some(kube) => {
             existing_cluster::up(&command, kube).await?;
@@ -115,7 +115,7 @@ pub(crate) async fn up(command: Up) -> Result<ExitCode> {
     let path = Contexts::path()?;
     note(&format!("switched to context {} ({})", command.name, path.display()));
     if command.no_sample {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(());
     }
     let key = deploy_sample(&command, runs_containers).await?;
     let mut lines = vec![format!("oprc status {key}")];
@@ -123,11 +123,10 @@ pub(crate) async fn up(command: Up) -> Result<ExitCode> {
         lines.push(format!("oprc invoke {key} greet --path '/?name=you'"));
     }
     lines.extend(["oprc check".to_owned(), command.down_command()]);
-    print(&format!("\nNext steps:\n  {}\n", lines.join("\n  ")))?;
-    Ok(ExitCode::SUCCESS)
+    print(&format!("\nNext steps:\n  {}\n", lines.join("\n  ")))
 }
 
-pub(crate) async fn down(command: Down) -> Result<ExitCode> {
+pub(crate) async fn down(command: Down) -> Result<()> {
     match &command.context {
         Some(kube) => existing_cluster::down(&command, kube).await?,
         None => local::down(&command.name).await?,
@@ -149,7 +148,7 @@ pub(crate) async fn down(command: Down) -> Result<ExitCode> {
         contexts.current = contexts.current.filter(|current| *current != command.name);
         contexts.save(&path)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Saves a context and makes it the current one.
@@ -169,12 +168,9 @@ async fn wait_for_pm(client: &Client) -> Result<()> {
         }
     };
     tokio::time::timeout(PM_READY_TIMEOUT, ready).await.map_err(|_| {
-        CliError::Unavailable(format!(
-            "the package manager at {} is not ready after {} s",
-            client.server(),
-            PM_READY_TIMEOUT.as_secs()
-        ))
-        .into()
+        let (server, seconds) = (client.server(), PM_READY_TIMEOUT.as_secs());
+        let message = format!("the package manager at {server} is not ready after {seconds} s");
+        CliError::Unavailable(message).into()
     })
 }
 
@@ -189,9 +185,8 @@ async fn deploy_sample(command: &Up, runs_containers: bool) -> Result<String> {
     match target::publish(&connection.client().await?, packages).await {
         // The same version with images of another registry is rejected.
         Err(error) if matches!(error.downcast_ref(), Some(CliError::Rejected(_))) => {
-            note(&sanitize_lines(&format!(
-                "using the sample that is already published: {error:#}"
-            )));
+            let message = format!("using the sample that is already published: {error:#}");
+            note_styled(&sanitize_lines(&message));
         }
         published => drop(published?),
     }
@@ -201,13 +196,7 @@ async fn deploy_sample(command: &Up, runs_containers: bool) -> Result<String> {
         note(&format!("$ oprc {}", arguments.join(" ")));
         let command =
             Arguments::try_parse_from([&["oprc"], arguments.as_slice()].concat())?.command;
-        let code = Box::pin(crate::run(command)).await?;
-        if code != ExitCode::SUCCESS {
-            return Err(CliError::Failed(format!(
-                "the sample {key} failed; see `oprc status {key} --pods`"
-            ))
-            .into());
-        }
+        Box::pin(crate::run(command)).await?;
     }
     Ok(key)
 }

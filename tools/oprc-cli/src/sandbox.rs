@@ -30,7 +30,7 @@ const COMPONENT_COLUMNS: &[Column<ComponentStatus>] = &[
         duration::short(now.saturating_sub(Duration::from_secs(it.since)))
     }),
     ("RESTARTS", |it| it.restarts.to_string()),
-    ("LAST END", |it| it.last_end.clone().unwrap_or_default()),
+    ("LAST EXIT", |it| it.last_end.clone().unwrap_or_default()),
 ];
 
 #[derive(Debug, Subcommand)]

@@ -31,7 +31,7 @@ impl Events {
             }
             let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame = frame.map_err(|error| {
-                CliError::Unavailable(format!("the event stream broke: {error}"))
+                CliError::Unavailable(format!("the event stream was interrupted: {error}"))
             })?;
             if let Some(data) = frame.data_ref() {
                 self.ready.extend(self.parser.feed(data)?);

@@ -23,7 +23,7 @@ where
     let body = Limited::new(body, MAX_RESPONSE_BYTES).collect().await;
     let body = body.map_err(|error| {
         CliError::Unavailable(format!(
-            "the connection broke while reading the response: {error}"
+            "the connection was lost while reading the response: {error}"
         ))
     })?;
     Ok(body.to_bytes())

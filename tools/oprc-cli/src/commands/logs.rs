@@ -108,7 +108,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
                 let prefix = if many { format!("{title}  ") } else { String::new() };
                 streams.push(Box::pin(lines(log).map(move |line| match line {
                     Ok(line) => Ok(format!("{prefix}{}\n", sanitize(&line))),
-                    Err(error) => Err(format!("{title}: the log stream broke: {error}")),
+                    Err(error) => Err(format!("{title}: the log stream was interrupted: {error}")),
                 })));
             }
             // A pod that is still starting has no log yet, which is no failure.

@@ -10,7 +10,7 @@ pub(crate) fn all() -> Responses {
     let mut plan = plan();
     plan["units"][0]["spec"]["resource_allocation"]["replication_factor"] = json!(3);
     let events = "id: 02\ndata: {\"at\":\"2026-11-16T12:00:00Z\",\"type\":\"deployment.condition\",\
-                  \"subject\":\"counter\",\"condition\":\"RUNNING\",\"message\":\"all is well\",\
+                  \"subject\":\"counter\",\"condition\":\"RUNNING\",\"message\":\"all units are available\",\
                   \"correlationId\":\"c1\"}\n\n";
     [
         ("GET /health/live", json!({})),
@@ -107,7 +107,7 @@ fn function() -> Value {
         "type": "TASK", "description": "Adds.", "image": "example.org/fn:1",
         "outputCls": "counter.Counter",
         "macro": {"steps": [{"function": "add", "as": "sum", "args": {"by": "1"}}], "output": "sum"},
-        "variableDescriptions": [{"name": "STEP", "description": "How much."}],
+        "variableDescriptions": [{"name": "STEP", "description": "Increment per call."}],
         "state": "ACTIVE", "classes": ["Counter"],
         "status": status()["units"][0]["functions"],
     })
@@ -119,7 +119,7 @@ fn plan() -> Value {
         "units": [{
             "id": "counter.Counter..east", "cluster": "east", "environment": "dev",
             "namespace": "oaas-dev", "class": "Counter", "spec": {"resource_allocation": {"replication_factor": 2}},
-            "reasons": [{"field": "replicas", "value": "2", "because": "availability asks for 2"}],
+            "reasons": [{"field": "replicas", "value": "2", "because": "availability requires 2"}],
         }],
         "reasons": [{"field": "clusters", "value": "east", "because": "the only one"}],
         "warnings": ["east is full"],
@@ -139,12 +139,12 @@ fn deployment(status: &Value) -> Value {
 
 fn status() -> Value {
     json!({
-        "condition": "RUNNING", "message": "all is well", "revision": "02",
+        "condition": "RUNNING", "message": "all units are available", "revision": "02",
         "since": "2026-11-16T11:30:00Z", "available": 1, "unitsTotal": 1,
         "units": [{
             "id": "counter.Counter..east", "cluster": "east", "environment": "dev",
             "namespace": "oaas-dev", "class": "Counter", "condition": "RUNNING",
-            "phase": "Available", "reason": "Ready", "message": "it answers",
+            "phase": "Available", "reason": "Ready", "message": "all functions respond",
             "template": "k8s_deployment", "current": true, "contact": "STALE",
             "since": "2026-11-16T11:31:00Z",
             "functions": [{
@@ -163,7 +163,7 @@ fn status() -> Value {
 fn cluster() -> Value {
     json!({
         "name": "east", "url": "http://crm.east", "default": true, "health": "HEALTHY",
-        "message": "all is well", "lastSeen": "2026-11-16T11:59:00Z", "nodes": 3, "readyNodes": 3,
+        "message": "all units are available", "lastSeen": "2026-11-16T11:59:00Z", "nodes": 3, "readyNodes": 3,
         "availability": 0.99, "capabilities": {"knative": true, "odgm": true, "hpa": false},
         "capacity": {"cpu": "4"}, "templates": ["k8s_deployment"], "profile": "full", "units": 1,
     })

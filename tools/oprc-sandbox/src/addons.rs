@@ -10,6 +10,7 @@ use crate::{
     Error, Result,
     apply::{apply, deployment_ready, documents, node_ready},
     command::blocking,
+    files,
     image::Image,
     image_loader::ImageLoader,
     knative,
@@ -62,9 +63,8 @@ pub(crate) async fn install(
     step.done();
     if spec.prometheus {
         apply(client, &documents(include_str!("../manifests/prometheus.yaml"), &[])?).await?;
-        let crds = blocking(programs::monitor_definitions).await?;
-        let text = fs::read_to_string(crds).map_err(Error::io("reading the monitor CRDs"))?;
-        apply(client, &documents(&text, &[])?).await?;
+        let crds = files::read(&blocking(programs::monitor_definitions).await?)?;
+        apply(client, &documents(&crds, &[])?).await?;
     }
     if let Some(loader) = loader {
         install_on_real_nodes(spec, layout, client, loader).await?;
@@ -91,9 +91,8 @@ async fn install_on_real_nodes(
     apply(client, &storage(layout)?).await?;
     if spec.prometheus {
         let text = include_str!("../manifests/prometheus-service.yaml");
-        let values =
-            [("HOST", spec.host().to_string()), ("PORT", spec.ports.prometheus.to_string())];
-        apply(client, &documents(text, &values)?).await?;
+        let (host, port) = (spec.host().to_string(), spec.ports.prometheus.to_string());
+        apply(client, &documents(text, &[("HOST", host), ("PORT", port)])?).await?;
     }
     deployment_ready(client, "kube-system", "coredns", READY_TIMEOUT).await?;
     deployment_ready(client, "kube-system", "metrics-server", READY_TIMEOUT).await?;
@@ -128,10 +127,10 @@ fn storage(layout: &Layout) -> Result<Vec<Value>> {
     })];
     for number in 0..VOLUMES {
         let folder = layout.data("volumes").join(format!("{number:02}"));
-        let creating = || Error::io(format!("creating {}", folder.display()));
-        fs::create_dir_all(&folder).map_err(creating())?;
+        files::create_folder(&folder)?;
         // Pods run as different users, and kubelet doesn't change the owner of hostPath volumes.
-        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).map_err(creating())?;
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))
+            .map_err(Error::path("creating", &folder))?;
         objects.push(json!({
             "apiVersion": "v1",
             "kind": "PersistentVolume",

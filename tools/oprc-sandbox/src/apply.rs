@@ -1,6 +1,10 @@
 //! Applies manifests to a cluster and waits for objects to become ready.
 
-use std::{collections::BTreeMap, future::Future, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    future::Future,
+    time::Duration,
+};
 
 use k8s_openapi::{
     api::{apps::v1::Deployment, coordination::v1::Lease, core::v1::Node},
@@ -8,7 +12,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ApiResource, DynamicObject, Patch, PatchParams},
+    api::{ApiResource, DynamicObject, Patch, PatchParams, TypeMeta},
     core::GroupVersionKind,
     discovery::{self, Scope},
     runtime::wait::await_condition,
@@ -20,6 +24,7 @@ use crate::{Error, Result};
 
 const MANAGER: &str = "oprc-sandbox";
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Parses the objects of a manifest after replacing each `@NAME@` with its value.
 pub fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
@@ -28,37 +33,33 @@ pub fn documents(text: &str, values: &[(&str, String)]) -> Result<Vec<Value>> {
         text = text.replace(&format!("@{name}@"), value);
     }
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .map_err(|error| Error::failed("Reading a manifest", error.to_string()))?;
+        .map_err(|error| Error::failed("Reading a manifest", error))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
 /// Applies objects in the given order.
 pub async fn apply(client: &Client, documents: &[Value]) -> Result<()> {
-    let mut kinds: BTreeMap<String, (ApiResource, Scope)> = BTreeMap::new();
+    let mut kinds: HashMap<TypeMeta, (ApiResource, Scope)> = HashMap::new();
     for document in documents {
         let object: DynamicObject = serde_json::from_value(document.clone()).map_err(|error| {
             Error::failed("Reading a manifest", format!("{error} in {document}"))
         })?;
         let types = object.types.clone().unwrap_or_default();
         let what = format!("applying {} {}", types.kind, object.name_any());
-        let key = format!("{} {}", types.api_version, types.kind);
-        let (resource, scope) = if let Some(known) = kinds.get(&key) {
-            known.clone()
-        } else {
-            let kind = GroupVersionKind::try_from(&types)
-                .map_err(|error| Error::failed(what.clone(), error.to_string()))?;
-            let (resource, capabilities) =
-                within(&what, REQUEST_TIMEOUT, discovery::pinned_kind(client, &kind)).await?;
-            kinds.insert(key, (resource.clone(), capabilities.scope.clone()));
-            (resource, capabilities.scope)
+        let (resource, scope) = match kinds.entry(types) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let kind = GroupVersionKind::try_from(unknown.key());
+                let kind = kind.map_err(|error| Error::failed(&what, error))?;
+                let discovery = discovery::pinned_kind(client, &kind);
+                let (resource, capabilities) = within(&what, REQUEST_TIMEOUT, discovery).await?;
+                unknown.insert((resource, capabilities.scope))
+            }
         };
-        let api: Api<DynamicObject> = match (scope, object.namespace()) {
-            (Scope::Cluster, _) => Api::all_with(client.clone(), &resource),
-            (Scope::Namespaced, namespace) => Api::namespaced_with(
-                client.clone(),
-                namespace.as_deref().unwrap_or("default"),
-                &resource,
-            ),
+        let namespace = object.namespace().unwrap_or_else(|| "default".to_owned());
+        let api: Api<DynamicObject> = match scope {
+            Scope::Cluster => Api::all_with(client.clone(), resource),
+            Scope::Namespaced => Api::namespaced_with(client.clone(), &namespace, resource),
         };
         let params = PatchParams::apply(MANAGER).force();
         let patch = Patch::Apply(document);
@@ -73,15 +74,23 @@ pub async fn within<T, E: std::fmt::Display>(
     limit: Duration,
     wait: impl Future<Output = Result<T, E>>,
 ) -> Result<T> {
-    let late = |_| Error::Timeout {
-        what: what.to_owned(),
-        seconds: limit.as_secs(),
-        detail: String::new(),
+    let finished = timeout(limit, wait).await.map_err(|_| Error::timeout(what, limit))?;
+    finished.map_err(|error| Error::failed(what, error))
+}
+
+/// Polls a state that can't be watched, for at most `limit`. The error names `what` was awaited.
+pub(crate) async fn poll_until(
+    what: &str,
+    limit: Duration,
+    is_reached: impl AsyncFn() -> bool,
+) -> Result<()> {
+    let reached = async {
+        while !is_reached().await {
+            sleep(POLL_INTERVAL).await;
+        }
+        Ok::<_, Error>(())
     };
-    timeout(limit, wait)
-        .await
-        .map_err(late)?
-        .map_err(|error| Error::failed(what, error.to_string()))
+    within(what, limit, reached).await
 }
 
 /// Waits until all replicas of a Deployment are updated and available.
@@ -93,15 +102,12 @@ pub async fn deployment_ready(
 ) -> Result<()> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let is_ready = |deployment: Option<&Deployment>| {
-        let Some(deployment) = deployment else {
-            return false;
-        };
+        let Some(deployment) = deployment else { return false };
         let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
         deployment.status.as_ref().is_some_and(|status| {
+            let counts = [status.updated_replicas, status.available_replicas, status.replicas];
             status.observed_generation >= deployment.metadata.generation
-                && status.updated_replicas.unwrap_or_default() == desired
-                && status.available_replicas.unwrap_or_default() == desired
-                && status.replicas.unwrap_or_default() == desired
+                && counts.iter().all(|count| count.unwrap_or_default() == desired)
         })
     };
     let ready = await_condition(deployments, name, is_ready);
@@ -135,18 +141,10 @@ pub(crate) async fn node_ready(
 
 /// Polls the readiness of the API server; watches don't work before that.
 pub(crate) async fn api_ready(client: &Client, limit: Duration) -> Result<()> {
-    let ready = async {
-        loop {
-            let request = hyper::Request::get("/readyz").body(Vec::new());
-            if let Ok(request) = request
-                && timeout(Duration::from_secs(2), client.request_text(request))
-                    .await
-                    .is_ok_and(|response| response.is_ok())
-            {
-                return Ok::<_, Error>(());
-            }
-            sleep(Duration::from_millis(100)).await;
-        }
+    let is_ready = async || {
+        let Ok(request) = hyper::Request::get("/readyz").body(Vec::new()) else { return false };
+        let response = timeout(Duration::from_secs(2), client.request_text(request)).await;
+        response.is_ok_and(|response| response.is_ok())
     };
-    within("the API server to be ready", limit, ready).await
+    poll_until("the API server to be ready", limit, is_ready).await
 }

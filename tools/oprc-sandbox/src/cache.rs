@@ -14,70 +14,55 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::{
-    Error, Result, paths,
-    progress::{self, Step},
-};
+use crate::{Error, Result, files, paths, progress};
 
 const LIST: &str = "files.json";
 /// Prefix of the extension of an entry under construction.
 const PARTIAL: &str = "partial-";
 
-pub(crate) struct Recipe<'a> {
-    pub(crate) name: &'a str,
-    /// Everything that the result depends on.
-    pub(crate) inputs: &'a [&'a str],
-}
-
-impl Recipe<'_> {
-    fn folder_name(&self) -> String {
-        let mut hash = Sha256::new();
-        for input in self.inputs.iter().chain(&[std::env::consts::ARCH]) {
-            hash.update(input.len().to_le_bytes());
-            hash.update(input);
-        }
-        format!("{}-{:.16}", self.name, hex::encode(hash.finalize()))
+fn folder_name(name: &str, inputs: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for input in inputs.iter().chain(&[std::env::consts::ARCH]) {
+        hash.update(input.len().to_le_bytes());
+        hash.update(input);
     }
+    format!("{name}-{:.16}", hex::encode(hash.finalize()))
 }
 
-/// Returns the folder of the entry. If there is none, `build` fills a new folder.
+/// Returns the folder of an entry. If there is none, `build` fills a new folder. `inputs` is
+/// everything that the result depends on.
 pub(crate) fn entry(
-    recipe: &Recipe<'_>,
+    name: &str,
+    inputs: &[&str],
     build: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
-    entry_in(&paths::cache()?.join("programs"), recipe, build)
+    entry_in(&paths::cache()?.join("programs"), name, inputs, build)
 }
 
 fn entry_in(
     cache: &Path,
-    recipe: &Recipe<'_>,
+    name: &str,
+    inputs: &[&str],
     build: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
-    let place = cache.join(recipe.folder_name());
-    let creating = format!("creating the cache folder {}", cache.display());
-    fs::create_dir_all(cache).map_err(Error::io(creating))?;
-    let _lock = wait_for_lock(&place.with_extension("lock"), recipe.name)?;
+    let folder_name = folder_name(name, inputs);
+    let place = cache.join(&folder_name);
+    fs::create_dir_all(cache).map_err(Error::path("creating the cache folder", cache))?;
+    let _lock = files::wait_for_lock(&place.with_extension("lock"), name)?;
     if place.exists() {
-        match damage(&place) {
-            None => return Ok(place),
-            Some(damage) => {
-                progress::note(&format!(
-                    "cache entry {} is damaged ({damage}): rebuilding it",
-                    recipe.name
-                ));
-                remove(&place)?;
-            }
-        }
+        let Some(damage) = damage(&place) else { return Ok(place) };
+        progress::note(&format!("cache entry {name} is damaged ({damage}): rebuilding it"));
+        files::remove_folder(&place)?;
     }
-    remove_partial(cache, &recipe.folder_name())?;
+    remove_partial(cache, &folder_name)?;
     // A new name for each process: children of a killed build may still write to the old folder.
-    let partial = place.with_extension(format!("{}{}", PARTIAL, std::process::id()));
-    fs::create_dir_all(&partial).map_err(Error::io(format!("creating {}", partial.display())))?;
+    let partial = place.with_extension(format!("{PARTIAL}{}", std::process::id()));
+    files::create_folder(&partial)?;
     let built = build(&partial).and_then(|()| {
         let list = serde_json::to_vec(&digests(&partial)?).map_err(io::Error::from);
         list.and_then(|list| fs::write(partial.join(LIST), list))
             .and_then(|()| fs::rename(&partial, &place))
-            .map_err(Error::io(format!("storing {} in the cache", recipe.name)))
+            .map_err(Error::io(format!("storing {name} in the cache")))
     });
     if built.is_err() {
         // Frees disk space; the build error matters more than an error here.
@@ -89,34 +74,12 @@ fn entry_in(
 /// Removes folders of interrupted builds of an entry.
 fn remove_partial(cache: &Path, name: &str) -> Result<()> {
     let prefix = format!("{name}.{PARTIAL}");
-    for item in fs::read_dir(cache).into_iter().flatten().filter_map(io::Result::ok) {
+    for item in fs::read_dir(cache).into_iter().flatten().flatten() {
         if item.file_name().to_string_lossy().starts_with(&prefix) {
-            remove(&item.path())?;
+            files::remove_folder(&item.path())?;
         }
     }
     Ok(())
-}
-
-/// Takes an exclusive lock on a file, with progress output if it must wait. Dropping the file releases it.
-pub(crate) fn wait_for_lock(file: &Path, what: &str) -> Result<File> {
-    let locking = || format!("locking {}", file.display());
-    let lock = File::create(file).map_err(Error::io(locking()))?;
-    if lock.try_lock().is_err() {
-        let step = Step::begin(format!("Waiting for another process that is using {what}"));
-        lock.lock().map_err(Error::io(locking()))?;
-        step.done();
-    }
-    Ok(lock)
-}
-
-/// Deletes a folder if it exists.
-pub(crate) fn remove(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(Error::io(format!("deleting {}", folder.display()))(error))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn damage(place: &Path) -> Option<String> {
@@ -126,48 +89,27 @@ fn damage(place: &Path) -> Option<String> {
     else {
         return Some("its list of files is missing or unreadable".into());
     };
-    for (file, digest) in expected {
-        match digest_of(&place.join(&file)) {
-            Ok(found) if found == digest => {}
-            Ok(_) => return Some(format!("{file} has changed")),
-            Err(error) => return Some(format!("{file}: {error}")),
-        }
-    }
-    None
+    expected.into_iter().find_map(|(file, digest)| match digest_of(&place.join(&file)) {
+        Ok(found) if found == digest => None,
+        Ok(_) => Some(format!("{file} has changed")),
+        Err(error) => Some(format!("{file}: {error}")),
+    })
 }
 
 fn digests(folder: &Path) -> Result<BTreeMap<String, String>> {
-    let reading = |path: &Path| Error::io(format!("reading {}", path.display()));
-    let mut found = BTreeMap::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(next) = folders.pop() {
-        for item in fs::read_dir(&next).map_err(reading(&next))? {
-            let path = item.map_err(reading(&next))?.path();
-            if path.is_dir() && !path.is_symlink() {
-                folders.push(path);
-            } else {
-                let digest = digest_of(&path).map_err(reading(&path))?;
-                let name = path.strip_prefix(folder).unwrap_or(&path);
-                found.insert(name.to_string_lossy().into_owned(), digest);
-            }
-        }
-    }
-    Ok(found)
+    let digest = |path: &PathBuf| {
+        let digest = digest_of(path).map_err(Error::path("reading", path))?;
+        let name = path.strip_prefix(folder).unwrap_or(path);
+        Ok((name.to_string_lossy().into_owned(), digest))
+    };
+    files::below(folder)?.iter().map(digest).collect()
 }
 
 fn digest_of(file: &Path) -> io::Result<String> {
     if file.is_symlink() {
         return Ok(format!("link to {}", fs::read_link(file)?.display()));
     }
-    let mut hash = Sha256::new();
-    let mut file = File::open(file)?;
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match io::Read::read(&mut file, &mut buffer)? {
-            0 => return Ok(hex::encode(hash.finalize())),
-            read => hash.update(buffer.get(..read).unwrap_or_default()),
-        }
-    }
+    files::sha256(File::open(file)?)
 }
 
 #[cfg(test)]
@@ -177,9 +119,15 @@ mod tests {
         thread,
     };
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    const RECIPE: Recipe<'_> = Recipe { name: "thing", inputs: &["one", "two"] };
+    const INPUTS: [&str; 2] = ["one", "two"];
+
+    fn thing(cache: &TempDir, build: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
+        entry_in(cache.path(), "thing", &INPUTS, build)
+    }
 
     fn write(folder: &Path) -> Result<()> {
         fs::create_dir_all(folder.join("bin")).unwrap();
@@ -189,45 +137,45 @@ mod tests {
     #[test]
     fn builds_an_entry_once() {
         let cache = tempfile::tempdir().unwrap();
-        let first = entry_in(cache.path(), &RECIPE, write).unwrap();
-        let second = entry_in(cache.path(), &RECIPE, |_| panic!("built twice")).unwrap();
+        let first = thing(&cache, write).unwrap();
+        let second = thing(&cache, |_| panic!("built twice")).unwrap();
         assert_eq!(first, second);
         assert_eq!(fs::read_to_string(first.join("bin/program")).unwrap(), "whole");
     }
 
     #[test]
     fn different_inputs_give_different_entries() {
-        let moved = Recipe { inputs: &["onet", "wo"], ..RECIPE };
-        assert_ne!(RECIPE.folder_name(), moved.folder_name());
+        assert_ne!(folder_name("thing", &INPUTS), folder_name("thing", &["onet", "wo"]));
     }
 
     #[test]
     fn rebuilds_an_entry_with_damaged_or_missing_files() {
         let cache = tempfile::tempdir().unwrap();
         for harm in ["changed", "deleted", "unlisted"] {
-            let place = entry_in(cache.path(), &RECIPE, write).unwrap();
+            let place = thing(&cache, write).unwrap();
             match harm {
                 "changed" => fs::write(place.join("bin/program"), "whol").unwrap(),
                 "deleted" => fs::remove_file(place.join("bin/program")).unwrap(),
                 _ => fs::remove_file(place.join(LIST)).unwrap(),
             }
-            let again = entry_in(cache.path(), &RECIPE, write).unwrap();
-            assert_eq!(fs::read_to_string(again.join("bin/program")).unwrap(), "whole", "{harm}");
+            let rebuilt = thing(&cache, write).unwrap();
+            assert_eq!(fs::read_to_string(rebuilt.join("bin/program")).unwrap(), "whole", "{harm}");
         }
     }
 
     #[test]
     fn discards_failed_and_interrupted_builds() {
         let cache = tempfile::tempdir().unwrap();
-        let failed = entry_in(cache.path(), &RECIPE, |folder| {
+        let failed = thing(&cache, |folder| {
             write(folder)?;
             Err(Error::BadOption("stopped".into()))
         });
         assert!(failed.is_err());
-        let interrupted = cache.path().join(RECIPE.folder_name()).with_extension("partial-1");
+        let name = folder_name("thing", &INPUTS);
+        let interrupted = cache.path().join(name).with_extension("partial-1");
         fs::create_dir_all(&interrupted).unwrap();
         fs::write(interrupted.join("rest"), "of a killed build").unwrap();
-        let place = entry_in(cache.path(), &RECIPE, write).unwrap();
+        let place = thing(&cache, write).unwrap();
         assert!(!place.join("rest").exists());
     }
 
@@ -238,7 +186,7 @@ mod tests {
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    entry_in(cache.path(), &RECIPE, |folder| {
+                    thing(&cache, |folder| {
                         built.fetch_add(1, Ordering::SeqCst);
                         write(folder)
                     })

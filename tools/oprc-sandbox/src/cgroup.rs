@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Error, Result, network::Addresses, node, spec::Spec};
+use crate::{Error, Result, files, network::Addresses, node, spec::Spec};
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 /// Controllers that kubelet expects in its root cgroup, if the machine has them.
@@ -21,10 +21,7 @@ fn roots() -> Vec<PathBuf> {
     if root.join("cgroup.controllers").exists() {
         return vec![root.to_owned()];
     }
-    let Ok(items) = fs::read_dir(root) else {
-        return Vec::new();
-    };
-    let folders = items.filter_map(|item| Some(item.ok()?.path()));
+    let folders = fs::read_dir(root).into_iter().flatten().flatten().map(|item| item.path());
     // Some v1 hierarchies have a second name, which is a symbolic link.
     folders.filter(|path| path.is_dir() && !path.is_symlink()).collect()
 }
@@ -45,10 +42,9 @@ pub(crate) fn create(spec: &Spec) -> Result<()> {
     for root in roots() {
         for node in node::numbers(spec) {
             let folder = root.join(node::cgroup_root(spec, node).trim_start_matches('/'));
-            let creating = || Error::io(format!("creating {}", folder.display()));
-            fs::create_dir_all(&folder).map_err(creating())?;
+            files::create_folder(&folder)?;
             let above = root.join(spec.addresses().bridge());
-            delegate(&root, &[&root, &above]).map_err(creating())?;
+            delegate(&root, &[&root, &above]).map_err(Error::path("creating", &folder))?;
         }
     }
     Ok(())
@@ -76,7 +72,7 @@ pub(crate) fn remove(addresses: Addresses) -> Result<()> {
             match remove_below(&folder) {
                 Ok(()) => break,
                 Err(error) if Instant::now() > deadline => {
-                    return Err(Error::io(format!("removing {}", folder.display()))(error));
+                    return Err(Error::path("removing", &folder)(error));
                 }
                 // There is no notification when the last process leaves a cgroup v1.
                 Err(_) => thread::sleep(Duration::from_millis(20)),
@@ -86,7 +82,7 @@ pub(crate) fn remove(addresses: Addresses) -> Result<()> {
     Ok(())
 }
 
-fn remove_below(folder: &Path) -> std::io::Result<()> {
+fn remove_below(folder: &Path) -> io::Result<()> {
     for item in fs::read_dir(folder)? {
         let path = item?.path();
         if path.is_dir() {

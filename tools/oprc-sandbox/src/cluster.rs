@@ -16,17 +16,16 @@ use kube::{
 };
 
 use crate::{
-    Error, Result, addons, apply, cache, cgroup,
+    Error, Result, addons, apply, cgroup,
     command::{self, blocking},
-    component::Component,
     components::components,
-    create, image,
+    create, files, image,
     image_loader::ImageLoader,
     kubeconfig::kubeconfig,
     layout::Layout,
     network::{self, Addresses},
     paths,
-    pki::{self, Identity, Pki},
+    pki::{Identity, Pki},
     progress::{self, Step},
     spec::{NodeKind, Options, Spec},
     supervisor::{self, ComponentStatus, State, Supervisor},
@@ -55,22 +54,20 @@ impl Cluster {
     }
 
     async fn up_with_owner(name: &str, options: &Options, owner: Option<String>) -> Result<Self> {
-        let folder = Spec::folder_of(name)?;
+        let supervisor = Supervisor::of(name)?;
         let _lock = lock(name).await?;
-        let (mut spec, new) = match Spec::load(name)? {
-            Some(spec) => match spec.differences(options) {
-                None => (spec, false),
-                Some(differences) => {
-                    return Err(Error::OptionsDiffer { name: name.to_owned(), differences });
-                }
-            },
-            None => {
-                cache::remove(&folder)?;
-                let (name, options) = (name.to_owned(), options.clone());
-                (blocking(move || create::create(&name, &options, owner)).await?, true)
-            }
+        let existing = Spec::load(name)?;
+        if let Some(differences) = existing.as_ref().and_then(|spec| spec.differences(options)) {
+            return Err(Error::OptionsDiffer { name: name.to_owned(), differences });
+        }
+        let new = existing.is_none();
+        let mut spec = if let Some(spec) = existing {
+            spec
+        } else {
+            files::remove_folder(&supervisor.folder)?;
+            let (name, options) = (name.to_owned(), options.clone());
+            blocking(move || create::create(&name, &options, owner)).await?
         };
-        let supervisor = Supervisor { cluster: name.to_owned(), folder };
         let since = (!new).then(Timestamp::now);
         let started = !supervisor.is_alive().await?;
         if started {
@@ -116,13 +113,14 @@ impl Cluster {
 
     /// Stops a cluster in any state and removes everything that it left on this machine.
     pub async fn down(name: &str) -> Result<()> {
-        let folder = Spec::folder_of(name)?;
+        let supervisor = Supervisor::of(name)?;
         let _lock = lock(name).await?;
-        if !folder.exists() {
+        if !supervisor.folder.exists() {
             return Self::open(name).map(drop);
         }
-        Supervisor { cluster: name.to_owned(), folder: folder.clone() }.shut_down().await?;
+        supervisor.shut_down().await?;
         // Uses only the folder, so that a cluster with an unreadable file can be deleted.
+        let folder = supervisor.folder;
         blocking(move || remove_leftovers(&folder).and_then(|()| remove_folder(&folder))).await
     }
 
@@ -138,9 +136,8 @@ impl Cluster {
         let detail = match failing {
             Some(component) => {
                 let log = fs::read_to_string(self.layout.log(&component.name)).unwrap_or_default();
-                let lines: Vec<_> = log.lines().rev().take(5).collect();
-                let tail: Vec<_> = lines.into_iter().rev().collect();
-                format!("; {} keeps exiting. Last log lines:\n{}", component.name, tail.join("\n"))
+                let tail = command::last_lines(&log, 5);
+                format!("; {} keeps exiting. Last log lines:\n{tail}", component.name)
             }
             None if components.is_empty() => {
                 let log = fs::read_to_string(self.layout.log("supervisor")).unwrap_or_default();
@@ -161,8 +158,7 @@ impl Cluster {
 
     /// The CA certificate of the cluster's servers and clients, as PEM.
     pub fn authority(&self) -> Result<String> {
-        let file = self.pki().certificate(pki::CLUSTER);
-        fs::read_to_string(&file).map_err(Error::io(format!("reading {}", file.display())))
+        self.pki().authority()
     }
 
     pub fn supervisor(&self) -> Supervisor {
@@ -181,18 +177,16 @@ impl Cluster {
     /// A client with cluster-admin rights.
     pub async fn client(&self) -> Result<Client> {
         let file = self.kubeconfig();
-        let config = Kubeconfig::read_from(&file).map_err(|error| {
-            Error::failed(format!("Reading {}", file.display()), error.to_string())
-        })?;
+        let config = Kubeconfig::read_from(&file)
+            .map_err(|error| Error::failed(format!("Reading {}", file.display()), error))?;
         client_of(config).await
     }
 
     /// A client that connects as `identity` to `url`, usually a proxy of the API server.
     pub async fn client_at(&self, url: &str, identity: &Identity) -> Result<Client> {
         let config = kubeconfig(&self.spec.name, url, &self.authority()?, identity);
-        let config = serde_json::from_value(config)
-            .map_err(|error| Error::failed("Creating a kubeconfig", error.to_string()))?;
-        client_of(config).await
+        let config = serde_json::from_value(config);
+        client_of(config.map_err(|error| Error::failed("Creating a kubeconfig", error))?).await
     }
 
     /// A kubeconfig to connect as `identity` to `url`, usually a proxy of the API server.
@@ -224,37 +218,34 @@ impl Cluster {
 
     /// The log file of a component, or of the supervisor.
     pub fn log(&self, component: &str) -> Result<PathBuf> {
-        let mut known: Vec<_> = components(&self.spec, &self.layout)
-            .into_iter()
-            .map(|one: Component| one.name)
-            .collect();
+        let components = components(&self.spec, &self.layout);
+        let mut known: Vec<_> = components.into_iter().map(|component| component.name).collect();
         known.push("supervisor".to_owned());
         if known.iter().any(|name| name == component) {
             return Ok(self.layout.log(component));
         }
-        let (cluster, component) = (self.spec.name.clone(), component.to_owned());
-        Err(Error::UnknownComponent { cluster, component, known: known.join(", ") })
+        Err(self.supervisor().unknown(component, &known))
     }
 }
 
 async fn client_of(config: Kubeconfig) -> Result<Client> {
     let options = KubeConfigOptions::default();
     let config = kube::Config::from_custom_kubeconfig(config, &options).await;
-    let mut config =
-        config.map_err(|error| Error::failed("Reading a kubeconfig", error.to_string()))?;
+    let mut config = config.map_err(|error| Error::failed("Reading a kubeconfig", error))?;
     // The cluster is local: the proxy of the environment must not be used.
     config.proxy_url = None;
     config.read_timeout = Some(READ_TIMEOUT);
-    Client::try_from(config).map_err(Error::kube("connecting to the cluster"))
+    let what = "connecting to the cluster".to_owned();
+    Client::try_from(config).map_err(|source| Error::Kube { what, source: Box::new(source) })
 }
 
 /// Excludes other commands on this cluster until the file is dropped.
 async fn lock(name: &str) -> Result<fs::File> {
     let clusters = paths::clusters()?;
-    fs::create_dir_all(&clusters).map_err(Error::io(format!("creating {}", clusters.display())))?;
+    files::create_folder(&clusters)?;
     // The lock file is never deleted: another command may be waiting for it.
     let (file, what) = (clusters.join(format!("{name}.lock")), format!("cluster '{name}'"));
-    blocking(move || cache::wait_for_lock(&file, &what)).await
+    blocking(move || files::wait_for_lock(&file, &what)).await
 }
 
 /// Starts a stopped cluster. The programs of an existing one may have been deleted from the cache.
@@ -263,27 +254,21 @@ fn start(mut spec: Spec, new: bool) -> Result<Spec> {
     if !new {
         create::refresh_programs(&mut spec)?;
     }
-    let taken = |role: &str, port| Error::PortTaken {
-        cluster: spec.name.clone(),
-        role: role.to_owned(),
-        port,
+    let host = match spec.kind {
+        // The cluster's own address doesn't exist yet.
+        NodeKind::Real => network::PROBE,
+        NodeKind::Simulated => Ipv4Addr::LOCALHOST,
     };
     let ports = &spec.ports;
-    for (role, port) in [("etcd", ports.etcd), ("etcd peers", ports.etcd_peer)] {
-        if !network::is_free(Ipv4Addr::LOCALHOST, port) {
-            return Err(taken(role, port));
-        }
-    }
-    let listening =
-        [("the API server", ports.api, true), ("Prometheus", ports.prometheus, spec.prometheus)];
-    for (role, port, used) in listening {
-        let free = match spec.kind {
-            // The cluster's own address doesn't exist yet.
-            NodeKind::Real => network::is_free_everywhere(port),
-            NodeKind::Simulated => network::is_free(Ipv4Addr::LOCALHOST, port),
-        };
-        if used && !free {
-            return Err(taken(role, port));
+    for (role, port, address, used) in [
+        ("etcd", ports.etcd, Ipv4Addr::LOCALHOST, true),
+        ("etcd peers", ports.etcd_peer, Ipv4Addr::LOCALHOST, true),
+        ("the API server", ports.api, host, true),
+        ("Prometheus", ports.prometheus, host, spec.prometheus),
+    ] {
+        if used && !network::is_free(address, port) {
+            let (cluster, role) = (spec.name.clone(), role.to_owned());
+            return Err(Error::PortTaken { cluster, role, port });
         }
     }
     if let Some(owner) = spec.addresses().owner().filter(|_| spec.kind == NodeKind::Real) {
@@ -312,7 +297,7 @@ fn remove_leftovers(folder: &Path) -> Result<()> {
 fn remove_folder(folder: &Path) -> Result<()> {
     let mut result = Ok(());
     for _ in 0..200 {
-        result = cache::remove(folder);
+        result = files::remove_folder(folder);
         if result.is_ok() {
             break;
         }

@@ -58,14 +58,7 @@ fn run_to_completion(
         .map_err(Error::io(format!("{what}: {}", command.get_program().display())))?;
     let watchdog = Watchdog::start(&child, limit);
     let stdout = child.stdout.take();
-    let reader = thread::spawn(move || {
-        let mut text = String::new();
-        for line in lines(stdout) {
-            text.push_str(&line);
-            text.push('\n');
-        }
-        text
-    });
+    let reader = thread::spawn(move || lines(stdout).map(|line| line + "\n").collect::<String>());
     let mut tail = Vec::new();
     for line in lines(child.stderr.take()) {
         each_line(&line);
@@ -84,13 +77,16 @@ fn run_to_completion(
     if status.success() {
         return Ok(output);
     }
-    if tail.is_empty() {
-        tail.extend(output.lines().rev().take(TAIL_LINES).map(String::from));
-        tail.reverse();
-    }
-    let output = if tail.is_empty() { String::new() } else { format!(":\n{}", tail.join("\n")) };
+    let tail = if tail.is_empty() { last_lines(&output, TAIL_LINES) } else { tail.join("\n") };
+    let separator = if tail.is_empty() { "" } else { ":\n" };
     let program = command.get_program().display();
-    Err(Error::failed(what, format!("{program} exited with {status}{output}")))
+    Err(Error::failed(what, format!("{program} exited with {status}{separator}{tail}")))
+}
+
+/// The last `count` lines of a text.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
 }
 
 fn lines(output: Option<impl Read>) -> impl Iterator<Item = String> {
@@ -106,10 +102,10 @@ struct Watchdog {
 impl Watchdog {
     fn start(child: &Child, limit: Duration) -> Self {
         let (cancel, cancelled) = mpsc::channel();
-        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let pid = Pid::from_child(child);
         let thread = thread::spawn(move || {
             let late = cancelled.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
-            if let Some(pid) = pid.filter(|_| late) {
+            if late {
                 // The child is not reaped yet, so the pid is still its own. Programs with a short
                 // limit have their own process group; long ones share it to get Ctrl-C.
                 let _ = kill_process_group(pid, Signal::KILL);
@@ -131,7 +127,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Error::failed("A task", error.to_string())))
+    done.unwrap_or_else(|error| Err(Error::failed("A task", error)))
 }
 
 /// Searches a program on the PATH and in the sbin folders, which an ordinary user's PATH may lack.

@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, component::Component, spec::check_name};
+use crate::{Error, Result, component::Component, files, spec::check_name};
 
 /// A program that runs along with a cluster. Secrets must be passed in files that only their owner can
 /// read, not in arguments or variables.
@@ -79,14 +79,14 @@ fn stored(folder: &Path) -> Vec<Stored> {
 pub(crate) fn save(folder: &Path, companion: &Companion) -> Result<()> {
     check_name(&companion.name)?;
     let place = companions_folder(folder);
-    let storing = || Error::io(format!("storing a companion in {}", place.display()));
-    fs::create_dir_all(&place).map_err(storing())?;
     let stored =
         Stored { companion: companion.clone(), fingerprint: fingerprint(&companion.program) };
-    let text = serde_json::to_vec(&stored).map_err(|error| storing()(error.into()))?;
-    let draft = place.join(format!("{}.new", companion.name));
-    fs::write(&draft, text).map_err(storing())?;
-    fs::rename(draft, place.join(format!("{}.json", companion.name))).map_err(storing())
+    let store = || {
+        fs::create_dir_all(&place)?;
+        let file = place.join(format!("{}.json", companion.name));
+        files::write_atomically(&file, &serde_json::to_vec(&stored)?)
+    };
+    store().map_err(Error::path("storing a companion in", &place))
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
         save(folder.path(), &pm).unwrap();
         fs::write(companions_folder(folder.path()).join("broken.json"), "{").unwrap();
         let draft = serde_json::to_vec(&pm).unwrap();
-        fs::write(companions_folder(folder.path()).join("pm.new"), draft).unwrap();
+        fs::write(companions_folder(folder.path()).join("pm.json.new"), draft).unwrap();
         assert_eq!(load(folder.path()), [pm.clone()]);
         pm.name = "../up".to_owned();
         assert!(save(folder.path(), &pm).is_err());

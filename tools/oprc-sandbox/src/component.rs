@@ -25,7 +25,20 @@ pub(crate) struct Component {
 
 impl Component {
     pub(crate) fn on_host(name: &str, program: &Path, args: Vec<String>) -> Self {
-        let (name, program) = (name.to_owned(), program.to_owned());
-        Self { name, program, args, env: BTreeMap::new(), place: Place::Host }
+        Self::at(Place::Host, name.to_owned(), program, args)
     }
+
+    pub(crate) fn at(place: Place, name: String, program: &Path, args: Vec<String>) -> Self {
+        Self { name, program: program.to_owned(), args, env: BTreeMap::new(), place }
+    }
+}
+
+/// An argument with a value.
+pub(crate) fn flag(name: &str, value: impl std::fmt::Display) -> String {
+    format!("--{name}={value}")
+}
+
+/// An argument with a path.
+pub(crate) fn file(name: &str, path: &Path) -> String {
+    flag(name, path.display())
 }

@@ -1,10 +1,8 @@
 //! The processes of a cluster: control plane, nodes, Prometheus and companions.
 
-use std::path::Path;
-
 use crate::{
     companion::{self, Companion},
-    component::Component,
+    component::{Component, file, flag},
     layout::Layout,
     node, pki, prometheus,
     spec::{NodeKind, Spec},
@@ -13,32 +11,18 @@ use crate::{
 /// All processes of a cluster, in start order.
 pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let mut all = vec![etcd(spec, layout)];
-    match spec.kind {
-        // The API server listens on the bridge, so the nodes' networks come first.
-        NodeKind::Real => all.extend(node::inits(spec, layout)),
-        NodeKind::Simulated => all.push(kwok(spec, layout)),
+    // The API server listens on the bridge, so the networks of real nodes come first.
+    all.extend(node::inits(spec, layout));
+    if spec.kind == NodeKind::Simulated {
+        all.push(kwok(spec, layout));
     }
-    all.extend([
-        apiserver(spec, layout),
-        controller_manager(spec, layout),
-        scheduler(spec, layout),
-    ]);
-    if spec.kind == NodeKind::Real {
-        all.extend(node::components(spec, layout));
-    }
+    all.extend([apiserver, controller_manager, scheduler].map(|it| it(spec, layout)));
+    all.extend(node::components(spec, layout));
     if spec.prometheus {
         all.push(prometheus::component(spec, layout));
     }
     all.extend(companion::load(&layout.0).iter().map(Companion::component));
     all
-}
-
-fn flag(name: &str, value: impl std::fmt::Display) -> String {
-    format!("--{name}={value}")
-}
-
-fn file(name: &str, path: &Path) -> String {
-    flag(name, path.display())
 }
 
 fn etcd(spec: &Spec, layout: &Layout) -> Component {
@@ -86,7 +70,7 @@ fn apiserver(spec: &Spec, layout: &Layout) -> Component {
         file("tls-cert-file", &pki.certificate("apiserver")),
         file("tls-private-key-file", &pki.key("apiserver")),
         file("client-ca-file", &ca),
-        file("service-account-key-file", &pki.folder().join("tokens.pub")),
+        file("service-account-key-file", &pki.public_key("tokens")),
         file("service-account-signing-key-file", &pki.key("tokens")),
         flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
         flag("service-cluster-ip-range", spec.services()),

@@ -5,12 +5,10 @@ use std::{fs, process::Command};
 use serde_json::json;
 
 use crate::{
-    Error, Result, cache, cgroup, command,
+    Error, Result, cgroup, command, files,
     kubeconfig::kubeconfig,
     layout::Layout,
-    network, node, paths,
-    pki::{self, Request},
-    programs, progress, prometheus,
+    network, node, paths, pki, programs, progress, prometheus,
     spec::{self, NodeChoice, NodeKind, Options, Ports, Programs, Spec},
 };
 
@@ -26,9 +24,9 @@ pub(crate) fn create(name: &str, options: &Options, owner: Option<String>) -> Re
         )));
     }
     let programs = provide_programs(kind, options.prometheus, options.knative)?;
-    let clusters = paths::clusters()?;
     // Clusters created at the same time must not take the same slot.
-    let _lock = cache::wait_for_lock(&clusters.join("slots.lock"), "the list of clusters")?;
+    let slots = paths::clusters()?.join("slots.lock");
+    let _lock = files::wait_for_lock(&slots, "the list of clusters")?;
     let spec = Spec {
         name: name.to_owned(),
         kind,
@@ -42,8 +40,7 @@ pub(crate) fn create(name: &str, options: &Options, owner: Option<String>) -> Re
         complete: false,
         owner,
     };
-    let layout = Layout::of(&spec)?;
-    write_files(&spec, &layout)?;
+    write_files(&spec, &Layout::of(&spec)?)?;
     // Written last: a folder without this file belongs to an interrupted command.
     spec.save()?;
     Ok(spec)
@@ -138,24 +135,26 @@ fn provide_programs(kind: NodeKind, prometheus: bool, knative: bool) -> Result<P
         }
         NodeKind::Simulated => needed.push("kwok"),
     }
-    let core = programs::Core::provide(&needed)?;
+    let core = programs::core(&needed)?;
     let mut found = Programs {
-        etcd: core.path("etcd"),
-        kube_apiserver: core.path("kube-apiserver"),
-        kube_controller_manager: core.path("kube-controller-manager"),
-        kube_scheduler: core.path("kube-scheduler"),
-        kubectl: core.path("kubectl"),
-        kwok: core.path("kwok"),
-        kubelet: core.path("kubelet"),
-        kube_proxy: core.path("kube-proxy"),
-        coredns: core.path("coredns"),
-        metrics_server: core.path("metrics-server"),
-        pause: core.path("pause"),
+        etcd: core("etcd"),
+        kube_apiserver: core("kube-apiserver"),
+        kube_controller_manager: core("kube-controller-manager"),
+        kube_scheduler: core("kube-scheduler"),
+        kubectl: core("kubectl"),
+        kwok: core("kwok"),
+        kubelet: core("kubelet"),
+        kube_proxy: core("kube-proxy"),
+        coredns: core("coredns"),
+        metrics_server: core("metrics-server"),
+        pause: core("pause"),
         ..Programs::default()
     };
     if kind == NodeKind::Real {
-        let runtime = programs::Runtime::provide()?;
-        (found.containers, found.runc, found.cni) = (runtime.bin(), runtime.runc(), runtime.cni());
+        let runtime = programs::container_runtime()?;
+        found.containers = runtime.join("usr/bin");
+        found.runc = runtime.join("usr/sbin/runc");
+        found.cni = runtime.join("usr/lib/cni");
     }
     if prometheus {
         found.prometheus = programs::prometheus()?;
@@ -169,26 +168,23 @@ fn provide_programs(kind: NodeKind, prometheus: bool, knative: bool) -> Result<P
 
 fn write_files(spec: &Spec, layout: &Layout) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    for folder in
-        [layout.0.clone(), layout.0.join("pki"), layout.0.join("logs"), layout.0.join("data")]
-    {
+    for folder in ["", "pki", "logs", "data"].map(|name| layout.0.join(name)) {
         let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
-        created.map_err(Error::io(format!("creating {}", folder.display())))?;
+        created.map_err(Error::path("creating", &folder))?;
     }
     write_certificates(spec, layout)?;
     write_kubeconfigs(spec, layout)?;
-    let stages = include_str!("../manifests/kwok-stages.yaml");
-    spec::write_private(&layout.config("kwok-stages.yaml"), stages.as_bytes())?;
+    let write = |name: &str, text: &str| files::write_private(&layout.config(name), text);
+    write("kwok-stages.yaml", include_str!("../manifests/kwok-stages.yaml"))?;
     let scheduler = json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": layout.kubeconfig("scheduler"), "qps": 500, "burst": 1000},
         "leaderElection": {"leaderElect": false},
     });
-    spec::write_private(&layout.config("scheduler.json"), scheduler.to_string().as_bytes())?;
+    write("scheduler.json", &scheduler.to_string())?;
     if spec.prometheus {
-        let config = prometheus::config(layout).to_string();
-        spec::write_private(&layout.config("prometheus.json"), config.as_bytes())?;
+        write("prometheus.json", &prometheus::config(layout).to_string())?;
     }
     if spec.kind == NodeKind::Real { node::write_configs(spec, layout) } else { Ok(()) }
 }
@@ -201,11 +197,8 @@ fn write_certificates(spec: &Spec, layout: &Layout) -> Result<()> {
     }
     pki.create_token_key("tokens")?;
     let host = spec.host().to_string();
-    let service = if spec.kind == NodeKind::Real {
-        spec.addresses().service(1).to_string()
-    } else {
-        "198.19.0.1".into()
-    };
+    // A cluster with simulated nodes has the services of the first slot.
+    let service = spec.addresses().service(1).to_string();
     let api_names = [
         "localhost",
         "kubernetes",
@@ -217,7 +210,7 @@ fn write_certificates(spec: &Spec, layout: &Layout) -> Result<()> {
         &service,
     ];
     let serve = |name: &str, names: &[&str], authority: &str| {
-        pki.create(authority, name, &Request { common_name: name, group: None, names }).map(drop)
+        pki.store(name, &pki.issue(authority, name, None, names)?)
     };
     serve("apiserver", &api_names, pki::CLUSTER)?;
     serve("etcd", &["localhost", "127.0.0.1"], pki::ETCD)?;
@@ -234,32 +227,26 @@ fn write_certificates(spec: &Spec, layout: &Layout) -> Result<()> {
 /// Writes a kubeconfig with a client certificate for each user of the API.
 fn write_kubeconfigs(spec: &Spec, layout: &Layout) -> Result<()> {
     let pki = layout.pki();
+    let authority = pki.authority()?;
+    let write = |name: &str, user: &str, group: Option<&str>| {
+        let identity = pki.client(user, group)?;
+        pki.store(name, &identity)?;
+        let config = kubeconfig(&spec.name, &spec.api_url(), &authority, &identity);
+        files::write_private(&layout.kubeconfig(name), config.to_string())
+    };
     let masters = Some("system:masters");
-    let mut users = vec![
-        ("admin".to_owned(), "oprc-admin".to_owned(), masters),
-        ("apiserver-kubelet".to_owned(), "kube-apiserver".to_owned(), masters),
-        ("controller-manager".to_owned(), "system:kube-controller-manager".to_owned(), None),
-        ("scheduler".to_owned(), "system:kube-scheduler".to_owned(), None),
-        ("kube-proxy".to_owned(), "system:kube-proxy".to_owned(), None),
-        ("prometheus".to_owned(), prometheus::USER.to_owned(), None),
-    ];
+    write("admin", "oprc-admin", masters)?;
+    write("apiserver-kubelet", "kube-apiserver", masters)?;
+    write("controller-manager", "system:kube-controller-manager", None)?;
+    write("scheduler", "system:kube-scheduler", None)?;
+    write("kube-proxy", "system:kube-proxy", None)?;
+    write("prometheus", prometheus::USER, None)?;
     if spec.kind == NodeKind::Simulated {
-        users.push(("kwok".to_owned(), "oprc-kwok".to_owned(), masters));
+        write("kwok", "oprc-kwok", masters)?;
     }
     for number in node::numbers(spec) {
         let user = format!("system:node:node-{number}");
-        users.push((node::on_node("kubelet", number), user, Some("system:nodes")));
-    }
-    let authority = fs::read_to_string(pki.certificate(pki::CLUSTER))
-        .map_err(Error::io("reading a certificate"))?;
-    for (name, user, group) in &users {
-        let identity = pki.create(
-            pki::CLUSTER,
-            name,
-            &Request { common_name: user, group: *group, names: &[] },
-        )?;
-        let config = kubeconfig(&spec.name, &spec.api_url(), &authority, &identity);
-        spec::write_private(&layout.kubeconfig(name), config.to_string().as_bytes())?;
+        write(&node::on_node("kubelet", number), &user, Some("system:nodes"))?;
     }
     Ok(())
 }

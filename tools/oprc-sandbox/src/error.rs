@@ -1,6 +1,11 @@
 //! Errors, each with a remedy.
 
-use std::{io, path::PathBuf};
+use std::{
+    fmt::Display,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -71,7 +76,7 @@ pub enum Error {
 
 impl Error {
     /// An IO error, reported as [`Error::DiskFull`] where that is the cause.
-    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { what },
@@ -79,14 +84,18 @@ impl Error {
         }
     }
 
-    pub fn kube(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
-        let what = what.into();
-        move |source| Self::Kube { what, source: Box::new(source) }
+    /// An IO error on a path; `doing` is a participle such as "reading".
+    pub(crate) fn path(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        Self::io(format!("{doing} {}", path.display()))
+    }
+
+    pub(crate) fn timeout(what: impl Into<String>, limit: Duration) -> Self {
+        Self::Timeout { what: what.into(), seconds: limit.as_secs(), detail: String::new() }
     }
 
     /// A failed program, reported as [`Error::DiskFull`] where that is the cause.
-    pub(crate) fn failed(what: impl Into<String>, detail: impl Into<String>) -> Self {
-        let (what, detail) = (what.into(), detail.into());
+    pub(crate) fn failed(what: impl Into<String>, detail: impl Display) -> Self {
+        let (what, detail) = (what.into(), detail.to_string());
         if detail.to_ascii_lowercase().contains("no space left on device") {
             Self::DiskFull { what }
         } else {

@@ -1,15 +1,14 @@
 //! Writes and inspects OCI image archives without a container engine.
 
 use std::{
-    fs::{self, File},
-    io::{self, Read, Seek, SeekFrom, Write},
+    fs::File,
+    io::{self, Read, Seek as _, Write},
     path::{Path, PathBuf},
 };
 
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use crate::{Error, Result};
+use crate::{Error, Result, files};
 
 const USER: &str = "65532:65532";
 /// Variables of every image; `container` tells programs that they run in one.
@@ -40,7 +39,7 @@ impl Image {
 
     /// Writes the archive. The output is reproducible: the same files give the same archive.
     pub fn write(&self, archive: &Path) -> Result<()> {
-        let writing = || Error::io(format!("writing the image {}", archive.display()));
+        let writing = || Error::path("writing the image", archive);
         let folder = archive.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| Path::new("."));
         let mut layer = tempfile::tempfile_in(folder).map_err(writing())?;
@@ -55,25 +54,25 @@ impl Image {
         let mut folders = std::collections::BTreeSet::new();
         for (inside, source) in &self.files {
             let adding = || Error::io(format!("adding {} to an image", source.display()));
+            let (file, folder) = (tar::EntryType::file(), tar::EntryType::dir());
             let inside = Path::new(inside.trim_start_matches('/'));
             let above: Vec<_> =
                 inside.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
-            for folder in above.into_iter().rev() {
-                if folders.insert(folder.to_owned()) {
-                    let header = header(tar::EntryType::Directory, 0o755, 0);
-                    append(&mut tar, header, folder, io::empty()).map_err(adding())?;
+            for path in above.into_iter().rev() {
+                if folders.insert(path.to_owned()) {
+                    append(&mut tar, folder, 0o755, path, 0, io::empty()).map_err(adding())?;
                 }
             }
-            let file = File::open(source).map_err(adding())?;
-            let size = file.metadata().map_err(adding())?.len();
-            let header = header(tar::EntryType::Regular, 0o755, size);
-            append(&mut tar, header, inside, file).map_err(adding())?;
+            let content = File::open(source).map_err(adding())?;
+            let size = content.metadata().map_err(adding())?.len();
+            append(&mut tar, file, 0o755, inside, size, content).map_err(adding())?;
         }
         tar.finish().map_err(Error::io("writing an image's layer"))
     }
 
     fn write_archive(&self, mut layer: File, archive: &File) -> io::Result<()> {
-        let layer_digest = digest(&mut layer)?;
+        layer.rewind()?;
+        let layer_digest = digest(&layer)?;
         let layer_size = layer.metadata()?.len();
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
@@ -87,7 +86,7 @@ impl Image {
             "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
         })
         .to_string();
-        let config_digest = digest(&mut io::Cursor::new(&config))?;
+        let config_digest = digest(config.as_bytes())?;
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
@@ -103,7 +102,7 @@ impl Image {
             }],
         })
         .to_string();
-        let manifest_digest = digest(&mut io::Cursor::new(&manifest))?;
+        let manifest_digest = digest(manifest.as_bytes())?;
         let index = json!({
             "schemaVersion": 2,
             "manifests": [{
@@ -118,21 +117,18 @@ impl Image {
         })
         .to_string();
         let mut tar = tar::Builder::new(archive);
-        let mut add = |name: String, content: &str| {
-            let header = header(
-                tar::EntryType::Regular,
-                0o644,
-                content.len().try_into().unwrap_or_default(),
-            );
-            append(&mut tar, header, Path::new(&name), content.as_bytes())
-        };
-        add("oci-layout".into(), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        add("index.json".into(), &index)?;
-        add(blob(&config_digest), &config)?;
-        add(blob(&manifest_digest), &manifest)?;
-        layer.seek(SeekFrom::Start(0))?;
-        let header = header(tar::EntryType::Regular, 0o644, layer_size);
-        append(&mut tar, header, Path::new(&blob(&layer_digest)), layer)?;
+        let file = tar::EntryType::file();
+        for (name, content) in [
+            ("oci-layout", r#"{"imageLayoutVersion":"1.0.0"}"#),
+            ("index.json", &index),
+            (&blob(&config_digest), &config),
+            (&blob(&manifest_digest), &manifest),
+        ] {
+            let size = content.len().try_into().unwrap_or_default();
+            append(&mut tar, file, 0o644, Path::new(name), size, content.as_bytes())?;
+        }
+        layer.rewind()?;
+        append(&mut tar, file, 0o644, Path::new(&blob(&layer_digest)), layer_size, layer)?;
         tar.finish()
     }
 }
@@ -148,20 +144,17 @@ pub struct ImageRef {
 /// Lists the images of an archive; fails if the file is not an image archive.
 pub fn inspect(path: &Path) -> Result<Vec<ImageRef>> {
     let invalid = |reason: String| Error::NotAnImage { path: path.to_owned(), reason };
-    let file = fs::metadata(path)
-        .and_then(|_| File::open(path))
-        .map_err(|error| invalid(error.to_string()))?;
-    let index = read_index(file).map_err(|error| invalid(error.to_string()))?;
+    let index =
+        File::open(path).and_then(read_index).map_err(|error| invalid(error.to_string()))?;
     let index = index.ok_or_else(|| invalid("it is a tar archive without index.json".into()))?;
     let index: Value =
         serde_json::from_slice(&index).map_err(|error| invalid(format!("index.json: {error}")))?;
     let manifests = index.get("manifests").and_then(Value::as_array).cloned().unwrap_or_default();
-    let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
     let named = |manifest: &Value| {
-        let notes = manifest.get("annotations")?;
-        let name = text(notes.get("io.containerd.image.name"))
-            .or_else(|| text(notes.get("org.opencontainers.image.ref.name")))?;
-        Some(ImageRef { name, digest: text(manifest.get("digest"))? })
+        let text = |path: &str| manifest.pointer(path)?.as_str().map(str::to_owned);
+        let name = text("/annotations/io.containerd.image.name")
+            .or_else(|| text("/annotations/org.opencontainers.image.ref.name"))?;
+        Some(ImageRef { name, digest: text("/digest")? })
     };
     let found: Vec<_> = manifests.iter().filter_map(named).collect();
     if found.is_empty() {
@@ -187,7 +180,15 @@ fn blob(digest: &str) -> String {
     format!("blobs/sha256/{}", digest.trim_start_matches("sha256:"))
 }
 
-fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
+/// Appends an entry without owner and time, so that archives are reproducible.
+fn append(
+    tar: &mut tar::Builder<impl Write>,
+    kind: tar::EntryType,
+    mode: u32,
+    path: &Path,
+    size: u64,
+    content: impl Read,
+) -> io::Result<()> {
     let mut header = tar::Header::new_gnu();
     header.set_entry_type(kind);
     header.set_mode(mode);
@@ -195,33 +196,17 @@ fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
     header.set_uid(0);
     header.set_gid(0);
     header.set_mtime(0);
-    header
-}
-
-fn append<W: Write>(
-    tar: &mut tar::Builder<W>,
-    mut header: tar::Header,
-    path: &Path,
-    content: impl Read,
-) -> io::Result<()> {
     tar.append_data(&mut header, path, content)
 }
 
-/// The digest of the whole content, from its beginning.
-fn digest(content: &mut (impl Read + Seek)) -> io::Result<String> {
-    content.seek(SeekFrom::Start(0))?;
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match content.read(&mut buffer)? {
-            0 => return Ok(format!("sha256:{}", hex::encode(hash.finalize()))),
-            read => hash.update(buffer.get(..read).unwrap_or_default()),
-        }
-    }
+fn digest(content: impl Read) -> io::Result<String> {
+    Ok(format!("sha256:{}", files::sha256(content)?))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn image(folder: &Path) -> Image {

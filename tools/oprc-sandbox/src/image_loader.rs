@@ -32,8 +32,7 @@ pub(crate) struct ImageLoader {
 impl ImageLoader {
     /// Waits until containerd listens on all nodes.
     pub(crate) async fn connect(spec: &Spec) -> Result<Self> {
-        let folder = spec.folder()?;
-        let supervisor = Supervisor { cluster: spec.name.clone(), folder: folder.clone() };
+        let supervisor = Supervisor::of(&spec.name)?;
         let mut nodes = Vec::new();
         for node in node::numbers(spec) {
             let name = node::on_node("node", node);
@@ -55,7 +54,8 @@ impl ImageLoader {
             };
             nodes.push(within("containerd to listen", CONTAINERD_TIMEOUT, listening).await?);
         }
-        Ok(Self { nodes, ctr: spec.programs.containers.join("ctr"), temporary: folder })
+        let ctr = spec.programs.containers.join("ctr");
+        Ok(Self { nodes, ctr, temporary: supervisor.folder })
     }
 
     pub(crate) async fn load_images(&self, images: Vec<Image>) -> Result<()> {
@@ -90,8 +90,7 @@ impl ImageLoader {
                 present.lines().any(same)
             };
             if !images.iter().all(is_present) {
-                let opening = Error::io(format!("opening {}", archive.display()));
-                let file = File::open(archive).map_err(opening)?;
+                let file = File::open(archive).map_err(Error::path("opening", archive))?;
                 let mut import = self.ctr(*node, &["images", "import", "-"]);
                 command::run_reading("Loading an image", &mut import, file)?;
             }

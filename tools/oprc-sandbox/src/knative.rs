@@ -1,6 +1,6 @@
 //! Knative Serving with Kourier and Envoy, installed from the manifests in their Go modules.
 
-use std::{fs, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -10,9 +10,10 @@ use kube::{
 use serde_json::{Value, json};
 
 use crate::{
-    Error, Result,
+    Result,
     apply::{apply, deployment_ready, documents, within},
     command::blocking,
+    files,
     image::Image,
     image_loader::ImageLoader,
     programs::Knative,
@@ -51,9 +52,8 @@ pub(crate) async fn install(client: &Client, loader: &ImageLoader) -> Result<()>
         within(&format!("CRD {name} to be established"), READY_TIMEOUT, established).await?;
     }
     apply(client, &rest).await?;
-    for (namespace, name) in
-        rest.iter().filter(|object| is_kind(object, "Deployment")).filter_map(full_name)
-    {
+    let deployments = rest.iter().filter(|object| is_kind(object, "Deployment"));
+    for (namespace, name) in deployments.filter_map(full_name) {
         deployment_ready(client, namespace, name, READY_TIMEOUT).await?;
     }
     step.done();
@@ -77,22 +77,16 @@ fn envoy(program: &Path) -> Image {
         "libpthread.so.0",
         "librt.so.1",
     ];
-    for folder in folders {
-        for library in libraries {
-            let path = Path::new(folder).join(library);
-            if path.is_file() {
-                files.push((path.display().to_string(), path));
-            }
-        }
-    }
+    let paths = folders.iter().flat_map(|folder| libraries.map(|it| Path::new(folder).join(it)));
+    files
+        .extend(paths.filter(|path| path.is_file()).map(|path| (path.display().to_string(), path)));
     Image { name: image_of("envoy"), entrypoint: ENVOY.to_owned(), files }
 }
 
 fn read(file: &Path) -> Result<Vec<Value>> {
-    let text =
-        fs::read_to_string(file).map_err(Error::io(format!("reading {}", file.display())))?;
     // The manifests refer to images by Go packages (ko).
-    let mut text = text.replace("ko://knative.dev/net-kourier/cmd/kourier", &image_of("kourier"));
+    let mut text = files::read(file)?;
+    text = text.replace("ko://knative.dev/net-kourier/cmd/kourier", &image_of("kourier"));
     for name in PROGRAMS {
         text = text.replace(&format!("ko://knative.dev/serving/cmd/{name}"), &image_of(name));
     }
@@ -122,11 +116,8 @@ fn adapt(mut object: Value) -> Option<Value> {
             container.insert("resources".into(), json!({"requests": {"cpu": "20m"}}));
             // The hooks need a shell, which the image doesn't have.
             container.remove("lifecycle");
-            if container
-                .get("image")
-                .and_then(Value::as_str)
-                .is_some_and(|image| image.contains("envoyproxy"))
-            {
+            let image = container.get("image").and_then(Value::as_str);
+            if image.is_some_and(|image| image.contains("envoyproxy")) {
                 container.insert("image".into(), image_of("envoy").into());
             }
             if let Some(Value::Object(probe)) = container.get_mut("readinessProbe") {

@@ -13,7 +13,7 @@ impl Layout {
     }
 
     pub(crate) fn pki(&self) -> Pki {
-        Pki::in_folder(self.0.join("pki"))
+        Pki { folder: self.0.join("pki") }
     }
 
     pub(crate) fn kubeconfig(&self, user: &str) -> PathBuf {

@@ -17,6 +17,7 @@ mod component;
 mod components;
 mod create;
 mod error;
+mod files;
 pub mod image;
 mod image_loader;
 mod knative;

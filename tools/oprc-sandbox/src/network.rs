@@ -11,7 +11,7 @@
 
 use std::{
     net::{Ipv4Addr, TcpListener},
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
 };
 
@@ -65,7 +65,7 @@ impl Addresses {
 
     /// The folder of the cluster that owns the bridge; empty if it has no owner, none without a bridge.
     pub(crate) fn owner(self) -> Option<String> {
-        let link = Path::new("/sys/class/net").join(self.bridge());
+        let link = link_folder(&self.bridge());
         let alias = link.exists().then(|| std::fs::read_to_string(link.join("ifalias")));
         alias.map(|alias| alias.unwrap_or_default().trim().to_owned())
     }
@@ -126,19 +126,16 @@ impl Addresses {
     }
 }
 
-fn exists(link: &str) -> bool {
-    Path::new("/sys/class/net").join(link).exists()
+fn link_folder(link: &str) -> PathBuf {
+    Path::new("/sys/class/net").join(link)
 }
 
+/// Removes a link if it exists.
 fn remove_link(link: &str) -> Result<()> {
-    if !exists(link) {
-        return Ok(());
-    }
-    match ip(&["link", "del", link]) {
-        // The kernel may have removed it in the meantime.
-        Err(error) if exists(link) => Err(error),
-        _ => Ok(()),
-    }
+    let exists = || link_folder(link).exists();
+    let removed = if exists() { ip(&["link", "del", link]) } else { Ok(()) };
+    // The kernel may have removed it in the meantime.
+    if exists() { removed } else { Ok(()) }
 }
 
 fn ip(args: &[&str]) -> Result<()> {
@@ -146,7 +143,7 @@ fn ip(args: &[&str]) -> Result<()> {
 }
 
 /// A loopback address that nothing uses: a port in use there is in use on all addresses.
-const PROBE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
+pub(crate) const PROBE: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 254);
 
 /// Ports for clusters. They are below the ephemeral range, from which the kernel could assign a port
 /// to a connection while a component restarts.
@@ -154,29 +151,16 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 
 /// Distinct free TCP ports of the loopback address.
 pub(crate) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
-    let span = u64::from(PORTS.end - PORTS.start);
     // A random start, because clusters created at the same time don't see each other's ports.
-    let start = fastrand::u64(..span);
-    let after = |step: u64| u16::try_from((start + step) % span).map(|port| PORTS.start + port);
-    let mut free = (0..span)
-        .filter_map(|step| after(step).ok())
-        .filter(|port| is_free(Ipv4Addr::LOCALHOST, *port));
-    let mut ports = [0; COUNT];
-    for port in &mut ports {
-        *port = free
-            .next()
-            .ok_or_else(|| Error::failed("finding a free port", "all ports are in use"))?;
-    }
-    Ok(ports)
+    let start = fastrand::u16(PORTS);
+    let ports = (start..PORTS.end).chain(PORTS.start..start);
+    let free: Vec<_> =
+        ports.filter(|port| is_free(Ipv4Addr::LOCALHOST, *port)).take(COUNT).collect();
+    free.try_into().map_err(|_| Error::failed("finding a free port", "all ports are in use"))
 }
 
 pub(crate) fn is_free(address: Ipv4Addr, port: u16) -> bool {
     TcpListener::bind((address, port)).is_ok()
-}
-
-/// Whether no program listens on the port of all addresses.
-pub(crate) fn is_free_everywhere(port: u16) -> bool {
-    is_free(PROBE, port)
 }
 
 #[cfg(test)]

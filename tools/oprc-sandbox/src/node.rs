@@ -4,7 +4,10 @@
 //! everything in them, including pods, and removes mounts and links. So nothing is left behind even
 //! if all processes of the sandbox are killed.
 
-use std::{collections::BTreeMap, fs, net::Ipv4Addr, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use rustix::{
     mount::{MountFlags, mount, mount_bind},
@@ -15,7 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     Error, Result,
-    component::{Component, Place},
+    component::{Component, Place, file, flag},
+    files,
     layout::Layout,
     paths, pki,
     spec::{NodeKind, Spec},
@@ -38,16 +42,11 @@ pub(crate) fn numbers(spec: &Spec) -> std::ops::Range<u8> {
 
 /// Process 1 of each node.
 pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
-    let init = |node| Component {
-        name: on_node("node", node),
-        program: paths::oprc_program(),
-        args: vec![
-            "sandbox".into(),
-            "hold-node".into(),
-            layout.data(&on_node("node", node)).display().to_string(),
-        ],
-        env: BTreeMap::new(),
-        place: Place::NodeInit(node),
+    let init = |node| {
+        let name = on_node("node", node);
+        let data = layout.data(&name).display().to_string();
+        let args = vec!["sandbox".into(), "hold-node".into(), data];
+        Component::at(Place::NodeInit(node), name, &paths::oprc_program(), args)
     };
     numbers(spec).map(init).collect()
 }
@@ -55,49 +54,39 @@ pub(crate) fn inits(spec: &Spec, layout: &Layout) -> Vec<Component> {
 /// The other processes of each node.
 pub(crate) fn components(spec: &Spec, layout: &Layout) -> Vec<Component> {
     let on = |node: u8| {
-        let config = |name: &str| {
-            layout.config(&format!("{}.json", on_node(name, node))).display().to_string()
-        };
-        let folder = layout.data(&on_node("kubelet", node)).display().to_string();
-        let component = |name, program: &Path, args| Component {
-            name: on_node(name, node),
-            program: program.to_owned(),
-            args,
-            env: BTreeMap::new(),
-            place: Place::Node(node),
-        };
-        let toml = layout.config(&format!("{}.toml", on_node("containerd", node)));
+        let config = |name, extension| config_file(layout, name, extension, node);
+        let folder = layout.data(&on_node("kubelet", node));
+        let kubelet_args = vec![
+            file("config", &config("kubelet", "json")),
+            file("kubeconfig", &layout.kubeconfig(&on_node("kubelet", node))),
+            flag("hostname-override", format!("node-{node}")),
+            flag("node-ip", spec.addresses().node(node)),
+            // Autoscaling starts after the second usage sample.
+            flag("housekeeping-interval", "2s"),
+            file("root-dir", &folder),
+            file("cert-dir", &folder.join("pki")),
+        ];
+        let containerd_args = vec![
+            "--config".to_owned(),
+            config("containerd", "toml").display().to_string(),
+            flag("log-level", "warn"),
+        ];
+        let proxy_args = vec![file("config", &config("kube-proxy", "json"))];
+        let programs = &spec.programs;
         [
-            component(
-                "containerd",
-                &spec.programs.containers.join("containerd"),
-                vec!["--config".into(), toml.display().to_string(), "--log-level=warn".into()],
-            ),
-            component(
-                "kubelet",
-                &spec.programs.kubelet,
-                vec![
-                    format!("--config={}", config("kubelet")),
-                    format!(
-                        "--kubeconfig={}",
-                        layout.kubeconfig(&on_node("kubelet", node)).display()
-                    ),
-                    format!("--hostname-override=node-{node}"),
-                    format!("--node-ip={}", spec.addresses().node(node)),
-                    // Autoscaling starts after the second usage sample.
-                    "--housekeeping-interval=2s".to_owned(),
-                    format!("--root-dir={folder}"),
-                    format!("--cert-dir={folder}/pki"),
-                ],
-            ),
-            component(
-                "kube-proxy",
-                &spec.programs.kube_proxy,
-                vec![format!("--config={}", config("kube-proxy"))],
-            ),
+            ("containerd", &programs.containers.join("containerd"), containerd_args),
+            ("kubelet", &programs.kubelet, kubelet_args),
+            ("kube-proxy", &programs.kube_proxy, proxy_args),
         ]
+        .map(|(name, program, args)| {
+            Component::at(Place::Node(node), on_node(name, node), program, args)
+        })
     };
     numbers(spec).flat_map(on).collect()
+}
+
+fn config_file(layout: &Layout, component: &str, extension: &str, node: u8) -> PathBuf {
+    layout.config(&format!("{}.{extension}", on_node(component, node)))
 }
 
 pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
@@ -105,19 +94,13 @@ pub(crate) fn write_configs(spec: &Spec, layout: &Layout) -> Result<()> {
         let cni = layout.data(&on_node("cni", node));
         let own = layout.data(&on_node("node", node));
         create_overlay_folders(&own)?;
-        for folder in [cni.clone(), own.join("log")] {
-            fs::create_dir_all(&folder)
-                .map_err(Error::io(format!("creating {}", folder.display())))?;
-        }
-        let write = |path: &Path, text: String| {
-            fs::write(path, text).map_err(Error::io(format!("writing {}", path.display())))
-        };
-        let json = |name: &str| layout.config(&format!("{}.json", on_node(name, node)));
-        write(&json("kubelet"), kubelet(spec, layout, node).to_string())?;
-        write(&json("kube-proxy"), kube_proxy(spec, layout, node).to_string())?;
-        write(&cni.join("10-oprc.conflist"), network(spec, layout, node).to_string())?;
-        let toml = layout.config(&format!("{}.toml", on_node("containerd", node)));
-        write(&toml, containerd(spec, layout, node))?;
+        files::create_folder(&own.join("log"))?;
+        files::create_folder(&cni)?;
+        let file = |name, extension| config_file(layout, name, extension, node);
+        files::write(&file("kubelet", "json"), kubelet(spec, layout, node).to_string())?;
+        files::write(&file("kube-proxy", "json"), kube_proxy(spec, layout, node).to_string())?;
+        files::write(&cni.join("10-oprc.conflist"), network(spec, layout, node).to_string())?;
+        files::write(&file("containerd", "toml"), containerd(spec, layout, node))?;
     }
     Ok(())
 }
@@ -189,7 +172,7 @@ fn network(spec: &Spec, layout: &Layout, node: u8) -> Value {
                     "type": "host-local",
                     "dataDir": layout.data(&on_node("cni-leases", node)),
                     "ranges": [[{"subnet": spec.addresses().pods(node)}]],
-                    "routes": [{"dst": Ipv4Addr::UNSPECIFIED.to_string() + "/0"}],
+                    "routes": [{"dst": "0.0.0.0/0"}],
                 },
             },
             {"type": "portmap", "capabilities": {"portMappings": true}},
@@ -241,10 +224,8 @@ pub(crate) fn overlay_options(data: &Path) -> String {
 }
 
 pub(crate) fn create_overlay_folders(data: &Path) -> Result<()> {
-    for folder in ["lib", "work"].map(|name| data.join(name)) {
-        fs::create_dir_all(&folder).map_err(Error::io(format!("creating {}", folder.display())))?;
-    }
-    Ok(())
+    files::create_folder(&data.join("lib"))?;
+    files::create_folder(&data.join("work"))
 }
 
 /// Runs as process 1 of a node: mounts folders that keep the node's files off this machine, prints
@@ -253,8 +234,8 @@ pub async fn hold(data: &Path) -> Result<()> {
     let preparing = |error: rustix::io::Errno| Error::io("preparing a node's mounts")(error.into());
     // For sockets, namespaces and locks of containerd, its shims, CNI and iptables.
     mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")
+        .and_then(|()| mount_bind(data.join("log"), "/var/log"))
         .map_err(preparing)?;
-    mount_bind(data.join("log"), "/var/log").map_err(preparing)?;
     // kubelet and CNI have fixed folders below /var/lib.
     let options = std::ffi::CString::new(overlay_options(data)).unwrap_or_default();
     mount("overlay", "/var/lib", "overlay", MountFlags::empty(), options.as_c_str())

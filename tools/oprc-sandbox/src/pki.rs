@@ -1,9 +1,6 @@
 //! Certificates of a cluster. It has three CAs: for the cluster, for etcd and for front proxies.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -11,7 +8,10 @@ use rcgen::{
 };
 use time::{Duration, OffsetDateTime};
 
-use crate::{Error, Result, spec::write_private};
+use crate::{
+    Error, Result,
+    files::{self, write_private},
+};
 
 /// CA of the cluster's servers and clients.
 pub(crate) const CLUSTER: &str = "ca";
@@ -29,24 +29,30 @@ pub struct Identity {
 
 #[derive(Debug, Clone)]
 pub struct Pki {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {
-    Error::failed("Creating certificates", error.to_string())
+    Error::failed("Creating certificates", error)
 }
 
 impl Pki {
-    pub(crate) fn in_folder(folder: PathBuf) -> Self {
-        Self { folder }
-    }
-
     pub(crate) fn certificate(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.crt"))
     }
 
     pub(crate) fn key(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.key"))
+    }
+
+    /// The file with the public key of a key pair without a certificate.
+    pub(crate) fn public_key(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.pub"))
+    }
+
+    /// The certificate of the cluster's CA, as PEM.
+    pub(crate) fn authority(&self) -> Result<String> {
+        files::read(&self.certificate(CLUSTER))
     }
 
     pub(crate) fn create_authority(&self, name: &str) -> Result<()> {
@@ -61,65 +67,50 @@ impl Pki {
     /// Creates a key pair that signs service account tokens.
     pub(crate) fn create_token_key(&self, name: &str) -> Result<()> {
         let key = KeyPair::generate().map_err(failed)?;
-        write_private(&self.folder.join(format!("{name}.pub")), key.public_key_pem().as_bytes())?;
-        write_private(&self.key(name), key.serialize_pem().as_bytes())
-    }
-
-    /// Issues a certificate and stores it.
-    pub(crate) fn create(
-        &self,
-        authority: &str,
-        name: &str,
-        request: &Request<'_>,
-    ) -> Result<Identity> {
-        let identity = self.issue(authority, request)?;
-        self.store(name, &identity)?;
-        Ok(identity)
+        write_private(&self.public_key(name), key.public_key_pem())?;
+        write_private(&self.key(name), key.serialize_pem())
     }
 
     /// Issues a client certificate for a user with at most one group.
     pub fn client(&self, user: &str, group: Option<&str>) -> Result<Identity> {
-        self.issue(CLUSTER, &Request { common_name: user, group, names: &[] })
+        self.issue(CLUSTER, user, group, &[])
     }
 
     pub fn server(&self, names: &[&str]) -> Result<Identity> {
-        let common_name = names.first().copied().unwrap_or_default();
-        self.issue(CLUSTER, &Request { common_name, group: None, names })
+        self.issue(CLUSTER, names.first().copied().unwrap_or_default(), None, names)
     }
 
-    fn issue(&self, authority: &str, request: &Request<'_>) -> Result<Identity> {
-        let read = |path: PathBuf| {
-            fs::read_to_string(&path).map_err(Error::io(format!("reading {}", path.display())))
-        };
-        let ca_key = KeyPair::from_pem(&read(self.key(authority))?).map_err(failed)?;
-        let issuer = Issuer::from_ca_cert_pem(&read(self.certificate(authority))?, ca_key)
-            .map_err(failed)?;
+    /// Issues a certificate for a client, and for a server if it has host names.
+    pub(crate) fn issue(
+        &self,
+        authority: &str,
+        common_name: &str,
+        group: Option<&str>,
+        names: &[&str],
+    ) -> Result<Identity> {
+        let ca = self.load(authority)?;
+        let ca_key = KeyPair::from_pem(&ca.key).map_err(failed)?;
+        let issuer = Issuer::from_ca_cert_pem(&ca.certificate, ca_key).map_err(failed)?;
         let key = KeyPair::generate().map_err(failed)?;
-        let mut params = params(request.common_name, request.group, request.names)?;
+        let mut params = params(common_name, group, names)?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        if !request.names.is_empty() {
+        if !names.is_empty() {
             params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
         }
         let certificate = params.signed_by(&key, &issuer).map_err(failed)?;
         Ok(Identity { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    fn store(&self, name: &str, identity: &Identity) -> Result<()> {
-        write_private(&self.certificate(name), identity.certificate.as_bytes())?;
-        write_private(&self.key(name), identity.key.as_bytes())
+    pub(crate) fn store(&self, name: &str, identity: &Identity) -> Result<()> {
+        write_private(&self.certificate(name), &identity.certificate)?;
+        write_private(&self.key(name), &identity.key)
     }
 
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn load(&self, name: &str) -> Result<Identity> {
+        let key = files::read(&self.key(name))?;
+        Ok(Identity { certificate: files::read(&self.certificate(name))?, key })
     }
-}
-
-/// The subject of a certificate. Without names it can't be used by a server.
-pub(crate) struct Request<'a> {
-    pub(crate) common_name: &'a str,
-    pub(crate) group: Option<&'a str>,
-    pub(crate) names: &'a [&'a str],
 }
 
 fn params(common_name: &str, group: Option<&str>, names: &[&str]) -> Result<CertificateParams> {

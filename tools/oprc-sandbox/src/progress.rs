@@ -2,12 +2,13 @@
 
 use std::{
     io::{IsTerminal, stderr},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+use parking_lot::Mutex;
 
 /// How often a long step prints a line where there is no terminal.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(30);
@@ -46,9 +47,7 @@ impl Step {
     pub fn detail(&self, text: &str) {
         match &self.display {
             Display::Spinner(bar) => bar.set_message(format!("{}: {text}", self.title)),
-            Display::Lines { detail, .. } => {
-                text.clone_into(&mut detail.lock().unwrap_or_else(PoisonError::into_inner));
-            }
+            Display::Lines { detail, .. } => text.clone_into(&mut detail.lock()),
         }
     }
 
@@ -89,7 +88,7 @@ fn lines(
     let current = Arc::clone(&detail);
     thread::spawn(move || {
         while stopped.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
-            let detail = current.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let detail = current.lock().clone();
             let separator = if detail.is_empty() { "" } else { ": " };
             print(&format!("… {title}{separator}{detail} ({} s)", started.elapsed().as_secs()));
         }

@@ -6,10 +6,17 @@ use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::timeout,
 };
 
-use crate::{Error, Result, apply::within, component::Component, layout::Layout, pki, spec::Spec};
+use crate::{
+    Result,
+    apply::poll_until,
+    component::{Component, file, flag},
+    layout::Layout,
+    pki,
+    spec::Spec,
+};
 
 /// Its user name in the cluster.
 pub(crate) const USER: &str = "oprc-sandbox-prometheus";
@@ -18,11 +25,11 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) fn component(spec: &Spec, layout: &Layout) -> Component {
     let args = vec![
-        format!("--config.file={}", layout.config("prometheus.json").display()),
-        format!("--storage.tsdb.path={}", layout.data("prometheus").display()),
-        "--storage.tsdb.retention.time=1d".to_owned(),
-        format!("--web.listen-address={}:{}", spec.host(), spec.ports.prometheus),
-        "--log.level=warn".to_owned(),
+        file("config.file", &layout.config("prometheus.json")),
+        file("storage.tsdb.path", &layout.data("prometheus")),
+        flag("storage.tsdb.retention.time", "1d"),
+        flag("web.listen-address", format!("{}:{}", spec.host(), spec.ports.prometheus)),
+        flag("log.level", "warn"),
     ];
     Component::on_host("prometheus", &spec.programs.prometheus, args)
 }
@@ -35,13 +42,8 @@ pub(crate) async fn ready(spec: &Spec, limit: Duration) -> Result<()> {
         stream.read_exact(&mut response).await?;
         Ok::<_, std::io::Error>(response.ends_with(b" 200"))
     };
-    let polled = async {
-        while !matches!(timeout(REQUEST_TIMEOUT, request()).await, Ok(Ok(true))) {
-            sleep(Duration::from_millis(100)).await;
-        }
-        Ok::<_, Error>(())
-    };
-    within("Prometheus to be ready", limit, polled).await
+    let is_ready = async || matches!(timeout(REQUEST_TIMEOUT, request()).await, Ok(Ok(true)));
+    poll_until("Prometheus to be ready", limit, is_ready).await
 }
 
 /// The configuration: scrapes pods and services with the usual annotations and the cAdvisor metrics

@@ -1,15 +1,11 @@
 //! Options of a cluster, and the stored specification.
 
-use std::{
-    fs,
-    net::Ipv4Addr,
-    path::{Path, PathBuf},
-};
+use std::{fs, io, net::Ipv4Addr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Error, Result,
+    Error, Result, files,
     network::{self, Addresses},
     paths,
 };
@@ -115,35 +111,28 @@ impl Spec {
     /// The stored specification, if the cluster exists.
     pub fn load(name: &str) -> Result<Option<Self>> {
         let file = Self::folder_of(name)?.join("cluster.json");
-        let reading = || format!("reading {}", file.display());
         match fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text).map(Some).map_err(|error| {
-                Error::failed(
-                    reading(),
-                    format!("{error}. Delete the cluster with: oprc sandbox down --name {name}"),
-                )
+                let remedy = format!("Delete the cluster with: oprc sandbox down --name {name}");
+                Error::failed(format!("reading {}", file.display()), format!("{error}. {remedy}"))
             }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(Error::io(reading())(error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::path("reading", &file)(error)),
         }
     }
 
     /// Stores the specification atomically.
     pub(crate) fn save(&self) -> Result<()> {
         let folder = self.folder()?;
-        let storing = || Error::io(format!("storing the cluster in {}", folder.display()));
-        let text = serde_json::to_vec_pretty(self).map_err(|error| storing()(error.into()))?;
-        let draft = folder.join("cluster.json.new");
-        fs::write(&draft, text).map_err(storing())?;
-        fs::rename(draft, folder.join("cluster.json")).map_err(storing())
+        let text = serde_json::to_vec_pretty(self).map_err(io::Error::from);
+        text.and_then(|text| files::write_atomically(&folder.join("cluster.json"), &text))
+            .map_err(Error::path("storing the cluster in", &folder))
     }
 
     /// Names of all clusters that have a folder, sorted.
     pub fn names() -> Result<Vec<String>> {
-        let Ok(items) = fs::read_dir(paths::clusters()?) else {
-            return Ok(Vec::new());
-        };
-        let names = items.filter_map(|item| item.ok()?.file_name().into_string().ok());
+        let items = fs::read_dir(paths::clusters()?).into_iter().flatten().flatten();
+        let names = items.filter_map(|item| item.file_name().into_string().ok());
         let mut names: Vec<_> = names.filter(|name| check_name(name).is_ok()).collect();
         names.sort();
         Ok(names)
@@ -191,28 +180,18 @@ impl Spec {
 
     /// The options that this cluster doesn't satisfy, as a phrase.
     pub(crate) fn differences(&self, options: &Options) -> Option<String> {
-        let mut found = Vec::new();
-        match (options.node, self.kind) {
-            (NodeChoice::Real, NodeKind::Simulated) => {
-                found.push("its nodes are simulated, not real".to_owned());
-            }
-            (NodeChoice::Simulated, NodeKind::Real) => {
-                found.push("its nodes are real, not simulated".to_owned());
-            }
-            _ => {}
-        }
-        if let Some(nodes) = options.nodes.filter(|nodes| *nodes != self.nodes) {
-            found.push(format!("it has {} nodes, not {nodes}", self.nodes));
-        }
-        if options.prometheus && !self.prometheus {
-            found.push("it has no Prometheus".to_owned());
-        }
-        if options.knative && !self.knative {
-            found.push("it has no Knative".to_owned());
-        }
-        if options.no_fsync && self.fsync {
-            found.push("its etcd syncs to the disk".to_owned());
-        }
+        let (node, real) = (options.node, self.kind == NodeKind::Real);
+        let nodes = options.nodes.unwrap_or(self.nodes);
+        let differences: [(bool, &str); 6] = [
+            (node == NodeChoice::Real && !real, "its nodes are simulated, not real"),
+            (node == NodeChoice::Simulated && real, "its nodes are real, not simulated"),
+            (nodes != self.nodes, &format!("it has {} nodes, not {nodes}", self.nodes)),
+            (options.prometheus && !self.prometheus, "it has no Prometheus"),
+            (options.knative && !self.knative, "it has no Knative"),
+            (options.no_fsync && self.fsync, "its etcd syncs to the disk"),
+        ];
+        let found: Vec<_> =
+            differences.iter().filter_map(|(differs, text)| differs.then_some(*text)).collect();
         (!found.is_empty()).then(|| found.join(", "))
     }
 }
@@ -222,21 +201,20 @@ impl Ports {
     /// listens there on all addresses.
     pub(crate) fn choose(kind: NodeKind) -> Result<Self> {
         let [etcd, etcd_peer, api, prometheus] = network::free_ports()?;
-        let available = |port| kind == NodeKind::Real && network::is_free_everywhere(port);
-        Ok(Self {
-            api: if available(API_PORT) { API_PORT } else { api },
-            etcd,
-            etcd_peer,
-            prometheus: if available(PROMETHEUS_PORT) { PROMETHEUS_PORT } else { prometheus },
-        })
+        let preferred = |port, other| {
+            let free = kind == NodeKind::Real && network::is_free(network::PROBE, port);
+            if free { port } else { other }
+        };
+        let (api, prometheus) = (preferred(API_PORT, api), preferred(PROMETHEUS_PORT, prometheus));
+        Ok(Self { api, etcd, etcd_peer, prometheus })
     }
 }
 
 /// The lowest slot without a cluster of this user and without a bridge.
 pub(crate) fn free_slot() -> Result<u8> {
     let specs = Spec::names()?.into_iter().filter_map(|name| Spec::load(&name).ok().flatten());
-    let real = specs.filter(|spec| spec.kind == NodeKind::Real);
-    let taken: Vec<u8> = real.map(|spec| spec.slot).collect();
+    let taken: Vec<u8> =
+        specs.filter(|spec| spec.kind == NodeKind::Real).map(|spec| spec.slot).collect();
     (0..network::SLOTS)
         .find(|slot| !taken.contains(slot) && Addresses::of(*slot).owner().is_none())
         .ok_or_else(|| Error::NoRealNode {
@@ -252,15 +230,6 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     } else {
         Err(Error::BadName { name: name.to_owned() })
     }
-}
-
-/// Writes a file that only its owner can read.
-pub(crate) fn write_private(file: &Path, content: &[u8]) -> Result<()> {
-    use std::{io::Write as _, os::unix::fs::OpenOptionsExt as _};
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options.open(file).and_then(|mut open| open.write_all(content));
-    written.map_err(Error::io(format!("writing {}", file.display())))
 }
 
 #[cfg(test)]

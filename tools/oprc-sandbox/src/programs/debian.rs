@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use crate::{Error, Result, cache, command, progress::Step};
+use crate::{Error, Result, cache, command, files, progress::Step};
 
 /// Unpacks packages into the cache without installing them, so they can't conflict with installed
 /// ones, for example the containerd of Docker.
@@ -11,21 +11,19 @@ pub(crate) fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let codename =
         release.lines().find(|line| line.starts_with("VERSION_CODENAME=")).unwrap_or_default();
     let inputs: Vec<&str> = packages.iter().copied().chain([codename]).collect();
-    cache::entry(&cache::Recipe { name, inputs: &inputs }, |folder| {
+    cache::entry(name, &inputs, |folder| {
         let step = Step::begin(format!("Unpacking {} from Debian packages", packages.join(", ")));
-        let missing = |reason: String| {
-            Error::Missing {
+        let remedy = "On Debian or Ubuntu run 'apt-get update' as root and retry; on other systems use --node simulated";
+        let missing = |reason: String| Error::Missing {
             tool: packages.join(", "),
             purpose: "(from Debian packages)".to_owned(),
             reason,
-            remedy: "On Debian or Ubuntu run 'apt-get update' as root and retry; on other systems use --node simulated".to_owned(),
-        }
+            remedy: remedy.to_owned(),
         };
         let download = || {
             let mut apt = Command::new("apt-get");
-            apt.args(["-o", "APT::Sandbox::User=root", "download"])
-                .args(packages)
-                .current_dir(folder);
+            apt.args(["-o", "APT::Sandbox::User=root", "download"]).args(packages);
+            apt.current_dir(folder);
             command::run_long("apt-get download", &mut apt, |_| ())
         };
         if command::find("apt-get").is_none() {
@@ -39,14 +37,11 @@ pub(crate) fn unpack(name: &str, packages: &[&str]) -> Result<PathBuf> {
             update_lists()?;
             download().map_err(|error| missing(error.to_string()))?;
         }
-        let listing = Error::io(format!("reading {}", folder.display()));
-        for file in fs::read_dir(folder).map_err(listing)?.filter_map(Result::ok) {
-            let archive = file.path();
-            if archive.extension().is_some_and(|extension| extension == "deb") {
-                let mut unpack = Command::new("dpkg-deb");
-                command::run("dpkg-deb", unpack.arg("-x").arg(&archive).arg(folder))?;
-                fs::remove_file(&archive).map_err(Error::io("deleting an unpacked package"))?;
-            }
+        let is_package = |file: &PathBuf| file.extension().is_some_and(|it| it == "deb");
+        for archive in files::below(folder)?.iter().filter(|file| is_package(file)) {
+            let mut unpack = Command::new("dpkg-deb");
+            command::run("dpkg-deb", unpack.arg("-x").arg(archive).arg(folder))?;
+            fs::remove_file(archive).map_err(Error::io("deleting an unpacked package"))?;
         }
         step.done();
         Ok(())

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::python;
-use crate::{Error, Result, cache, command, progress::Step};
+use crate::{Error, Result, cache, command, files, progress::Step};
 
 const KUBERNETES_VERSION: &str = "v1.37.1";
 const KUBERNETES_PARTS: [&str; 6] = [
@@ -113,34 +113,40 @@ pub(super) fn core() -> Result<PathBuf> {
 
 /// Knative Serving with its manifests.
 pub(super) fn serving() -> Result<PathBuf> {
-    entry(&SERVING, |go, folder| {
-        let sources = [
+    with_manifests(
+        &SERVING,
+        &[
             ("knative.dev/serving", "config/core"),
             ("knative.dev/networking", "config"),
             ("knative.dev/caching", "config"),
-        ];
-        let mut files = Vec::new();
-        for (module, below) in sources {
-            files.extend(manifests(&go.module_folder(module)?.join(below))?);
-        }
-        join_documents(&files, &folder.join("manifests.yaml"))
-    })
+        ],
+    )
 }
 
 /// Kourier with its manifests.
 pub(super) fn kourier() -> Result<PathBuf> {
-    entry(&KOURIER, |go, folder| {
-        let files = manifests(&go.module_folder("knative.dev/net-kourier")?.join("config"))?;
-        join_documents(&files, &folder.join("manifests.yaml"))
+    with_manifests(&KOURIER, &[("knative.dev/net-kourier", "config")])
+}
+
+/// Builds a module and joins the YAML files of folders in Go modules, sorted by name as kubectl
+/// applies them.
+fn with_manifests(module: &Module, folders: &[(&str, &str)]) -> Result<PathBuf> {
+    entry(module, |go, target| {
+        let mut manifests = Vec::new();
+        for (module, folder) in folders {
+            manifests.extend(files::below(&go.module_folder(module)?.join(folder))?);
+        }
+        manifests.retain(|file| file.extension().is_some_and(|it| it == "yaml"));
+        join_documents(&manifests, &target.join("manifests.yaml"))
     })
 }
 
-pub(super) fn prometheus() -> Result<PathBuf> {
+pub(crate) fn prometheus() -> Result<PathBuf> {
     Ok(entry(&PROMETHEUS, |_, _| Ok(()))?.join("prometheus"))
 }
 
-/// The ServiceMonitor and PodMonitor CRDs.
-pub(super) fn monitoring() -> Result<PathBuf> {
+/// The file with the ServiceMonitor and PodMonitor CRDs.
+pub(crate) fn monitor_definitions() -> Result<PathBuf> {
     let folder = entry(&MONITORING, |go, folder| {
         let module = go.module_folder("github.com/prometheus-operator/prometheus-operator")?;
         let definitions = module.join("example/prometheus-operator-crd");
@@ -159,19 +165,13 @@ struct Go<'a> {
 }
 
 impl Go<'_> {
-    fn command(&self) -> Command {
-        let mut go = Command::new(&self.program);
-        go.current_dir(&self.module)
-            .env("CGO_ENABLED", "0")
-            .env("GOFLAGS", "-mod=readonly")
-            .env("GOWORK", "off")
-            // With the default, half of the build time is spent in garbage collection.
-            .env("GOGC", "400");
-        go
-    }
-
     fn run(&self, what: &str, args: &[&str], each_line: impl FnMut(&str)) -> Result<String> {
-        command::run_long(what, self.command().args(args), each_line).map_err(|error| match error {
+        let mut go = Command::new(&self.program);
+        go.current_dir(&self.module).args(args);
+        go.envs([("CGO_ENABLED", "0"), ("GOFLAGS", "-mod=readonly"), ("GOWORK", "off")]);
+        // With the default, half of the build time is spent in garbage collection.
+        go.env("GOGC", "400");
+        command::run_long(what, &mut go, each_line).map_err(|error| match error {
             Error::Failed { what, detail } if unreachable(&detail) => Error::Missing {
                 tool: what,
                 purpose: "for the cluster".to_owned(),
@@ -212,16 +212,13 @@ fn entry(module: &Module, finish: impl FnOnce(&Go<'_>, &Path) -> Result<()>) -> 
     inputs.extend(module.files.iter().map(|(_, content)| *content));
     inputs.extend(module.commands);
     // The Go version is not an input: any supported version builds equivalent programs.
-    cache::entry(&cache::Recipe { name: module.name, inputs: &inputs }, |folder| {
+    cache::entry(module.name, &inputs, |folder| {
         let program = toolchain()?;
         let source = folder.join("source");
         for (path, content) in module.files {
             let file = source.join(path);
-            let write = || {
-                fs::create_dir_all(file.parent().unwrap_or(&source))?;
-                fs::write(&file, content)
-            };
-            write().map_err(Error::io(format!("writing {}", file.display())))?;
+            files::create_folder(file.parent().unwrap_or(&source))?;
+            files::write(&file, content)?;
         }
         let step = Step::begin(module.title);
         let go = Go { program, module: source.join(module.name), step: &step };
@@ -230,7 +227,7 @@ fn entry(module: &Module, finish: impl FnOnce(&Go<'_>, &Path) -> Result<()>) -> 
         }
         finish(&go, folder)?;
         step.done();
-        cache::remove(&source)
+        files::remove_folder(&source)
     })
 }
 
@@ -297,35 +294,10 @@ fn parse_version(text: &str) -> Option<(u32, u32, u32)> {
     Some((parts.next()??, parts.next()??, parts.next().flatten().unwrap_or_default()))
 }
 
-/// All YAML files below a folder, sorted by name as kubectl applies them.
-fn manifests(folder: &Path) -> Result<Vec<PathBuf>> {
-    let listing = |folder: &Path| Error::io(format!("reading {}", folder.display()));
-    let mut items = fs::read_dir(folder)
-        .and_then(|items| {
-            items.map(|item| item.map(|item| item.path())).collect::<std::io::Result<Vec<_>>>()
-        })
-        .map_err(listing(folder))?;
-    items.sort();
-    let mut files = Vec::new();
-    for item in items {
-        if item.is_dir() {
-            files.extend(manifests(&item)?);
-        } else if item.extension().is_some_and(|extension| extension == "yaml") {
-            files.push(item);
-        }
-    }
-    Ok(files)
-}
-
-fn join_documents(files: &[PathBuf], target: &Path) -> Result<()> {
-    let mut text = String::new();
-    for file in files {
-        text.push_str("---\n");
-        let content = fs::read_to_string(file);
-        text.push_str(&content.map_err(Error::io(format!("reading {}", file.display())))?);
-        text.push('\n');
-    }
-    fs::write(target, text).map_err(Error::io(format!("writing {}", target.display())))
+/// Joins manifests as documents of one file, in the given order.
+fn join_documents(manifests: &[PathBuf], target: &Path) -> Result<()> {
+    let documents = manifests.iter().map(|file| Ok(format!("---\n{}\n", files::read(file)?)));
+    files::write(target, documents.collect::<Result<String>>()?)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::{Error, Result, cache, command, progress::Step};
 
 /// Installs one package without its dependencies into the cache.
 pub(crate) fn package(name: &str, requirement: &str) -> Result<PathBuf> {
-    cache::entry(&cache::Recipe { name, inputs: &[requirement] }, |folder| {
+    cache::entry(name, &[requirement], |folder| {
         let missing = |reason: String| Error::Missing {
             tool: requirement.to_owned(),
             purpose: "(from PyPI)".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::request::RequestInfo;
@@ -24,6 +24,7 @@ pub enum Fault {
 }
 
 /// Selects the requests that match all given criteria.
+#[must_use]
 #[derive(Debug, Clone, Default)]
 pub struct Match {
     client: Option<String>,
@@ -39,38 +40,28 @@ impl Match {
     }
 
     /// By the common name of the client's certificate.
-    #[must_use]
-    pub fn client(mut self, client: &str) -> Self {
-        self.client = Some(client.to_owned());
-        self
+    pub fn client(self, client: &str) -> Self {
+        Self { client: Some(client.to_owned()), ..self }
     }
 
     /// By [`RequestInfo::verb`].
-    #[must_use]
-    pub fn verb(mut self, verb: &str) -> Self {
-        self.verb = Some(verb.to_owned());
-        self
+    pub fn verb(self, verb: &str) -> Self {
+        Self { verb: Some(verb.to_owned()), ..self }
     }
 
     /// By [`RequestInfo::resource`].
-    #[must_use]
-    pub fn resource(mut self, resource: &str) -> Self {
-        self.resource = Some(resource.to_owned());
-        self
+    pub fn resource(self, resource: &str) -> Self {
+        Self { resource: Some(resource.to_owned()), ..self }
     }
 
     /// By the name of the object.
-    #[must_use]
-    pub fn name(mut self, name: &str) -> Self {
-        self.name = Some(name.to_owned());
-        self
+    pub fn name(self, name: &str) -> Self {
+        Self { name: Some(name.to_owned()), ..self }
     }
 
     /// By number; the requests of each client are numbered from 1.
-    #[must_use]
-    pub fn number(mut self, number: u64) -> Self {
-        self.number = Some(number);
-        self
+    pub fn number(self, number: u64) -> Self {
+        Self { number: Some(number), ..self }
     }
 
     fn matches(&self, request: &RecordedRequest) -> bool {
@@ -118,18 +109,14 @@ impl Faults {
         self.changed.send_modify(|last| {
             *last += 1;
             id = *last;
-            self.lock().push(Rule { id, matches, fault, left: times });
+            self.rules.lock().push(Rule { id, matches, fault, left: times });
         });
         InjectedFault { id, faults: self.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Rule>> {
-        self.rules.lock()
-    }
-
     /// The fault for a new request; uses up one of the rule's repetitions.
     pub(super) fn take(&self, request: &RecordedRequest) -> Option<(u64, Fault)> {
-        let mut rules = self.lock();
+        let mut rules = self.rules.lock();
         let rule = rules.iter_mut().find(|rule| rule.left > 0 && rule.matches.matches(request))?;
         rule.left -= 1;
         Some((rule.id, rule.fault.clone()))
@@ -137,7 +124,7 @@ impl Faults {
 
     /// The fault for a running watch: `DropResponse` or `Hold`.
     pub(super) fn take_for_watch(&self, request: &RecordedRequest) -> Option<Fault> {
-        let mut rules = self.lock();
+        let mut rules = self.rules.lock();
         let rule = rules.iter_mut().find(|rule| {
             matches!(rule.fault, Fault::DropResponse | Fault::Hold)
                 && rule.left > 0
@@ -155,12 +142,8 @@ impl Faults {
 
     /// Waits until a rule is removed.
     pub(super) async fn removed(&self, id: u64) {
-        let mut changes = self.changes();
-        while self.lock().iter().any(|rule| rule.id == id) {
-            if changes.changed().await.is_err() {
-                return;
-            }
-        }
+        let is_removed = |_: &u64| self.rules.lock().iter().all(|rule| rule.id != id);
+        let _ = self.changes().wait_for(is_removed).await;
     }
 }
 
@@ -173,7 +156,9 @@ pub struct InjectedFault {
 
 impl Drop for InjectedFault {
     fn drop(&mut self) {
-        self.faults.changed.send_modify(|_| self.faults.lock().retain(|rule| rule.id != self.id));
+        self.faults
+            .changed
+            .send_modify(|_| self.faults.rules.lock().retain(|rule| rule.id != self.id));
     }
 }
 

@@ -19,13 +19,13 @@ use bytes::Bytes;
 use futures::stream::try_unfold;
 use http_body_util::{BodyExt as _, Full, StreamBody, combinators::UnsyncBoxBody};
 use hyper::{
-    Request, Response, StatusCode, Uri,
+    Request, Response, Uri,
     body::Incoming,
     header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER},
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_rustls::TlsAcceptor;
@@ -81,7 +81,7 @@ impl Drop for ApiProxy {
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {
-    Error::failed("Starting the proxy", error.to_string())
+    Error::failed("Starting the proxy", error)
 }
 
 impl ApiProxy {
@@ -93,12 +93,10 @@ impl ApiProxy {
         let listener = TcpListener::bind((host, 0)).await.map_err(failed)?;
         let address: SocketAddr = listener.local_addr().map_err(failed)?;
         let api: Uri = cluster.spec().api_url().parse().map_err(failed)?;
+        let authority = api.authority().cloned();
         let shared = Arc::new(Shared {
             upstream: upstream(cluster)?,
-            authority: api
-                .authority()
-                .cloned()
-                .ok_or_else(|| failed("the API server URL has no address"))?,
+            authority: authority.ok_or_else(|| failed("the API server URL has no address"))?,
             faults: Faults::new(),
             log: Mutex::default(),
             total: watch::Sender::new(0),
@@ -130,40 +128,31 @@ impl ApiProxy {
 
     /// Request counts since the start or the last [`ApiProxy::reset`].
     pub fn counts(&self) -> Counts {
-        self.shared.log().counts.clone()
+        self.shared.log.lock().counts.clone()
     }
 
     /// The requests since then, at most the last hundred thousand.
     pub fn recorded(&self) -> Vec<RecordedRequest> {
-        self.shared.log().recorded.iter().cloned().collect()
+        self.shared.log.lock().recorded.iter().cloned().collect()
     }
 
     /// Clears counts and recorded requests; the numbering continues.
     pub fn reset(&self) {
-        let mut log = self.shared.log();
+        let mut log = self.shared.log.lock();
         log.counts.clear();
         log.recorded.clear();
     }
 
     /// Waits until `enough` returns true for the counts.
     pub async fn wait_for(&self, enough: impl Fn(&Counts) -> bool) {
-        let mut total = self.shared.total.subscribe();
-        while !enough(&self.counts()) {
-            if total.changed().await.is_err() {
-                return;
-            }
-        }
+        let _ = self.shared.total.subscribe().wait_for(|_| enough(&self.counts())).await;
     }
 }
 
 impl Shared {
-    fn log(&self) -> MutexGuard<'_, RequestLog> {
-        self.log.lock()
-    }
-
     /// Numbers, counts and records a request.
     fn record(&self, client: &str, info: RequestInfo) -> RecordedRequest {
-        let mut log = self.log();
+        let mut log = self.log.lock();
         let number = log.numbers.entry(client.to_owned()).or_default();
         *number += 1;
         let request = RecordedRequest { client: client.to_owned(), number: *number, info };
@@ -301,7 +290,6 @@ fn watched(shared: Arc<Shared>, request: RecordedRequest, body: Incoming) -> Bod
 }
 
 fn status_response(status: u16, retry_after: Option<u32>) -> Result<Response<Body>, Failure> {
-    let code = StatusCode::from_u16(status)?;
     let reason = match status {
         400 => "BadRequest",
         401 => "Unauthorized",
@@ -321,11 +309,9 @@ fn status_response(status: u16, retry_after: Option<u32>) -> Result<Response<Bod
     });
     let body =
         Full::new(Bytes::from(text.to_string())).map_err(|never| match never {}).boxed_unsync();
-    let mut response = Response::new(body);
-    *response.status_mut() = code;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let mut response = Response::builder().status(status).header(CONTENT_TYPE, "application/json");
     if let Some(seconds) = retry_after {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response = response.header(RETRY_AFTER, seconds);
     }
-    Ok(response)
+    Ok(response.body(body)?)
 }

@@ -1,6 +1,6 @@
 //! TLS on both sides of the proxy.
 
-use std::{fs, io, sync::Arc};
+use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
@@ -16,16 +16,15 @@ use rustls::{
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::failed;
-use crate::{Cluster, Identity, Result, pki};
+use crate::{Cluster, Identity, Result};
 
 /// The client that talks to the API server.
 pub(super) type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
 
 fn roots(authority: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    roots
-        .add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(failed)?)
-        .map_err(failed)?;
+    let certificate = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(failed)?;
+    roots.add(certificate).map_err(failed)?;
     Ok(roots)
 }
 
@@ -57,17 +56,10 @@ pub(super) fn server_tls(authority: &str, identity: &Identity) -> Result<rustls:
 
 /// A client with the right to impersonate users.
 pub(super) fn upstream(cluster: &Cluster) -> Result<Upstream> {
-    let pki = cluster.pki();
-    let read = |path: std::path::PathBuf| -> io::Result<String> { fs::read_to_string(path) };
-    let identity = Identity {
-        certificate: read(pki.certificate("front-proxy")).map_err(failed)?,
-        key: read(pki.key("front-proxy")).map_err(failed)?,
-    };
-    let (certificates, key) = chain(&identity)?;
-    let authority = read(pki.certificate(pki::CLUSTER)).map_err(failed)?;
+    let (certificates, key) = chain(&cluster.pki().load("front-proxy")?)?;
     let config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions();
-    let config = config.map_err(failed)?.with_root_certificates(roots(&authority)?);
+    let config = config.map_err(failed)?.with_root_certificates(roots(&cluster.authority()?)?);
     let config = config.with_client_auth_cert(certificates, key).map_err(failed)?;
     let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_only();
     let connector = connector.enable_http1().build();

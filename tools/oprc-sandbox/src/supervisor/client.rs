@@ -2,46 +2,56 @@
 
 use std::{
     fs::File,
+    io,
     os::fd::AsRawFd as _,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::UnixStream,
     time::{sleep, timeout},
 };
 
-use super::protocol::{Action, ComponentStatus, Request, Response};
+use super::{
+    process::send_signal,
+    protocol::{Action, ComponentStatus, Request, Response},
+};
 use crate::{
     Error, Result,
     companion::{self, Companion},
+    spec::Spec,
 };
 
 /// For requests that wait for a component.
 const COMPONENT_TIMEOUT: Duration = Duration::from_mins(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// For requests that the supervisor answers at once, and for its own exit.
 const SUPERVISOR_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Clone)]
 pub struct Supervisor {
     pub(crate) cluster: String,
-    pub(crate) folder: std::path::PathBuf,
+    pub(crate) folder: PathBuf,
 }
 
 impl Supervisor {
+    /// The supervisor of a cluster, whether that exists or not.
+    pub(crate) fn of(cluster: &str) -> Result<Self> {
+        Ok(Self { cluster: cluster.to_owned(), folder: Spec::folder_of(cluster)? })
+    }
+
     pub async fn status(&self) -> Result<Vec<ComponentStatus>> {
         self.send("", Request::Status).await
     }
 
     pub async fn component(&self, name: &str) -> Result<ComponentStatus> {
-        let all = self.status().await?;
+        let mut all = self.status().await?;
         let known: Vec<_> = all.iter().map(|component| component.name.clone()).collect();
-        all.into_iter()
-            .find(|component| component.name == name)
-            .ok_or_else(|| self.unknown(name, &known))
+        let index = known.iter().position(|known| known == name);
+        index.map(|index| all.swap_remove(index)).ok_or_else(|| self.unknown(name, &known))
     }
 
     /// Performs an action on a component and returns when it is done.
@@ -98,7 +108,7 @@ impl Supervisor {
             if Instant::now() > deadline {
                 self.kill_supervisor().await?;
             }
-            sleep(Duration::from_millis(10)).await;
+            sleep(POLL_INTERVAL).await;
         }
         Ok(false)
     }
@@ -107,37 +117,28 @@ impl Supervisor {
     pub(crate) async fn shut_down(&self) -> Result<()> {
         // A supervisor that is already exiting may close the connection without a response.
         let _ = self.send("", Request::Shutdown).await;
-        let deadline = Instant::now() + SUPERVISOR_TIMEOUT;
-        while super::is_running(&self.folder) {
-            if Instant::now() > deadline {
-                return self.kill_supervisor().await;
+        if self.await_exit().await { Ok(()) } else { self.kill_supervisor().await }
+    }
+
+    /// Returns whether the supervisor exits in time.
+    async fn await_exit(&self) -> bool {
+        let exited = async {
+            while super::is_running(&self.folder) {
+                sleep(POLL_INTERVAL).await;
             }
-            sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        };
+        timeout(SUPERVISOR_TIMEOUT, exited).await.is_ok()
     }
 
     /// Kills a supervisor that doesn't respond; its components are killed with it.
     async fn kill_supervisor(&self) -> Result<()> {
-        let process = self.pid().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        if let Some(process) = process {
-            let _ = kill_process(process, Signal::KILL);
-        }
-        let deadline = Instant::now() + SUPERVISOR_TIMEOUT;
-        while super::is_running(&self.folder) {
-            if Instant::now() > deadline {
-                return Err(Error::Timeout {
-                    what: format!("the supervisor of cluster '{}' to exit", self.cluster),
-                    seconds: SUPERVISOR_TIMEOUT.as_secs(),
-                    detail: String::new(),
-                });
-            }
-            sleep(Duration::from_millis(10)).await;
-        }
-        Ok(())
+        send_signal(self.pid(), Signal::KILL);
+        let what = format!("the supervisor of cluster '{}' to exit", self.cluster);
+        let exited = self.await_exit().await;
+        if exited { Ok(()) } else { Err(Error::timeout(what, SUPERVISOR_TIMEOUT)) }
     }
 
-    fn unknown(&self, component: &str, known: &[String]) -> Error {
+    pub(crate) fn unknown(&self, component: &str, known: &[String]) -> Error {
         Error::UnknownComponent {
             cluster: self.cluster.clone(),
             component: component.to_owned(),
@@ -146,8 +147,6 @@ impl Supervisor {
     }
 
     async fn send(&self, component: &str, request: Request) -> Result<Vec<ComponentStatus>> {
-        let connecting =
-            || Error::io(format!("connecting to the supervisor of cluster '{}'", self.cluster));
         let Ok(mut stream) =
             with_socket(&self.folder, |path| std::os::unix::net::UnixStream::connect(path))
                 .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
@@ -155,27 +154,21 @@ impl Supervisor {
         else {
             return Err(Error::NotRunning { name: self.cluster.clone() });
         };
-        let mut line =
-            serde_json::to_string(&request).map_err(|error| connecting()(error.into()))?;
-        line.push('\n');
-        let mut response = String::new();
         let exchange = async {
+            let line = serde_json::to_string(&request)? + "\n";
             stream.write_all(line.as_bytes()).await?;
-            BufReader::new(&mut stream).read_line(&mut response).await
+            let mut response = String::new();
+            BufReader::new(&mut stream).read_line(&mut response).await?;
+            Ok::<Response, io::Error>(serde_json::from_str(&response)?)
         };
         let limit = match request {
             Request::Status | Request::Shutdown => SUPERVISOR_TIMEOUT,
-            Request::Act { .. } | Request::Replace { .. } | Request::AwaitRunning { .. } => {
-                COMPONENT_TIMEOUT
-            }
+            _ => COMPONENT_TIMEOUT,
         };
-        let late = |_| Error::Timeout {
-            what: format!("the supervisor's response to {request:?}"),
-            seconds: limit.as_secs(),
-            detail: String::new(),
-        };
-        timeout(limit, exchange).await.map_err(late)?.map_err(connecting())?;
-        match serde_json::from_str(&response).map_err(|error| connecting()(error.into()))? {
+        let what = format!("the supervisor's response to {request:?}");
+        let response = timeout(limit, exchange).await.map_err(|_| Error::timeout(what, limit))?;
+        let connecting = format!("connecting to the supervisor of cluster '{}'", self.cluster);
+        match response.map_err(Error::io(connecting))? {
             Response::Components(components) => Ok(components),
             Response::Unknown(known) => Err(self.unknown(component, &known)),
             Response::NotRunning => {
@@ -189,8 +182,8 @@ impl Supervisor {
 /// 107 bytes.
 pub(super) fn with_socket<T>(
     folder: &Path,
-    use_path: impl FnOnce(&Path) -> std::io::Result<T>,
-) -> std::io::Result<T> {
+    use_path: impl FnOnce(&Path) -> io::Result<T>,
+) -> io::Result<T> {
     let open = File::open(folder)?;
     use_path(&Path::new("/proc/self/fd").join(open.as_raw_fd().to_string()).join("control.sock"))
 }

@@ -10,6 +10,7 @@ mod runner;
 
 use std::{
     collections::BTreeMap,
+    fs::{self, File, TryLockError},
     io::Write as _,
     path::Path,
     process::Stdio,
@@ -17,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     net::{UnixListener, UnixStream},
@@ -34,7 +35,7 @@ pub use self::{
 use self::{
     log::Log,
     protocol::{Request, Response},
-    runner::{ComponentRunner, initial_status},
+    runner::{Command, ComponentRunner, initial_status},
 };
 use crate::{
     Error, Result, cgroup, companion,
@@ -56,36 +57,29 @@ const MAX_REQUEST_SIZE: u64 = 4096;
 pub(crate) fn spawn(spec: &Spec) -> Result<()> {
     let layout = Layout::of(spec)?;
     let program = oprc_program();
-    let starting = || {
-        Error::io(format!(
-            "starting a supervisor with {} (set {OPRC_VARIABLE} to use another oprc)",
-            program.display()
-        ))
+    let start = || {
+        let log = File::options().create(true).append(true).open(layout.log("supervisor"))?;
+        let mut command = std::process::Command::new(&program);
+        command.args(["sandbox", "supervise", &spec.name]).current_dir("/");
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
     };
-    let log = std::fs::File::options().create(true).append(true).open(layout.log("supervisor"));
-    let log = log.map_err(starting())?;
-    std::process::Command::new(&program)
-        .args(["sandbox", "supervise", &spec.name])
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(log.try_clone().map_err(starting())?)
-        .stderr(log)
-        .spawn()
-        .map_err(starting())
-        .map(drop)
+    start().map(drop).map_err(Error::io(format!(
+        "starting a supervisor with {} (set {OPRC_VARIABLE} to use another oprc)",
+        program.display()
+    )))
 }
 
 /// Whether a supervisor holds the lock of the cluster.
 pub(crate) fn is_running(folder: &Path) -> bool {
-    let file = std::fs::File::open(folder.join(LOCK));
-    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(std::fs::TryLockError::WouldBlock)))
+    let file = File::open(folder.join(LOCK));
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 /// Takes the supervisor lock of the cluster in `folder` until the file is dropped.
-fn lock(folder: &Path) -> Result<std::fs::File> {
+fn lock(folder: &Path) -> Result<File> {
     let file = folder.join(LOCK);
-    let locking = || Error::io(format!("locking {}", file.display()));
-    let mut open = std::fs::File::options();
+    let locking = || Error::path("locking", &file);
+    let mut open = File::options();
     let mut lock = open.create(true).truncate(false).write(true).open(&file).map_err(locking())?;
     // `is_running` holds the lock for a moment, too.
     for _ in 0..100 {
@@ -114,8 +108,8 @@ pub async fn supervise(name: &str) -> Result<()> {
         cgroup::create(&spec)?;
     }
     let socket = layout.0.join("control.sock");
-    let _ = std::fs::remove_file(&socket);
-    let listening = || Error::io(format!("listening on {}", socket.display()));
+    let _ = fs::remove_file(&socket);
+    let listening = || Error::path("listening on", &socket);
     let listener =
         client::with_socket(&layout.0, |path| UnixListener::bind(path)).map_err(listening())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(listening())?;
@@ -146,7 +140,7 @@ pub async fn supervise(name: &str) -> Result<()> {
         }
     }
     runners.stop().await;
-    let _ = std::fs::remove_file(&socket);
+    let _ = fs::remove_file(&socket);
     drop(lock);
     Ok(())
 }
@@ -171,7 +165,7 @@ impl Runners {
     fn start(&mut self, component: Component) -> Result<()> {
         let (commands, receiver) = mpsc::channel(8);
         let status = watch::Sender::new(initial_status(&component.name));
-        self.handles.put(&component.name, Handle { commands, status: status.subscribe() });
+        self.handles.put(Handle { commands, status: status.subscribe() });
         let node = match component.place {
             Place::Host => None,
             Place::NodeInit(node) | Place::Node(node) => self.nodes.get(&node).cloned(),
@@ -219,40 +213,46 @@ async fn wait_for_exit(inits: &[u32]) {
 /// Name of a companion to start as it is stored now, and a channel for whether it was started.
 type Replacement = (String, oneshot::Sender<bool>);
 
-/// Handles of the runners by component name, in start order.
+/// Handles of the runners in start order.
 #[derive(Clone, Default)]
-struct Handles(Arc<Mutex<Vec<(String, Handle)>>>);
+struct Handles(Arc<Mutex<Vec<Handle>>>);
 
 #[derive(Clone)]
 struct Handle {
-    commands: mpsc::Sender<(Action, oneshot::Sender<bool>)>,
+    commands: mpsc::Sender<Command>,
     status: watch::Receiver<ComponentStatus>,
 }
 
-impl Handles {
-    fn list(&self) -> MutexGuard<'_, Vec<(String, Handle)>> {
-        self.0.lock()
+impl Handle {
+    fn is_of(&self, component: &str) -> bool {
+        self.status.borrow().name == component
     }
 
-    fn put(&self, name: &str, handle: Handle) {
-        let mut all = self.list();
-        match all.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = handle,
-            None => all.push((name.to_owned(), handle)),
+    /// Returns whether the action was possible.
+    async fn act(&self, action: Action) -> bool {
+        let (done, finished) = oneshot::channel();
+        let _ = self.commands.send((action, done)).await;
+        finished.await.unwrap_or_default()
+    }
+}
+
+impl Handles {
+    /// Replaces the handle of the same component.
+    fn put(&self, handle: Handle) {
+        let mut all = self.0.lock();
+        let name = handle.status.borrow().name.clone();
+        match all.iter_mut().find(|known| known.is_of(&name)) {
+            Some(known) => *known = handle,
+            None => all.push(handle),
         }
     }
 
-    fn get(&self, name: &str) -> Option<Handle> {
-        self.list().iter().find(|(known, _)| known == name).map(|(_, handle)| handle.clone())
+    fn get(&self, component: &str) -> Option<Handle> {
+        self.0.lock().iter().find(|handle| handle.is_of(component)).cloned()
     }
 
-    fn names(&self) -> Vec<String> {
-        self.list().iter().map(|(name, _)| name.clone()).collect()
-    }
-
-    fn all(&self) -> Response {
-        let all = self.list();
-        Response::Components(all.iter().map(|(_, it)| it.status.borrow().clone()).collect())
+    fn statuses(&self) -> Vec<ComponentStatus> {
+        self.0.lock().iter().map(|handle| handle.status.borrow().clone()).collect()
     }
 }
 
@@ -272,43 +272,39 @@ async fn respond(
     let Ok(request) = serde_json::from_str(&line) else {
         return;
     };
-    let response = match request {
-        Request::Status => handles.all(),
+    // Whether the request was possible; none if the component is unknown.
+    let done = match request {
+        Request::Status => Some(true),
         Request::Shutdown => {
             let _ = shutdown.send(()).await;
-            handles.all()
+            Some(true)
         }
         Request::Replace { component } => {
             if let Some(handle) = handles.get(&component) {
-                let (done, finished) = oneshot::channel();
-                let _ = handle.commands.send((Action::Stop, done)).await;
-                let _ = finished.await;
+                handle.act(Action::Stop).await;
             }
             let (done, finished) = oneshot::channel();
             let _ = replace.send((component, done)).await;
-            if finished.await.unwrap_or_default() { handles.all() } else { Response::NotRunning }
+            Some(finished.await.unwrap_or_default())
         }
         Request::Act { component, action } => match handles.get(&component) {
-            None => Response::Unknown(handles.names()),
-            Some(handle) => {
-                let (done, finished) = oneshot::channel();
-                let _ = handle.commands.send((action, done)).await;
-                if finished.await.unwrap_or_default() {
-                    handles.all()
-                } else {
-                    Response::NotRunning
-                }
-            }
+            Some(handle) => Some(handle.act(action).await),
+            None => None,
         },
         Request::AwaitRunning { component, not } => match handles.get(&component) {
-            None => Response::Unknown(handles.names()),
-            Some(handle) => {
-                let mut status = handle.status.clone();
+            Some(mut handle) => {
                 let is_other = |status: &ComponentStatus| status.pid.is_some() && status.pid != not;
-                let _ = status.wait_for(is_other).await;
-                handles.all()
+                let _ = handle.status.wait_for(is_other).await;
+                Some(true)
             }
+            None => None,
         },
+    };
+    let components = handles.statuses();
+    let response = match done {
+        Some(true) => Response::Components(components),
+        Some(false) => Response::NotRunning,
+        None => Response::Unknown(components.into_iter().map(|status| status.name).collect()),
     };
     if let Ok(mut text) = serde_json::to_string(&response) {
         text.push('\n');

@@ -1,6 +1,6 @@
 //! The process of one component, on the host or in the namespaces of a node.
 
-use std::{fs, process::Stdio, time::Duration};
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
@@ -28,16 +28,8 @@ impl Process {
         match component.place {
             Place::Host => {}
             Place::NodeInit(_) => {
-                command.args([
-                    "unshare",
-                    "--net",
-                    "--mount",
-                    "--pid",
-                    "--fork",
-                    "--kill-child",
-                    "--mount-proc",
-                    "--",
-                ]);
+                command.args(["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]);
+                command.args(["--mount-proc", "--"]);
             }
             Place::Node(_) => {
                 let target = node.unwrap_or_default().to_string();
@@ -48,21 +40,13 @@ impl Process {
         command.arg(&component.program).args(&component.args);
         // containerd looks up its shim and kube-proxy looks up iptables on the PATH.
         let path = std::env::var("PATH").unwrap_or_default();
-        let own = component
-            .program
-            .parent()
-            .map(|folder| folder.display().to_string())
-            .unwrap_or_default();
+        let own = component.program.parent().unwrap_or(Path::new("")).display();
         command.env("PATH", format!("{own}:{path}:/usr/sbin:/sbin"));
         for variable in command::PROXY_VARIABLES {
             command.env_remove(variable);
         }
-        command.envs(&component.env);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        command.envs(&component.env).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let starting = || format!("starting {} ({})", component.name, component.program.display());
         let mut child = command.spawn().map_err(Error::io(starting()))?;
         if let Some(output) = child.stderr.take() {
@@ -74,10 +58,8 @@ impl Process {
                 let mut line = String::new();
                 output.read_line(&mut line).await.map_err(Error::io(starting()))?;
                 if line.trim() != "ready" {
-                    return Err(Error::failed(
-                        starting(),
-                        "its namespaces were not created; see its log",
-                    ));
+                    let detail = "its namespaces were not created; see its log";
+                    return Err(Error::failed(starting(), detail));
                 }
             }
             tokio::spawn(log.clone().copy_from(output));
@@ -122,19 +104,20 @@ impl Process {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // An error means that the process has exited.
-        let _ = self.pid().and_then(to_pid).map(|pid| kill_process(pid, signal));
+        send_signal(self.pid(), signal);
     }
 
     /// Resumes a frozen process and its wrapper, which stops together with it.
     pub(super) fn thaw(&self) {
         self.signal(Signal::CONT);
-        let _ = self.child.id().and_then(to_pid).map(|pid| kill_process(pid, Signal::CONT));
+        send_signal(self.child.id(), Signal::CONT);
     }
 }
 
-fn to_pid(pid: u32) -> Option<Pid> {
-    i32::try_from(pid).ok().and_then(Pid::from_raw)
+/// Sends a signal to a process, if it has not exited.
+pub(super) fn send_signal(pid: Option<u32>, signal: Signal) {
+    let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+    let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
 /// A command whose process the kernel kills when the supervisor exits for any reason.
@@ -152,11 +135,8 @@ pub(super) fn child_of(parent: u32) -> Option<u32> {
         .find(|pid: &u32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             // The name in parentheses may contain any character. State and parent follow it.
-            let fields = stat
-                .rsplit_once(')')
-                .map(|(_, rest)| rest.split_whitespace())
-                .into_iter()
-                .flatten();
-            fields.clone().next() != Some("Z") && fields.clone().nth(1) == Some(&parent.to_string())
+            let (_, fields) = stat.rsplit_once(')').unwrap_or_default();
+            let mut fields = fields.split_whitespace();
+            fields.next() != Some("Z") && fields.next() == Some(&parent.to_string())
         })
 }

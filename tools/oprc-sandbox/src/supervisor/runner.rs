@@ -20,8 +20,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// The backoff is reset after a component has run this long.
 const BACKOFF_RESET: Duration = Duration::from_secs(30);
 
-/// Actions, each with a channel that receives whether it was possible.
-pub(super) type Commands = mpsc::Receiver<(Action, oneshot::Sender<bool>)>;
+/// An action, with a channel that receives whether it was possible.
+pub(super) type Command = (Action, oneshot::Sender<bool>);
 
 pub(super) struct ComponentRunner {
     pub(super) component: Component,
@@ -35,7 +35,7 @@ pub(super) struct ComponentRunner {
 
 impl ComponentRunner {
     /// Runs and restarts the component until the task is dropped.
-    pub(super) async fn run(self, mut commands: Commands) {
+    pub(super) async fn run(self, mut commands: mpsc::Receiver<Command>) {
         let mut backoff = INITIAL_BACKOFF;
         let mut desired = true;
         loop {
@@ -55,21 +55,19 @@ impl ComponentRunner {
                 }
             };
             let exit = match started {
-                Ok(process) => match self.watch(process, &mut commands).await {
-                    Exit::Unrequested(status) => status,
-                    Exit::Requested => {
-                        desired = false;
-                        backoff = INITIAL_BACKOFF;
-                        continue;
-                    }
-                },
-                Err(error) => error.to_string(),
+                Ok(process) => self.watch(process, &mut commands).await,
+                Err(error) => Some(error.to_string()),
+            };
+            let Some(exit) = exit else {
+                desired = false;
+                backoff = INITIAL_BACKOFF;
+                continue;
             };
             if started_at.elapsed() > BACKOFF_RESET {
                 backoff = INITIAL_BACKOFF;
             }
-            let _ =
-                self.log.write(format!("--- {} exited: {exit}\n", self.component.name).as_bytes());
+            let line = format!("--- {} exited: {exit}\n", self.component.name);
+            let _ = self.log.write(line.as_bytes());
             self.set_status(State::Waiting, None, |status| {
                 status.last_end = Some(exit);
                 status.restarts += 1;
@@ -86,12 +84,7 @@ impl ComponentRunner {
     }
 
     /// Handles an action on a component that is not running; returns whether it should run.
-    fn handle_while_stopped(
-        &self,
-        command: (Action, oneshot::Sender<bool>),
-        desired: bool,
-    ) -> bool {
-        let (action, done) = command;
+    fn handle_while_stopped(&self, (action, done): Command, desired: bool) -> bool {
         let (desired, possible) = match action {
             Action::Start => (true, true),
             Action::Stop => (false, true),
@@ -128,21 +121,25 @@ impl ComponentRunner {
         };
         let process = Process::start(&self.component, node_init, &self.log).await?;
         if let (Some(node), Place::NodeInit(number)) = (&self.node, self.component.place) {
-            let pid = process
-                .pid()
-                .ok_or_else(|| Error::failed("starting a node", "it exited immediately"))?;
+            let exited = || Error::failed("starting a node", "it exited immediately");
+            let pid = process.pid().ok_or_else(exited)?;
             self.addresses.connect(pid, number, self.nodes)?;
             node.send_replace(Some(pid));
         }
         Ok(process)
     }
 
-    /// Waits for the exit of a process and handles actions on it.
-    async fn watch(&self, mut process: Process, commands: &mut Commands) -> Exit {
+    /// Waits for the exit of a process and handles actions on it. Returns the exit status, none if the
+    /// exit was requested.
+    async fn watch(
+        &self,
+        mut process: Process,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Option<String> {
         self.set_status(State::Running, process.pid(), |_| ());
         let exit = loop {
             let command = tokio::select! {
-                status = process.exited() => break Exit::Unrequested(status),
+                status = process.exited() => break Some(status),
                 command = commands.recv() => command,
             };
             // A closed channel means that another runner has replaced this one.
@@ -171,7 +168,7 @@ impl ComponentRunner {
                     }
                     self.set_status(State::Stopped, None, |_| ());
                     let _ = done.send(true);
-                    break Exit::Requested;
+                    break None;
                 }
             }
             let _ = done.send(true);
@@ -181,12 +178,6 @@ impl ComponentRunner {
         }
         exit
     }
-}
-
-enum Exit {
-    /// With the exit status.
-    Unrequested(String),
-    Requested,
 }
 
 pub(super) fn initial_status(name: &str) -> ComponentStatus {

@@ -36,7 +36,7 @@ fn options() -> Options {
 /// Kills the supervisor and every component at once; pods go with their nodes.
 async fn kill_all(cluster: &Cluster) {
     use rustix::process::{Pid, Signal, kill_process};
-    let components = cluster.status().await.unwrap();
+    let components = cluster.supervisor().status().await.unwrap();
     kill_supervisor(cluster);
     for pid in components.iter().filter_map(|component| component.pid) {
         let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -140,7 +140,7 @@ async fn down_deletes_all_clusters_of_up() {
 
         // One that is left when the first is gone is found all the same.
         let options = Options { node: NodeChoice::Simulated, ..Options::default() };
-        Cluster::up_owned_by(SECOND, &options, NAME).await.unwrap();
+        Cluster::up_owned_by(SECOND, &options, Some(NAME)).await.unwrap();
         oprc(&["down"], &contexts);
         before.assert_same_as_now();
     })

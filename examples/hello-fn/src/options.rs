@@ -9,14 +9,11 @@ const MAX_DURATION_MS: u64 = 60_000;
 const MAX_MEMORY_MB: usize = 1024;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct RequestOptions {
     pub(crate) name: Option<String>,
-    #[serde(default)]
     sleep_ms: u64,
-    #[serde(default)]
     burn_ms: u64,
-    #[serde(default)]
     hold_mb: usize,
     fail: Option<u16>,
 }

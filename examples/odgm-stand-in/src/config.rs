@@ -46,7 +46,6 @@ impl Config {
     /// Parses and validates all variables; the error is one line that names the variable.
     pub(crate) fn read(variables: &Variables) -> Result<Self, String> {
         let port = |name| required(variables, name, PORT, parse::<NonZeroU16>).map(NonZeroU16::get);
-        let count = |name| required(variables, name, COUNT, parse::<NonZeroU64>);
         let flag = |name| required(variables, name, FLAG, parse::<bool>);
         let text = |name| required(variables, name, TEXT, non_empty);
 
@@ -60,7 +59,7 @@ impl Config {
         let members = required(variables, "ODGM_MEMBERS", members, read_members)?;
         let collections = read_collections(variables, members.len())?;
         for name in ["ODGM_MAX_TRIGGER_DEPTH", "ODGM_TRIGGER_TIMEOUT_MS", "ODGM_MAX_SESSIONS"] {
-            count(name)?;
+            required(variables, name, COUNT, parse::<NonZeroU64>)?;
         }
         for name in ["ODGM_BATCH_SIZE", "ODGM_BATCH_TIMEOUT_MS"] {
             optional(variables, name, COUNT, parse::<NonZeroU64>)?;
@@ -105,8 +104,7 @@ fn optional<T>(
     expected: &str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<Option<T>, String> {
-    let set = variables.contains_key(name);
-    set.then(|| required(variables, name, expected, parse)).transpose()
+    variables.contains_key(name).then(|| required(variables, name, expected, parse)).transpose()
 }
 
 fn json<T: DeserializeOwned>(variables: &Variables, name: &str) -> Result<Vec<T>, String> {

@@ -21,7 +21,7 @@ use std::{
     future::pending,
     io::{self, Write as _},
     net::Ipv4Addr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -55,10 +55,9 @@ async fn main() -> ExitCode {
     let variables: Variables =
         env::vars_os().map(|(name, value)| (text(name), text(value))).collect();
     let config = Config::read(&variables).and_then(|config| {
-        config
-            .data_dir
-            .as_deref()
-            .map_or(Ok(()), |dir| start_count::increment(dir, &config.node_id))?;
+        if let Some(dir) = &config.data_dir {
+            start_count::increment(dir, &config.node_id)?;
+        }
         Ok(config)
     });
     let (code, error) = match config {
@@ -99,7 +98,9 @@ async fn serve(config: Config) -> Result<(), String> {
         outcome = serving => outcome.map_err(|error| error.to_string()),
         // Watches of the health service never end by themselves.
         () = async { drained.notified().await; sleep(DRAIN_TIMEOUT).await } => Ok(()),
-        () = expire(exit_after) => Err("exiting because of STAND_IN_EXIT_AFTER_MS".to_owned()),
+        () = sleep(exit_after.unwrap_or_default()), if exit_after.is_some() => {
+            Err("exiting because of STAND_IN_EXIT_AFTER_MS".to_owned())
+        }
         never = close_connections(&zenoh) => match never {},
     }
 }
@@ -130,24 +131,13 @@ async fn set_serving(reporter: &HealthReporter, serving: bool) {
 
 /// Reports `SERVING` once the file exists; never returns.
 async fn serve_once_ready(reporter: &HealthReporter, file: Option<PathBuf>) -> Infallible {
-    if let Some(file) = file.as_deref() {
-        while !exists(file).await {
+    if let Some(file) = file {
+        while !tokio::fs::try_exists(&file).await.unwrap_or(false) {
             sleep(POLL_INTERVAL).await;
         }
         set_serving(reporter, true).await;
     }
     pending().await
-}
-
-async fn exists(file: &Path) -> bool {
-    tokio::fs::try_exists(file).await.unwrap_or(false)
-}
-
-async fn expire(after: Option<Duration>) {
-    match after {
-        Some(after) => sleep(after).await,
-        None => pending().await,
-    }
 }
 
 /// Accepts connections and closes them, so that the port is open.

@@ -8,10 +8,9 @@ use std::{
 
 /// Increments the count in the file `node`: node id on the first line, number of starts on the second.
 pub(crate) fn increment(dir: &Path, node: &str) -> Result<(), String> {
-    let expected = "a writable folder";
-    let dir_text = dir.to_string_lossy();
-    write(dir, node)
-        .map_err(|error| format!("ODGM_DATA_DIR={dir_text:?}; expected: {expected}; {error}"))
+    let shown = dir.to_string_lossy();
+    let expected = format!("ODGM_DATA_DIR={shown:?}; expected: a writable folder");
+    write(dir, node).map_err(|error| format!("{expected}; {error}"))
 }
 
 fn write(dir: &Path, node: &str) -> io::Result<()> {
@@ -28,8 +27,7 @@ fn write(dir: &Path, node: &str) -> io::Result<()> {
 
 fn count(text: &str) -> io::Result<u64> {
     let count = text.lines().nth(1).and_then(|line| line.parse().ok());
-    count
-        .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "its file `node` has another format"))
+    count.ok_or_else(|| io::Error::other("its file `node` has another format"))
 }
 
 #[cfg(test)]

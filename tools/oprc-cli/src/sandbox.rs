@@ -237,7 +237,8 @@ async fn list(show: &OutputArgs) -> Result<()> {
             continue;
         };
         let (node, nodes) = (Some(cluster.spec().kind), Some(cluster.spec().nodes));
-        let state = if cluster.status().await.is_ok() { "running" } else { "not running" };
+        let state =
+            if cluster.supervisor().status().await.is_ok() { "running" } else { "not running" };
         all.push(ListedCluster { name, node, nodes, state });
     }
     show.list(
@@ -255,7 +256,7 @@ async fn list(show: &OutputArgs) -> Result<()> {
 
 /// Fails unless all components are running.
 async fn status(cluster: &Cluster, show: &OutputArgs) -> Result<ExitCode> {
-    let components = cluster.status().await?;
+    let components = cluster.supervisor().status().await?;
     show.list(&components, |it| it.name.clone(), COMPONENT_COLUMNS, &[])?;
     let all_run = components.iter().all(|component| component.state == State::Running);
     Ok(if all_run { ExitCode::SUCCESS } else { ExitCode::FAILURE })

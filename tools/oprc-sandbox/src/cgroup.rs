@@ -3,17 +3,17 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::{Error, Result, files, network::Addresses, node, spec::Spec};
+use crate::{Error, Result, command, files, network::Addresses, node, spec::Spec};
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 /// Controllers that kubelet expects in its root cgroup, if the machine has them.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"];
-/// How long killed processes may take to leave their cgroups.
-const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Killed processes may take a minute to leave their cgroups.
+const REMOVE_ATTEMPTS: u32 = 3000;
+const REMOVE_DELAY: Duration = Duration::from_millis(20);
 
 /// The cgroup roots: one for each controller with cgroup v1, a single one with v2.
 fn roots() -> Vec<PathBuf> {
@@ -50,11 +50,10 @@ pub(crate) fn create(spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-/// With cgroup v2, a cgroup has only the controllers that its ancestors delegate.
+/// With cgroup v2, a cgroup has only the controllers that its ancestors delegate. With v1 there is no
+/// list of controllers.
 fn delegate(root: &Path, above: &[&Path]) -> io::Result<()> {
-    let Ok(controllers) = fs::read_to_string(root.join("cgroup.controllers")) else {
-        return Ok(());
-    };
+    let controllers = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
     for folder in above {
         for name in controllers.split_whitespace().filter(|name| CONTROLLERS.contains(name)) {
             fs::write(folder.join("cgroup.subtree_control"), format!("+{name}"))?;
@@ -65,19 +64,12 @@ fn delegate(root: &Path, above: &[&Path]) -> io::Result<()> {
 
 /// Removes all cgroups of a cluster; waits for processes that are exiting.
 pub(crate) fn remove(addresses: Addresses) -> Result<()> {
-    let deadline = Instant::now() + REMOVE_TIMEOUT;
     for root in roots() {
         let folder = root.join(addresses.bridge());
-        while folder.exists() {
-            match remove_below(&folder) {
-                Ok(()) => break,
-                Err(error) if Instant::now() > deadline => {
-                    return Err(Error::path("removing", &folder)(error));
-                }
-                // There is no notification when the last process leaves a cgroup v1.
-                Err(_) => thread::sleep(Duration::from_millis(20)),
-            }
-        }
+        // There is no notification when the last process leaves a cgroup v1.
+        let remove = || if folder.exists() { remove_below(&folder) } else { Ok(()) };
+        command::retry(REMOVE_ATTEMPTS, REMOVE_DELAY, remove)
+            .map_err(Error::path("removing", &folder))?;
     }
     Ok(())
 }

@@ -5,7 +5,6 @@ use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
-    thread,
     time::Duration,
 };
 
@@ -28,7 +27,7 @@ use crate::{
     pki::{Identity, Pki},
     progress::{self, Step},
     spec::{NodeKind, Options, Spec},
-    supervisor::{self, ComponentStatus, State, Supervisor},
+    supervisor::{self, State, Supervisor},
 };
 
 const API_READY_TIMEOUT: Duration = Duration::from_mins(3);
@@ -44,16 +43,12 @@ pub struct Cluster {
 impl Cluster {
     /// Creates the cluster or starts the existing one, and returns when it is ready.
     pub async fn up(name: &str, options: &Options) -> Result<Self> {
-        Self::up_with_owner(name, options, None).await
+        Self::up_owned_by(name, options, None).await
     }
 
     /// Like [`Cluster::up`] for a cluster that is deleted together with `owner`. The owner of an
     /// existing cluster does not change.
-    pub async fn up_owned_by(name: &str, options: &Options, owner: &str) -> Result<Self> {
-        Self::up_with_owner(name, options, Some(owner.to_owned())).await
-    }
-
-    async fn up_with_owner(name: &str, options: &Options, owner: Option<String>) -> Result<Self> {
+    pub async fn up_owned_by(name: &str, options: &Options, owner: Option<&str>) -> Result<Self> {
         let supervisor = Supervisor::of(name)?;
         let _lock = lock(name).await?;
         let existing = Spec::load(name)?;
@@ -66,6 +61,7 @@ impl Cluster {
         } else {
             files::remove_folder(&supervisor.folder)?;
             let (name, options) = (name.to_owned(), options.clone());
+            let owner = owner.map(str::to_owned);
             blocking(move || create::create(&name, &options, owner)).await?
         };
         let since = (!new).then(Timestamp::now);
@@ -100,11 +96,9 @@ impl Cluster {
 
     pub fn open(name: &str) -> Result<Self> {
         let Some(spec) = Spec::load(name)? else {
-            let names = Spec::names()?;
-            let known = if names.is_empty() {
-                "there are no clusters".to_owned()
-            } else {
-                format!("existing clusters: {}", names.join(", "))
+            let known = match Spec::names()?.as_slice() {
+                [] => "there are no clusters".to_owned(),
+                names => format!("existing clusters: {}", names.join(", ")),
             };
             return Err(Error::UnknownCluster { name: name.to_owned(), known });
         };
@@ -126,9 +120,7 @@ impl Cluster {
 
     /// Adds the last log lines of a failing component to a timeout.
     async fn explain(&self, error: Error) -> Error {
-        let Error::Timeout { what, seconds, .. } = error else {
-            return error;
-        };
+        let Error::Timeout { what, seconds, .. } = error else { return error };
         let components = self.supervisor().status().await.unwrap_or_default();
         let restarted = components.iter().filter(|component| component.restarts > 0);
         let failing = restarted
@@ -156,17 +148,8 @@ impl Cluster {
         self.layout.pki()
     }
 
-    /// The CA certificate of the cluster's servers and clients, as PEM.
-    pub fn authority(&self) -> Result<String> {
-        self.pki().authority()
-    }
-
     pub fn supervisor(&self) -> Supervisor {
         Supervisor { cluster: self.spec.name.clone(), folder: self.layout.0.clone() }
-    }
-
-    pub async fn status(&self) -> Result<Vec<ComponentStatus>> {
-        self.supervisor().status().await
     }
 
     /// The kubeconfig file of the cluster administrator.
@@ -184,14 +167,14 @@ impl Cluster {
 
     /// A client that connects as `identity` to `url`, usually a proxy of the API server.
     pub async fn client_at(&self, url: &str, identity: &Identity) -> Result<Client> {
-        let config = kubeconfig(&self.spec.name, url, &self.authority()?, identity);
+        let config = kubeconfig(&self.spec.name, url, &self.pki().authority()?, identity);
         let config = serde_json::from_value(config);
         client_of(config.map_err(|error| Error::failed("Creating a kubeconfig", error))?).await
     }
 
     /// A kubeconfig to connect as `identity` to `url`, usually a proxy of the API server.
     pub fn kubeconfig_at(&self, url: &str, identity: &Identity) -> Result<String> {
-        let config = kubeconfig(&self.spec.name, url, &self.authority()?, identity);
+        let config = kubeconfig(&self.spec.name, url, &self.pki().authority()?, identity);
         Ok(config.to_string())
     }
 
@@ -206,14 +189,13 @@ impl Cluster {
 
     /// Loads an image archive into all nodes and returns the names of its images.
     pub async fn load_image(&self, archive: &Path) -> Result<Vec<String>> {
+        let images = image::inspect(archive)?;
         if self.spec.kind == NodeKind::Simulated {
-            let images = image::inspect(archive)?;
             progress::note("simulated nodes run no containers, so no image is loaded");
-            return Ok(images.into_iter().map(|image| image.name).collect());
+        } else {
+            ImageLoader::connect(&self.spec).await?.load(archive).await?;
         }
-        let archive = fs::canonicalize(archive).unwrap_or_else(|_| archive.to_owned());
-        image::inspect(&archive)?;
-        ImageLoader::connect(&self.spec).await?.load(&archive).await
+        Ok(images.into_iter().map(|image| image.name).collect())
     }
 
     /// The log file of a component, or of the supervisor.
@@ -295,13 +277,5 @@ fn remove_leftovers(folder: &Path) -> Result<()> {
 
 /// Deletes a cluster's folder, with retries because an exiting process may still write to it.
 fn remove_folder(folder: &Path) -> Result<()> {
-    let mut result = Ok(());
-    for _ in 0..200 {
-        result = files::remove_folder(folder);
-        if result.is_ok() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    result
+    command::retry(200, Duration::from_millis(50), || files::remove_folder(folder))
 }

@@ -56,7 +56,7 @@ fn run_to_completion(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(Error::io(format!("{what}: {}", command.get_program().display())))?;
-    let watchdog = Watchdog::start(&child, limit);
+    let (finished, watchdog) = watchdog(&child, limit);
     let stdout = child.stdout.take();
     let reader = thread::spawn(move || lines(stdout).map(|line| line + "\n").collect::<String>());
     let mut tail = Vec::new();
@@ -68,7 +68,8 @@ fn run_to_completion(
         tail.push(line);
     }
     let output = reader.join().unwrap_or_default();
-    let killed = watchdog.stop();
+    drop(finished);
+    let killed = watchdog.join().unwrap_or_default();
     let status = child.wait().map_err(Error::io(what))?;
     if killed {
         let (what, seconds) = (what.to_owned(), limit.as_secs());
@@ -93,34 +94,37 @@ fn lines(output: Option<impl Read>) -> impl Iterator<Item = String> {
     output.into_iter().flat_map(|output| BufReader::new(output).lines()).map_while(Result::ok)
 }
 
-/// Kills a process that exceeds its time limit.
-struct Watchdog {
-    cancel: mpsc::Sender<()>,
-    thread: thread::JoinHandle<bool>,
+/// Kills a process that exceeds its time limit, unless the sender is dropped before. The thread
+/// returns whether it killed the process.
+fn watchdog(child: &Child, limit: Duration) -> (mpsc::Sender<()>, thread::JoinHandle<bool>) {
+    let (finished, unfinished) = mpsc::channel();
+    let pid = Pid::from_child(child);
+    let thread = thread::spawn(move || {
+        let late = unfinished.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
+        if late {
+            // The child is not reaped yet, so the pid is still its own. Programs with a short limit
+            // have their own process group; long ones share it to get Ctrl-C.
+            let _ = kill_process_group(pid, Signal::KILL);
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        late
+    });
+    (finished, thread)
 }
 
-impl Watchdog {
-    fn start(child: &Child, limit: Duration) -> Self {
-        let (cancel, cancelled) = mpsc::channel();
-        let pid = Pid::from_child(child);
-        let thread = thread::spawn(move || {
-            let late = cancelled.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout);
-            if late {
-                // The child is not reaped yet, so the pid is still its own. Programs with a short
-                // limit have their own process group; long ones share it to get Ctrl-C.
-                let _ = kill_process_group(pid, Signal::KILL);
-                let _ = kill_process(pid, Signal::KILL);
-            }
-            late
-        });
-        Self { cancel, thread }
+/// Retries up to `attempts` times in all; returns the last error.
+pub(crate) fn retry<T, E>(
+    attempts: u32,
+    delay: Duration,
+    mut attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    for _ in 1..attempts {
+        if let Ok(value) = attempt() {
+            return Ok(value);
+        }
+        thread::sleep(delay);
     }
-
-    /// Returns whether the process was killed.
-    fn stop(self) -> bool {
-        drop(self.cancel);
-        self.thread.join().unwrap_or_default()
-    }
+    attempt()
 }
 
 pub(crate) async fn blocking<T: Send + 'static>(

@@ -19,9 +19,8 @@ pub(crate) fn create(name: &str, options: &Options, owner: Option<String>) -> Re
     let nodes = options.nodes.unwrap_or(1);
     let max = if kind == NodeKind::Real { network::MAX_NODES.into() } else { MAX_SIMULATED_NODES };
     if nodes == 0 || nodes > max {
-        return Err(Error::BadOption(format!(
-            "--nodes {nodes}: must be 1 to {max} for this kind of node"
-        )));
+        let problem = format!("--nodes {nodes}: must be 1 to {max} for this kind of node");
+        return Err(Error::BadOption(problem));
     }
     let programs = provide_programs(kind, options.prometheus, options.knative)?;
     // Clusters created at the same time must not take the same slot.
@@ -62,9 +61,8 @@ fn choose_kind(options: &Options) -> Result<NodeKind> {
         (_, None) => NodeKind::Real,
         (NodeChoice::Real, Some(reason)) => return Err(Error::NoRealNode { reason }),
         (NodeChoice::Auto, Some(reason)) => {
-            progress::note(&format!(
-                "using simulated nodes, because real nodes are not possible: {reason}"
-            ));
+            let fallback = "using simulated nodes, because real nodes are not possible";
+            progress::note(&format!("{fallback}: {reason}"));
             NodeKind::Simulated
         }
     };
@@ -78,9 +76,6 @@ fn choose_kind(options: &Options) -> Result<NodeKind> {
 
 /// Why this machine can't run real nodes, if it can't.
 fn real_node_obstacle() -> Result<Option<String>> {
-    if !cfg!(target_os = "linux") {
-        return Ok(Some("this is not Linux".to_owned()));
-    }
     if !rustix::process::geteuid().is_root() {
         return Ok(Some("they require root (try: sudo env \"PATH=$PATH\" …)".to_owned()));
     }
@@ -95,10 +90,8 @@ fn real_node_obstacle() -> Result<Option<String>> {
     }
     let clusters = paths::clusters()?;
     if ["/run", "/var/lib", "/var/log"].iter().any(|hidden| clusters.starts_with(hidden)) {
-        return Ok(Some(format!(
-            "nodes hide {}. Set XDG_STATE_HOME to another folder",
-            clusters.display()
-        )));
+        let hidden = clusters.display();
+        return Ok(Some(format!("nodes hide {hidden}. Set XDG_STATE_HOME to another folder")));
     }
     // Tries the mounts of a node in temporary namespaces.
     let trial =

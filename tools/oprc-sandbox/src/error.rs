@@ -96,10 +96,7 @@ impl Error {
     /// A failed program, reported as [`Error::DiskFull`] where that is the cause.
     pub(crate) fn failed(what: impl Into<String>, detail: impl Display) -> Self {
         let (what, detail) = (what.into(), detail.to_string());
-        if detail.to_ascii_lowercase().contains("no space left on device") {
-            Self::DiskFull { what }
-        } else {
-            Self::Failed { what, detail }
-        }
+        let disk_full = detail.to_ascii_lowercase().contains("no space left on device");
+        if disk_full { Self::DiskFull { what } } else { Self::Failed { what, detail } }
     }
 }

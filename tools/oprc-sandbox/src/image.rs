@@ -30,11 +30,8 @@ impl Image {
     pub fn of_program(name: &str, program: &Path) -> Self {
         let file = program.file_name().unwrap_or_default().to_string_lossy();
         let inside = format!("/{file}");
-        Self {
-            name: name.to_owned(),
-            entrypoint: inside.clone(),
-            files: vec![(inside, program.to_owned())],
-        }
+        let files = vec![(inside.clone(), program.to_owned())];
+        Self { name: name.to_owned(), entrypoint: inside, files }
     }
 
     /// Writes the archive. The output is reproducible: the same files give the same archive.
@@ -90,16 +87,8 @@ impl Image {
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {
-                "mediaType": "application/vnd.oci.image.config.v1+json",
-                "digest": config_digest,
-                "size": config.len(),
-            },
-            "layers": [{
-                "mediaType": "application/vnd.oci.image.layer.v1.tar",
-                "digest": layer_digest,
-                "size": layer_size,
-            }],
+            "config": descriptor("config.v1+json", &config_digest, config.len()),
+            "layers": [descriptor("layer.v1.tar", &layer_digest, layer_size)],
         })
         .to_string();
         let manifest_digest = digest(manifest.as_bytes())?;
@@ -158,10 +147,9 @@ pub fn inspect(path: &Path) -> Result<Vec<ImageRef>> {
     };
     let found: Vec<_> = manifests.iter().filter_map(named).collect();
     if found.is_empty() {
-        Err(invalid("its index.json lists no named image".into()))
-    } else {
-        Ok(found)
+        return Err(invalid("its index.json lists no named image".into()));
     }
+    Ok(found)
 }
 
 fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {
@@ -174,6 +162,12 @@ fn read_index(file: File) -> io::Result<Option<Vec<u8>>> {
         }
     }
     Ok(None)
+}
+
+/// A reference to a blob; `kind` is the last part of its media type.
+fn descriptor(kind: &str, digest: &str, size: impl Into<Value>) -> Value {
+    let media_type = format!("application/vnd.oci.image.{kind}");
+    json!({"mediaType": media_type, "digest": digest, "size": size.into()})
 }
 
 fn blob(digest: &str) -> String {

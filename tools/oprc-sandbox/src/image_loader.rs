@@ -62,9 +62,8 @@ impl ImageLoader {
         let loader = self.clone();
         blocking(move || {
             let archive = loader.temporary.join("image.oci.tar");
-            let load = |image: &Image| {
-                image.write(&archive).and_then(|()| loader.load_archive(&archive).map(drop))
-            };
+            let load =
+                |image: &Image| image.write(&archive).and_then(|()| loader.load_archive(&archive));
             let loaded = images.iter().try_for_each(load);
             let _ = std::fs::remove_file(&archive);
             loaded
@@ -72,22 +71,20 @@ impl ImageLoader {
         .await
     }
 
-    /// Loads an archive into every node that lacks one of its images; returns their names.
-    pub(crate) async fn load(&self, archive: &Path) -> Result<Vec<String>> {
+    /// Loads an archive into every node that lacks one of its images.
+    pub(crate) async fn load(&self, archive: &Path) -> Result<()> {
         let (loader, archive) = (self.clone(), archive.to_owned());
         blocking(move || loader.load_archive(&archive)).await
     }
 
-    fn load_archive(&self, archive: &Path) -> Result<Vec<String>> {
+    fn load_archive(&self, archive: &Path) -> Result<()> {
         let images = image::inspect(archive)?;
         for node in &self.nodes {
             let present = command::run("Listing images", &mut self.ctr(*node, &["images", "ls"]))?;
             let is_present = |image: &image::ImageRef| {
-                let same = |line: &str| {
-                    let mut words = line.split_whitespace();
+                present.lines().map(str::split_whitespace).any(|mut words| {
                     words.next() == Some(&image.name) && words.any(|word| word == image.digest)
-                };
-                present.lines().any(same)
+                })
             };
             if !images.iter().all(is_present) {
                 let file = File::open(archive).map_err(Error::path("opening", archive))?;
@@ -95,7 +92,7 @@ impl ImageLoader {
                 command::run_reading("Loading an image", &mut import, file)?;
             }
         }
-        Ok(images.into_iter().map(|image| image.name).collect())
+        Ok(())
     }
 
     /// `ctr` in the namespaces of a node. Archives are passed on standard input, because a node

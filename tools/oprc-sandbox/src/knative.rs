@@ -40,10 +40,10 @@ pub(crate) async fn install(client: &Client, loader: &ImageLoader) -> Result<()>
 
     let mut objects = read(&programs.serving.join("manifests.yaml"))?;
     objects.extend(read(&programs.kourier.join("manifests.yaml"))?);
-    let objects: Vec<_> = objects.into_iter().filter_map(adapt).collect();
+    let objects = objects.into_iter().filter_map(adapt);
     // CRDs must be established before their objects are applied.
     let (crds, rest): (Vec<_>, Vec<_>) =
-        objects.into_iter().partition(|object| is_kind(object, "CustomResourceDefinition"));
+        objects.partition(|object| is_kind(object, "CustomResourceDefinition"));
     apply(client, &crds).await?;
     for crd in &crds {
         let name = crd.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();

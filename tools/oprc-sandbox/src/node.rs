@@ -231,15 +231,13 @@ pub(crate) fn create_overlay_folders(data: &Path) -> Result<()> {
 /// Runs as process 1 of a node: mounts folders that keep the node's files off this machine, prints
 /// `ready` and then reaps zombies until it is killed.
 pub async fn hold(data: &Path) -> Result<()> {
-    let preparing = |error: rustix::io::Errno| Error::io("preparing a node's mounts")(error.into());
+    let options = std::ffi::CString::new(overlay_options(data)).unwrap_or_default();
     // For sockets, namespaces and locks of containerd, its shims, CNI and iptables.
     mount("tmpfs", "/run", "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755")
         .and_then(|()| mount_bind(data.join("log"), "/var/log"))
-        .map_err(preparing)?;
-    // kubelet and CNI have fixed folders below /var/lib.
-    let options = std::ffi::CString::new(overlay_options(data)).unwrap_or_default();
-    mount("overlay", "/var/lib", "overlay", MountFlags::empty(), options.as_c_str())
-        .map_err(preparing)?;
+        // kubelet and CNI have fixed folders below /var/lib.
+        .and_then(|()| mount("overlay", "/var/lib", "overlay", MountFlags::empty(), &*options))
+        .map_err(|error| Error::io("preparing a node's mounts")(error.into()))?;
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")
         .map_err(Error::io("preparing a node's network"))?;
     let mut children = signal(SignalKind::child()).map_err(Error::io("waiting for processes"))?;

@@ -5,11 +5,10 @@ use std::{env, fs, path::PathBuf};
 use crate::{Error, Result};
 
 fn under_home(variable: &str, fallback: &str) -> Result<PathBuf> {
-    if let Some(path) = env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute()) {
-        return Ok(path.join("oprc"));
-    }
-    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    home.map(|home| home.join(fallback).join("oprc")).ok_or_else(|| {
+    let absolute =
+        |variable| env::var_os(variable).map(PathBuf::from).filter(|it| it.is_absolute());
+    let folder = absolute(variable).or_else(|| Some(absolute("HOME")?.join(fallback)));
+    folder.map(|folder| folder.join("oprc")).ok_or_else(|| {
         Error::BadOption(format!("neither {variable} nor HOME is set. Set {variable} to a folder"))
     })
 }

@@ -37,8 +37,7 @@ impl Step {
             spinner(&title)
         } else {
             eprintln!("… {title}");
-            let (title, print) = (title.clone(), |line: &str| eprintln!("{line}"));
-            lines(title, started, PLAIN_INTERVAL, print)
+            lines(title.clone(), started, PLAIN_INTERVAL, |line| eprintln!("{line}"))
         };
         Self { title, started, display }
     }

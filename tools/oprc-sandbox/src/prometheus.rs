@@ -73,15 +73,14 @@ pub(crate) fn config(layout: &Layout) -> Value {
     ];
     let pod = |name: &str| format!("__meta_kubernetes_pod_annotation_prometheus_io_{name}");
     let service = |name: &str| format!("__meta_kubernetes_service_annotation_prometheus_io_{name}");
+    let drop = |label: &str, regex: &str| json!({"source_labels": [label], "action": "drop", "regex": regex});
     let mut pods = vec![keep(&pod("scrape")), path(&pod("path")), port(&pod("port"))];
-    pods.push(json!({
-        "source_labels": ["__meta_kubernetes_pod_phase"], "action": "drop", "regex": "Succeeded|Failed",
-    }));
+    pods.push(drop("__meta_kubernetes_pod_phase", "Succeeded|Failed"));
     pods.extend(pod_labels.clone());
     let mut services = vec![
         keep(&service("scrape")),
         // A pod with its own annotation is not scraped twice.
-        json!({"source_labels": [pod("scrape")], "action": "drop", "regex": "true"}),
+        drop(&pod("scrape"), "true"),
         path(&service("path")),
         port(&service("port")),
         copy("__meta_kubernetes_service_name", "service"),

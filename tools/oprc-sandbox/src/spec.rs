@@ -225,11 +225,8 @@ pub(crate) fn free_slot() -> Result<u8> {
 /// Checks that a name can be used in file, link and cgroup names.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let letters = name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    if letters && name.len() <= 20 && name.starts_with(|c: char| c.is_ascii_lowercase()) {
-        Ok(())
-    } else {
-        Err(Error::BadName { name: name.to_owned() })
-    }
+    let valid = letters && name.len() <= 20 && name.starts_with(|c: char| c.is_ascii_lowercase());
+    if valid { Ok(()) } else { Err(Error::BadName { name: name.to_owned() }) }
 }
 
 #[cfg(test)]

@@ -37,12 +37,9 @@ pub(super) async fn up(command: &Up) -> Result<bool> {
     let (mut clusters, mut crms) = (Vec::new(), Vec::new());
     for name in names {
         note(&format!("cluster {name}:"));
-        let cluster = if name == command.name {
-            Cluster::up(&name, &options).await?
-        } else {
-            Cluster::up_owned_by(&name, &options, &command.name).await?
-        };
-        if name != command.name && cluster.spec().owner.as_ref() != Some(&command.name) {
+        let owner = (name != command.name).then_some(command.name.as_str());
+        let cluster = Cluster::up_owned_by(&name, &options, owner).await?;
+        if owner.is_some() && cluster.spec().owner.as_deref() != owner {
             note(&format!("cluster {name} already existed; `oprc down` will not delete it"));
         }
         crms.push((name, install_crm(&cluster, command).await?));

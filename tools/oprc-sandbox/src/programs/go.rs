@@ -7,6 +7,8 @@ use std::{
     process::Command,
 };
 
+use serde_json::Value;
+
 use super::python;
 use crate::{Error, Result, cache, command, files, progress::Step};
 
@@ -188,13 +190,11 @@ impl Go<'_> {
     /// The source folder of a required module.
     fn module_folder(&self, module: &str) -> Result<PathBuf> {
         self.step.detail(&format!("downloading {module}"));
-        let output =
-            self.run("Downloading Go modules", &["mod", "download", "-json", module], |_| ())?;
-        let module_info: serde_json::Value = serde_json::from_str(&output).unwrap_or_default();
-        let folder = module_info.get("Dir").and_then(serde_json::Value::as_str);
-        folder.map(PathBuf::from).ok_or_else(|| {
-            Error::failed("Downloading Go modules", format!("no source folder for {module}"))
-        })
+        let what = "Downloading Go modules";
+        let output = self.run(what, &["mod", "download", "-json", module], |_| ())?;
+        let module_info: Value = serde_json::from_str(&output).unwrap_or_default();
+        let folder = module_info.get("Dir").and_then(Value::as_str).map(PathBuf::from);
+        folder.ok_or_else(|| Error::failed(what, format!("no source folder for {module}")))
     }
 }
 

@@ -92,18 +92,14 @@ struct Rule {
     left: u64,
 }
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(super) struct Faults {
     rules: Arc<Mutex<Vec<Rule>>>,
     /// Notifies of added and removed rules; the value is the last id.
-    changed: watch::Sender<u64>,
+    pub(super) changed: watch::Sender<u64>,
 }
 
 impl Faults {
-    pub(super) fn new() -> Self {
-        Self { rules: Arc::default(), changed: watch::Sender::new(0) }
-    }
-
     pub(super) fn inject(&self, matches: Match, fault: Fault, times: u64) -> InjectedFault {
         let mut id = 0;
         self.changed.send_modify(|last| {
@@ -136,14 +132,10 @@ impl Faults {
         Some(rule.fault.clone())
     }
 
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
-    }
-
     /// Waits until a rule is removed.
     pub(super) async fn removed(&self, id: u64) {
         let is_removed = |_: &u64| self.rules.lock().iter().all(|rule| rule.id != id);
-        let _ = self.changes().wait_for(is_removed).await;
+        let _ = self.changed.subscribe().wait_for(is_removed).await;
     }
 }
 
@@ -174,7 +166,7 @@ mod tests {
 
     #[test]
     fn applies_to_matching_requests_up_to_its_limit() {
-        let faults = Faults::new();
+        let faults = Faults::default();
         let injected = faults.inject(Match::any().client("a").verb("get"), Fault::DropRequest, 2);
         assert!(faults.take(&request("b", "get", 1)).is_none());
         assert!(faults.take(&request("a", "list", 1)).is_none());
@@ -189,7 +181,7 @@ mod tests {
 
     #[test]
     fn dropping_the_guard_removes_the_fault() {
-        let faults = Faults::new();
+        let faults = Faults::default();
         drop(faults.inject(Match::any(), Fault::DropRequest, u64::MAX));
         assert!(faults.take(&request("a", "get", 1)).is_none());
     }

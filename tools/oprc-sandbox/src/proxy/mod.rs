@@ -89,7 +89,7 @@ impl ApiProxy {
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         let host = cluster.spec().host();
         let identity = cluster.pki().server(&["localhost", &host.to_string()])?;
-        let tls = server_tls(&cluster.authority()?, &identity)?;
+        let tls = server_tls(&cluster.pki().authority()?, &identity)?;
         let listener = TcpListener::bind((host, 0)).await.map_err(failed)?;
         let address: SocketAddr = listener.local_addr().map_err(failed)?;
         let api: Uri = cluster.spec().api_url().parse().map_err(failed)?;
@@ -97,9 +97,9 @@ impl ApiProxy {
         let shared = Arc::new(Shared {
             upstream: upstream(cluster)?,
             authority: authority.ok_or_else(|| failed("the API server URL has no address"))?,
-            faults: Faults::new(),
+            faults: Faults::default(),
             log: Mutex::default(),
-            total: watch::Sender::new(0),
+            total: watch::Sender::default(),
         });
         let server =
             tokio::spawn(serve(listener, TlsAcceptor::from(Arc::new(tls)), Arc::clone(&shared)));
@@ -189,14 +189,10 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, shared: Arc<Shared>) {
 
 async fn connection(stream: tokio::net::TcpStream, tls: TlsAcceptor, shared: Arc<Shared>) {
     // TLS reports the error to a client without a certificate of this cluster.
-    let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await else {
-        return;
-    };
-    let certificates = stream.get_ref().1.peer_certificates();
-    let Some(client) = certificates.and_then(|all| all.first()).and_then(subject) else {
-        return;
-    };
-    let client = Arc::new(client);
+    let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await;
+    let Ok(Ok(stream)) = handshake else { return };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|all| all.first());
+    let Some(client) = certificate.and_then(subject).map(Arc::new) else { return };
     let service =
         service_fn(move |request| handle(Arc::clone(&shared), Arc::clone(&client), request));
     // An error is an injected fault or a closed connection.
@@ -264,7 +260,7 @@ async fn forward(
 
 /// The body of a watch response, which faults can hold or close at any time.
 fn watched(shared: Arc<Shared>, request: RecordedRequest, body: Incoming) -> Body {
-    let changes = shared.faults.changes();
+    let changes = shared.faults.changed.subscribe();
     let frames = try_unfold(
         (shared, request, body, changes),
         |(shared, request, mut body, mut changes)| async {

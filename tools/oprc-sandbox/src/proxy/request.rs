@@ -24,12 +24,8 @@ impl RequestInfo {
             _ => usize::MAX,
         };
         if parts.len() <= prefix {
-            return Self {
-                verb: method.as_str().to_ascii_lowercase(),
-                resource: path.to_owned(),
-                namespace: None,
-                name: None,
-            };
+            let verb = method.as_str().to_ascii_lowercase();
+            return Self { verb, resource: path.to_owned(), namespace: None, name: None };
         }
         let group = parts.drain(..prefix).nth(1).filter(|_| prefix == 3).map(str::to_owned);
         let mut namespace = None;
@@ -44,12 +40,11 @@ impl RequestInfo {
         }
         let mut parts = parts.into_iter();
         let plural = parts.next().unwrap_or_default();
-        let resource = group.map_or(plural.to_owned(), |group| format!("{plural}.{group}"));
+        let mut resource = group.map_or(plural.to_owned(), |group| format!("{plural}.{group}"));
         let name = parts.next().map(str::to_owned);
-        let resource = match parts.next() {
-            Some(subresource) => format!("{resource}/{subresource}"),
-            None => resource,
-        };
+        if let Some(subresource) = parts.next() {
+            resource = format!("{resource}/{subresource}");
+        }
         let watching = uri.query().is_some_and(|query| {
             query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch"))
         });

@@ -21,18 +21,19 @@ use crate::{Cluster, Identity, Result};
 /// The client that talks to the API server.
 pub(super) type Upstream = Client<HttpsConnector<HttpConnector>, Incoming>;
 
+fn certificate(pem: &str) -> Result<CertificateDer<'static>> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(failed)
+}
+
 fn roots(authority: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    let certificate = CertificateDer::from_pem_slice(authority.as_bytes()).map_err(failed)?;
-    roots.add(certificate).map_err(failed)?;
+    roots.add(certificate(authority)?).map_err(failed)?;
     Ok(roots)
 }
 
 fn chain(identity: &Identity) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
-    let certificate =
-        CertificateDer::from_pem_slice(identity.certificate.as_bytes()).map_err(failed)?;
     let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).map_err(failed)?;
-    Ok((vec![certificate], key))
+    Ok((vec![certificate(&identity.certificate)?], key))
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
@@ -59,7 +60,8 @@ pub(super) fn upstream(cluster: &Cluster) -> Result<Upstream> {
     let (certificates, key) = chain(&cluster.pki().load("front-proxy")?)?;
     let config = rustls::ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions();
-    let config = config.map_err(failed)?.with_root_certificates(roots(&cluster.authority()?)?);
+    let config =
+        config.map_err(failed)?.with_root_certificates(roots(&cluster.pki().authority()?)?);
     let config = config.with_client_auth_cert(certificates, key).map_err(failed)?;
     let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(config).https_only();
     let connector = connector.enable_http1().build();

@@ -139,21 +139,16 @@ impl Supervisor {
     }
 
     pub(crate) fn unknown(&self, component: &str, known: &[String]) -> Error {
-        Error::UnknownComponent {
-            cluster: self.cluster.clone(),
-            component: component.to_owned(),
-            known: known.join(", "),
-        }
+        let (cluster, component) = (self.cluster.clone(), component.to_owned());
+        Error::UnknownComponent { cluster, component, known: known.join(", ") }
     }
 
     async fn send(&self, component: &str, request: Request) -> Result<Vec<ComponentStatus>> {
-        let Ok(mut stream) =
-            with_socket(&self.folder, |path| std::os::unix::net::UnixStream::connect(path))
-                .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
-                .and_then(UnixStream::from_std)
-        else {
-            return Err(Error::NotRunning { name: self.cluster.clone() });
-        };
+        let connect = |path: &Path| std::os::unix::net::UnixStream::connect(path);
+        let mut stream = with_socket(&self.folder, connect)
+            .and_then(|stream| stream.set_nonblocking(true).map(|()| stream))
+            .and_then(UnixStream::from_std)
+            .map_err(|_| Error::NotRunning { name: self.cluster.clone() })?;
         let exchange = async {
             let line = serde_json::to_string(&request)? + "\n";
             stream.write_all(line.as_bytes()).await?;

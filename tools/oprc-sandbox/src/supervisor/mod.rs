@@ -15,7 +15,7 @@ use std::{
     path::Path,
     process::Stdio,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ use self::{
     runner::{Command, ComponentRunner, initial_status},
 };
 use crate::{
-    Error, Result, cgroup, companion,
+    Error, Result, cgroup, command, companion,
     component::{Component, Place},
     components::components,
     layout::Layout,
@@ -82,14 +82,10 @@ fn lock(folder: &Path) -> Result<File> {
     let mut open = File::options();
     let mut lock = open.create(true).truncate(false).write(true).open(&file).map_err(locking())?;
     // `is_running` holds the lock for a moment, too.
-    for _ in 0..100 {
-        if lock.try_lock().is_ok() {
-            let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
-            return written.map(|()| lock).map_err(locking());
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Err(Error::failed("Starting a supervisor", "another one is already running"))
+    command::retry(100, Duration::from_millis(10), || lock.try_lock())
+        .map_err(|_| Error::failed("Starting a supervisor", "another one is already running"))?;
+    let written = lock.set_len(0).and_then(|()| write!(lock, "{}", std::process::id()));
+    written.map(|()| lock).map_err(locking())
 }
 
 /// Runs a cluster until a shutdown request or SIGTERM. Must run on a single-threaded runtime in the
@@ -98,9 +94,7 @@ fn lock(folder: &Path) -> Result<File> {
 pub async fn supervise(name: &str) -> Result<()> {
     // Detaches from the terminal's signals; an error means that this is already a session leader.
     let _ = rustix::process::setsid();
-    let Some(spec) = Spec::load(name)? else {
-        return Err(Error::NotRunning { name: name.to_owned() });
-    };
+    let spec = Spec::load(name)?.ok_or_else(|| Error::NotRunning { name: name.to_owned() })?;
     let layout = Layout::of(&spec)?;
     let lock = lock(&layout.0)?;
     if spec.kind == NodeKind::Real {
@@ -125,7 +119,7 @@ pub async fn supervise(name: &str) -> Result<()> {
             connection = listener.accept() => {
                 match connection {
                     Ok((stream, _)) => {
-                        let handles = runners.handles.clone();
+                        let handles = Arc::clone(&runners.handles);
                         tokio::spawn(respond(stream, handles, replace.clone(), shutdown.clone()));
                     }
                     // For example too many open files: retrying immediately would fail, too.
@@ -165,7 +159,13 @@ impl Runners {
     fn start(&mut self, component: Component) -> Result<()> {
         let (commands, receiver) = mpsc::channel(8);
         let status = watch::Sender::new(initial_status(&component.name));
-        self.handles.put(Handle { commands, status: status.subscribe() });
+        let handle = Handle { commands, status: status.subscribe() };
+        let mut handles = self.handles.lock();
+        match handles.iter_mut().find(|known| known.is_of(&component.name)) {
+            Some(known) => *known = handle,
+            None => handles.push(handle),
+        }
+        drop(handles);
         let node = match component.place {
             Place::Host => None,
             Place::NodeInit(node) | Place::Node(node) => self.nodes.get(&node).cloned(),
@@ -204,18 +204,19 @@ async fn wait_for_exit(inits: &[u32]) {
         process::child_of(std::process::id()).is_some()
             || inits.iter().any(|pid| Path::new(&format!("/proc/{pid}")).exists())
     };
-    let deadline = Instant::now() + GRACE_PERIOD;
-    while running() && Instant::now() < deadline {
-        sleep(Duration::from_millis(5)).await;
-    }
+    let exited = async {
+        while running() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = timeout(GRACE_PERIOD, exited).await;
 }
 
 /// Name of a companion to start as it is stored now, and a channel for whether it was started.
 type Replacement = (String, oneshot::Sender<bool>);
 
-/// Handles of the runners in start order.
-#[derive(Clone, Default)]
-struct Handles(Arc<Mutex<Vec<Handle>>>);
+/// Handles of the runners in start order, one for each component.
+type Handles = Arc<Mutex<Vec<Handle>>>;
 
 #[derive(Clone)]
 struct Handle {
@@ -236,26 +237,6 @@ impl Handle {
     }
 }
 
-impl Handles {
-    /// Replaces the handle of the same component.
-    fn put(&self, handle: Handle) {
-        let mut all = self.0.lock();
-        let name = handle.status.borrow().name.clone();
-        match all.iter_mut().find(|known| known.is_of(&name)) {
-            Some(known) => *known = handle,
-            None => all.push(handle),
-        }
-    }
-
-    fn get(&self, component: &str) -> Option<Handle> {
-        self.0.lock().iter().find(|handle| handle.is_of(component)).cloned()
-    }
-
-    fn statuses(&self) -> Vec<ComponentStatus> {
-        self.0.lock().iter().map(|handle| handle.status.borrow().clone()).collect()
-    }
-}
-
 /// Handles the request of one connection.
 async fn respond(
     stream: UnixStream,
@@ -269,9 +250,8 @@ async fn respond(
     if !matches!(timeout(GRACE_PERIOD, reader.read_line(&mut line)).await, Ok(Ok(_))) {
         return;
     }
-    let Ok(request) = serde_json::from_str(&line) else {
-        return;
-    };
+    let Ok(request) = serde_json::from_str(&line) else { return };
+    let find = |component: &str| handles.lock().iter().find(|it| it.is_of(component)).cloned();
     // Whether the request was possible; none if the component is unknown.
     let done = match request {
         Request::Status => Some(true),
@@ -280,18 +260,18 @@ async fn respond(
             Some(true)
         }
         Request::Replace { component } => {
-            if let Some(handle) = handles.get(&component) {
+            if let Some(handle) = find(&component) {
                 handle.act(Action::Stop).await;
             }
             let (done, finished) = oneshot::channel();
             let _ = replace.send((component, done)).await;
             Some(finished.await.unwrap_or_default())
         }
-        Request::Act { component, action } => match handles.get(&component) {
+        Request::Act { component, action } => match find(&component) {
             Some(handle) => Some(handle.act(action).await),
             None => None,
         },
-        Request::AwaitRunning { component, not } => match handles.get(&component) {
+        Request::AwaitRunning { component, not } => match find(&component) {
             Some(mut handle) => {
                 let is_other = |status: &ComponentStatus| status.pid.is_some() && status.pid != not;
                 let _ = handle.status.wait_for(is_other).await;
@@ -300,7 +280,7 @@ async fn respond(
             None => None,
         },
     };
-    let components = handles.statuses();
+    let components: Vec<_> = handles.lock().iter().map(|it| it.status.borrow().clone()).collect();
     let response = match done {
         Some(true) => Response::Components(components),
         Some(false) => Response::NotRunning,

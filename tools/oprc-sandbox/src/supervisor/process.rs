@@ -24,7 +24,10 @@ pub(super) struct Process {
 impl Process {
     /// Starts a component. `node` is process 1 of its node.
     pub(super) async fn start(component: &Component, node: Option<u32>, log: &Log) -> Result<Self> {
-        let mut command = killed_with_parent();
+        // The kernel kills the process when the supervisor exits for any reason.
+        let setpriv = command::find("setpriv").unwrap_or_else(|| "setpriv".into());
+        let mut command = Command::new(setpriv);
+        command.args(["--pdeathsig", "KILL", "--"]);
         match component.place {
             Place::Host => {}
             Place::NodeInit(_) => {
@@ -65,36 +68,27 @@ impl Process {
             tokio::spawn(log.clone().copy_from(output));
         }
         let process = Self { child, place: component.place };
-        process.wait_for_child().await;
-        Ok(process)
-    }
-
-    /// Waits until the wrapper has started the component's process.
-    async fn wait_for_child(&self) {
+        // Waits until the wrapper has started the component's process. There is no notification for
+        // new children of another process.
         for _ in 0..1000 {
-            if self.pid().is_some() {
-                return;
+            if process.pid().is_some() {
+                break;
             }
-            // There is no notification for new children of another process.
             sleep(Duration::from_millis(10)).await;
         }
+        Ok(process)
     }
 
     /// The component's process: the started one, or the only child of the wrapper.
     pub(super) fn pid(&self) -> Option<u32> {
         let pid = self.child.id()?;
-        match self.place {
-            Place::Host => Some(pid),
-            Place::NodeInit(_) | Place::Node(_) => child_of(pid),
-        }
+        if self.place == Place::Host { Some(pid) } else { child_of(pid) }
     }
 
     /// Waits for the exit and returns the exit status.
     pub(super) async fn exited(&mut self) -> String {
-        match self.child.wait().await {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }
+        let exited = self.child.wait().await;
+        exited.map_or_else(|error| error.to_string(), |status| status.to_string())
     }
 
     pub(super) fn terminate(&self) {
@@ -118,13 +112,6 @@ impl Process {
 pub(super) fn send_signal(pid: Option<u32>, signal: Signal) {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let _ = pid.map(|pid| kill_process(pid, signal));
-}
-
-/// A command whose process the kernel kills when the supervisor exits for any reason.
-fn killed_with_parent() -> Command {
-    let mut command = Command::new(command::find("setpriv").unwrap_or_else(|| "setpriv".into()));
-    command.args(["--pdeathsig", "KILL", "--"]);
-    command
 }
 
 /// The first process whose parent is `parent`.

@@ -68,10 +68,11 @@ impl ComponentRunner {
             }
             let line = format!("--- {} exited: {exit}\n", self.component.name);
             let _ = self.log.write(line.as_bytes());
-            self.set_status(State::Waiting, None, |status| {
+            self.status.send_modify(|status| {
                 status.last_end = Some(exit);
                 status.restarts += 1;
             });
+            self.set_status(State::Waiting, None);
             tokio::select! {
                 () = sleep(backoff) => {}
                 command = commands.recv() => {
@@ -91,23 +92,17 @@ impl ComponentRunner {
             Action::Kill | Action::Freeze | Action::Thaw => (desired, false),
         };
         if !desired {
-            self.set_status(State::Stopped, None, |_| ());
+            self.set_status(State::Stopped, None);
         }
         let _ = done.send(possible);
         desired
     }
 
-    fn set_status(
-        &self,
-        state: State,
-        pid: Option<u32>,
-        change: impl FnOnce(&mut ComponentStatus),
-    ) {
+    fn set_status(&self, state: State, pid: Option<u32>) {
         self.status.send_modify(|status| {
             status.state = state;
             status.pid = pid;
             status.since = now();
-            change(status);
         });
     }
 
@@ -136,7 +131,7 @@ impl ComponentRunner {
         mut process: Process,
         commands: &mut mpsc::Receiver<Command>,
     ) -> Option<String> {
-        self.set_status(State::Running, process.pid(), |_| ());
+        self.set_status(State::Running, process.pid());
         let exit = loop {
             let command = tokio::select! {
                 status = process.exited() => break Some(status),
@@ -153,11 +148,11 @@ impl ComponentRunner {
                 }
                 Action::Freeze => {
                     process.signal(Signal::STOP);
-                    self.set_status(State::Frozen, process.pid(), |_| ());
+                    self.set_status(State::Frozen, process.pid());
                 }
                 Action::Thaw => {
                     process.thaw();
-                    self.set_status(State::Running, process.pid(), |_| ());
+                    self.set_status(State::Running, process.pid());
                 }
                 Action::Stop => {
                     process.thaw();
@@ -166,7 +161,7 @@ impl ComponentRunner {
                         process.signal(Signal::KILL);
                         process.exited().await;
                     }
-                    self.set_status(State::Stopped, None, |_| ());
+                    self.set_status(State::Stopped, None);
                     let _ = done.send(true);
                     break None;
                 }

@@ -23,16 +23,19 @@ impl Snapshot {
             ("mounts", lines(&fs::read_to_string("/proc/self/mountinfo").unwrap())),
             (
                 "links",
-                said("ip", &["-brief", "link"]).iter().map(|line| first_word(line)).collect(),
+                output_lines("ip", &["-brief", "link"])
+                    .iter()
+                    .map(|line| first_word(line))
+                    .collect(),
             ),
-            ("routes", said("ip", &["route", "show", "table", "all"])),
-            ("rules", said("iptables-save", &[])),
+            ("routes", output_lines("ip", &["route", "show", "table", "all"])),
+            ("rules", output_lines("iptables-save", &[])),
             ("cgroups", cgroups(Path::new("/sys/fs/cgroup"))),
             ("folders", folders.collect()),
         ]))
     }
 
-    /// What `later` has of a part and this hasn't.
+    /// The lines of a part that `later` has and this lacks.
     pub(crate) fn added_by(&self, later: &Self, part: &str) -> Vec<String> {
         later.0[part].difference(&self.0[part]).cloned().collect()
     }
@@ -51,7 +54,10 @@ impl Snapshot {
             if same {
                 return;
             }
-            assert!(started.elapsed() < EXIT_TIMEOUT, "left behind: {added:?}, gone: {removed:?}");
+            assert!(
+                started.elapsed() < EXIT_TIMEOUT,
+                "left behind: {added:?}, missing: {removed:?}"
+            );
             // Only the parent of a killed process is notified of its exit.
             thread::sleep(Duration::from_millis(50));
         }
@@ -59,12 +65,12 @@ impl Snapshot {
 }
 
 fn lines(text: &str) -> BTreeSet<String> {
-    // Counters of rules aren't part of them.
+    // Omits comments and the counters of rules.
     let content = text.lines().filter(|line| !line.starts_with('#'));
     content.map(|line| line.split(" [").next().unwrap_or_default().to_owned()).collect()
 }
 
-fn said(program: &str, arguments: &[&str]) -> BTreeSet<String> {
+fn output_lines(program: &str, arguments: &[&str]) -> BTreeSet<String> {
     let output = Command::new(program).args(arguments).output();
     output.map(|output| lines(&String::from_utf8_lossy(&output.stdout))).unwrap_or_default()
 }
@@ -80,7 +86,7 @@ fn list(folder: &Path) -> Vec<String> {
 
 /// All processes that a cluster could have started: programs of its folders, which are in one named
 /// `oprc`, or `oprc` itself, or whatever runs in network namespaces that aren't this machine's own.
-/// What else begins and ends on a machine meanwhile is no concern of ours.
+/// Other processes of the machine are ignored.
 fn processes() -> BTreeSet<String> {
     let own = fs::read_link("/proc/self/ns/net").unwrap();
     let mut found = BTreeSet::new();
@@ -96,8 +102,8 @@ fn processes() -> BTreeSet<String> {
     found
 }
 
-/// All control groups that a cluster could have made: its own, and those that a kubelet or
-/// containerd makes where nobody tells them better. Other programs have theirs come and go.
+/// All cgroups that a cluster could have created: its own, and those that kubelet and containerd
+/// create by default. Cgroups of other programs are ignored.
 fn cgroups(folder: &Path) -> BTreeSet<String> {
     const WORDS: [&str; 5] = ["oprc", "kube", "pod", "containerd", "cri-"];
     let mut found = BTreeSet::new();

@@ -37,8 +37,8 @@ async fn scales_up_under_load() {
             Duration::from_mins(5),
             await_condition(autoscalers, "busy", scaled),
         );
-        // Two clients keep one processor busy, for as long as that takes and no longer. A pod that is
-        // so busy may miss one.
+        // Two clients keep one CPU busy until the Deployment has scaled up. A busy pod may drop
+        // requests.
         let load = join_all((0..2).map(|_| async {
             for _ in 0..3000 {
                 if get_ok(&url).await.is_err() {
@@ -48,7 +48,7 @@ async fn scales_up_under_load() {
         }));
         match select(Box::pin(scaled), Box::pin(load)).await {
             futures::future::Either::Left((scaled, _)) => drop(scaled.unwrap()),
-            futures::future::Either::Right(_) => panic!("the load ended before anything was scaled"),
+            futures::future::Either::Right(_) => panic!("the load ended before the Deployment scaled up"),
         }
     })
     .await;

@@ -37,18 +37,20 @@ async fn restarts_every_killed_component() {
             let url = deploy_hello(ns, "before").await;
             let supervisor = cluster.supervisor();
             for component in supervisor.status().await.unwrap() {
-                let back = supervisor.kill(&component.name).await.unwrap();
-                assert!(back.restarts > component.restarts, "{back:?}");
-                assert_ne!(back.pid, component.pid);
-                eventually(&format!("an API after {} died", component.name), READY_TIMEOUT, || {
-                    note(ns, &component.name)
-                })
+                let restarted = supervisor.kill(&component.name).await.unwrap();
+                assert!(restarted.restarts > component.restarts, "{restarted:?}");
+                assert_ne!(restarted.pid, component.pid);
+                eventually(
+                    &format!("the API server after {} was killed", component.name),
+                    READY_TIMEOUT,
+                    || create_config_map(ns, &component.name),
+                )
                 .await;
             }
             let prometheus = format!("{}/-/ready", cluster.spec().prometheus_url().unwrap());
             eventually("Prometheus", READY_TIMEOUT, || get_ok(&prometheus)).await;
-            // What ran before is there again, and something new can be made.
-            eventually("the answer of a pod from before", READY_TIMEOUT, || get_ok(&url)).await;
+            // The existing pod serves again, and a new one can be created.
+            eventually("a response of the existing pod", READY_TIMEOUT, || get_ok(&url)).await;
             deploy_hello(ns, "after").await;
         })
         .await;
@@ -56,12 +58,12 @@ async fn restarts_every_killed_component() {
     .await;
 }
 
-async fn note(ns: &TestNamespace, name: &str) -> Result<(), String> {
-    let notes: Api<ConfigMap> = Api::namespaced(ns.client.clone(), &ns.name);
-    let note = ConfigMap { metadata: named(name), ..ConfigMap::default() };
-    match notes.create(&PostParams::default(), &note).await {
+async fn create_config_map(ns: &TestNamespace, name: &str) -> Result<(), String> {
+    let config_maps: Api<ConfigMap> = Api::namespaced(ns.client.clone(), &ns.name);
+    let object = ConfigMap { metadata: named(name), ..ConfigMap::default() };
+    match config_maps.create(&PostParams::default(), &object).await {
         Ok(_) => Ok(()),
-        // A note that was written before its answer got lost.
+        // Created by an attempt whose response was lost.
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
         Err(error) => Err(error.to_string()),
     }
@@ -72,8 +74,8 @@ async fn kills_a_frozen_component_of_a_node() {
     let cluster = shared().await;
     let supervisor = cluster.supervisor();
     supervisor.act("kube-proxy", Action::Freeze).await.unwrap();
-    let back = supervisor.kill("kube-proxy").await.unwrap();
-    assert_eq!(back.state, State::Running);
+    let restarted = supervisor.kill("kube-proxy").await.unwrap();
+    assert_eq!(restarted.state, State::Running);
 }
 
 #[tokio::test]
@@ -89,7 +91,7 @@ async fn concurrent_ups_create_one_cluster_and_down_stops_a_hung_supervisor() {
         let pid = i32::try_from(cluster.supervisor().pid().unwrap()).unwrap();
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
-        // It ends here, or `with_simulated` fails.
+        // `with_simulated` deletes the cluster and fails if that is not possible.
     })
     .await;
 }
@@ -102,19 +104,19 @@ async fn freezes_stops_and_starts_components() {
             let state = async |name: &str| supervisor.component(name).await.unwrap().state;
             supervisor.act("kube-scheduler", Action::Freeze).await.unwrap();
             assert_eq!(state("kube-scheduler").await, State::Frozen);
-            pod(ns, "waits").await;
-            // What is awake has acted on something newer meanwhile.
-            observed_deployment(ns).await;
+            create_pod(ns, "waits").await;
+            // Other controllers have handled a newer object.
+            create_observed_deployment(ns).await;
             assert_eq!(node_of(ns, "waits").await, None);
             supervisor.act("kube-scheduler", Action::Thaw).await.unwrap();
-            bound(ns, "waits").await;
+            wait_until_bound(ns, "waits").await;
 
             supervisor.act("kwok", Action::Stop).await.unwrap();
             assert_eq!(state("kwok").await, State::Stopped);
-            let refused = supervisor.act("kwok", Action::Freeze).await.unwrap_err().to_string();
-            assert!(refused.contains("kwok is not running"), "{refused}");
+            let error = supervisor.act("kwok", Action::Freeze).await.unwrap_err().to_string();
+            assert!(error.contains("kwok is not running"), "{error}");
             supervisor.act("kwok", Action::Start).await.unwrap();
-            pod(ns, "runs").await;
+            create_pod(ns, "runs").await;
             let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
             let running =
                 await_condition(pods, "runs", kube::runtime::conditions::is_pod_running());
@@ -128,7 +130,7 @@ async fn freezes_stops_and_starts_components() {
     .await;
 }
 
-async fn pod(ns: &TestNamespace, name: &str) {
+async fn create_pod(ns: &TestNamespace, name: &str) {
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pod = serde_json::from_value(json!({
         "metadata": {"name": name},
@@ -136,12 +138,12 @@ async fn pod(ns: &TestNamespace, name: &str) {
             "name": "none", "image": "none", "securityContext": restricted(),
         }]},
     }));
-    // The account that pods run as comes a moment after the namespace.
+    // The default service account is created shortly after the namespace.
     let pod = pod.unwrap();
     eventually("a pod", READY_TIMEOUT, || async {
         match pods.create(&PostParams::default(), &pod).await {
             Ok(_) => Ok(()),
-            // One that was made before its answer got lost.
+            // Created by an attempt whose response was lost.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
             Err(error) => Err(error.to_string()),
         }
@@ -149,8 +151,8 @@ async fn pod(ns: &TestNamespace, name: &str) {
     .await;
 }
 
-/// Makes a Deployment and waits until its controller has seen it.
-async fn observed_deployment(ns: &TestNamespace) {
+/// Creates a Deployment and waits until its controller has observed it.
+async fn create_observed_deployment(ns: &TestNamespace) {
     let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
     let deployment = serde_json::from_value(json!({
         "metadata": {"name": "newer"},
@@ -164,9 +166,13 @@ async fn observed_deployment(ns: &TestNamespace) {
     let observed = |deployment: Option<&Deployment>| {
         deployment.and_then(|deployment| deployment.status.as_ref()?.observed_generation).is_some()
     };
-    within("a controller", READY_TIMEOUT, await_condition(deployments, "newer", observed))
-        .await
-        .unwrap();
+    within(
+        "the Deployment to be observed",
+        READY_TIMEOUT,
+        await_condition(deployments, "newer", observed),
+    )
+    .await
+    .unwrap();
 }
 
 async fn node_of(ns: &TestNamespace, name: &str) -> Option<String> {
@@ -174,7 +180,7 @@ async fn node_of(ns: &TestNamespace, name: &str) -> Option<String> {
     pods.get(name).await.unwrap().spec.unwrap().node_name
 }
 
-async fn bound(ns: &TestNamespace, name: &str) {
+async fn wait_until_bound(ns: &TestNamespace, name: &str) {
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let is_bound =
         |pod: Option<&Pod>| pod.is_some_and(|pod| pod.spec.as_ref().unwrap().node_name.is_some());
@@ -189,20 +195,20 @@ pub(crate) async fn etcd_arguments(cluster: &Cluster) -> String {
     std::fs::read_to_string(format!("/proc/{}/cmdline", etcd.pid.unwrap())).unwrap()
 }
 
-/// How long a writer goes on, whatever happens to the API server meanwhile.
-const BACK: Duration = Duration::from_mins(10);
+/// How long a writer retries while the API server is unavailable.
+const RETRY_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Names and contents that one writer was told are stored.
+/// Names and contents of objects whose creation was acknowledged.
 pub(crate) type Acknowledged = BTreeMap<String, String>;
 
-/// Writes objects until it has been told of `count` that they are stored.
+/// Creates objects until `count` of them are acknowledged.
 pub(crate) async fn write(
     api: Api<ConfigMap>,
     writer: usize,
     round: usize,
     count: usize,
 ) -> Acknowledged {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut acknowledged = Acknowledged::new();
     let mut attempt = 0;
     while acknowledged.len() < count {
@@ -218,8 +224,10 @@ pub(crate) async fn write(
             Ok(_) => {
                 acknowledged.insert(name, content);
             }
-            // Down: nothing was promised. A short pause, and not without end.
-            Err(error) if begun.elapsed() > BACK => panic!("the API didn't come back: {error}"),
+            // Not acknowledged: the writer retries after a short pause, for a limited time.
+            Err(error) if started.elapsed() > RETRY_TIMEOUT => {
+                panic!("the API server did not recover: {error}")
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }

@@ -20,17 +20,17 @@ async fn clusters_with_real_nodes_are_isolated() {
                 let first = deploy_hello(here, "hello").await;
                 let second = deploy_hello(there, "hello").await;
                 for (url, ns) in [(&first, here), (&second, there)] {
-                    let answer = get_ok(url).await.unwrap();
+                    let body = get_ok(url).await.unwrap();
                     let pod = pod_of(ns, "hello").await.metadata.name.unwrap();
-                    assert!(answer.contains(&pod), "{answer} isn't from {pod}");
+                    assert!(body.contains(&pod), "{body} isn't from {pod}");
                 }
-                // Pods reach each other across nodes: a client on each of them.
+                // Pods reach each other across nodes: the client runs on the other node.
                 let node = pod_of(there, "hello").await.spec.unwrap().node_name.unwrap();
                 let other = if node == "node-0" { "node-1" } else { "node-0" };
                 cordon(there, &node, true).await;
                 let url = format!("http://hello.{}.svc.cluster.local/?name={other}", there.name);
-                let answer = get_from_pod(there, &url).await;
-                assert!(answer.contains(&format!("Hello, {other}!")), "{answer}");
+                let body = get_from_pod(there, &url).await;
+                assert!(body.contains(&format!("Hello, {other}!")), "{body}");
                 cordon(there, &node, false).await;
             })
             .await;
@@ -40,10 +40,10 @@ async fn clusters_with_real_nodes_are_isolated() {
     .await;
 }
 
-/// Keeps new pods off a node, or lets them on it again.
-async fn cordon(ns: &TestNamespace, node: &str, off: bool) {
+/// Cordons or uncordons a node.
+async fn cordon(ns: &TestNamespace, node: &str, unschedulable: bool) {
     let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(ns.client.clone());
-    let change = serde_json::json!({"spec": {"unschedulable": off}});
+    let change = serde_json::json!({"spec": {"unschedulable": unschedulable}});
     let change = kube::api::Patch::Merge(change);
     nodes.patch(node, &kube::api::PatchParams::default(), &change).await.unwrap();
 }

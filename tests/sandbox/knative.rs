@@ -52,24 +52,28 @@ async fn scales_to_zero_and_back() {
         let gateway = gateways.get("kourier").await.unwrap().spec.unwrap().cluster_ip.unwrap();
         let url = format!("http://{gateway}/?name=sleeper");
         let host = format!("sleeper.{}.sandbox.test", ns.name);
-        let answer = async || {
-            let (status, answer) = get(&url, Some(&host)).await?;
-            let good = status == 200 && answer.contains("Hello, sleeper!");
-            if good { Ok(()) } else { Err(format!("{status} {answer}")) }
+        let call = async || {
+            let (status, body) = get(&url, Some(&host)).await?;
+            let expected = status == 200 && body.contains("Hello, sleeper!");
+            if expected { Ok(()) } else { Err(format!("{status} {body}")) }
         };
-        eventually("a response", READY_TIMEOUT, &answer).await;
+        eventually("a response", READY_TIMEOUT, &call).await;
 
         let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let name = deployments.list(&ListParams::default()).await.unwrap().items[0].name_any();
-        let asleep = |deployment: Option<&Deployment>| {
+        let is_scaled_to_zero = |deployment: Option<&Deployment>| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
-        within("zero replicas", READY_TIMEOUT, await_condition(deployments, &name, asleep))
-            .await
-            .unwrap();
-        eventually("an answer of what was asleep", READY_TIMEOUT, &answer).await;
-        // Whoever isn't known at the gateway isn't served.
+        within(
+            "zero replicas",
+            READY_TIMEOUT,
+            await_condition(deployments, &name, is_scaled_to_zero),
+        )
+        .await
+        .unwrap();
+        eventually("a response after scaling from zero", READY_TIMEOUT, &call).await;
+        // The gateway rejects unknown hosts.
         assert!(get_ok(&url).await.is_err());
     })
     .await;

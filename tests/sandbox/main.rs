@@ -4,9 +4,9 @@
 
 mod autoscaling;
 mod components;
+mod error_messages;
 mod isolation;
 mod knative;
-mod misuse;
 mod proof;
 mod proxy;
 mod simulated;

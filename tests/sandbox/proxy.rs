@@ -19,7 +19,7 @@ use oprc_tests::{TestNamespace, in_namespace, objects::named};
 use serde_json::json;
 
 const MASTERS: Option<&str> = Some("system:masters");
-const SOON: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn config(name: &str) -> ConfigMap {
     ConfigMap { metadata: named(name), ..ConfigMap::default() }
@@ -29,7 +29,7 @@ fn configs(client: Client, ns: &TestNamespace) -> Api<ConfigMap> {
     Api::namespaced(client, &ns.name)
 }
 
-/// A proxy, a client through it, and one past it.
+/// A proxy, a client through it, and one that bypasses it.
 async fn setup(ns: &TestNamespace) -> (ApiProxy, Api<ConfigMap>, Api<ConfigMap>) {
     let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
     let through = configs(proxy.client("tester", MASTERS).await.unwrap(), ns);
@@ -57,12 +57,12 @@ async fn counts_requests_by_client_verb_and_resource() {
         second.delete("c-2", &kube::api::DeleteParams::default()).await.unwrap();
         let _watch = watch(&second).await;
         let counts = proxy.counts();
-        let told: Vec<_> = counts
+        let lines: Vec<_> = counts
             .iter()
             .map(|((client, verb, resource), count)| format!("{client} {verb} {resource} {count}"))
             .collect();
         assert_eq!(
-            told,
+            lines,
             [
                 "other delete configmaps 1",
                 "other list configmaps 3",
@@ -75,8 +75,8 @@ async fn counts_requests_by_client_verb_and_resource() {
         let numbers: Vec<_> = proxy
             .recorded()
             .iter()
-            .filter(|seen| seen.client == "tester")
-            .map(|seen| seen.number)
+            .filter(|request| request.client == "tester")
+            .map(|request| request.number)
             .collect();
         assert_eq!(numbers, (1..=10).collect::<Vec<u64>>());
         proxy.reset();
@@ -95,7 +95,7 @@ async fn identifies_clients_by_their_certificates() {
                 assert_eq!(status.code, 403);
                 assert!(status.message.contains(r#"User "nobody""#), "{}", status.message);
             }
-            other => panic!("not refused: {other:?}"),
+            other => panic!("not rejected: {other:?}"),
         }
         // Without a certificate of the cluster there is no connection.
         let mut config = kube::Config::new(proxy.url().parse().unwrap());
@@ -111,11 +111,11 @@ async fn identifies_clients_by_their_certificates() {
 async fn dropped_requests_do_not_reach_the_api_server() {
     in_namespace(async |ns: &TestNamespace| {
         let (proxy, through, direct) = setup(ns).await;
-        let refusal = proxy.inject(Match::any().verb("create"), Fault::DropRequest);
+        let fault = proxy.inject(Match::any().verb("create"), Fault::DropRequest);
         assert!(create(&through, "refused").await.is_err());
         assert!(direct.get_opt("refused").await.unwrap().is_none());
         through.list(&ListParams::default()).await.unwrap();
-        drop(refusal);
+        drop(fault);
         create(&through, "refused").await.unwrap();
     })
     .await;
@@ -127,9 +127,9 @@ async fn delays_requests() {
         let (proxy, through, _) = setup(ns).await;
         let delay = Duration::from_secs(2);
         let _fault = proxy.inject(Match::any().client("tester"), Fault::Delay(delay));
-        let begun = Instant::now();
+        let started = Instant::now();
         create(&through, "late").await.unwrap();
-        assert!(begun.elapsed() >= delay);
+        assert!(started.elapsed() >= delay);
     })
     .await;
 }
@@ -140,23 +140,23 @@ async fn responds_with_a_status_without_the_api_server() {
         let (proxy, through, direct) = setup(ns).await;
         // By number: the next request of this client, whatever it is.
         let next =
-            || Match::any().number(proxy.recorded().last().map_or(1, |seen| seen.number + 1));
+            || Match::any().number(proxy.recorded().last().map_or(1, |request| request.number + 1));
         for (status, reason) in [(409, "Conflict"), (410, "Expired"), (500, "InternalError")] {
             let _fault = proxy.inject(next(), Fault::Status(status, None));
             match create(&through, "never").await {
-                Err(kube::Error::Api(answer)) => {
-                    assert_eq!((answer.code, answer.reason.as_str()), (status, reason));
+                Err(kube::Error::Api(error)) => {
+                    assert_eq!((error.code, error.reason.as_str()), (status, reason));
                 }
                 other => panic!("{status}: {other:?}"),
             }
         }
         assert!(direct.get_opt("never").await.unwrap().is_none());
-        // This client asks again by itself when it is told to, after the time that it is told.
+        // The client retries by itself after the time in Retry-After.
         let _fault = proxy.inject(next(), Fault::Status(429, Some(1)));
-        let (begun, before) = (Instant::now(), proxy.recorded().len());
+        let (started, before) = (Instant::now(), proxy.recorded().len());
         create(&through, "never").await.unwrap();
         assert_eq!(proxy.recorded().len(), before + 2);
-        assert!(begun.elapsed() >= Duration::from_secs(1));
+        assert!(started.elapsed() >= Duration::from_secs(1));
     })
     .await;
 }
@@ -183,29 +183,29 @@ async fn forwards_held_requests_when_the_fault_is_removed() {
         let hold = proxy.inject(Match::any().name("slow").verb("get"), Fault::Hold);
         create(&direct, "slow").await.unwrap();
         let mut held = pin!(through.get("slow"));
-        // It has come to the proxy, and got no further.
+        // The request has arrived at the proxy and is held there.
         let arrived = proxy.wait_for(|counts| !counts.is_empty());
         tokio::select! {
             () = arrived => {}
-            answer = &mut held => panic!("answered though held: {answer:?}"),
+            response = &mut held => panic!("response to a held request: {response:?}"),
         }
         through.list(&ListParams::default()).await.unwrap();
         assert!((&mut held).now_or_never().is_none());
         drop(hold);
-        within("the held answer", SOON, held).await.unwrap();
+        within("the held response", TIMEOUT, held).await.unwrap();
     })
     .await;
 }
 
 type Events = std::pin::Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<ConfigMap>>>>>;
 
-/// A watch that runs: it has told of what there is.
+/// Starts a watch that begins with the existing objects.
 async fn watch(api: &Api<ConfigMap>) -> Events {
     let api = api.clone();
     Box::pin(api.watch(&WatchParams::default(), "0").await.unwrap().boxed_local())
 }
 
-/// Reads a watch up to the event of an object.
+/// Reads a watch until an object is added.
 async fn event_of(events: &mut Events, name: &str) {
     let read = async {
         while let Some(event) = events.next().await {
@@ -217,25 +217,25 @@ async fn event_of(events: &mut Events, name: &str) {
         }
         Err("the watch ended".to_owned())
     };
-    within(&format!("the event of {name}"), SOON, read).await.unwrap();
+    within(&format!("the event of {name}"), TIMEOUT, read).await.unwrap();
 }
 
 #[tokio::test]
 async fn held_watches_lose_no_event() {
     in_namespace(async |ns: &TestNamespace| {
         let (proxy, through, direct) = setup(ns).await;
-        let mut behind = watch(&through).await;
-        let mut ahead = watch(&direct).await;
+        let mut proxied_events = watch(&through).await;
+        let mut direct_events = watch(&direct).await;
         create(&direct, "before").await.unwrap();
-        event_of(&mut behind, "before").await;
+        event_of(&mut proxied_events, "before").await;
         let hold = proxy.inject(Match::any().verb("watch").resource("configmaps"), Fault::Hold);
         create(&direct, "held").await.unwrap();
-        event_of(&mut ahead, "held").await;
-        // Other requests pass, the event doesn't.
+        event_of(&mut direct_events, "held").await;
+        // Other requests pass, the event is held.
         through.get("held").await.unwrap();
-        assert!(behind.next().now_or_never().is_none());
+        assert!(proxied_events.next().now_or_never().is_none());
         drop(hold);
-        event_of(&mut behind, "held").await;
+        event_of(&mut proxied_events, "held").await;
     })
     .await;
 }
@@ -256,9 +256,9 @@ async fn closes_running_watches_which_can_be_reopened() {
             }
             Ok::<_, String>(())
         };
-        within("the end of the watch", SOON, ended).await.unwrap();
-        let mut again = watch(&through).await;
-        event_of(&mut again, "before").await;
+        within("the end of the watch", TIMEOUT, ended).await.unwrap();
+        let mut reopened = watch(&through).await;
+        event_of(&mut reopened, "before").await;
     })
     .await;
 }

@@ -9,7 +9,7 @@ use std::{
 
 use oprc_tests::oprc_program;
 
-/// A user that nobody is.
+/// The user id of `nobody`.
 const USER: u32 = 65_534;
 
 #[test]
@@ -36,13 +36,13 @@ fn runs_a_thousand_pods_and_two_clusters_without_root() {
     assert_eq!(user.oprc(&["list"]).lines().count(), 1);
 }
 
-/// A user without rights, with a home and copies of the programs.
+/// An unprivileged user with a home folder and a copy of the programs.
 struct Unprivileged {
     home: PathBuf,
 }
 
 impl Drop for Unprivileged {
-    /// A test that fails must not leave clusters that nobody can find.
+    /// A failed test must not leave clusters running.
     fn drop(&mut self) {
         for cluster in ["first", "second"] {
             let _ = self.run(&["down", "--name", cluster]);
@@ -52,7 +52,7 @@ impl Drop for Unprivileged {
 
 impl Unprivileged {
     fn at(home: &Path) -> Self {
-        let cache = super::misuse::copy_of_cache(&home.join("cache"));
+        let cache = super::error_messages::copy_of_cache(&home.join("cache"));
         for folder in
             [home.to_owned(), cache.clone(), cache.join("oprc"), cache.join("oprc/programs")]
         {
@@ -80,10 +80,10 @@ impl Unprivileged {
 
     fn oprc(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "oprc sandbox {arguments:?}: {said}{told}");
-        if arguments.first() == Some(&"kubectl") { said } else { said + &told }
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "oprc sandbox {arguments:?}: {stdout}{stderr}");
+        if arguments.first() == Some(&"kubectl") { stdout } else { stdout + &stderr }
     }
 
     fn kubectl(&self, cluster: &str, arguments: &[&str]) -> String {

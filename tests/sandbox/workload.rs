@@ -18,11 +18,11 @@ const SCRAPE_TIMEOUT: Duration = Duration::from_mins(3);
 async fn function_is_reachable_from_the_machine_and_from_pods() {
     in_namespace(async |ns: &TestNamespace| {
         let url = deploy_hello(ns, "hello").await;
-        let answer = get_ok(&format!("{url}/?name=host")).await.unwrap();
-        assert!(answer.contains("Hello, host!"), "{answer}");
+        let body = get_ok(&format!("{url}/?name=host")).await.unwrap();
+        assert!(body.contains("Hello, host!"), "{body}");
         let inside = format!("http://hello.{}.svc.cluster.local/?name=pod", ns.name);
-        let answer = get_from_pod(ns, &inside).await;
-        assert!(answer.contains("Hello, pod!"), "{answer}");
+        let body = get_from_pod(ns, &inside).await;
+        assert!(body.contains("Hello, pod!"), "{body}");
         let (status, _) = get(&format!("{url}/?fail=503"), None).await.unwrap();
         assert_eq!(status, 503);
     })
@@ -39,7 +39,7 @@ async fn prometheus_scrapes_pods_and_containers() {
         let prometheus = ns.cluster.spec().prometheus_url().unwrap();
         let namespace = &ns.name;
         let pod = pod_of(ns, "metered").await.metadata.name.unwrap();
-        // The labels by which latency is asked for later.
+        // Latency is queried by these labels.
         let requests = format!(
             r#"sum(http_server_requests_seconds_count{{oaas_owner="metered",namespace="{namespace}",pod="{pod}"}}) >= 3"#
         );
@@ -60,8 +60,8 @@ async fn prometheus_scrapes_pods_and_containers() {
 async fn prometheus_is_reachable_from_pods() {
     in_namespace(async |ns: &TestNamespace| {
         let url = "http://prometheus.monitoring.svc.cluster.local:9090/api/v1/query?query=up";
-        let answer = get_from_pod(ns, url).await;
-        assert!(answer.contains(r#""status":"success""#), "{answer}");
+        let body = get_from_pod(ns, url).await;
+        assert!(body.contains(r#""status":"success""#), "{body}");
     })
     .await;
 }
@@ -88,7 +88,7 @@ async fn restarts_a_killed_container() {
     .await;
 }
 
-/// Kills the sample function in a pod, found by the pod's control group.
+/// Kills the sample function in a pod, found by the pod's cgroup.
 fn kill_container(uid: &str) {
     let mut killed = 0;
     for process in std::fs::read_dir("/proc").unwrap().filter_map(Result::ok) {

@@ -9,7 +9,7 @@ use tonic::{
 use oprc_tests::etcd::Etcd;
 
 #[derive(Clone, PartialEq, Message)]
-struct Nothing {}
+struct Empty {}
 
 /// A name, then a password or a role.
 #[derive(Clone, PartialEq, Message)]
@@ -59,7 +59,7 @@ pub(crate) async fn enable_users(etcd: &Etcd, root_password: &str, pm_password: 
     let grant = Grant { role: "pm".to_owned(), permission: Some(permission) };
     admin.call("Auth/RoleGrantPermission", grant).await;
     admin.call("Auth/UserGrantRole", pair("pm", "pm")).await;
-    admin.call("Auth/AuthEnable", Nothing {}).await;
+    admin.call("Auth/AuthEnable", Empty {}).await;
 }
 
 /// Compacts the history before a revision.
@@ -72,7 +72,7 @@ struct Admin(Grpc<Channel>);
 
 impl Admin {
     async fn of(etcd: &Etcd) -> Self {
-        etcd.up().await;
+        etcd.wait_until_ready().await;
         let channel = Endpoint::from_shared(etcd.endpoint()).unwrap().connect().await.unwrap();
         Self(Grpc::new(channel))
     }
@@ -80,8 +80,8 @@ impl Admin {
     async fn call(&mut self, method: &str, message: impl Message + Default + 'static) {
         self.0.ready().await.unwrap();
         let path = format!("/etcdserverpb.{method}").parse().unwrap();
-        let codec = tonic_prost::ProstCodec::<_, Nothing>::default();
-        let answer = self.0.unary(tonic::Request::new(message), path, codec).await;
-        answer.unwrap_or_else(|status| panic!("{method}: {status}"));
+        let codec = tonic_prost::ProstCodec::<_, Empty>::default();
+        let response = self.0.unary(tonic::Request::new(message), path, codec).await;
+        response.unwrap_or_else(|status| panic!("{method}: {status}"));
     }
 }

@@ -32,27 +32,31 @@ async fn a_watch_resumes_after_a_restart() {
     let etcd = Etcd::start();
     let store = etcd.store("test").await;
     let mut watch = store.watch("", None).await.unwrap();
-    let mut made = Vec::new();
+    let mut revisions = Vec::new();
     for round in 0..3 {
-        made.push(put(&store, round).await);
+        revisions.push(put(&store, round).await);
         // The event may not be delivered when the connection breaks.
         etcd.kill();
         etcd.restart();
-        made.push(put_again(&store, round).await);
+        revisions.push(put_with_retries(&store, round).await);
     }
-    for revision in made {
+    for revision in revisions {
         assert_eq!(watch.next().await.unwrap().revision.0, revision);
     }
 }
 
 /// A broken connection may leave the outcome of a write unknown.
-async fn put_again(store: &Store, value: u32) -> u64 {
+async fn put_with_retries(store: &Store, value: u32) -> u64 {
     loop {
         let before = store.list("").await.unwrap().revision;
         match store.commit(Transaction::new().put("a", value.to_string())).await {
             Ok(revision) => return revision.0,
             Err(Error::UnknownOutcome { .. }) => {
-                assert_eq!(store.list("").await.unwrap().revision, before, "it was down");
+                assert_eq!(
+                    store.list("").await.unwrap().revision,
+                    before,
+                    "the failed write was stored"
+                );
             }
             Err(error) => panic!("{error}"),
         }
@@ -60,7 +64,7 @@ async fn put_again(store: &Store, value: u32) -> u64 {
 }
 
 #[tokio::test]
-async fn an_etcd_that_lost_its_data_is_a_gap() {
+async fn lost_data_is_a_gap() {
     let etcd = Etcd::start();
     let store = etcd.store("test").await;
     for value in 0..5 {
@@ -68,7 +72,7 @@ async fn an_etcd_that_lost_its_data_is_a_gap() {
     }
     let mut watch = store.watch("", None).await.unwrap();
     etcd.kill();
-    etcd.forget();
+    etcd.delete_data();
     etcd.restart();
     assert_eq!(watch.next().await, Err(Error::Gap));
     assert_eq!(store.list("").await.unwrap().entries, []);

@@ -46,10 +46,10 @@ async fn child() {
 
 /// Opens a store. A process that another test has forked may hold the lock until it calls exec.
 async fn open(path: &Path) -> Store {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         match Store::redb(redb(path)).await {
-            Err(Error::LeaseHeld { .. }) if begun.elapsed() < RESPONSE_TIMEOUT => {
+            Err(Error::LeaseHeld { .. }) if started.elapsed() < RESPONSE_TIMEOUT => {
                 sleep(Duration::from_millis(10)).await;
             }
             opened => return opened.unwrap(),
@@ -88,8 +88,8 @@ fn parse(value: &[u8]) -> u64 {
 /// The acknowledged counters by writer.
 pub(crate) type Acknowledged = BTreeMap<u64, u64>;
 
-/// Starts a child on a file and kills it soon after its start, or after some writes.
-pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowledged) {
+/// Starts a child on a file and kills it shortly after its start, or after some writes.
+pub(crate) fn kill_child(path: &Path, early: bool, acknowledged: &mut Acknowledged) {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["killed::child", "--exact", "--nocapture"])
         .env(FILE, path)
@@ -97,27 +97,27 @@ pub(crate) fn kill_a_child(path: &Path, soon: bool, acknowledged: &mut Acknowled
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let (lines, told) = mpsc::channel();
+    let (lines, received) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for line in output.split(b'\n').map_while(Result::ok) {
             let _ = lines.send(String::from_utf8(line).unwrap());
         }
     });
     let random = RandomState::new().hash_one(0);
-    let mut heard = Vec::new();
-    if soon {
+    let mut output_lines = Vec::new();
+    if early {
         std::thread::sleep(Duration::from_micros(random % 60_000));
     } else {
         let enough = random % 400;
-        while heard.len() < usize::try_from(enough).unwrap() {
-            heard.push(told.recv().unwrap());
+        while output_lines.len() < usize::try_from(enough).unwrap() {
+            output_lines.push(received.recv().unwrap());
         }
     }
     child.kill().unwrap();
     child.wait().unwrap();
     reader.join().unwrap();
-    heard.extend(told.try_iter());
-    for line in heard {
+    output_lines.extend(received.try_iter());
+    for line in output_lines {
         let words: Vec<_> = line.split(' ').collect();
         if let ["ack", writer, number] = words[..] {
             // A truncated line has too small a number, or none.
@@ -138,24 +138,30 @@ pub(crate) async fn check(store: &Store, acknowledged: &Acknowledged) {
     for writer in 0..WRITERS {
         let acknowledged = acknowledged.get(&writer).copied().unwrap_or_default();
         let counter = stored.get(format!("{writer}/counter").as_str()).copied().unwrap_or_default();
-        assert!(counter >= acknowledged, "{acknowledged} was acknowledged, and {counter} is there");
+        assert!(
+            counter >= acknowledged,
+            "{acknowledged} was acknowledged, but {counter} is stored"
+        );
         // At most one write was in flight.
-        assert!(counter <= acknowledged + 1, "{counter} came out of nowhere: {acknowledged}");
+        assert!(
+            counter <= acknowledged + 1,
+            "{counter} is stored, but only {acknowledged} was acknowledged"
+        );
         for pair in 0..PAIRS {
             let side = |side: &str| stored.get(format!("{writer}/{side}/{pair}").as_str()).copied();
-            assert_eq!(side("left"), side("right"), "half of a transaction is there");
-            let wanted = (0..PAIRS).find_map(|back| {
+            assert_eq!(side("left"), side("right"), "a transaction is stored partially");
+            let expected = (0..PAIRS).find_map(|back| {
                 let number = counter.checked_sub(back)?;
                 (number > 0 && number % PAIRS == pair).then_some(number)
             });
-            assert_eq!(side("left"), wanted);
+            assert_eq!(side("left"), expected);
         }
     }
 }
 
 /// One round on a file, which may be reused.
-pub(crate) async fn round_on_redb(path: &Path, soon: bool, acknowledged: &mut Acknowledged) {
-    kill_a_child(path, soon, acknowledged);
+pub(crate) async fn round_on_redb(path: &Path, early: bool, acknowledged: &mut Acknowledged) {
+    kill_child(path, early, acknowledged);
     let store = Store::redb(redb(path)).await.unwrap();
     check(&store, acknowledged).await;
     // Writes in flight that were stored count from now on.
@@ -170,29 +176,29 @@ pub(crate) async fn round_on_redb(path: &Path, soon: bool, acknowledged: &mut Ac
 /// One round on an etcd, which is killed: one store writes, the other one reads.
 pub(crate) async fn round_on_etcd(
     etcd: &Etcd,
-    (writing, looking): &(Store, Store),
+    (writing, reading): &(Store, Store),
     acknowledged: &mut Acknowledged,
 ) {
     let newest = std::sync::Mutex::new(std::mem::take(acknowledged));
-    let any = Notify::new();
+    let first_write = Notify::new();
     let writers = join_all((0..WRITERS).map(|writer| {
-        let (newest, any) = (&newest, &any);
+        let (newest, first_write) = (&newest, &first_write);
         count(writing, writer, move |number| {
             newest.lock().unwrap().insert(writer, number);
-            any.notify_one();
+            first_write.notify_one();
         })
     }));
     let kill = async {
-        let _ = timeout(RESPONSE_TIMEOUT, any.notified()).await;
+        let _ = timeout(RESPONSE_TIMEOUT, first_write.notified()).await;
         sleep(Duration::from_micros(RandomState::new().hash_one(0) % 300_000)).await;
         etcd.kill();
     };
     tokio::join!(writers, kill);
     etcd.restart();
     *acknowledged = newest.into_inner().unwrap();
-    check(looking, acknowledged).await;
+    check(reading, acknowledged).await;
     for writer in 0..WRITERS {
-        if let Some(counter) = looking.get(&format!("{writer}/counter")).await.unwrap() {
+        if let Some(counter) = reading.get(&format!("{writer}/counter")).await.unwrap() {
             acknowledged.insert(writer, parse(&counter.value));
         }
     }

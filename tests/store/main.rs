@@ -5,8 +5,8 @@
 mod admin;
 mod history;
 mod killed;
+mod leases;
 mod members;
 mod on_etcd;
-mod owner;
 mod proof;
 mod secured;

@@ -30,21 +30,21 @@ async fn skips_unreachable_endpoints() {
 #[tokio::test]
 async fn every_call_ends_by_its_deadline() {
     let etcd = Etcd::start();
-    etcd.up().await;
+    etcd.wait_until_ready().await;
     let deadline = Duration::from_secs(5);
     let store = Store::etcd(EtcdOptions { deadline, ..etcd.options("test") }).await.unwrap();
     let before = store.commit(Transaction::new().put("a", "")).await.unwrap();
     etcd.freeze();
-    let begun = Instant::now();
+    let started = Instant::now();
     let (read, written) =
         tokio::join!(store.get("a"), store.commit(Transaction::new().put("a", "1")));
     assert!(matches!(read, Err(Error::Unavailable { .. })), "{read:?}");
     assert!(matches!(written, Err(Error::UnknownOutcome { .. })), "{written:?}");
-    let (watch, owned) =
+    let (watch, lease) =
         tokio::join!(store.watch("", Some(before)), store.acquire_lease("a", "we"));
     assert!(matches!(watch.err(), Some(Error::Unavailable { .. })));
-    assert!(owned.unwrap_err().is_retryable());
-    assert!(begun.elapsed() < 2 * deadline + SLACK, "{:?}", begun.elapsed());
+    assert!(lease.unwrap_err().is_retryable());
+    assert!(started.elapsed() < 2 * deadline + SLACK, "{:?}", started.elapsed());
     etcd.thaw();
     // The outcome of the write is known by now or soon.
     let entry = store.get("a").await.unwrap().unwrap();
@@ -57,9 +57,9 @@ async fn every_call_ends_by_its_deadline() {
     // an attempt that the deadline cancels.
     let mut known = false;
     for _ in 0..5 {
-        let begun = Instant::now();
+        let started = Instant::now();
         let error = store.commit(Transaction::new().put("a", "3")).await.unwrap_err();
-        assert!(begun.elapsed() < deadline + SLACK, "{:?}", begun.elapsed());
+        assert!(started.elapsed() < deadline + SLACK, "{:?}", started.elapsed());
         assert!(
             matches!(error, Error::Unavailable { .. } | Error::UnknownOutcome { .. }),
             "{error}"

@@ -8,17 +8,17 @@ use oprc_tests::{etcd::Etcd, proof};
 use crate::killed::{Acknowledged, round_on_etcd, round_on_redb};
 
 #[tokio::test]
-async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
+async fn acknowledged_writes_survive_a_killed_redb_writer() {
     let proof = proof::begin("process of a redb store killed during writes", 20, 200);
     let folder = tempfile::tempdir().unwrap();
     let (mut acknowledged, mut total) = (Acknowledged::new(), 0);
     for round in 0..proof.rounds {
         // One file is used in most rounds; every fourth round has a new one, and is short.
         if round % 4 == 0 {
-            let mut of_new = Acknowledged::new();
+            let mut new_acknowledged = Acknowledged::new();
             let new = folder.path().join(format!("new-{round}.redb"));
-            round_on_redb(&new, true, &mut of_new).await;
-            total += of_new.values().sum::<u64>();
+            round_on_redb(&new, true, &mut new_acknowledged).await;
+            total += new_acknowledged.values().sum::<u64>();
         } else {
             let path = folder.path().join("store.redb");
             round_on_redb(&path, round % 4 == 1, &mut acknowledged).await;
@@ -30,13 +30,13 @@ async fn nothing_acknowledged_is_lost_when_the_writer_of_a_file_is_killed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost_when_etcd_is_killed() {
+async fn acknowledged_writes_survive_a_killed_etcd() {
     let proof = proof::begin("etcd of a store killed during writes", 3, 30);
     let etcd = Etcd::start();
     // Writers fail fast while etcd is down; checks wait for its restart.
-    let looking = etcd.store("test").await;
-    let soon = EtcdOptions { deadline: Duration::from_secs(2), ..etcd.options("test") };
-    let stores = (Store::etcd(soon).await.unwrap(), looking);
+    let reading = etcd.store("test").await;
+    let fail_fast = EtcdOptions { deadline: Duration::from_secs(2), ..etcd.options("test") };
+    let stores = (Store::etcd(fail_fast).await.unwrap(), reading);
     let mut acknowledged = Acknowledged::new();
     for _ in 0..proof.rounds {
         round_on_etcd(&etcd, &stores, &mut acknowledged).await;

@@ -19,20 +19,20 @@ use crate::admin;
 
 const PASSWORD: &str = "correct horse battery staple";
 /// Bound on resuming a watch.
-const TOLD: Duration = Duration::from_secs(90);
+const RESUME_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// An etcd with certificates and users.
 struct Secured {
     etcd: Etcd,
     folder: TempDir,
-    ours: Authority,
+    authority: Authority,
 }
 
 impl Secured {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let ours = Authority::new(&folder.path().join("ours"));
-        let (certificate, key) = ours.issue("server", &["127.0.0.1", "localhost"]);
+        let authority = Authority::new(&folder.path().join("authority"));
+        let (certificate, key) = authority.issue("server", &["127.0.0.1", "localhost"]);
         // Users are created before TLS is enabled, by calls that the store doesn't have.
         let etcd = Etcd::start();
         admin::enable_users(&etcd, "of root", PASSWORD).await;
@@ -40,12 +40,12 @@ impl Secured {
         let flags = vec![
             flag("cert-file", &certificate),
             flag("key-file", &key),
-            flag("trusted-ca-file", &ours.certificate()),
+            flag("trusted-ca-file", &authority.certificate()),
             "--client-cert-auth".to_owned(),
             // Tokens expire during a test.
             "--auth-token-ttl=1".to_owned(),
         ];
-        Self { etcd: etcd.with_flags("https", flags), folder, ours }
+        Self { etcd: etcd.with_flags("https", flags), folder, authority }
     }
 
     /// An instance that is shared while one of the tests runs.
@@ -63,8 +63,10 @@ impl Secured {
     /// Valid options.
     fn options(&self, root: &str) -> EtcdOptions {
         let tls = EtcdTls {
-            ca: self.ours.certificate(),
-            client: Some(self.ours.issue(&format!("client of {}", root.replace('/', " ")), &[])),
+            ca: self.authority.certificate(),
+            client: Some(
+                self.authority.issue(&format!("client of {}", root.replace('/', " ")), &[]),
+            ),
             server_name: None,
         };
         EtcdOptions {
@@ -92,58 +94,59 @@ fn histories() {
     histories::agree_with_a_map(8, &runtime, &open);
 }
 
-async fn denied(options: EtcdOptions) -> String {
-    let (begun, deadline) = (std::time::Instant::now(), options.deadline);
+/// Opens a store, which must be denied without retries, and returns the error message.
+async fn open_denied(options: EtcdOptions) -> String {
+    let (started, deadline) = (std::time::Instant::now(), options.deadline);
     let error = Store::etcd(options).await.unwrap_err();
     assert!(matches!(error, Error::Denied { .. }), "{error:?}");
-    assert!(begun.elapsed() < deadline / 2, "it was tried again and again: {error}");
-    let told = error.to_string();
-    assert!(!told.contains("staple") && !told.contains("hunter2"), "{told}");
-    told
+    assert!(started.elapsed() < deadline / 2, "a rejection was retried: {error}");
+    let message = error.to_string();
+    assert!(!message.contains("staple") && !message.contains("hunter2"), "{message}");
+    message
 }
 
 #[tokio::test]
 async fn rejects_invalid_credentials_with_the_reason() {
     let secured = Secured::shared().await;
-    let good = || secured.options("pm/refusals");
+    let valid = || secured.options("pm/rejections");
     // It responds: the time of a rejection is measured.
-    Store::etcd(good()).await.unwrap().close().await;
+    Store::etcd(valid()).await.unwrap().close().await;
     let others = Authority::new(&secured.folder.path().join("others"));
     let with = |change: &dyn Fn(&mut EtcdTls)| {
-        let mut options = good();
+        let mut options = valid();
         change(options.tls.as_mut().unwrap());
         options
     };
 
-    let told = denied(with(&|tls| tls.ca = others.certificate())).await;
-    assert!(told.contains("UnknownIssuer"), "{told}");
-    let told = denied(with(&|tls| tls.server_name = Some("example.org".to_owned()))).await;
-    assert!(told.contains("not valid for"), "{told}");
-    let told = denied(with(&|tls| tls.client = None)).await;
-    assert!(told.to_lowercase().contains("certificate"), "{told}");
-    denied(with(&|tls| tls.client = Some(others.issue("other", &[])))).await;
+    let message = open_denied(with(&|tls| tls.ca = others.certificate())).await;
+    assert!(message.contains("UnknownIssuer"), "{message}");
+    let message = open_denied(with(&|tls| tls.server_name = Some("example.org".to_owned()))).await;
+    assert!(message.contains("not valid for"), "{message}");
+    let message = open_denied(with(&|tls| tls.client = None)).await;
+    assert!(message.to_lowercase().contains("certificate"), "{message}");
+    open_denied(with(&|tls| tls.client = Some(others.issue("other", &[])))).await;
 
     let wrong = Some(login(Password::Value("hunter2".to_owned())));
-    let told = denied(EtcdOptions { login: wrong, ..good() }).await;
-    assert!(told.contains("invalid user ID or password"), "{told}");
+    let message = open_denied(EtcdOptions { login: wrong, ..valid() }).await;
+    assert!(message.contains("invalid user ID or password"), "{message}");
     let unknown =
         Login { user: "nobody".to_owned(), ..login(Password::Value(PASSWORD.to_owned())) };
-    denied(EtcdOptions { login: Some(unknown), ..good() }).await;
-    denied(EtcdOptions { login: None, ..good() }).await;
+    open_denied(EtcdOptions { login: Some(unknown), ..valid() }).await;
+    open_denied(EtcdOptions { login: None, ..valid() }).await;
     // The user may only use its own keys.
-    let told = denied(EtcdOptions { root: "of-others".to_owned(), ..good() }).await;
-    assert!(told.contains("permission denied"), "{told}");
+    let message = open_denied(EtcdOptions { root: "of-others".to_owned(), ..valid() }).await;
+    assert!(message.contains("permission denied"), "{message}");
     let missing = Some(login(Password::File("/nonexistent/password".into())));
-    let told = denied(EtcdOptions { login: missing, ..good() }).await;
-    assert!(told.contains("/nonexistent/password"), "{told}");
+    let message = open_denied(EtcdOptions { login: missing, ..valid() }).await;
+    assert!(message.contains("/nonexistent/password"), "{message}");
 
     let plain = EtcdOptions {
         endpoints: vec![secured.etcd.endpoint().replace("https", "http")],
         deadline: Duration::from_secs(1),
-        ..good()
+        ..valid()
     };
     assert!(Store::etcd(plain).await.is_err());
-    let mut without = good();
+    let mut without = valid();
     without.tls = None;
     assert!(matches!(Store::etcd(without).await, Err(Error::Invalid { .. })));
 }
@@ -162,7 +165,7 @@ async fn reloads_files_on_reconnect() {
     store.commit(Transaction::new().put("a", "1")).await.unwrap();
     assert_eq!(watch.next().await.unwrap().changes.len(), 1);
     // Another certificate at the same path, and no valid connection or token.
-    let (next_certificate, next_key) = secured.ours.issue("next", &[]);
+    let (next_certificate, next_key) = secured.authority.issue("next", &[]);
     fs::rename(next_certificate, certificate).unwrap();
     fs::rename(next_key, key).unwrap();
     secured.etcd.kill();
@@ -171,7 +174,7 @@ async fn reloads_files_on_reconnect() {
     let other = Store::etcd(options).await.unwrap();
     assert_eq!(other.get("a").await.unwrap().unwrap().value, "1");
     let next = other.commit(Transaction::new().put("a", "2")).await.unwrap();
-    let told = timeout(TOLD, watch.next()).await.expect("the watch goes on");
-    assert_eq!(told.unwrap().revision, next);
+    let event = timeout(RESUME_TIMEOUT, watch.next()).await.expect("the watch did not resume");
+    assert_eq!(event.unwrap().revision, next);
     assert_eq!(store.get("a").await.unwrap().unwrap().value, "2");
 }

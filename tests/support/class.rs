@@ -115,14 +115,14 @@ pub async fn wait_for<K>(
     name: &str,
     what: &str,
     limit: Duration,
-    such: impl Fn(Option<&K>) -> bool,
+    matches: impl Fn(Option<&K>) -> bool,
 ) -> Result<Option<K>, oprc_sandbox::Error>
 where
     K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
 {
     let waiting = async {
         loop {
-            match await_condition(api.clone(), name, &such).await {
+            match await_condition(api.clone(), name, &matches).await {
                 Ok(object) => return Ok::<_, String>(object),
                 Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
             }
@@ -138,12 +138,12 @@ pub async fn wait_for_status(
     name: &str,
     what: &str,
     limit: Duration,
-    such: impl Fn(&ClassRuntimeStatus) -> bool,
+    matches: impl Fn(&ClassRuntimeStatus) -> bool,
 ) -> ClassRuntimeStatus {
     let condition = |class: Option<&ClassRuntime>| {
         class.is_some_and(|class| {
             class.status.as_ref().is_some_and(|status| {
-                status.observed_generation == class.metadata.generation && such(status)
+                status.observed_generation == class.metadata.generation && matches(status)
             })
         })
     };
@@ -159,16 +159,17 @@ pub async fn wait_for_status(
 }
 
 pub async fn wait_available(ns: &TestNamespace, name: &str) -> ClassRuntimeStatus {
-    let is = |status: &ClassRuntimeStatus| status.phase == Phase::Available;
-    wait_for_status(ns, name, &format!("{name} to be Available"), AVAILABLE_TIMEOUT, is).await
+    let is_available = |status: &ClassRuntimeStatus| status.phase == Phase::Available;
+    let what = format!("{name} to be Available");
+    wait_for_status(ns, name, &what, AVAILABLE_TIMEOUT, is_available).await
 }
 
 pub async fn wait_degraded(ns: &TestNamespace, name: &str, reason: &str) -> ClassRuntimeStatus {
     let what = format!("{name} to be Degraded by {reason}");
-    let is = |status: &ClassRuntimeStatus| {
+    let is_degraded = |status: &ClassRuntimeStatus| {
         status.phase == Phase::Degraded && status.reason.as_deref() == Some(reason)
     };
-    wait_for_status(ns, name, &what, AVAILABLE_TIMEOUT, is).await
+    wait_for_status(ns, name, &what, AVAILABLE_TIMEOUT, is_degraded).await
 }
 
 pub async fn wait_deleted(ns: &TestNamespace, name: &str) {
@@ -180,7 +181,7 @@ pub async fn wait_deleted(ns: &TestNamespace, name: &str) {
 /// The URL of a function in a status.
 pub fn url(status: &ClassRuntimeStatus, key: &str) -> String {
     let function = status.functions.iter().find(|it| it.key == key).expect("the function");
-    function.url.clone().unwrap_or_else(|| panic!("{key} has no address: {function:?}"))
+    function.url.clone().unwrap_or_else(|| panic!("{key} has no URL: {function:?}"))
 }
 
 /// Objects of any kind in the test's namespace.
@@ -205,7 +206,7 @@ pub async fn wait_for_all<K>(
     api: &Api<K>,
     what: &str,
     limit: Duration,
-    such: impl Fn(&BTreeMap<String, K>) -> bool,
+    matches: impl Fn(&BTreeMap<String, K>) -> bool,
 ) where
     K: Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
 {
@@ -225,7 +226,7 @@ pub async fn wait_for_all<K>(
                 Event::Delete(object) => drop(all.remove(&object.name_any())),
                 Event::InitDone => complete = true,
             }
-            if complete && such(&all) {
+            if complete && matches(&all) {
                 break;
             }
         }

@@ -42,12 +42,12 @@ pub fn apply(cluster: &Cluster, arguments: &[&str]) {
 }
 
 /// Installs the CRD in the shared cluster.
-pub(crate) async fn define(cluster: &Cluster) {
+pub(crate) async fn install_crd(cluster: &Cluster) {
     let client = cluster.client().await.expect("a client");
     manifest::apply(&client, "default", "k8s/crds/classruntimes.gen.yaml").await;
-    let definitions = Api::all(client);
-    let known = await_condition(definitions, "classruntimes.oaas.io", is_crd_established());
-    within("the definition of classes", READY_TIMEOUT, known).await.expect("a definition");
+    let crds = Api::all(client);
+    let known = await_condition(crds, "classruntimes.oaas.io", is_crd_established());
+    within("the CRD to be established", READY_TIMEOUT, known).await.expect("the CRD");
 }
 
 /// Installs the CRD.
@@ -101,7 +101,7 @@ impl Options {
 
     fn environment(&self, namespace: &str) -> BTreeMap<String, String> {
         let scope = if self.everywhere { "cluster" } else { "namespace" };
-        let usual = [
+        let defaults = [
             ("HTTP_PORT", "0"),
             ("OPRC_CRM_SERVER_HOST", "127.0.0.1"),
             ("OPRC_CRM_K8S_SCOPE", scope),
@@ -110,8 +110,8 @@ impl Options {
             ("OPRC_CRM_ODGM_IMAGE", ODGM),
             ("OPRC_CRM_TEMPLATES_DRAIN", "2s"),
         ];
-        let usual = usual.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        usual.into_iter().chain(self.variables.iter().cloned()).collect()
+        let defaults = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        defaults.into_iter().chain(self.variables.iter().cloned()).collect()
     }
 }
 
@@ -152,8 +152,8 @@ fn role_binding(name: &str, role: &str, subject: &serde_json::Value) -> RoleBind
     .unwrap()
 }
 
-fn ignore_existing<T>(made: Result<T, kube::Error>) {
-    match made {
+fn ignore_existing<T>(created: Result<T, kube::Error>) {
+    match created {
         Ok(_) => {}
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         Err(error) => panic!("{error}"),
@@ -221,8 +221,8 @@ impl CrmTask {
 /// The client configuration of a CRM.
 pub async fn kube_config(ns: &TestNamespace, options: &Options) -> kube::Config {
     let config: kube::config::Kubeconfig = serde_json::from_str(&kubeconfig(ns, options)).unwrap();
-    let how = kube::config::KubeConfigOptions::default();
-    let mut config = kube::Config::from_custom_kubeconfig(config, &how).await.unwrap();
+    let defaults = kube::config::KubeConfigOptions::default();
+    let mut config = kube::Config::from_custom_kubeconfig(config, &defaults).await.unwrap();
     config.proxy_url = None;
     config.default_namespace = lease_namespace(ns, options);
     config
@@ -232,7 +232,7 @@ pub async fn kube_config(ns: &TestNamespace, options: &Options) -> kube::Config 
 pub struct Crm {
     pub url: String,
     pub client: Client,
-    begun: CrmTask,
+    task: CrmTask,
 }
 
 impl Crm {
@@ -251,16 +251,16 @@ impl Crm {
         Self::ready(CrmTask::with_client(ns, options, client, api_health).await).await
     }
 
-    async fn ready(begun: CrmTask) -> Self {
-        let url = format!("http://{}", begun.address);
+    async fn ready(task: CrmTask) -> Self {
+        let url = format!("http://{}", task.address);
         let client = connect(&url).await;
-        Self { url, client, begun }
+        Self { url, client, task }
     }
 
-    /// Shuts it down as on SIGTERM, and waits for its end.
+    /// Shuts it down as on SIGTERM, and waits until it has stopped.
     pub async fn stop(mut self) {
-        let _ = self.begun.stop.take().unwrap().send(());
-        (&mut self.begun.task).await.unwrap();
+        let _ = self.task.stop.take().unwrap().send(());
+        (&mut self.task.task).await.unwrap();
     }
 }
 
@@ -275,10 +275,10 @@ pub async fn connect(url: &str) -> Client {
 }
 
 /// The address in a log line, if it is about listening.
-pub(crate) fn listens(line: &str) -> Option<String> {
+pub(crate) fn listening_address(line: &str) -> Option<String> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
-    let says = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
-    says("address").filter(|_| says("message") == Some("listening")).map(str::to_owned)
+    let field = |name: &str| line.get(name).and_then(serde_json::Value::as_str);
+    field("address").filter(|_| field("message") == Some("listening")).map(str::to_owned)
 }
 
 /// Kills the process on drop, unless it is released.
@@ -337,7 +337,7 @@ impl CrmProcess {
         let mut child = command.spawn().expect("oprc-crm");
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         // From here on it is killed on every error.
-        let ended = KillOnDrop(Some(child));
+        let guard = KillOnDrop(Some(child));
         let log = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&log);
         let reading = tokio::task::spawn_blocking(move || {
@@ -347,16 +347,16 @@ impl CrmProcess {
                 kept.push('\n');
             };
             let mut lines = lines.map_while(Result::ok).inspect(keep);
-            let address = lines.find_map(|line| listens(&line));
+            let address = lines.find_map(|line| listening_address(&line));
             // The process would block on a full pipe.
             std::thread::spawn(move || lines.for_each(drop));
-            address.ok_or("it ended")
+            address.ok_or("it exited")
         });
-        let reading = async { reading.await.map_err(|_| "it can't be read")? };
-        let address = within("CRM to say where it listens", READY_TIMEOUT, reading).await.unwrap();
+        let reading = async { reading.await.map_err(|_| "its log can't be read")? };
+        let address = within("CRM to log its address", READY_TIMEOUT, reading).await.unwrap();
         let url = format!("http://{address}");
         let client = connect(&url).await;
-        let child = ended.release();
+        let child = guard.release();
         Self { url, client, child, log, _kubeconfig: file }
     }
 

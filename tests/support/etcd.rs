@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Includes the start of etcd on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
 /// Long enough for tests that aren't about its expiry.
-const LEASE: Duration = Duration::from_mins(1);
+const LEASE_TTL: Duration = Duration::from_mins(1);
 
 /// An etcd with one member, killed on drop.
 pub struct Etcd {
@@ -34,15 +34,15 @@ pub struct Etcd {
 impl Etcd {
     /// Starts an etcd without fsync: its data survives a killed process.
     pub fn start() -> Self {
-        Self::of(vec!["--unsafe-no-fsync".to_owned()])
+        Self::start_with(vec!["--unsafe-no-fsync".to_owned()])
     }
 
     /// Starts an etcd with fsync, as in production.
     pub fn durable() -> Self {
-        Self::of(Vec::new())
+        Self::start_with(Vec::new())
     }
 
-    fn of(flags: Vec<String>) -> Self {
+    fn start_with(flags: Vec<String>) -> Self {
         let etcd = Self {
             folder: tempfile::tempdir().unwrap(),
             scheme: "http",
@@ -85,7 +85,7 @@ impl Etcd {
         EtcdOptions {
             root: root.to_owned(),
             deadline: DEADLINE,
-            lease_ttl: LEASE,
+            lease_ttl: LEASE_TTL,
             ..EtcdOptions::new([self.endpoint()])
         }
     }
@@ -96,8 +96,8 @@ impl Etcd {
     }
 
     /// Waits until it responds, for tests with short deadlines.
-    pub async fn up(&self) {
-        self.store("up").await.close().await;
+    pub async fn wait_until_ready(&self) {
+        self.store("ready").await.close().await;
     }
 
     /// Kills the process.
@@ -130,7 +130,7 @@ impl Etcd {
     }
 
     /// Deletes its data.
-    pub fn forget(&self) {
+    pub fn delete_data(&self) {
         fs::remove_dir_all(self.folder.path().join("data")).unwrap();
     }
 
@@ -147,7 +147,7 @@ impl Etcd {
 
     fn signal(&self, signal: Signal) -> Pid {
         let process = self.process.lock();
-        let pid = Pid::from_child(process.as_ref().expect("it runs"));
+        let pid = Pid::from_child(process.as_ref().expect("a running etcd"));
         kill_process(pid, signal).unwrap();
         pid
     }

@@ -31,7 +31,7 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&TestNamespace, 
         let crm = Crm::start(ns, options).await;
         let outcome = AssertUnwindSafe(test(ns, &crm)).catch_unwind().await;
         if outcome.is_err() {
-            show(ns);
+            print_objects(ns);
         }
         crm.stop().await;
         if let Err(panic) = outcome {
@@ -42,7 +42,7 @@ pub async fn with_crm(options: &Options, test: impl AsyncFnOnce(&TestNamespace, 
 }
 
 /// Prints the objects of a failed test.
-fn show(ns: &TestNamespace) {
+fn print_objects(ns: &TestNamespace) {
     let mut kubectl = ns.cluster.kubectl();
     let kinds = "deployments,replicasets,pods,services,horizontalpodautoscalers";
     let shown = kubectl.args(["-n", &ns.name, "get", kinds, "-o", "wide"]).output();
@@ -63,15 +63,15 @@ pub async fn follow(
     name: &str,
     since: &str,
     what: &str,
-    such: impl Fn(Option<&DynamicObject>) -> bool,
+    matches: impl Fn(Option<&DynamicObject>) -> bool,
 ) -> Result<Instant, oprc_sandbox::Error> {
     let only = WatchParams::default().fields(&format!("metadata.name={name}"));
     let wait = async {
         let mut events = api.watch(&only, since).await.map_err(|error| error.to_string())?.boxed();
         while let Some(event) = events.try_next().await.map_err(|error| error.to_string())? {
             let done = match &event {
-                WatchEvent::Added(object) | WatchEvent::Modified(object) => such(Some(object)),
-                WatchEvent::Deleted(_) => such(None),
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => matches(Some(object)),
+                WatchEvent::Deleted(_) => matches(None),
                 _ => false,
             };
             if done {

@@ -21,8 +21,8 @@ pub fn client() -> Client {
 }
 
 /// A client that closes connections after this idle time.
-pub fn client_that_keeps(unused: Duration) -> Client {
-    legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(unused).build_http()
+pub fn client_with_idle_timeout(idle_timeout: Duration) -> Client {
+    legacy::Client::builder(TokioExecutor::new()).pool_idle_timeout(idle_timeout).build_http()
 }
 
 /// Status and body of a GET on a new connection, with another Host header if one is given.
@@ -42,14 +42,15 @@ pub async fn get_by(
     }
     let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
     let exchange = async {
-        let answer = client.request(request).await.map_err(|error| format!("{url}: {error}"))?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|error| format!("{url}: {error}"))?;
+        let response = client.request(request).await.map_err(|error| format!("{url}: {error}"))?;
+        let status = response.status();
+        let body =
+            response.into_body().collect().await.map_err(|error| format!("{url}: {error}"))?;
         Ok((status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
     };
     tokio::time::timeout(REQUEST_TIMEOUT, exchange)
         .await
-        .map_err(|_| format!("{url}: no answer"))?
+        .map_err(|_| format!("{url}: no response"))?
 }
 
 /// The body of a GET that must succeed.
@@ -67,9 +68,9 @@ pub async fn series(prometheus: &str, expression: &str) -> Result<Vec<(Value, f6
         write!(encoded, "%{byte:02X}").unwrap();
     }
     let body = get_ok(&format!("{prometheus}/api/v1/query?query={encoded}")).await?;
-    let answer: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
+    let response: Value = serde_json::from_str(&body).map_err(|error| error.to_string())?;
     let found =
-        answer.pointer("/data/result").and_then(Value::as_array).cloned().unwrap_or_default();
+        response.pointer("/data/result").and_then(Value::as_array).cloned().unwrap_or_default();
     let read = |series: Value| {
         let value = series.pointer("/value/1")?.as_str()?.parse().ok()?;
         Some((series.get("metric")?.clone(), value))

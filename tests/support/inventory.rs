@@ -15,9 +15,9 @@ use crate::{TestNamespace, class::list_objects, eventually};
 /// Includes the grace period of pods.
 const DELETION_TIMEOUT: Duration = Duration::from_mins(3);
 /// Groups of objects that the cluster creates and deletes by itself.
-const TOLD: [&str; 2] = ["events.k8s.io", "metrics.k8s.io"];
+const IGNORED_GROUPS: [&str; 2] = ["events.k8s.io", "metrics.k8s.io"];
 /// Objects that every namespace or every CRM has, created asynchronously.
-const ALWAYS: [&str; 3] =
+const IGNORED_OBJECTS: [&str; 3] =
     ["ConfigMap/kube-root-ca.crt", "ServiceAccount/default", "Lease/oprc-crm"];
 
 /// The kinds that the shared cluster can list in a namespace.
@@ -29,7 +29,7 @@ async fn kinds(ns: &TestNamespace) -> Vec<ApiResource> {
         all.filter(|(kind, can)| {
             can.scope == Scope::Namespaced
                 && can.supports_operation(verbs::LIST)
-                && !TOLD.contains(&kind.group.as_str())
+                && !IGNORED_GROUPS.contains(&kind.group.as_str())
                 && kind.kind != "Event"
         })
         .map(|(kind, _)| kind)
@@ -47,7 +47,7 @@ pub async fn inventory(ns: &TestNamespace) -> BTreeSet<String> {
         all.iter().map(|it| format!("{}/{}", kind.kind, it.name_any())).collect::<Vec<_>>()
     });
     let mut all: BTreeSet<_> = join_all(lists).await.into_iter().flatten().collect();
-    all.retain(|name| !ALWAYS.contains(&name.as_str()));
+    all.retain(|name| !IGNORED_OBJECTS.contains(&name.as_str()));
     all
 }
 

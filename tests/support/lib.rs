@@ -49,7 +49,7 @@ pub const HELLO: &str = "oprc.local/hello-fn:dev";
 
 /// The cluster that all tests of a run share: a real node with all addons.
 pub async fn shared() -> Cluster {
-    static READY_TIMEOUT: OnceCell<Cluster> = OnceCell::const_new();
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let options = Options {
         node: NodeChoice::Real,
         nodes: None,
@@ -57,14 +57,14 @@ pub async fn shared() -> Cluster {
         knative: true,
         no_fsync: true,
     };
-    READY_TIMEOUT.get_or_init(|| prepare(SHARED, options)).await.clone()
+    CLUSTER.get_or_init(|| prepare(SHARED, options)).await.clone()
 }
 
 /// The second shared cluster, for tests of several clusters.
 pub async fn second() -> Cluster {
-    static READY_TIMEOUT: OnceCell<Cluster> = OnceCell::const_new();
-    let bare = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
-    READY_TIMEOUT.get_or_init(|| prepare(SECOND, bare)).await.clone()
+    static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+    let options = Options { node: NodeChoice::Real, no_fsync: true, ..Options::default() };
+    CLUSTER.get_or_init(|| prepare(SECOND, options)).await.clone()
 }
 
 /// Installs what all tests need in a shared cluster, once per process.
@@ -72,7 +72,7 @@ async fn prepare(name: &str, options: Options) -> Cluster {
     let cluster = Cluster::up(name, &options).await.expect("a shared cluster");
     cluster.load_image(&hello_archive()).await.expect("loading the sample function");
     cluster.load_image(&archive("odgm-stand-in")).await.expect("loading the stand-in");
-    crm::define(&cluster).await;
+    crm::install_crd(&cluster).await;
     free_volumes(&cluster).await;
     cluster
 }
@@ -134,22 +134,22 @@ pub struct TestNamespace {
 /// Runs a test in a namespace of its own in the shared cluster, which is deleted afterwards. It
 /// enforces the pod security standard `restricted`.
 pub async fn in_namespace(test: impl AsyncFnOnce(&TestNamespace)) {
-    let test = async { in_namespace_now(shared().await, "restricted", test).await };
+    let test = async { run_in_namespace(shared().await, "restricted", test).await };
     exclusivity::shared(Box::pin(test)).await;
 }
 
 /// Like [`in_namespace`], in another cluster.
 pub async fn in_namespace_of(cluster: Cluster, test: impl AsyncFnOnce(&TestNamespace)) {
-    exclusivity::shared(Box::pin(in_namespace_now(cluster, "restricted", test))).await;
+    exclusivity::shared(Box::pin(run_in_namespace(cluster, "restricted", test))).await;
 }
 
 /// Like [`in_namespace`], with the pod security standard `baseline`.
 pub async fn in_baseline_namespace(test: impl AsyncFnOnce(&TestNamespace)) {
-    let test = async { in_namespace_now(shared().await, "baseline", test).await };
+    let test = async { run_in_namespace(shared().await, "baseline", test).await };
     exclusivity::shared(Box::pin(test)).await;
 }
 
-async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&TestNamespace)) {
+async fn run_in_namespace(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&TestNamespace)) {
     let client = cluster.client().await.expect("a client");
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let labels = [(POD_SECURITY.to_owned(), pods.to_owned())];
@@ -169,8 +169,8 @@ async fn in_namespace_now(cluster: Cluster, pods: &str, test: impl AsyncFnOnce(&
     namespaces.delete(&ns.name, &DeleteParams::default()).await.expect("deleting the namespace");
     // Their grace period would delay the deletion of the namespace.
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
-    let at_once = DeleteParams::default().grace_period(0);
-    let _ = pods.delete_collection(&at_once, &ListParams::default()).await;
+    let without_grace_period = DeleteParams::default().grace_period(0);
+    let _ = pods.delete_collection(&without_grace_period, &ListParams::default()).await;
     if let Err(panic) = outcome {
         resume_unwind(panic);
     }
@@ -188,7 +188,7 @@ pub async fn eventually<T, F: Future<Output = Result<T, String>>>(
         match result.unwrap_or_else(|_| Err("no response".to_owned())) {
             Ok(result) => return result,
             Err(reason) if started.elapsed() > limit => {
-                panic!("{what} not within {} s: {reason}", limit.as_secs())
+                panic!("timed out after {} s waiting for {what}: {reason}", limit.as_secs())
             }
             Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
         }

@@ -8,16 +8,16 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-use crate::http::{client, client_that_keeps, get_by};
+use crate::http::{client, client_with_idle_timeout, get_by};
 
-const PACE: Duration = Duration::from_millis(20);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 /// Bound on concurrent requests.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT: usize = 64;
 /// Response times in milliseconds, in turn: some requests outlast the pod that serves them.
 const SLEEPS: [u64; 4] = [0, 50, 0, 600];
 /// Idle time of pooled connections: shorter than the function's grace period, in which each
 /// response closes its connection. A longer one could race with that on any platform.
-const KEPT: Duration = Duration::from_secs(1);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A URL that this machine reaches, and the Host header if it differs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +56,7 @@ pub struct Dropped {
 /// Requests at a constant rate, half of them on new connections, half on pooled ones.
 pub struct Load {
     target: watch::Sender<Target>,
-    over: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
     task: JoinHandle<(Sent, Vec<Dropped>)>,
 }
 
@@ -69,8 +69,8 @@ impl Drop for Load {
 impl Load {
     pub fn begin(target: Target) -> Self {
         let (target, targets) = watch::channel(target);
-        let (over, is_over) = watch::channel(false);
-        Self { target, over, task: tokio::spawn(send(targets, is_over)) }
+        let (stop, stopped) = watch::channel(false);
+        Self { target, stop, task: tokio::spawn(send(targets, stopped)) }
     }
 
     /// Changes the target.
@@ -80,7 +80,7 @@ impl Load {
 
     /// Stops, and returns the numbers of requests. Each must have succeeded.
     pub async fn end(mut self) -> Sent {
-        self.over.send_replace(true);
+        self.stop.send_replace(true);
         let (sent, dropped) = (&mut self.task).await.unwrap();
         let all: usize = sent.values().sum();
         assert!(dropped.is_empty(), "{} of {all} requests dropped: {dropped:#?}", dropped.len());
@@ -90,30 +90,30 @@ impl Load {
 
 async fn send(
     targets: watch::Receiver<Target>,
-    mut is_over: watch::Receiver<bool>,
+    mut stopped: watch::Receiver<bool>,
 ) -> (Sent, Vec<Dropped>) {
-    let begun = Instant::now();
-    let turns = Arc::new(Semaphore::new(AT_ONCE));
-    let mut pace = interval(PACE);
-    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let started = Instant::now();
+    let permits = Arc::new(Semaphore::new(MAX_CONCURRENT));
+    let mut ticks = interval(REQUEST_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut requests = JoinSet::new();
     let (mut sent, mut dropped) = (Sent::new(), Vec::new());
-    let kept = client_that_keeps(KEPT);
+    let pooled = client_with_idle_timeout(IDLE_TIMEOUT);
     // All combinations.
-    let turns_of =
+    let combinations =
         SLEEPS.into_iter().flat_map(|sleep| [(sleep, Connection::New), (sleep, Connection::Kept)]);
-    for (sleep, connection) in turns_of.cycle() {
+    for (sleep, connection) in combinations.cycle() {
         tokio::select! {
-            _ = pace.tick() => {}
-            _ = is_over.wait_for(|over| *over) => break,
+            _ = ticks.tick() => {}
+            _ = stopped.wait_for(|stop| *stop) => break,
         }
-        let turn = Arc::clone(&turns).acquire_owned().await.unwrap();
+        let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
         let target = targets.borrow().clone();
         *sent.entry((target.clone(), connection)).or_default() += 1;
-        let client = if connection == Connection::Kept { kept.clone() } else { client() };
+        let client = if connection == Connection::Kept { pooled.clone() } else { client() };
         requests.spawn(async move {
-            let _turn = turn;
-            let asked = Instant::now();
+            let _permit = permit;
+            let sent_at = Instant::now();
             let url = format!("{}/?name=load&sleep_ms={sleep}", target.url);
             let problem = match get_by(&client, &url, target.host.as_deref()).await {
                 Ok((status, body)) if status == 200 && body.contains("Hello, load!") => {
@@ -122,7 +122,7 @@ async fn send(
                 Ok((status, body)) => format!("{status}: {body}"),
                 Err(error) => error,
             };
-            let (after, took) = (asked.duration_since(begun), asked.elapsed());
+            let (after, took) = (sent_at.duration_since(started), sent_at.elapsed());
             Some(Dropped { after, took, target, connection, problem })
         });
         while let Some(done) = requests.try_join_next() {

@@ -12,8 +12,7 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Cluster-scoped kinds.
-const OF_THE_CLUSTER: [&str; 4] =
+const CLUSTER_SCOPED: [&str; 4] =
     ["Namespace", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition"];
 
 fn documents(file: &str) -> Vec<DynamicObject> {
@@ -26,7 +25,7 @@ fn documents(file: &str) -> Vec<DynamicObject> {
 async fn apply_one(client: Client, namespace: &str, object: &DynamicObject) {
     let types = object.types.clone().expect("a kind");
     let kind = ApiResource::from_gvk(&GroupVersionKind::try_from(&types).expect("a kind"));
-    let api: Api<DynamicObject> = if OF_THE_CLUSTER.contains(&types.kind.as_str()) {
+    let api: Api<DynamicObject> = if CLUSTER_SCOPED.contains(&types.kind.as_str()) {
         Api::all_with(client, &kind)
     } else {
         let own = object.namespace();

@@ -77,7 +77,7 @@ pub async fn deploy_hello(ns: &TestNamespace, name: &str) -> String {
     deployment_ready(&ns.client, &ns.name, name, READY_TIMEOUT).await.unwrap();
     let url = format!("http://{}", service.spec.unwrap().cluster_ip.unwrap());
     // kube-proxy doesn't report when it has programmed the pod.
-    eventually("the service's answer", READY_TIMEOUT, || get_ok(&url)).await;
+    eventually("a response of the Service", READY_TIMEOUT, || get_ok(&url)).await;
     url
 }
 
@@ -95,16 +95,16 @@ pub async fn pod_of(ns: &TestNamespace, app: &str) -> Pod {
 pub async fn get_from_pod(ns: &TestNamespace, url: &str) -> String {
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        let (succeeded, said) = ask_from_pod(ns, url).await;
+        let (succeeded, output) = run_client_pod(ns, url).await;
         if succeeded {
-            return said;
+            return output;
         }
-        assert!(Instant::now() < deadline, "{url}: {said}");
+        assert!(Instant::now() < deadline, "{url}: {output}");
     }
 }
 
 /// Runs the sample function's client in a pod once.
-async fn ask_from_pod(ns: &TestNamespace, url: &str) -> (bool, String) {
+async fn run_client_pod(ns: &TestNamespace, url: &str) -> (bool, String) {
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"generateName": "client-"},
@@ -119,16 +119,16 @@ async fn ask_from_pod(ns: &TestNamespace, url: &str) -> (bool, String) {
     .unwrap();
     let pod = pods.create(&PostParams::default(), &pod).await.unwrap();
     let name = pod.metadata.name.unwrap();
-    let ended = |pod: Option<&Pod>| {
+    let finished = |pod: Option<&Pod>| {
         let phase = pod.and_then(|pod| pod.status.as_ref()?.phase.as_deref());
         matches!(phase, Some("Succeeded" | "Failed"))
     };
-    let ended = await_condition(pods.clone(), &name, ended);
-    let pod = within("the client pod to end", READY_TIMEOUT, ended).await.unwrap();
+    let finished = await_condition(pods.clone(), &name, finished);
+    let pod = within("the client pod to finish", READY_TIMEOUT, finished).await.unwrap();
     let succeeded = pod.and_then(|pod| pod.status?.phase).is_some_and(|phase| phase == "Succeeded");
-    let said = pods.logs(&name, &LogParams::default()).await.unwrap();
+    let output = pods.logs(&name, &LogParams::default()).await.unwrap();
     pods.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
-    (succeeded, said)
+    (succeeded, output)
 }
 
 /// Metadata with a name only.

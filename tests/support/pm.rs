@@ -157,7 +157,7 @@ impl Pm {
                 log.push('\n');
             };
             let mut all = lines.by_ref().map_while(Result::ok).inspect(keep);
-            let address = all.find_map(|line| crate::crm::listens(&line));
+            let address = all.find_map(|line| crate::crm::listening_address(&line));
             let log = Arc::clone(&log);
             std::thread::spawn(move || {
                 for line in lines.map_while(Result::ok) {
@@ -264,15 +264,15 @@ impl Pm {
         let body = body.map(|(_, body)| body).unwrap_or_default();
         let request = request.body(Full::from(body)).unwrap();
         let exchange = async {
-            let answer = self.http.request(request).await.map_err(|error| error.to_string())?;
-            let status = answer.status();
-            let body = answer.into_body().collect().await.map_err(|error| error.to_string())?;
+            let response = self.http.request(request).await.map_err(|error| error.to_string())?;
+            let status = response.status();
+            let body = response.into_body().collect().await.map_err(|error| error.to_string())?;
             let body = body.to_bytes();
             let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
             Ok((status, serde_json::from_slice(&body).unwrap_or_else(|_| text())))
         };
-        let late = |_| "no answer".to_owned();
-        tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await.map_err(late)?
+        let timed_out = |_| "no response".to_owned();
+        tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await.map_err(timed_out)?
     }
 
     /// Sends a request as admin; a status other than success is an error.
@@ -282,9 +282,9 @@ impl Pm {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, String> {
-        let (status, answer) =
+        let (status, response) =
             self.ask(method, &format!("/api/v1{path}"), body, Some(ADMIN)).await?;
-        if status.is_success() { Ok(answer) } else { Err(format!("{status}: {answer}")) }
+        if status.is_success() { Ok(response) } else { Err(format!("{status}: {response}")) }
     }
 
     pub async fn get(&self, path: &str) -> Value {
@@ -300,7 +300,7 @@ impl Pm {
         let (path, body) = ("/api/v1/packages", Some(("application/yaml", text.to_owned())));
         match self.ask_with(Method::POST, path, body, Some(ADMIN)).await? {
             (status, _) if status.is_success() => Ok(()),
-            (status, answer) => Err(format!("{status}: {answer}")),
+            (status, response) => Err(format!("{status}: {response}")),
         }
     }
 
@@ -312,12 +312,11 @@ impl Pm {
     }
 
     /// Waits for a status of a deployment.
-    pub async fn wait_for(&self, key: &str, what: &str, such: impl Fn(&Value) -> bool) -> Value {
+    pub async fn wait_for(&self, key: &str, what: &str, matches: impl Fn(&Value) -> bool) -> Value {
         let path = format!("/deployments/{key}/status");
-        let told = format!("{key} to be {what}");
-        eventually(&told, ROLLOUT_TIMEOUT, || async {
+        eventually(&format!("{key} to be {what}"), ROLLOUT_TIMEOUT, || async {
             let status = self.call(Method::GET, &path, None).await?;
-            if such(&status) { Ok(status) } else { Err(status.to_string()) }
+            if matches(&status) { Ok(status) } else { Err(status.to_string()) }
         })
         .await
     }
@@ -334,7 +333,7 @@ impl Pm {
         eventually(&format!("{key} to be deleted"), ROLLOUT_TIMEOUT, || async {
             match self.ask(Method::GET, &path, None, Some(ADMIN)).await? {
                 (StatusCode::NOT_FOUND, _) => Ok(()),
-                (status, answer) => Err(format!("{status}: {answer}")),
+                (status, response) => Err(format!("{status}: {response}")),
             }
         })
         .await;

@@ -12,13 +12,13 @@ const HEAD: &str = "# Proof\n\nResults of the last run of `make prove`.\n\n| sui
 pub struct Proof {
     suite: &'static str,
     pub rounds: usize,
-    begun: Instant,
+    started: Instant,
 }
 
 /// Starts a suite of `full` rounds, of which `make test` runs `sample`.
 pub fn begin(suite: &'static str, sample: usize, full: usize) -> Proof {
     let rounds = if file().is_some() { full } else { sample };
-    Proof { suite, rounds, begun: Instant::now() }
+    Proof { suite, rounds, started: Instant::now() }
 }
 
 /// Whether all rounds run, not a sample.
@@ -32,7 +32,7 @@ fn file() -> Option<PathBuf> {
 
 impl Proof {
     /// Ends a suite that passed, and replaces its row in the file.
-    pub fn held(self, seen: &str) {
+    pub fn held(self, result: &str) {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let Some(file) = file() else { return };
         let _guard = ONE_AT_A_TIME.lock().unwrap();
@@ -41,8 +41,11 @@ impl Proof {
         let mut rows: Vec<_> =
             before.lines().skip(HEAD.lines().count()).filter(|row| row.starts_with('|')).collect();
         rows.retain(|row| !row.starts_with(&prefix));
-        let own =
-            format!("{prefix} {} | {seen} | {} s |", self.rounds, self.begun.elapsed().as_secs());
+        let own = format!(
+            "{prefix} {} | {result} | {} s |",
+            self.rounds,
+            self.started.elapsed().as_secs()
+        );
         rows.push(&own);
         rows.sort_unstable();
         let mut text = HEAD.to_owned();

@@ -1,12 +1,9 @@
 //! A proxy between PM and a CRM or an etcd. It counts writing calls, can reject them, can be
 //! unreachable, and can kill PM before or after any of them.
 
-use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use axum::{
@@ -25,7 +22,7 @@ use hyper_util::{
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 /// Calls that write.
-const CHANGES: [&str; 3] = [
+const WRITES: [&str; 3] = [
     "/deployment.DeploymentService/Deploy",
     "/deployment.DeploymentService/DeleteDeployment",
     "/etcdserverpb.KV/Txn",
@@ -36,10 +33,10 @@ type Kill = Box<dyn FnOnce() + Send>;
 /// Kills a process at a chosen point: before a call is forwarded, or before its response is. Points
 /// are counted over all relays that share a trap.
 #[derive(Clone, Default)]
-pub struct Trap(Arc<Armed>);
+pub struct Trap(Arc<TrapState>);
 
 #[derive(Default)]
-struct Armed {
+struct TrapState {
     passed: AtomicUsize,
     at: Mutex<Option<(usize, Kill)>>,
     sprung: watch::Sender<bool>,
@@ -95,7 +92,7 @@ impl Drop for Relay {
 }
 
 #[derive(Clone)]
-struct Way {
+struct RelayState {
     to: String,
     trap: Trap,
     refuses: Arc<AtomicBool>,
@@ -109,15 +106,15 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let refuses = Arc::new(AtomicBool::new(false));
-        let (away, gone) = watch::channel(false);
-        let way = Way {
+        let (away, is_away) = watch::channel(false);
+        let state = RelayState {
             to: to.to_owned(),
             trap: trap.clone(),
             refuses: refuses.clone(),
-            away: gone,
+            away: is_away,
             client: Client::builder(TokioExecutor::new()).http2_only(true).build_http(),
         };
-        let router = Router::new().fallback(pass).with_state(way);
+        let router = Router::new().fallback(forward).with_state(state);
         let task = tokio::spawn(async move {
             let _ = axum::serve(listener, router).await;
         });
@@ -135,16 +132,16 @@ impl Relay {
     }
 }
 
-async fn pass(State(way): State<Way>, mut request: Request) -> Response {
+async fn forward(State(state): State<RelayState>, mut request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    if *way.away.borrow() {
+    if *state.away.borrow() {
         return StatusCode::BAD_GATEWAY.into_response();
     }
-    let changes = CHANGES.contains(&path.as_str());
-    if changes && !way.trap.passes() {
-        return nothing().await;
+    let writes = WRITES.contains(&path.as_str());
+    if writes && !state.trap.passes() {
+        return no_response().await;
     }
-    if path == CHANGES[0] && way.refuses.load(Ordering::SeqCst) {
+    if path == WRITES[0] && state.refuses.load(Ordering::SeqCst) {
         let headers = [
             ("content-type", "application/grpc"),
             // FAILED_PRECONDITION
@@ -153,25 +150,24 @@ async fn pass(State(way): State<Way>, mut request: Request) -> Response {
         ];
         return headers.into_response();
     }
-    *request.uri_mut() = format!("{}{path}", way.to).parse::<Uri>().unwrap();
-    let answer = match way.client.request(request).await {
-        Ok(answer) => answer.map(|body| until_away(Body::new(body), way.away.clone())),
+    *request.uri_mut() = format!("{}{path}", state.to).parse::<Uri>().unwrap();
+    let response = match state.client.request(request).await {
+        Ok(response) => response.map(|body| until_away(Body::new(body), state.away.clone())),
         Err(_) => return StatusCode::BAD_GATEWAY.into_response(),
     };
-    if changes && !way.trap.passes() {
-        return nothing().await;
+    if writes && !state.trap.passes() {
+        return no_response().await;
     }
-    answer
+    response
 }
 
 /// The response, until the server becomes unreachable.
 fn until_away(body: Body, mut away: watch::Receiver<bool>) -> Body {
-    let left = async move { drop(away.wait_for(|away| *away).await) };
-    Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(left))))
+    let is_away = async move { drop(away.wait_for(|away| *away).await) };
+    Body::new(StreamBody::new(BodyStream::new(body).take_until(Box::pin(is_away))))
 }
 
 /// No response, because the caller was killed.
-async fn nothing() -> Response {
-    tokio::time::sleep(Duration::from_hours(1)).await;
-    StatusCode::GONE.into_response()
+async fn no_response() -> Response {
+    std::future::pending().await
 }

@@ -5,17 +5,20 @@ use std::time::Duration;
 use oprc_cp_storage::{Error, EtcdOptions, Lease, Store, Transaction};
 use tokio::time::{sleep, timeout};
 
-use oprc_tests::etcd::Etcd;
+use oprc_tests::{etcd::Etcd, eventually};
 
 /// Longer than a restart of etcd on a busy machine.
-const LEASE: Duration = Duration::from_secs(15);
-/// A lease that isn't renewed has expired by then.
-const OVER: Duration = LEASE.saturating_add(Duration::from_secs(5));
+const LEASE_TTL: Duration = Duration::from_secs(15);
+/// A lease that isn't renewed expires within this time.
+const EXPIRY_TIMEOUT: Duration = LEASE_TTL.saturating_add(Duration::from_secs(5));
 
 async fn open(etcd: &Etcd) -> Store {
-    etcd.up().await;
-    let options =
-        EtcdOptions { lease_ttl: LEASE, deadline: Duration::from_secs(10), ..etcd.options("test") };
+    etcd.wait_until_ready().await;
+    let options = EtcdOptions {
+        lease_ttl: LEASE_TTL,
+        deadline: Duration::from_secs(10),
+        ..etcd.options("test")
+    };
     Store::etcd(options).await.unwrap()
 }
 
@@ -23,7 +26,7 @@ async fn open(etcd: &Etcd) -> Store {
 async fn acquire(store: &Store, identity: &str) -> Lease {
     loop {
         match store.acquire_lease("driver", identity).await {
-            Ok(owned) => return owned,
+            Ok(lease) => return lease,
             Err(Error::LeaseHeld { .. } | Error::Unavailable { .. }) => {
                 sleep(Duration::from_millis(250)).await;
             }
@@ -36,30 +39,33 @@ async fn acquire(store: &Store, identity: &str) -> Lease {
 async fn lease_is_renewed_while_it_is_held() {
     let etcd = Etcd::start();
     let (first, second) = (open(&etcd).await, open(&etcd).await);
-    let owned = first.acquire_lease("driver", "one").await.unwrap();
-    first.commit(Transaction::new().put("a", "").fenced(&owned)).await.unwrap();
+    let lease = first.acquire_lease("driver", "one").await.unwrap();
+    first.commit(Transaction::new().put("a", "").fenced(&lease)).await.unwrap();
     // A restarted etcd keeps the lease.
     etcd.kill();
     etcd.restart();
-    assert!(timeout(OVER, acquire(&second, "two")).await.is_err());
-    assert!(owned.is_held());
+    assert!(timeout(EXPIRY_TIMEOUT, acquire(&second, "two")).await.is_err());
+    assert!(lease.is_held());
 }
 
 #[tokio::test]
 async fn lease_is_lost_before_another_owner_acquires_it() {
     let etcd = Etcd::start();
     let store = open(&etcd).await;
-    let owned = store.acquire_lease("driver", "one").await.unwrap();
-    let late = Transaction::new().put("a", "late").fenced(&owned);
+    let lease = store.acquire_lease("driver", "one").await.unwrap();
+    let late = Transaction::new().put("a", "late").fenced(&lease);
     etcd.freeze();
-    sleep(LEASE).await;
-    // Expired by the clock, even without a response.
-    assert!(!owned.is_held());
-    timeout(4 * LEASE, owned.lost()).await.unwrap();
+    // It expires by the clock, even without a response.
+    eventually("the lease to expire", LEASE_TTL, || async {
+        if lease.is_held() { Err("it is held".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    assert!(!lease.is_held());
+    timeout(4 * LEASE_TTL, lease.lost()).await.unwrap();
     etcd.thaw();
-    let second = timeout(4 * LEASE, acquire(&store, "two")).await.unwrap();
-    let refused = store.commit(late).await;
-    assert_eq!(refused, Err(Error::LeaseLost { name: "driver".to_owned() }));
+    let second = timeout(4 * LEASE_TTL, acquire(&store, "two")).await.unwrap();
+    let error = store.commit(late).await;
+    assert_eq!(error, Err(Error::LeaseLost { name: "driver".to_owned() }));
     store.commit(Transaction::new().put("a", "").fenced(&second)).await.unwrap();
 }
 
@@ -74,10 +80,10 @@ fn lease_expires_with_its_process() {
     let second = tokio::runtime::Runtime::new().unwrap();
     second.block_on(async {
         let store = open(&etcd).await;
-        let refused = store.acquire_lease("driver", "two").await.unwrap_err();
+        let error = store.acquire_lease("driver", "two").await.unwrap_err();
         let holder = "one".to_owned();
-        assert_eq!(refused, Error::LeaseHeld { name: "driver".to_owned(), holder });
-        let owned = timeout(4 * LEASE, acquire(&store, "two")).await.unwrap();
-        owned.release().await;
+        assert_eq!(error, Error::LeaseHeld { name: "driver".to_owned(), holder });
+        let lease = timeout(4 * LEASE_TTL, acquire(&store, "two")).await.unwrap();
+        lease.release().await;
     });
 }

@@ -1,4 +1,4 @@
-//! Error messages tell what to do.
+//! Error messages say what to do.
 
 use std::{
     fs,
@@ -13,24 +13,24 @@ use oprc_tests::{kill_supervisor, oprc, oprc_program, with_simulated};
 
 use crate::components::etcd_arguments;
 
-/// Runs `oprc sandbox`, which must fail, and gives what it said.
+/// Runs `oprc sandbox`, which must fail, and returns its standard error.
 fn error_of(arguments: &[&str], variables: &[(&str, &str)]) -> String {
     let mut all = vec!["sandbox"];
     all.extend(arguments);
     let output = oprc(&all, variables);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{arguments:?} succeeded: {said}");
-    assert!(said.contains("error: "), "{arguments:?} didn't say why: {said}");
-    said
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{arguments:?} succeeded: {stderr}");
+    assert!(stderr.contains("error: "), "{arguments:?} printed no error: {stderr}");
+    stderr
 }
 
-fn assert_says(said: &str, words: &[&str]) {
-    for word in words {
-        assert!(said.contains(word), "'{word}' isn't in: {said}");
+fn assert_contains(stderr: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(stderr.contains(part), "'{part}' is not in: {stderr}");
     }
 }
 
-/// A copy of the programs' cache; where possible its files are the same on the disk.
+/// Copies the program cache, with hard links where possible.
 pub(crate) fn copy_of_cache(target: &Path) -> PathBuf {
     let home = std::env::var("HOME").unwrap_or_default();
     let cache = std::env::var("XDG_CACHE_HOME").unwrap_or_else(|_| format!("{home}/.cache"));
@@ -49,7 +49,7 @@ fn unknown_cluster_is_an_error() {
     {
         let mut arguments = command.clone();
         arguments.extend(["--name", "nowhere"]);
-        assert_says(
+        assert_contains(
             &error_of(&arguments, &[]),
             &["cluster 'nowhere' does not exist", "oprc sandbox up --name nowhere"],
         );
@@ -58,7 +58,7 @@ fn unknown_cluster_is_an_error() {
 
 #[test]
 fn rejects_invalid_names() {
-    assert_says(
+    assert_contains(
         &error_of(&["up", "--name", "../etc"], &[]),
         &["is not a valid cluster name", "lower-case"],
     );
@@ -68,9 +68,9 @@ fn rejects_invalid_names() {
 fn rejects_invalid_options() {
     let simulated = ["up", "--name", "test-none", "--node", "simulated"];
     let with = |more: &[&'static str]| [&simulated[..], more].concat();
-    assert_says(&error_of(&with(&["--knative"]), &[]), &["--knative needs real nodes"]);
-    assert_says(&error_of(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
-    assert_says(
+    assert_contains(&error_of(&with(&["--knative"]), &[]), &["--knative needs real nodes"]);
+    assert_contains(&error_of(&with(&["--nodes", "0"]), &[]), &["--nodes 0", "1 to 1000"]);
+    assert_contains(
         &error_of(&["up", "--name", "test-none", "--node", "real", "--nodes", "9"], &[]),
         &["1 to 8"],
     );
@@ -85,8 +85,8 @@ fn real_nodes_require_root() {
         env HOME="$0" XDG_STATE_HOME= "$0/oprc" sandbox up --name real --node real"#;
     let output = Command::new("sh").arg("-c").arg(shell).arg(home.path()).output().unwrap();
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_says(&said, &["real nodes are not possible", "require root", "--node simulated"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_contains(&stderr, &["real nodes are not possible", "require root", "--node simulated"]);
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn explains_how_to_install_go() {
     symlink("/usr/bin/setpriv", tools.path().join("setpriv")).unwrap();
     let folder = tools.path().to_str().unwrap();
     let variables = [("PATH", folder), ("XDG_CACHE_HOME", folder), ("XDG_STATE_HOME", folder)];
-    let said = error_of(&["up", "--name", "test-none", "--node", "simulated"], &variables);
-    assert_says(&said, &["Go 1.26.4 or newer", "https://go.dev/dl", "KUBEBUILDER_ASSETS"]);
+    let stderr = error_of(&["up", "--name", "test-none", "--node", "simulated"], &variables);
+    assert_contains(&stderr, &["Go 1.26.4 or newer", "https://go.dev/dl", "KUBEBUILDER_ASSETS"]);
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn explains_how_to_set_a_module_proxy() {
         ("GOMODCACHE", folder),
         ("GOPROXY", "off"),
     ];
-    let said = error_of(&["up", "--name", "test-none", "--node", "simulated"], &variables);
-    assert_says(&said, &["module proxy", "GOPROXY", "KUBEBUILDER_ASSETS"]);
+    let stderr = error_of(&["up", "--name", "test-none", "--node", "simulated"], &variables);
+    assert_contains(&stderr, &["module proxy", "GOPROXY", "KUBEBUILDER_ASSETS"]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn reports_a_full_disk() {
     let cache = copy_of_cache(&folder.path().join("cache"));
     let small = folder.path().join("small");
     fs::create_dir(&small).unwrap();
-    // A file system of sixteen pages, gone with the shell that mounted it.
+    // A file system of 64 kB that is unmounted when the shell exits.
     let shell = r#"mount -t tmpfs -o size=64k tmpfs "$1" && XDG_CACHE_HOME="$2" XDG_STATE_HOME="$1" \
         "$0" sandbox up --name full --node simulated"#;
     let output = Command::new("unshare")
@@ -128,8 +128,8 @@ fn reports_a_full_disk() {
         .output()
         .unwrap();
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_says(&said, &["no space left on the disk", "XDG_CACHE_HOME", "XDG_STATE_HOME"]);
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_contains(&stderr, &["no space left on the disk", "XDG_CACHE_HOME", "XDG_STATE_HOME"]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn rebuilds_a_damaged_cache_entry() {
     for item in fs::read_dir(&programs).unwrap().filter_map(Result::ok) {
         let definitions = item.path().join("definitions.yaml");
         if definitions.is_file() {
-            // Another file in its place: the one that was there may belong to two caches.
+            // A new file, because the old one may be a hard link into the real cache.
             fs::remove_file(&definitions).unwrap();
             fs::write(&definitions, "damaged").unwrap();
         }
@@ -151,10 +151,13 @@ fn rebuilds_a_damaged_cache_entry() {
     let up =
         ["sandbox", "up", "--name", "damaged", "--node", "simulated", "--prometheus", "--no-fsync"];
     let output = oprc(&up, &variables);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let down = oprc(&["sandbox", "down", "--name", "damaged"], &variables);
-    assert!(output.status.success() && down.status.success(), "{said}");
-    assert_says(&said, &["cache entry monitoring is damaged", "definitions.yaml has changed"]);
+    assert!(output.status.success() && down.status.success(), "{stderr}");
+    assert_contains(
+        &stderr,
+        &["cache entry monitoring is damaged", "definitions.yaml has changed"],
+    );
 }
 
 #[tokio::test]
@@ -162,9 +165,9 @@ async fn rejects_different_options_for_an_existing_cluster() {
     with_simulated("test-options", 1, async |_| {
         let up = ["up", "--name", "test-options"];
         let with = |more: &[&'static str]| [&up[..], more].concat();
-        let said = error_of(&with(&["--nodes", "3", "--prometheus"]), &[]);
-        assert_says(
-            &said,
+        let stderr = error_of(&with(&["--nodes", "3", "--prometheus"]), &[]);
+        assert_contains(
+            &stderr,
             &["1 nodes, not 3", "no Prometheus", "oprc sandbox down --name test-options"],
         );
         assert!(oprc(&[&["sandbox"], &up[..]].concat(), &[]).status.success());
@@ -177,13 +180,13 @@ async fn rejects_files_that_are_not_images() {
     with_simulated("test-image", 1, async |_| {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "no image").unwrap();
-        let said =
+        let stderr =
             error_of(&["load-image", "--name", "test-image", file.path().to_str().unwrap()], &[]);
-        assert_says(&said, &["is not an OCI image archive", "oprc sandbox image"]);
-        let said = error_of(&["load-image", "--name", "test-image", "/nowhere"], &[]);
-        assert_says(&said, &["/nowhere", "No such file"]);
-        let said = error_of(&["logs", "--name", "test-image", "kubelet"], &[]);
-        assert_says(&said, &["no component 'kubelet'", "etcd"]);
+        assert_contains(&stderr, &["is not an OCI image archive", "oprc sandbox image"]);
+        let stderr = error_of(&["load-image", "--name", "test-image", "/nowhere"], &[]);
+        assert_contains(&stderr, &["/nowhere", "No such file"]);
+        let stderr = error_of(&["logs", "--name", "test-image", "kubelet"], &[]);
+        assert_contains(&stderr, &["no component 'kubelet'", "etcd"]);
     })
     .await;
 }
@@ -195,7 +198,7 @@ async fn reports_a_port_in_use() {
         let (_, rest) = arguments.split_once("--listen-client-urls=https://127.0.0.1:").unwrap();
         let port: u16 = rest.split('\0').next().unwrap().parse().unwrap();
         kill_supervisor(&cluster);
-        let _taken = oprc_tests::eventually(
+        let _listener = oprc_tests::eventually(
             "the port to be free",
             oprc_tests::objects::READY_TIMEOUT,
             || async {
@@ -203,9 +206,9 @@ async fn reports_a_port_in_use() {
             },
         )
         .await;
-        let said = error_of(&["up", "--name", "test-port"], &[]);
-        assert_says(
-            &said,
+        let stderr = error_of(&["up", "--name", "test-port"], &[]);
+        assert_contains(
+            &stderr,
             &[&format!("port {port}"), "for etcd", "in use by another program", "ss -ltnp"],
         );
     })

@@ -9,6 +9,7 @@ mod class;
 pub mod from_model;
 mod instances;
 pub mod names;
+mod phase;
 mod platform;
 pub mod replication;
 mod select;
@@ -26,6 +27,7 @@ pub use self::{
         truncate_message, validate,
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
+    phase::Phase,
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
     sizing::{Capacity, function_sizes, grid_sizes, requested},

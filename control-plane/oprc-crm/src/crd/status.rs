@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
+pub use oprc_unit::Phase;
 use oprc_unit::{SelectionStatus, UnitSpec};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -92,46 +93,6 @@ pub struct ClassRuntimeStatus {
     #[serde(skip_deserializing, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(skip)]
     pub unreadable: BTreeMap<String, serde_json::Value>,
-}
-
-/// Phase of a class.
-#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Phase {
-    /// Waits to be reconciled.
-    #[default]
-    Pending,
-    /// Objects are being applied.
-    Applying,
-    /// Objects are applied, but not all of them are ready.
-    Progressing,
-    /// All components are ready.
-    Available,
-    /// The class failed; see the reason.
-    Degraded,
-    /// The class is terminating.
-    Deleting,
-}
-
-impl Phase {
-    pub const ALL: [Self; 6] = [
-        Self::Pending,
-        Self::Applying,
-        Self::Progressing,
-        Self::Available,
-        Self::Degraded,
-        Self::Deleting,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Applying => "Applying",
-            Self::Progressing => "Progressing",
-            Self::Available => "Available",
-            Self::Degraded => "Degraded",
-            Self::Deleting => "Deleting",
-        }
-    }
 }
 
 /// An object created for a class.

@@ -29,13 +29,6 @@ const FORMER_GRID_STABILITY_KEY: &str = "odgm";
 
 const SERVING: &str = "every function has its required replicas";
 
-impl Phase {
-    /// On the way to Available, without a failure.
-    pub fn is_in_progress(self) -> bool {
-        matches!(self, Self::Pending | Self::Applying | Self::Progressing)
-    }
-}
-
 impl ClassRuntimeStatus {
     /// The part of a status that the reconciler applies. To apply more would take fields from their
     /// owners.

@@ -19,7 +19,7 @@ use crate::{
     planner::Defaults,
     rollout::Deadlines,
     run::{Components, Options, drive},
-    service::{Caller, DeploymentService},
+    service::{Caller, DeploymentService, Precondition},
     state::schema::{deployment_key, unit_key},
 };
 
@@ -125,6 +125,10 @@ fn caller() -> Caller {
     Caller { name: Some("tester".to_owned()), correlation_id: "call-1".to_owned() }
 }
 
+fn at_revision(revision: &str) -> Precondition {
+    Precondition::Revision(revision.to_owned())
+}
+
 fn count(fake: &Fake) -> usize {
     fake.state.lock().unwrap().classes.len()
 }
@@ -139,17 +143,17 @@ async fn dry_run_fails_like_the_change_and_stores_nothing() {
     let desired = greeting(&["one"], Policy::BestEffort);
     let before = store.list("").await.unwrap().entries;
     let deployments = &manager.deployments;
-    let plan = deployments.dry_run(&desired, None, true, &caller()).await.unwrap();
+    let plan = deployments.plan_upsert(&desired, &Precondition::Absent, &caller()).await.unwrap();
     assert_eq!((plan.deployment.as_str(), plan.units.len()), ("greeting", 1));
     assert_eq!(store.list("").await.unwrap().entries, before);
-    let late = deployments.dry_run(&desired, Some("r"), false, &caller()).await;
+    let late = deployments.plan_upsert(&desired, &at_revision("r"), &caller()).await;
     assert!(matches!(late, Err(Error::Changed(_))), "{late:?}");
     let created = deployments.create(desired.clone(), &caller()).await.unwrap();
     assert_eq!(created.plan, plan);
-    let again = deployments.dry_run(&desired, None, true, &caller()).await;
+    let again = deployments.plan_upsert(&desired, &Precondition::Absent, &caller()).await;
     assert!(matches!(again, Err(Error::Conflict { reason: "EXISTS", .. })), "{again:?}");
     let moved = OClassDeployment { namespace: Some("other".to_owned()), ..desired };
-    let moved = deployments.dry_run(&moved, Some(&created.revision), false, &caller()).await;
+    let moved = deployments.plan_upsert(&moved, &at_revision(&created.revision), &caller()).await;
     assert!(matches!(moved, Err(Error::Conflict { reason: "NAMESPACE_FIXED", .. })), "{moved:?}");
     assert_eq!(deployments.history("greeting").await.unwrap().len(), 1);
     manager.crash().await;
@@ -170,9 +174,10 @@ async fn creates_updates_rolls_back_and_deletes_a_deployment() {
     assert_eq!(one.state.lock().unwrap().correlation, "call-1");
 
     let less = greeting(&["two"], Policy::BestEffort);
-    let stale = manager.deployments.put(less.clone(), Some("0"), &caller()).await.unwrap_err();
+    let stale =
+        manager.deployments.upsert(less.clone(), &at_revision("0"), &caller()).await.unwrap_err();
     assert!(matches!(stale, Error::Changed(revision) if revision == created.revision));
-    manager.deployments.put(less, Some(&created.revision), &caller()).await.unwrap();
+    manager.deployments.upsert(less, &at_revision(&created.revision), &caller()).await.unwrap();
     manager.until_class("one", |class| class.is_none()).await;
     assert_eq!((count(&one), count(&two)), (0, 1));
     manager.until(DeploymentCondition::Running).await;
@@ -318,7 +323,7 @@ async fn concurrent_deployments_of_one_package_all_succeed() {
         async move {
             // A request that waited too long for the lock must be retried.
             loop {
-                match deployments.put(desired.clone(), None, caller).await {
+                match deployments.upsert(desired.clone(), &Precondition::None, caller).await {
                     Err(Error::Unavailable(_)) => {}
                     created => return created,
                 }
@@ -385,7 +390,7 @@ async fn rejects_a_deployment_whose_rollback_would_not_fit() {
     let (store, one) = (Store::memory(), Fake::start().await);
     let manager = Manager::start(&store, &[("one", &one)]).await;
     manager.until_reached("one").await;
-    let variables = (0..15).map(|number| format!("BIG_{number}: {}", "x".repeat(30 << 10)));
+    let variables = (0..17).map(|number| format!("BIG_{number}: {}", "x".repeat(30 << 10)));
     let text = format!(
         "name: hello\nversion: 1.0.0\n\
          functions: [{{key: f, provision: {{deployment: {{image: f, env: {{{}}}}}}}}}]\n\
@@ -394,7 +399,7 @@ async fn rejects_a_deployment_whose_rollback_would_not_fit() {
     );
     let documents = parse(&text, "hello.yaml").unwrap();
     manager.deployments.registry.publish(&documents, None).await.unwrap();
-    // The plan and its unit are less than 1 MiB; with the previous revision they are more.
+    // One plan takes less than 1 MiB; with that of the previous revision it is more.
     let all = greeting(&["one"], Policy::AllOrNothing);
     let rejected = manager.deployments.create(all.clone(), &caller()).await.unwrap_err();
     let why = rejected.to_string();
@@ -406,7 +411,7 @@ async fn rejects_a_deployment_whose_rollback_would_not_fit() {
     manager.until(DeploymentCondition::Running).await;
     let effort = greeting(&["one"], Policy::BestEffort);
     for desired in [effort, stays] {
-        manager.deployments.put(desired, None, &caller()).await.unwrap();
+        manager.deployments.upsert(desired, &Precondition::None, &caller()).await.unwrap();
         manager.until(DeploymentCondition::Running).await;
     }
 }

@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 use oprc_grpc::deployment::{ClassRuntime, GetClusterInfoResponse, WatchEvent, watch_event::Kind};
 use oprc_rest::Contact;
+use oprc_unit::Phase;
 
-use crate::rollout::{Observation, ObservedUnit, Phase};
+use crate::rollout::{Observation, ObservedUnit};
 
 /// By id and namespace.
 type Classes = BTreeMap<(String, String), Arc<ClassRuntime>>;
@@ -18,16 +19,18 @@ pub struct ClassCache {
     incoming: Option<Classes>,
     /// Whether a snapshot was ever complete.
     synced: bool,
-    connected: bool,
+    pub connected: bool,
     /// Whether the stream hasn't delivered yet what happened while it was disconnected.
     behind: bool,
     /// Whether the CRM has lost its API server.
     stale: bool,
-    resume_token: String,
-    info: Option<Arc<GetClusterInfoResponse>>,
-    unreachable_since: Option<Timestamp>,
-    last_seen: Option<Timestamp>,
-    problem: String,
+    pub resume_token: String,
+    /// Nodes, capacity and capabilities as reported last; none if the cluster never connected.
+    pub info: Option<Arc<GetClusterInfoResponse>>,
+    pub unreachable_since: Option<Timestamp>,
+    pub last_seen: Option<Timestamp>,
+    /// Why the cache isn't fresh; empty if it is.
+    pub problem: String,
 }
 
 impl ClassCache {
@@ -37,10 +40,6 @@ impl ClassCache {
             problem: "not connected yet".to_owned(),
             ..Self::default()
         }
-    }
-
-    pub(crate) fn resume_token(&self) -> &str {
-        &self.resume_token
     }
 
     /// The stream is open, and the CRM has reported `info`.
@@ -141,28 +140,6 @@ impl ClassCache {
         }
     }
 
-    pub fn is_connected(&self) -> bool {
-        self.connected
-    }
-
-    pub fn unreachable_since(&self) -> Option<Timestamp> {
-        self.unreachable_since
-    }
-
-    pub fn last_seen(&self) -> Option<Timestamp> {
-        self.last_seen
-    }
-
-    /// Why the cache isn't fresh; empty if it is.
-    pub fn problem(&self) -> &str {
-        &self.problem
-    }
-
-    /// Nodes, capacity and capabilities as reported last; none if the cluster never connected.
-    pub fn info(&self) -> Option<&GetClusterInfoResponse> {
-        self.info.as_deref()
-    }
-
     /// All classes as reported last, however long ago.
     pub fn classes(&self) -> impl Iterator<Item = &Arc<ClassRuntime>> {
         self.classes.values()
@@ -191,19 +168,16 @@ fn key(class: &ClassRuntime) -> (String, String) {
 }
 
 pub fn observed_unit(class: &ClassRuntime) -> ObservedUnit {
-    let unit = ObservedUnit {
+    let status = class.status.clone().unwrap_or_default();
+    ObservedUnit {
         uid: class.uid.clone(),
         generation: class.generation,
-        deleting: class.deleting,
-        ..ObservedUnit::default()
-    };
-    let Some(status) = &class.status else { return unit };
-    ObservedUnit {
         observed_generation: status.observed_generation,
-        phase: Phase::parse(&status.phase),
-        reason: status.reason.clone(),
-        message: status.message.clone(),
-        ..unit
+        deleting: class.deleting,
+        // Also a phase that this version doesn't know counts as Pending.
+        phase: Phase::parse(&status.phase).unwrap_or_default(),
+        reason: status.reason,
+        message: status.message,
     }
 }
 
@@ -247,7 +221,7 @@ mod tests {
         assert!(matches!(cache.observe("a", "default"), Observation::Present(_)));
         assert_eq!(cache.observe("a", "other"), Observation::Absent);
         assert_eq!(cache.observe("b", ""), Observation::Absent);
-        assert_eq!(cache.unreachable_since(), None);
+        assert_eq!(cache.unreachable_since, None);
     }
 
     #[test]
@@ -257,7 +231,7 @@ mod tests {
         cache.apply(event(Kind::SnapshotBegin, None), at(3));
         cache.disconnected("cut".to_owned(), at(4));
         assert_eq!(cache.contact(), Contact::Stale);
-        assert_eq!(cache.unreachable_since(), Some(at(3)), "since the new snapshot began");
+        assert_eq!(cache.unreachable_since, Some(at(3)), "since the new snapshot began");
         assert_eq!(cache.classes().count(), 1);
         cache.connected(GetClusterInfoResponse::default(), at(5));
         cache.apply(event(Kind::SnapshotBegin, None), at(5));
@@ -304,7 +278,7 @@ mod tests {
         let cut = WatchEvent { stale: true, ..event(Kind::Contact, None) };
         cache.apply(cut, at(3));
         assert_eq!(cache.observe("a", ""), Observation::Unknown);
-        assert_eq!(cache.unreachable_since(), Some(at(3)));
+        assert_eq!(cache.unreachable_since, Some(at(3)));
         cache.apply(event(Kind::Contact, None), at(4));
         assert!(cache.is_fresh());
     }
@@ -315,8 +289,8 @@ mod tests {
         let info = GetClusterInfoResponse { ready_nodes: 5, ..GetClusterInfoResponse::default() };
         let event = WatchEvent { cluster_info: Some(info), ..event(Kind::ClusterInfo, None) };
         cache.apply(event, at(2));
-        assert_eq!(cache.info().unwrap().ready_nodes, 5);
+        assert_eq!(cache.info.as_ref().unwrap().ready_nodes, 5);
         cache.disconnected("cut".to_owned(), at(3));
-        assert_eq!(cache.info().unwrap().ready_nodes, 5);
+        assert_eq!(cache.info.as_ref().unwrap().ready_nodes, 5);
     }
 }

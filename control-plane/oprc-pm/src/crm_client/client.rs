@@ -18,7 +18,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt as _;
 
 use super::{breaker::Breaker, class_cache::ClassCache};
-use crate::{clock, config::ClusterConfig, rollout::CallOutcome};
+use crate::{clock, config::ClusterConfig, error::Error, rollout::CallOutcome};
 
 pub struct CrmClient {
     pub(super) config: ClusterConfig,
@@ -101,14 +101,19 @@ impl CrmClient {
         }
     }
 
-    /// A class with its specification; none if it doesn't exist.
+    /// A class with its specification.
     pub async fn class(
         &self,
         id: &str,
         namespace: &str,
         correlation_id: &str,
-    ) -> Result<Option<ClassRuntime>, Status> {
-        self.guard(self.client.class(id, namespace, correlation_id)).await
+    ) -> Result<ClassRuntime, Error> {
+        match self.guard(self.client.class(id, namespace, correlation_id)).await {
+            Ok(class) => class.ok_or_else(|| Error::not_found("class runtime", id)),
+            Err(status) => {
+                Err(Error::Unavailable(format!("{}: {}", self.name(), status.message())))
+            }
+        }
     }
 
     pub(super) async fn fetch_info(&self) -> Result<GetClusterInfoResponse, Status> {
@@ -118,7 +123,7 @@ impl CrmClient {
     /// Opens the watch stream where the last one ended. Attempted while the breaker is open too, and
     /// closes it.
     pub(super) async fn watch(&self) -> Result<Streaming<WatchEvent>, Status> {
-        let stream = self.client.watch(self.class_cache().resume_token(), &new_id()).await?;
+        let stream = self.client.watch(&self.class_cache().resume_token, &new_id()).await?;
         self.breaker.record_success();
         Ok(stream)
     }

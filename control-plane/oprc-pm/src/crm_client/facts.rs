@@ -16,12 +16,12 @@ pub(super) fn facts(client: &CrmClient) -> ClusterFacts {
     let cache = client.class_cache();
     let configured = ClusterFacts {
         default: client.config.default,
-        reachable: cache.is_connected(),
+        reachable: cache.connected,
         node_availability: client.config.node_availability,
         environments: client.config.environments.clone(),
         ..ClusterFacts::default()
     };
-    let Some(info) = cache.info() else { return configured };
+    let Some(info) = &cache.info else { return configured };
     ClusterFacts {
         nodes_known: info.nodes_known,
         ready_nodes: count(info.ready_nodes),
@@ -42,17 +42,17 @@ fn capacity(info: &GetClusterInfoResponse) -> Option<Capacity> {
 
 pub(super) fn view(client: &CrmClient, units: usize) -> oprc_rest::Cluster {
     let cache = client.class_cache();
-    let (health, message) = match cache.info() {
-        _ if !cache.is_connected() => (Health::Unreachable, cache.problem().to_owned()),
-        _ if !cache.is_fresh() => (Health::Degraded, cache.problem().to_owned()),
+    let (health, message) = match &cache.info {
+        _ if !cache.connected => (Health::Unreachable, cache.problem.clone()),
+        _ if !cache.is_fresh() => (Health::Degraded, cache.problem.clone()),
         Some(info) if info.nodes_known && info.ready_nodes == 0 => {
             (Health::Degraded, "no node is ready".to_owned())
         }
         _ => (Health::Healthy, String::new()),
     };
     // An open stream is a sign of life even without events: keep-alive would have closed it.
-    let last_seen = if cache.is_connected() { Some(clock::now()) } else { cache.last_seen() };
-    let info = cache.info().cloned().unwrap_or_default();
+    let last_seen = if cache.connected { Some(clock::now()) } else { cache.last_seen };
+    let info = cache.info.as_deref().cloned().unwrap_or_default();
     let known = info.nodes_known;
     oprc_rest::Cluster {
         name: client.name().to_owned(),

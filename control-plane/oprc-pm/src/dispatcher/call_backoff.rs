@@ -6,7 +6,7 @@ use std::{
 };
 
 use backon::ExponentialBackoff;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::{
@@ -36,67 +36,56 @@ struct CallHistory {
     desired: bool,
     delays: ExponentialBackoff,
     next_call: Instant,
-    last_call: LastCall,
+    /// Whether the last call was accepted.
+    accepted: bool,
     rejection: Option<String>,
-    last_error: String,
+    last_error: Option<String>,
     in_doubt_until: Option<Instant>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LastCall {
-    Accepted,
-    Other,
 }
 
 impl CallHistory {
     fn new(record: &UnitRecord, now: Instant) -> Self {
         Self {
             revision: record.revision.clone(),
-            desired: record.spec.is_some(),
+            desired: record.desired,
             delays: delays(MIN_DELAY, MAX_DELAY),
             next_call: now,
-            last_call: LastCall::Other,
+            accepted: false,
             rejection: None,
-            last_error: String::new(),
+            last_error: None,
             in_doubt_until: None,
         }
     }
 
     fn is_about(&self, record: &UnitRecord) -> bool {
-        self.revision == record.revision && self.desired == record.spec.is_some()
+        self.revision == record.revision && self.desired == record.desired
     }
 
     /// Whether a call continues the history. A unit that is accepted repeatedly but never converges
     /// backs off like a failure; a quiet period after an accepted call ends the history.
     fn is_continued_by(&self, outcome: &CallOutcome, now: Instant) -> bool {
-        let accepted = self.last_call == LastCall::Accepted;
-        if accepted && now >= self.next_call + MAX_DELAY {
+        if self.accepted && now >= self.next_call + MAX_DELAY {
             return false;
         }
         match outcome {
             CallOutcome::Rejected(_) | CallOutcome::Failed(_) => true,
-            CallOutcome::Accepted { .. } => accepted,
+            CallOutcome::Accepted { .. } => self.accepted,
             CallOutcome::Terminating | CallOutcome::NotFound => false,
         }
     }
 
     fn record(&mut self, outcome: &CallOutcome, continued: bool, now: Instant) {
-        self.last_call = LastCall::Other;
+        self.accepted = matches!(outcome, CallOutcome::Accepted { .. });
+        if let CallOutcome::Rejected(why) = outcome {
+            self.rejection = Some(why.clone());
+        }
         let wait = match outcome {
-            CallOutcome::Rejected(why) => {
-                self.rejection = Some(why.clone());
-                self.last_error.clone_from(why);
+            CallOutcome::Rejected(why) | CallOutcome::Failed(why) => {
+                self.last_error = Some(why.clone());
                 self.delays.next()
             }
-            CallOutcome::Failed(why) => {
-                self.last_error.clone_from(why);
-                self.delays.next()
-            }
-            CallOutcome::Accepted { .. } => {
-                self.last_call = LastCall::Accepted;
-                if continued { self.delays.next() } else { Some(SETTLE_DELAY) }
-            }
-            CallOutcome::Terminating | CallOutcome::NotFound => Some(SETTLE_DELAY),
+            CallOutcome::Accepted { .. } if continued => self.delays.next(),
+            _ => Some(SETTLE_DELAY),
         };
         self.next_call = now + wait.unwrap_or(MAX_DELAY);
     }
@@ -114,49 +103,37 @@ impl CallBackoff {
         self.changes.subscribe()
     }
 
-    fn with<T>(
+    fn history(
         &self,
         key: &UnitKey,
         record: &UnitRecord,
-        read: impl FnOnce(&CallHistory) -> Option<T>,
-    ) -> Option<T> {
-        self.units.lock().get(key).filter(|history| history.is_about(record)).and_then(read)
+    ) -> Option<MappedMutexGuard<'_, CallHistory>> {
+        let history = MutexGuard::try_map(self.units.lock(), |units| units.get_mut(key)).ok()?;
+        history.is_about(record).then_some(history)
     }
 
     /// The earliest time of the next call.
     pub(super) fn next_call(&self, key: &UnitKey, record: &UnitRecord) -> Option<Instant> {
-        self.with(key, record, |history| Some(history.next_call))
+        Some(self.history(key, record)?.next_call)
     }
 
     /// Why the cluster rejects the unit as it is desired.
     pub fn rejection(&self, key: &UnitKey, record: &UnitRecord) -> Option<String> {
-        self.with(key, record, |history| history.rejection.clone())
+        self.history(key, record)?.rejection.clone()
     }
 
     pub fn last_error(&self, key: &UnitKey, record: &UnitRecord) -> Option<String> {
-        let error = self.with(key, record, |history| Some(history.last_error.clone()));
-        error.filter(|error| !error.is_empty())
+        self.history(key, record)?.last_error.clone()
     }
 
     /// Until when an earlier Deploy may still be executed, so that an absent unit may yet appear.
     pub(super) fn in_doubt_until(&self, key: &UnitKey, now: Instant) -> Option<Instant> {
         let former_process = self.started + self.in_doubt;
         let until = self.units.lock().get(key).and_then(|history| history.in_doubt_until);
-        let until = until.map_or(former_process, |until| until.max(former_process));
-        Some(until).filter(|until| *until > now)
+        until.max(Some(former_process)).filter(|until| *until > now)
     }
 
     pub(super) fn record(
-        &self,
-        key: UnitKey,
-        record: &UnitRecord,
-        step: Step,
-        outcome: &CallOutcome,
-    ) {
-        self.record_at(Instant::now(), key, record, step, outcome);
-    }
-
-    fn record_at(
         &self,
         now: Instant,
         key: UnitKey,
@@ -202,7 +179,7 @@ mod tests {
     fn unit(revision: &str) -> UnitRecord {
         serde_json::from_value(json!({
             "deployment": "d", "revision": revision, "class": "A", "environment": "",
-            "namespace": "", "spec": {}, "correlation_id": "",
+            "namespace": "", "desired": true, "correlation_id": "",
         }))
         .unwrap()
     }
@@ -215,7 +192,7 @@ mod tests {
         now: Instant,
     ) -> Duration {
         let key = ("east".to_owned(), "d.A..east".to_owned());
-        backoff.record_at(now, key.clone(), unit, Step::Deploy, outcome);
+        backoff.record(now, key.clone(), unit, Step::Deploy, outcome);
         backoff.next_call(&key, unit).unwrap() - now
     }
 

@@ -7,22 +7,17 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use oprc_cp_storage::{Check, Transaction};
+use oprc_cp_storage::Transaction;
 use oprc_grpc::unit::to_wire;
+use oprc_unit::UnitSpec;
 use tokio::sync::watch;
 
 use super::Dispatcher;
 use crate::{
-    clock,
     crm_client::CrmClient,
     error::Error,
-    rollout::{
-        CallOutcome, RecordUpdate, Step, UnitKey, UnitRecord, evaluate, next_step, record_update,
-    },
-    state::{
-        Versioned,
-        schema::{encode, unit_key},
-    },
+    rollout::{CallOutcome, RecordUpdate, Step, UnitKey, UnitRecord, next_step, record_update},
+    state::{Versioned, replace, schema::unit_key},
 };
 
 const MAX_CONCURRENT_CALLS: usize = 16;
@@ -33,12 +28,8 @@ struct DueCall {
     key: UnitKey,
     stored: Versioned<UnitRecord>,
     step: Step,
-}
-
-#[derive(Clone, Copy)]
-struct Holds {
-    deploys: bool,
-    deletes: bool,
+    /// The spec to deploy; none where the unit is deleted.
+    spec: Option<UnitSpec>,
 }
 
 impl Dispatcher {
@@ -79,7 +70,7 @@ impl Dispatcher {
         in_flight: &BTreeSet<UnitKey>,
     ) -> (Vec<DueCall>, Option<Instant>) {
         let (now, classes) = (Instant::now(), client.class_cache());
-        let mut holds: BTreeMap<String, Holds> = BTreeMap::new();
+        let mut deployments = BTreeMap::new();
         let (mut due, mut next) = (Vec::new(), None::<Instant>);
         for (key, stored) in self.cache.units_on(client.name()) {
             if in_flight.contains(&key) {
@@ -90,33 +81,36 @@ impl Dispatcher {
             if step == Step::Wait {
                 continue;
             }
-            let of = &record.deployment;
-            let holds = holds.entry(of.clone()).or_insert_with(|| self.holds(of));
-            let held = if step == Step::Deploy { holds.deploys } else { holds.deletes };
-            if held {
+            let (deployment, evaluation) =
+                deployments.entry(record.deployment.clone()).or_insert_with_key(|deployment| {
+                    let (stored, units) = self.cache.deployment_with_units(deployment);
+                    let evaluation = stored.as_ref().map(|it| self.evaluate(&it.record, &units));
+                    (stored, evaluation.unwrap_or_default())
+                });
+            if evaluation.holds(step) {
+                continue;
+            }
+            let planned =
+                deployment.as_ref().and_then(|it| it.record.planned_unit(&key, &record.revision));
+            // The deployment has changed since its unit was read: the change causes another evaluation.
+            if step == Step::Deploy && planned.is_none() {
                 continue;
             }
             match self.call_backoff.next_call(&key, record) {
                 Some(at) if at > now => next = Some(next.map_or(at, |first| first.min(at))),
-                _ => due.push(DueCall { key, stored, step }),
+                _ => {
+                    let spec = planned.map(|unit| unit.spec.clone());
+                    due.push(DueCall { key, stored, step, spec });
+                }
             }
         }
         (due, next)
     }
 
-    fn holds(&self, deployment: &str) -> Holds {
-        let (stored, units) = self.cache.deployment_with_units(deployment);
-        let evaluation = stored.map(|stored| {
-            evaluate(&stored.record, &self.views(&units), clock::now(), self.deadlines)
-        });
-        let evaluation = evaluation.unwrap_or_default();
-        Holds { deploys: evaluation.hold_deploys, deletes: evaluation.hold_deletes }
-    }
-
     async fn call(&self, client: &CrmClient, call: DueCall) -> UnitKey {
-        let DueCall { key, stored, step } = call;
+        let DueCall { key, stored, step, spec } = call;
         let record = stored.record.as_ref();
-        let outcome = match (step, &record.spec) {
+        let outcome = match (step, &spec) {
             // A process that was suspended past its lease must not undo what its successor did.
             _ if !self.lease.is_held() => {
                 CallOutcome::Failed("this process no longer owns the store".to_owned())
@@ -129,7 +123,7 @@ impl Dispatcher {
             },
             _ => client.delete(&key.1, &record.namespace, &record.correlation_id).await,
         };
-        self.call_backoff.record(key.clone(), record, step, &outcome);
+        self.call_backoff.record(Instant::now(), key.clone(), record, step, &outcome);
         let (cluster, id, correlation_id) = (&key.0, &key.1, &record.correlation_id);
         match &outcome {
             CallOutcome::Rejected(error) | CallOutcome::Failed(error) => {
@@ -150,22 +144,21 @@ impl Dispatcher {
         stored: &Versioned<UnitRecord>,
         outcome: &CallOutcome,
     ) -> Result<(), Error> {
-        let name = unit_key(key);
-        let transaction = Transaction::new()
-            .check(name.clone(), Check::Version(stored.version))
-            .fenced(&self.lease);
-        match record_update(&stored.record, outcome) {
-            RecordUpdate::Unchanged => {}
-            RecordUpdate::Replaced(record) => {
-                self.cache.commit(transaction.put(name, encode(record.as_ref())?)).await?;
-            }
+        let after = match record_update(&stored.record, outcome) {
+            RecordUpdate::Unchanged => return Ok(()),
+            RecordUpdate::Replaced(record) => Some(record),
             RecordUpdate::Deleted => {
                 if let Some(until) = self.call_backoff.in_doubt_until(key, Instant::now()) {
                     self.call_backoff.postpone(key, until);
-                } else if self.cache.commit(transaction.delete(name)).await? {
-                    self.call_backoff.remove(key);
+                    return Ok(());
                 }
+                None
             }
+        };
+        let change = Transaction::new().fenced(&self.lease);
+        let change = replace(change, unit_key(key), Some(stored), after.as_deref())?;
+        if self.cache.commit(change).await? && after.is_none() {
+            self.call_backoff.remove(key);
         }
         Ok(())
     }

@@ -61,29 +61,25 @@ impl EventLog {
         let Subscription { missed, gap, coming } = self.subscribe(after);
         let missed = missed.into_iter().map(|event| StreamItem::Event(Box::new(event)));
         let before = gap.then_some(StreamItem::Gap).into_iter().chain(missed);
-        stream::iter(before).chain(stream::unfold(coming, next)).boxed()
+        let coming = stream::unfold(coming, async |mut coming| {
+            let item = match coming.recv().await {
+                Ok(event) => StreamItem::Event(Box::new(event)),
+                Err(RecvError::Lagged(_)) => StreamItem::Gap,
+                Err(RecvError::Closed) => return None,
+            };
+            Some((item, coming))
+        });
+        stream::iter(before).chain(coming).boxed()
     }
 
     fn subscribe(&self, after: Option<&str>) -> Subscription {
         let kept = self.kept.lock();
         let coming = self.sender.subscribe();
-        let Some(after) = after else {
-            return Subscription { missed: Vec::new(), gap: false, coming };
-        };
         // If the last seen event isn't kept any more, later ones may have been lost.
-        let gap = !kept.iter().any(|event| event.id == after);
-        let missed = kept.iter().filter(|event| event.id.as_str() > after).cloned().collect();
-        Subscription { missed, gap, coming }
-    }
-}
-
-async fn next(
-    mut coming: broadcast::Receiver<Event>,
-) -> Option<(StreamItem, broadcast::Receiver<Event>)> {
-    match coming.recv().await {
-        Ok(event) => Some((StreamItem::Event(Box::new(event)), coming)),
-        Err(RecvError::Lagged(_)) => Some((StreamItem::Gap, coming)),
-        Err(RecvError::Closed) => None,
+        let gap = after.is_some_and(|after| !kept.iter().any(|event| event.id == after));
+        let missed =
+            kept.iter().filter(|event| after.is_some_and(|after| event.id.as_str() > after));
+        Subscription { missed: missed.cloned().collect(), gap, coming }
     }
 }
 

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_rest::{Condition, Contact, DeploymentCondition, Event, Health};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Dispatcher, status};
 use crate::{planner::parse_unit_id, rollout::UnitKey};
@@ -39,26 +41,14 @@ impl Dispatcher {
             let now = (unit.condition, unit.current);
             let before = published.units.insert((unit.cluster.clone(), unit.id.clone()), now);
             if before != Some(now) {
-                self.events.publish(Event {
-                    kind: "unit.condition".to_owned(),
-                    subject: unit.id.clone(),
-                    condition: name(&unit.condition),
-                    message: unit.message.clone(),
-                    correlation_id: correlation_id.clone(),
-                    ..Event::default()
-                });
+                let event = event("unit.condition", &unit.id, &unit.condition, &unit.message);
+                self.events.publish(Event { correlation_id: correlation_id.clone(), ..event });
             }
         }
         let now = (status.condition, status.message);
         if published.deployments.get(key) != Some(&now) {
-            self.events.publish(Event {
-                kind: "deployment.condition".to_owned(),
-                subject: key.to_owned(),
-                condition: name(&now.0),
-                message: now.1.clone(),
-                correlation_id: correlation_id.clone(),
-                ..Event::default()
-            });
+            let event = event("deployment.condition", key, &now.0, &now.1);
+            self.events.publish(Event { correlation_id: correlation_id.clone(), ..event });
             published.deployments.insert(key.to_owned(), now);
         }
     }
@@ -67,12 +57,7 @@ impl Dispatcher {
         published.deployments.retain(|key, _| {
             let exists = self.cache.deployment(key).is_some();
             if !exists {
-                self.events.publish(Event {
-                    kind: "deployment.deleted".to_owned(),
-                    subject: key.clone(),
-                    condition: "DELETED".to_owned(),
-                    ..Event::default()
-                });
+                self.events.publish(event("deployment.deleted", key, &"DELETED", ""));
             }
             exists
         });
@@ -99,12 +84,8 @@ impl Dispatcher {
             }
         }
         for (cluster, id) in orphans.difference(&published.orphans) {
-            self.events.publish(Event {
-                kind: "orphan.found".to_owned(),
-                subject: id.clone(),
-                message: format!("on {cluster}: adopt it or delete it"),
-                ..Event::default()
-            });
+            let message = format!("on {cluster}: adopt it or delete it");
+            self.events.publish(event("orphan.found", id, &"", &message));
         }
         published.orphans = orphans;
     }
@@ -113,20 +94,21 @@ impl Dispatcher {
         for cluster in self.clusters.view(|_| 0) {
             let before = published.clusters.insert(cluster.name.clone(), cluster.health);
             if before != Some(cluster.health) {
-                self.events.publish(Event {
-                    kind: "cluster.health".to_owned(),
-                    subject: cluster.name,
-                    condition: name(&cluster.health),
-                    message: cluster.message,
-                    ..Event::default()
-                });
+                let (subject, message) = (&cluster.name, &cluster.message);
+                self.events.publish(event("cluster.health", subject, &cluster.health, message));
             }
         }
     }
 }
 
-/// The name of an enum's variant as documents contain it.
-fn name(of: &impl serde::Serialize) -> String {
-    let value = serde_json::to_value(of).ok();
-    value.and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+/// `condition` is text, or an enum whose variant is named as in documents.
+fn event(kind: &str, subject: &str, condition: &impl Serialize, message: &str) -> Event {
+    let condition = serde_json::to_value(condition).ok();
+    Event {
+        kind: kind.to_owned(),
+        subject: subject.to_owned(),
+        condition: condition.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        message: message.to_owned(),
+        ..Event::default()
+    }
 }

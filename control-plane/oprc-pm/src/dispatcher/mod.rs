@@ -20,8 +20,9 @@ pub use self::{
     status::{class_status, status, unit_status},
 };
 use crate::{
+    clock,
     crm_client::Clusters,
-    rollout::{Deadlines, Observation, UnitView},
+    rollout::{Deadlines, DeploymentRecord, Evaluation, Observation, UnitView, evaluate},
     state::{Cache, VersionedUnit},
 };
 
@@ -48,20 +49,20 @@ impl Dispatcher {
         join(join_all(workers), self.run_rollouts(&released)).await;
     }
 
+    fn evaluate(&self, record: &DeploymentRecord, units: &[VersionedUnit]) -> Evaluation {
+        evaluate(record, &self.views(units), clock::now(), self.deadlines)
+    }
+
     fn views<'a>(&self, units: &'a [VersionedUnit]) -> Vec<UnitView<'a>> {
         let view = |(key, stored): &'a VersionedUnit| {
             let record = stored.record.as_ref();
-            let (observation, unreachable_since) = match self.clusters.client(&key.0) {
-                Some(client) => {
-                    let cache = client.class_cache();
-                    let observation = cache.observe(&key.1, record.object_namespace());
-                    (observation, cache.unreachable_since())
-                }
-                None => (Observation::Unknown, None),
-            };
+            let cache = self.clusters.client(&key.0).map(|client| client.class_cache());
+            let observation = cache.as_ref().map_or(Observation::Unknown, |cache| {
+                cache.observe(&key.1, record.object_namespace())
+            });
+            let unreachable_since = cache.and_then(|cache| cache.unreachable_since);
             let rejection = self.call_backoff.rejection(key, record);
-            let (cluster, id) = (key.0.as_str(), key.1.as_str());
-            UnitView { cluster, id, record, observation, rejection, unreachable_since }
+            UnitView { key, record, observation, rejection, unreachable_since }
         };
         units.iter().map(view).collect()
     }

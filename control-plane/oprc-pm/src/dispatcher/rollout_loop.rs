@@ -7,7 +7,7 @@ use std::{
 
 use futures::{FutureExt as _, future::select_all};
 use jiff::Timestamp;
-use oprc_cp_storage::{Check, Transaction};
+use oprc_cp_storage::Check;
 use oprc_rest::Revision;
 use tokio::sync::watch;
 
@@ -15,10 +15,10 @@ use super::{Dispatcher, event_publisher::Published};
 use crate::{
     clock,
     error::Error,
-    rollout::{DeploymentRecord, TransitionResult, apply_transition, evaluate},
+    rollout::{DeploymentRecord, TransitionResult, apply_transition},
     state::{
-        Versioned, VersionedUnit,
-        schema::{decode, deployment_key, encode, revision_key, unit_key},
+        Versioned, VersionedUnit, records_of, replace_deployment,
+        schema::{decode, encode, revision_key},
     },
 };
 
@@ -80,8 +80,7 @@ impl Dispatcher {
         for listed in self.cache.deployments() {
             let key = &listed.record.deployment.key;
             let (Some(stored), units) = self.cache.deployment_with_units(key) else { continue };
-            let views = self.views(&units);
-            let evaluation = evaluate(&stored.record, &views, now, self.deadlines);
+            let evaluation = self.evaluate(&stored.record, &units);
             if let Some(deadline) = evaluation.deadline {
                 wait = wait.min(until(deadline, now));
             }
@@ -89,7 +88,7 @@ impl Dispatcher {
                 holds.insert(key.clone(), (evaluation.hold_deploys, evaluation.hold_deletes));
             }
             let Some(transition) = evaluation.transition else { continue };
-            let result = apply_transition(&transition, &stored.record, &views, now);
+            let result = apply_transition(&transition, &stored.record, &records_of(&units), now);
             match self.store_transition(result, &stored, &units).await {
                 Ok(()) => tracing::info!(deployment = key, ?transition, "rollout transition"),
                 Err(error) => {
@@ -113,20 +112,12 @@ impl Dispatcher {
         units: &[VersionedUnit],
     ) -> Result<(), Error> {
         let key = &stored.record.deployment.key;
-        let name = deployment_key(key);
-        let mut transaction = Transaction::new()
-            .check(name.clone(), Check::Version(stored.version))
-            .fenced(&self.lease);
-        for (unit, record) in &result.units {
-            let known = units.iter().find(|(key, _)| key == unit);
-            let check = known.map_or(Check::Absent, |(_, stored)| Check::Version(stored.version));
-            let name = unit_key(unit);
-            transaction = transaction.check(name.clone(), check).put(name, encode(record)?);
-        }
+        let record = result.record.as_ref();
+        let transaction = replace_deployment(key, Some(stored), record, units, &result.units)?;
+        let mut transaction = transaction.fenced(&self.lease);
         let store = self.cache.store();
-        match &result.record {
+        match record {
             Some(record) => {
-                transaction = transaction.put(name, encode(record)?);
                 let revision = revision_key(key, &record.revision);
                 if let Some(entry) = store.get(&revision).await? {
                     let before: Revision = decode(&revision, &entry.value)?;
@@ -137,7 +128,6 @@ impl Dispatcher {
                 }
             }
             None => {
-                transaction = transaction.delete(name);
                 for entry in store.list(&revision_key(key, "")).await?.entries {
                     transaction = transaction.delete(entry.key);
                 }

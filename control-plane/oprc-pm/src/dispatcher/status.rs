@@ -2,13 +2,13 @@
 
 use oprc_grpc::deployment::{ClassRuntime, FunctionState};
 use oprc_rest::{Condition, Contact, DeploymentStatus, FunctionStatus, GridStatus, UnitStatus};
+use oprc_unit::Phase;
 
 use super::CallBackoff;
 use crate::{
     crm_client::{Clusters, observed_unit},
     rollout::{
-        DeploymentRecord, ObservedUnit, Phase, UnitKey, UnitRecord, condition, is_available,
-        is_current,
+        DeploymentRecord, ObservedUnit, UnitKey, UnitRecord, condition, is_available, is_current,
     },
     state::VersionedUnit,
 };
@@ -23,7 +23,7 @@ pub fn status(
     for (key, stored) in units {
         let unit = unit_status(key, &stored.record, clusters, call_backoff);
         // Units that are being deleted count only if the whole deployment is.
-        if stored.record.spec.is_some() || record.is_deleting() {
+        if stored.record.desired || record.is_deleting() {
             counted.push(unit.clone());
         }
         all.push(unit);
@@ -33,7 +33,7 @@ pub fn status(
         condition,
         message,
         revision: record.revision.clone(),
-        since: record.stage.since().to_string(),
+        since: record.stage_since.to_string(),
         available: counted.iter().filter(|unit| is_available(unit)).count(),
         units_total: counted.len(),
         units: all,
@@ -63,7 +63,7 @@ pub fn unit_status(
         unit.namespace.clone_from(&record.namespace);
     }
     unit.current = class.as_deref().is_some_and(|class| is_current(record, &observed_unit(class)));
-    if record.spec.is_none() {
+    if !record.desired {
         unit.condition = Condition::Deleted;
     } else if !unit.current {
         // The report is about another spec than the desired one.

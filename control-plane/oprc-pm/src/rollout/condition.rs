@@ -7,19 +7,19 @@ use super::model::Stage;
 /// `units` are those of the plan that is rolled out.
 pub fn condition(stage: &Stage, units: &[UnitStatus]) -> (DeploymentCondition, String) {
     match stage {
-        Stage::RollingOut { .. } => match condition_of_units(units, false) {
+        Stage::RollingOut => match condition_of_units(units, false) {
             // Running only once that is stored: until then a lost cluster causes a rollback.
             (DeploymentCondition::Running, _) => (DeploymentCondition::Deploying, String::new()),
             other => other,
         },
-        Stage::Succeeded { .. } => condition_of_units(units, true),
-        Stage::RollingBack { because, .. } => {
+        Stage::Succeeded => condition_of_units(units, true),
+        Stage::RollingBack { because } => {
             (DeploymentCondition::RollingBack, rollback_message(because, units))
         }
-        Stage::RolledBack { because, .. } => {
+        Stage::RolledBack { because } => {
             (DeploymentCondition::RolledBack, rollback_message(because, units))
         }
-        Stage::Deleting { .. } => {
+        Stage::Deleting => {
             let left: Vec<_> = units.iter().map(name).collect();
             let message = match left.as_slice() {
                 [] => String::new(),
@@ -135,10 +135,9 @@ mod tests {
     #[test]
     fn is_running_only_after_success_is_stored() {
         let units = [unit(Condition::Running, true, Contact::Fresh)];
-        let since = jiff::Timestamp::UNIX_EPOCH;
-        let rolling_out = condition(&Stage::RollingOut { since }, &units);
+        let rolling_out = condition(&Stage::RollingOut, &units);
         assert_eq!(rolling_out, (DeploymentCondition::Deploying, String::new()));
-        let succeeded = condition(&Stage::Succeeded { since }, &units);
+        let succeeded = condition(&Stage::Succeeded, &units);
         assert_eq!(succeeded, (DeploymentCondition::Running, String::new()));
     }
 

@@ -17,13 +17,12 @@ pub use self::{
     condition::{condition, is_available},
     model::{
         Acknowledged, DeploymentRecord, FormerRevision, MAX_UNITS, Stage, UnitKey, UnitRecord,
+        planned_key,
     },
     state_machine::{Deadlines, Evaluation, Transition, UnitView, evaluate, rolls_back_on_failure},
-    transition::{
-        TransitionResult, Units, apply_transition, desired_units, former_units, rollback_target,
-    },
+    transition::{TransitionResult, Units, apply_transition, desired_units, rollback_target},
     unit::{
-        CallOutcome, Observation, ObservedUnit, Phase, RecordUpdate, Step, is_current, is_ready,
+        CallOutcome, Observation, ObservedUnit, RecordUpdate, Step, is_current, is_ready,
         next_step, record_update,
     },
 };

@@ -1,10 +1,8 @@
-//! The stored state of deployments and their units. Serialised names are part of the store's
-//! format: renamed fields and variants keep their old names there.
+//! The stored state of deployments and their units. Serialised names are part of the store's format.
 
 use jiff::Timestamp;
 use oprc_models::OClassDeployment;
-use oprc_rest::Plan;
-use oprc_unit::{Capacity, UnitSpec};
+use oprc_rest::{Plan, UnitPlan};
 use serde::{Deserialize, Serialize};
 
 /// Maximum units of a deployment: all of them are written in one transaction.
@@ -12,6 +10,10 @@ pub const MAX_UNITS: usize = 80;
 
 /// Cluster and unit id.
 pub type UnitKey = (String, String);
+
+pub fn planned_key(unit: &UnitPlan) -> UnitKey {
+    (unit.cluster.clone(), unit.id.clone())
+}
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeploymentRecord {
@@ -23,8 +25,10 @@ pub struct DeploymentRecord {
     pub updated_by: Option<String>,
     /// The request that changed `deployment` last.
     pub correlation_id: String,
+    /// The only place where the specs of its units are stored.
     pub plan: Plan,
     pub stage: Stage,
+    pub stage_since: Timestamp,
     /// The revision to roll back to, kept until this one has succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub former: Option<FormerRevision>,
@@ -32,19 +36,30 @@ pub struct DeploymentRecord {
 
 impl DeploymentRecord {
     pub fn is_deleting(&self) -> bool {
-        matches!(self.stage, Stage::Deleting { .. })
+        self.stage == Stage::Deleting
     }
 
-    /// The plan that clusters run: after a rollback the former one.
-    pub fn running_plan(&self) -> Option<&Plan> {
+    /// Revision and plan that clusters run: after a rollback the former ones.
+    pub fn running(&self) -> Option<(&str, &Plan)> {
         match self.stage {
             Stage::RollingBack { .. } | Stage::RolledBack { .. } => {
-                self.former.as_ref().map(|former| &former.plan)
+                self.former.as_ref().map(|former| (former.revision.as_str(), &former.plan))
             }
-            Stage::RollingOut { .. } | Stage::Succeeded { .. } | Stage::Deleting { .. } => {
-                Some(&self.plan)
+            Stage::RollingOut | Stage::Succeeded | Stage::Deleting => {
+                Some((&self.revision, &self.plan))
             }
         }
+    }
+
+    /// Revision and plan that clusters are driven to; none if all units are deleted.
+    pub fn desired(&self) -> Option<(&str, &Plan)> {
+        self.running().filter(|_| !self.is_deleting())
+    }
+
+    /// The plan of a unit that is desired with this revision.
+    pub fn planned_unit(&self, key: &UnitKey, revision: &str) -> Option<&UnitPlan> {
+        let (_, plan) = self.desired().filter(|(desired, _)| *desired == revision)?;
+        plan.units.iter().find(|unit| planned_key(unit) == *key)
     }
 
     /// Package and version of the plan and of the one that it may roll back to.
@@ -58,60 +73,34 @@ impl DeploymentRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FormerRevision {
     pub revision: String,
-    pub deployment: OClassDeployment,
     pub plan: Plan,
 }
 
 impl FormerRevision {
     pub fn of(record: &DeploymentRecord) -> Self {
-        Self {
-            revision: record.revision.clone(),
-            deployment: record.deployment.clone(),
-            plan: record.plan.clone(),
-        }
+        Self { revision: record.revision.clone(), plan: record.plan.clone() }
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "stage")]
 pub enum Stage {
-    #[serde(rename = "driving")]
-    RollingOut {
-        since: Timestamp,
-    },
+    RollingOut,
     /// All units were Available at the same time once.
-    #[serde(rename = "settled")]
-    Succeeded {
-        since: Timestamp,
-    },
+    Succeeded,
     /// An all-or-nothing rollout failed; clusters return to the former revision.
     RollingBack {
-        since: Timestamp,
         because: String,
     },
     RolledBack {
-        since: Timestamp,
         because: String,
     },
-    Deleting {
-        since: Timestamp,
-    },
+    Deleting,
 }
 
-impl Stage {
-    pub fn since(&self) -> Timestamp {
-        match self {
-            Self::RollingOut { since }
-            | Self::Succeeded { since }
-            | Self::RollingBack { since, .. }
-            | Self::RolledBack { since, .. }
-            | Self::Deleting { since } => *since,
-        }
-    }
-}
-
-/// The desired state of one unit on its cluster.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Whether one unit is desired on its cluster, and what the cluster has acknowledged. Its spec is in the
+/// deployment's plan of the same revision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitRecord {
     /// Empty for an orphan that is being deleted.
     pub deployment: String,
@@ -120,19 +109,30 @@ pub struct UnitRecord {
     pub environment: String,
     /// Empty for the cluster's default namespace.
     pub namespace: String,
-    /// None where the unit must be deleted from the cluster; the record is deleted afterwards.
-    pub spec: Option<UnitSpec>,
-    /// What the unit requests of its cluster, by the plan.
-    #[serde(default)]
-    pub requested: Capacity,
+    /// False where the unit must be deleted from the cluster; the record is deleted afterwards.
+    pub desired: bool,
     /// The object that the cluster reported when it accepted the unit. An object that differs from
     /// it was changed by another client, and the unit is sent again.
-    #[serde(default, rename = "taken", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledged>,
     pub correlation_id: String,
 }
 
 impl UnitRecord {
+    /// A desired unit that its cluster hasn't acknowledged yet.
+    pub fn planned(deployment: &DeploymentRecord, revision: &str, unit: &UnitPlan) -> Self {
+        Self {
+            deployment: deployment.deployment.key.clone(),
+            revision: revision.to_owned(),
+            class: unit.class.clone(),
+            environment: unit.environment.clone(),
+            namespace: unit.namespace.clone(),
+            desired: true,
+            acknowledged: None,
+            correlation_id: deployment.correlation_id.clone(),
+        }
+    }
+
     /// The namespace of the unit's object; empty if only the cluster knows it yet.
     pub fn object_namespace(&self) -> &str {
         match &self.acknowledged {
@@ -147,8 +147,6 @@ pub struct Acknowledged {
     pub revision: String,
     pub uid: String,
     pub generation: i64,
-    /// Empty in records of versions that did not store it.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
 }
 
@@ -159,21 +157,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_records_stored_with_the_former_names() {
-        let stage: Stage = serde_json::from_value(
-            json!({"stage": "driving", "since": "2026-11-16T10:20:30.120Z"}),
-        )
-        .unwrap();
-        assert_eq!(stage.since().as_millisecond(), 1_794_824_430_120);
-        assert!(matches!(stage, Stage::RollingOut { .. }));
-        let stored = json!({"stage": "settled", "since": "2026-11-16T00:00:00Z"});
+    fn stored_names_are_stable() {
+        let stored = json!({"stage": "rolling_back", "because": "no"});
         let stage: Stage = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(stage, Stage::RollingBack { because: "no".to_owned() });
         assert_eq!(serde_json::to_value(&stage).unwrap(), stored);
-        let unit: UnitRecord = serde_json::from_value(json!({
+        let stored = json!({
             "deployment": "d", "revision": "r", "class": "A", "environment": "", "namespace": "",
-            "spec": {}, "correlation_id": "", "taken": {"revision": "r", "uid": "u", "generation": 2},
-        }))
-        .unwrap();
-        assert_eq!(unit.acknowledged.unwrap().generation, 2);
+            "desired": true, "correlation_id": "",
+            "acknowledged": {"revision": "r", "uid": "u", "generation": 2, "namespace": "n"},
+        });
+        let unit: UnitRecord = serde_json::from_value(stored.clone()).unwrap();
+        assert_eq!(unit.object_namespace(), "n");
+        assert_eq!(serde_json::to_value(&unit).unwrap(), stored);
     }
 }

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use oprc_models::{OClassDeployment, Policy};
+use oprc_rest::UnitPlan;
+use oprc_unit::Phase;
 
 use super::{
-    model::{DeploymentRecord, Stage, UnitRecord},
-    unit::{Observation, Phase, is_current, is_ready},
+    model::{DeploymentRecord, Stage, UnitKey, UnitRecord, planned_key},
+    unit::{Observation, Step, is_current, is_ready},
 };
 
 /// A unit's desired and observed state.
 #[derive(Clone, Debug)]
 pub struct UnitView<'a> {
-    pub cluster: &'a str,
-    pub id: &'a str,
+    pub key: &'a UnitKey,
     pub record: &'a UnitRecord,
     pub observation: Observation,
     /// Why the cluster rejects the unit as it is desired.
@@ -56,6 +57,14 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    pub fn holds(&self, step: Step) -> bool {
+        match step {
+            Step::Deploy => self.hold_deploys,
+            Step::Delete => self.hold_deletes,
+            Step::Wait => true,
+        }
+    }
+
     fn transition(transition: Transition) -> Self {
         Self { transition: Some(transition), ..Self::default() }
     }
@@ -73,26 +82,17 @@ pub fn evaluate(
     deadlines: Deadlines,
 ) -> Evaluation {
     match &record.stage {
-        Stage::RollingOut { since } => {
-            Rollout { record, since: *since, now, deadlines }.evaluate(units)
-        }
+        Stage::RollingOut => Rollout { record, now, deadlines }.evaluate(units),
         Stage::RollingBack { .. } if is_rolled_back(record, units) => {
             Evaluation::transition(Transition::RolledBack)
         }
-        Stage::Deleting { .. } if units.is_empty() => Evaluation::transition(Transition::Remove),
+        Stage::Deleting if units.is_empty() => Evaluation::transition(Transition::Remove),
         _ => Evaluation::default(),
     }
 }
 
-enum Failure {
-    Now(String),
-    At(Timestamp),
-    Never,
-}
-
 struct Rollout<'a> {
     record: &'a DeploymentRecord,
-    since: Timestamp,
     now: Timestamp,
     deadlines: Deadlines,
 }
@@ -108,20 +108,15 @@ impl Rollout<'_> {
         if deployment.policy != Some(Policy::AllOrNothing) {
             return Evaluation::default();
         }
-        let mut deadline: Option<Timestamp> = None;
-        for unit in planned.iter().filter(|_| rolls_back_on_failure(deployment)) {
-            match self.failure(unit) {
-                Failure::Now(because) => {
-                    // No call is made for the failed revision until the rollback is stored.
-                    return Evaluation {
-                        hold_deploys: true,
-                        hold_deletes: true,
-                        ..Evaluation::transition(Transition::RollBack { because })
-                    };
-                }
-                Failure::At(at) => deadline = Some(deadline.map_or(at, |first| first.min(at))),
-                Failure::Never => {}
-            }
+        let failures = planned.iter().filter(|_| rolls_back_on_failure(deployment));
+        let failures: Vec<_> = failures.filter_map(|unit| self.failure(unit)).collect();
+        if let Some((_, because)) = failures.iter().find(|(at, _)| self.now >= *at) {
+            // No call is made for the failed revision until the rollback is stored.
+            return Evaluation {
+                hold_deploys: true,
+                hold_deletes: true,
+                ..Evaluation::transition(Transition::RollBack { because: because.clone() })
+            };
         }
         let begun = planned.iter().any(|unit| {
             let acknowledged = unit.record.acknowledged.as_ref();
@@ -130,7 +125,7 @@ impl Rollout<'_> {
         let unreachable = planned.iter().any(|unit| unit.observation == Observation::Unknown);
         Evaluation {
             transition: None,
-            deadline,
+            deadline: failures.iter().map(|(at, _)| *at).min(),
             hold_deploys: unreachable && !begun,
             hold_deletes: true,
         }
@@ -139,27 +134,27 @@ impl Rollout<'_> {
     /// The units of the plan; none if one of them isn't stored for this revision yet.
     fn planned_units<'a, 'b>(&self, units: &'a [UnitView<'b>]) -> Option<Vec<&'a UnitView<'b>>> {
         let revision = &self.record.revision;
-        let find = |id: &str, cluster: &str| {
-            units.iter().find(|unit| {
-                unit.id == id && unit.cluster == cluster && unit.record.revision == *revision
-            })
+        let stored = |planned: &UnitPlan| {
+            let key = planned_key(planned);
+            units.iter().find(|unit| *unit.key == key && unit.record.revision == *revision)
         };
-        self.record.plan.units.iter().map(|unit| find(&unit.id, &unit.cluster)).collect()
+        self.record.plan.units.iter().map(stored).collect()
     }
 
-    /// Whether a unit fails the whole rollout, or when it will.
-    fn failure(&self, unit: &UnitView<'_>) -> Failure {
+    /// When and why a unit fails the whole rollout, unless it becomes ready before.
+    fn failure(&self, unit: &UnitView<'_>) -> Option<(Timestamp, String)> {
         if is_ready(unit.record, &unit.observation) {
-            return Failure::Never;
+            return None;
         }
-        let name = format!("{} on {}", unit.record.class, unit.cluster);
+        let (since, cluster) = (self.record.stage_since, &unit.key.0);
+        let name = format!("{} on {cluster}", unit.record.class);
         if let Some(why) = &unit.rejection {
-            return Failure::Now(format!("{name} was rejected: {why}"));
+            return Some((Timestamp::MIN, format!("{name} was rejected: {why}")));
         }
-        let (at, why) = match &unit.observation {
+        Some(match &unit.observation {
             Observation::Unknown => {
-                let from = unit.unreachable_since.map_or(self.since, |it| it.max(self.since));
-                let why = format!("the cluster {} is unreachable", unit.cluster);
+                let from = unit.unreachable_since.map_or(since, |it| it.max(since));
+                let why = format!("the cluster {cluster} is unreachable");
                 (add(from, self.deadlines.unreachable), why)
             }
             Observation::Present(observed)
@@ -169,16 +164,15 @@ impl Rollout<'_> {
                 let why = format!("{name} is Degraded: {}: {}", observed.reason, observed.message);
                 // CRM has waited for the progress deadline itself.
                 let waited = observed.exceeded_progress_deadline();
-                (if waited { self.since } else { add(self.since, self.progress_deadline()) }, why)
+                (if waited { since } else { add(since, self.progress_deadline()) }, why)
             }
             // CRM's progress deadline begins later, when it accepts the unit.
             _ => {
                 let allowed = self.progress_deadline() + self.deadlines.unreachable;
                 let why = format!("{name} did not become Available before the deadline");
-                (add(self.since, allowed), why)
+                (add(since, allowed), why)
             }
-        };
-        if self.now >= at { Failure::Now(why) } else { Failure::At(at) }
+        })
     }
 
     fn progress_deadline(&self) -> Duration {
@@ -201,12 +195,11 @@ fn is_rolled_back(record: &DeploymentRecord, units: &[UnitView<'_>]) -> bool {
         Observation::Present(observed) if is_current(unit.record, observed) => true,
         // A former unit that its cluster rejects is still retried, and its status says so.
         Observation::Present(_) | Observation::Absent => {
-            unit.record.spec.is_some() && unit.rejection.is_some()
+            unit.record.desired && unit.rejection.is_some()
         }
     };
-    let mut former = record.former.iter().flat_map(|former| &former.plan.units);
-    units.iter().all(restored)
-        && former.all(|plan| units.iter().any(|it| it.id == plan.id && it.cluster == plan.cluster))
+    let mut former = record.former.iter().flat_map(|former| &former.plan.units).map(planned_key);
+    units.iter().all(restored) && former.all(|key| units.iter().any(|unit| *unit.key == key))
 }
 
 #[cfg(test)]
@@ -232,7 +225,7 @@ mod tests {
             "revision": "r2", "created_at": SINCE, "updated_at": SINCE, "correlation_id": "",
             "plan": {"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [],
                      "units": [unit("east"), unit("west")]},
-            "stage": {"stage": "driving", "since": SINCE},
+            "stage": {"stage": "rolling_out"}, "stage_since": SINCE,
         }))
         .unwrap()
     }
@@ -240,8 +233,8 @@ mod tests {
     fn unit(cluster: &str, revision: &str, desired: bool) -> UnitRecord {
         serde_json::from_value(json!({
             "deployment": "d", "revision": revision, "class": "A", "environment": "",
-            "namespace": "", "spec": desired.then(|| json!({})), "correlation_id": cluster,
-            "taken": {"revision": revision, "uid": "u", "generation": 2},
+            "namespace": "", "desired": desired, "correlation_id": cluster,
+            "acknowledged": {"revision": revision, "uid": "u", "generation": 2, "namespace": ""},
         }))
         .unwrap()
     }
@@ -257,15 +250,18 @@ mod tests {
         })
     }
 
+    fn key(cluster: &str) -> UnitKey {
+        (cluster.to_owned(), format!("d.A..{cluster}"))
+    }
+
     fn view<'a>(
-        cluster: &'a str,
-        id: &'a str,
+        key: &'a UnitKey,
         record: &'a UnitRecord,
         observation: Observation,
         rejection: Option<&str>,
     ) -> UnitView<'a> {
         let rejection = rejection.map(str::to_owned);
-        UnitView { cluster, id, record, observation, rejection, unreachable_since: None }
+        UnitView { key, record, observation, rejection, unreachable_since: None }
     }
 
     fn evaluate_with(
@@ -275,12 +271,10 @@ mod tests {
     ) -> Evaluation {
         let (one, two, old) =
             (unit("east", "r2", true), unit("west", "r2", true), unit("far", "r1", false));
-        let mut units = vec![
-            view("east", "d.A..east", &one, east, rejection),
-            view("west", "d.A..west", &two, west, None),
-        ];
+        let [at_one, at_two, at_old] = ["east", "west", "far"].map(key);
+        let mut units = vec![view(&at_one, &one, east, rejection), view(&at_two, &two, west, None)];
         if leftover {
-            units.push(view("far", "d.A..far", &old, Observation::Unknown, None));
+            units.push(view(&at_old, &old, Observation::Unknown, None));
         }
         evaluate(&record(), &units, since() + Duration::from_secs(1), Deadlines::default())
     }
@@ -302,13 +296,12 @@ mod tests {
         record.deployment.rollback_on_failure = Some(false);
         let units = ["east", "west"].map(|cluster| {
             let sent = UnitRecord { acknowledged: None, ..unit(cluster, "r2", true) };
-            (cluster, format!("d.A..{cluster}"), sent)
+            (key(cluster), sent)
         });
         let views = |east: Observation, rejection: Option<&str>| -> Vec<UnitView<'_>> {
             let observations = [east, Observation::Absent].into_iter();
             let all = units.iter().zip(observations);
-            all.map(|((cluster, id, record), it)| view(cluster, id, record, it, rejection))
-                .collect()
+            all.map(|((key, record), it)| view(key, record, it, rejection)).collect()
         };
         let later = since() + Duration::from_secs(10_000);
         let deadlines = Deadlines::default();
@@ -322,12 +315,13 @@ mod tests {
     #[test]
     fn rollback_ends_even_if_a_former_unit_is_rejected() {
         let mut record = record();
-        record.stage = Stage::RollingBack { since: since(), because: "it failed".to_owned() };
+        record.stage = Stage::RollingBack { because: "it failed".to_owned() };
+        let (at_one, at_two) = (key("east"), key("west"));
         let (one, two) = (unit("east", "r1", true), unit("west", "r1", true));
         let transition = |observation: Observation, rejection| {
             let units = [
-                view("east", "d.A..east", &one, observation, rejection),
-                view("west", "d.A..west", &two, present(Phase::Progressing, 2), None),
+                view(&at_one, &one, observation, rejection),
+                view(&at_two, &two, present(Phase::Progressing, 2), None),
             ];
             evaluate(&record, &units, Timestamp::UNIX_EPOCH, Deadlines::default()).transition
         };

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use oprc_models::OClassDeployment;
-use oprc_rest::Plan;
 
 use super::{
-    model::{DeploymentRecord, FormerRevision, Stage, UnitKey, UnitRecord},
-    state_machine::{Transition, UnitView, rolls_back_on_failure},
+    model::{DeploymentRecord, FormerRevision, Stage, UnitKey, UnitRecord, planned_key},
+    state_machine::{Transition, rolls_back_on_failure},
 };
 
 pub type Units = BTreeMap<UnitKey, UnitRecord>;
@@ -16,7 +15,7 @@ pub type Units = BTreeMap<UnitKey, UnitRecord>;
 /// Longer failure messages are truncated, so that the transition always fits into a transaction.
 const MAX_FAILURE_CHARS: usize = 2048;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransitionResult {
     /// None where the deployment is deleted.
     pub record: Option<DeploymentRecord>,
@@ -29,45 +28,36 @@ pub struct TransitionResult {
 pub fn apply_transition(
     transition: &Transition,
     record: &DeploymentRecord,
-    units: &[UnitView<'_>],
+    existing: &Units,
     now: Timestamp,
 ) -> TransitionResult {
-    let since = now;
-    let with = |stage: Stage| Some(DeploymentRecord { stage, ..record.clone() });
-    match transition {
-        Transition::Succeed => TransitionResult {
-            record: with(Stage::Succeeded { since })
-                .map(|record| DeploymentRecord { former: None, ..record }),
-            units: Units::new(),
-            outcome: "succeeded".to_owned(),
-        },
+    let mut next = DeploymentRecord { stage_since: now, ..record.clone() };
+    let mut units = Units::new();
+    let outcome = match transition {
+        Transition::Remove => return TransitionResult::default(),
+        Transition::Succeed => {
+            next.stage = Stage::Succeeded;
+            next.former = None;
+            "succeeded".to_owned()
+        }
         Transition::RollBack { because } => {
             let because = truncate(because);
-            let existing: Units = units
-                .iter()
-                .map(|unit| ((unit.cluster.to_owned(), unit.id.to_owned()), unit.record.clone()))
-                .collect();
-            TransitionResult {
-                units: former_units(record, &existing),
-                outcome: format!("rolling back: {because}"),
-                record: with(Stage::RollingBack { since, because }),
-            }
+            let outcome = format!("rolling back: {because}");
+            next.stage = Stage::RollingBack { because };
+            units = desired_units(&next, existing);
+            outcome
         }
         Transition::RolledBack => {
             let because = match &record.stage {
-                Stage::RollingBack { because, .. } => because.clone(),
+                Stage::RollingBack { because } => because.clone(),
                 _ => String::new(),
             };
-            TransitionResult {
-                outcome: format!("rolled back: {because}"),
-                record: with(Stage::RolledBack { since, because }),
-                units: Units::new(),
-            }
+            let outcome = format!("rolled back: {because}");
+            next.stage = Stage::RolledBack { because };
+            outcome
         }
-        Transition::Remove => {
-            TransitionResult { record: None, units: Units::new(), outcome: String::new() }
-        }
-    }
+    };
+    TransitionResult { record: Some(next), units, outcome }
 }
 
 fn truncate(text: &str) -> String {
@@ -86,55 +76,28 @@ pub fn rollback_target(
         return None;
     }
     let runs = match &before.stage {
-        Stage::Succeeded { .. } => true,
+        Stage::Succeeded => true,
         // Without rollback it stays as far as it came.
-        Stage::RollingOut { .. } => !rolls_back_on_failure(&before.deployment),
-        Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting { .. } => false,
+        Stage::RollingOut => !rolls_back_on_failure(&before.deployment),
+        Stage::RollingBack { .. } | Stage::RolledBack { .. } | Stage::Deleting => false,
     };
     if runs { Some(FormerRevision::of(before)) } else { before.former.clone() }
 }
 
-/// The unit records of the former plan; all others are marked for deletion.
-pub fn former_units(record: &DeploymentRecord, existing: &Units) -> Units {
-    let former = record.former.as_ref();
-    desired_units(
-        former.map(|former| (former.revision.as_str(), &former.plan)),
-        &record.deployment.key,
-        &record.correlation_id,
-        existing,
-    )
-}
-
-/// The unit records of a plan, and those of existing units that must be deleted. Acknowledgements
-/// are kept, so that only units that differ are sent.
-pub fn desired_units(
-    plan: Option<(&str, &Plan)>,
-    deployment: &str,
-    correlation_id: &str,
-    existing: &Units,
-) -> Units {
-    let mut units: Units = existing
-        .iter()
-        .map(|(key, unit)| (key.clone(), UnitRecord { spec: None, ..unit.clone() }))
-        .collect();
-    for (revision, unit) in plan
-        .into_iter()
-        .flat_map(|(revision, plan)| plan.units.iter().map(move |it| (revision, it)))
-    {
-        let key = (unit.cluster.clone(), unit.id.clone());
-        let acknowledged = existing.get(&key).and_then(|before| before.acknowledged.clone());
-        let record = UnitRecord {
-            deployment: deployment.to_owned(),
-            revision: revision.to_owned(),
-            class: unit.class.clone(),
-            environment: unit.environment.clone(),
-            namespace: unit.namespace.clone(),
-            spec: Some(unit.spec.clone()),
-            requested: unit.requested,
-            acknowledged,
-            correlation_id: correlation_id.to_owned(),
-        };
-        units.insert(key, record);
+/// The unit records of the plan that clusters are driven to; all others are marked for deletion.
+/// Acknowledgements are kept, so that only units that differ are sent.
+pub fn desired_units(record: &DeploymentRecord, existing: &Units) -> Units {
+    let mut units = existing.clone();
+    for unit in units.values_mut() {
+        unit.desired = false;
+    }
+    if let Some((revision, plan)) = record.desired() {
+        for unit in &plan.units {
+            let key = planned_key(unit);
+            let acknowledged = units.remove(&key).and_then(|it| it.acknowledged);
+            let planned = UnitRecord::planned(record, revision, unit);
+            units.insert(key, UnitRecord { acknowledged, ..planned });
+        }
     }
     units
 }

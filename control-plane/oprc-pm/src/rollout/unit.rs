@@ -1,5 +1,7 @@
 //! The next call for one unit, and what its outcome changes in the unit's record.
 
+use oprc_unit::Phase;
+
 use super::model::{Acknowledged, UnitRecord};
 
 /// A unit as its cluster reports it.
@@ -31,32 +33,6 @@ impl ObservedUnit {
 
     pub fn exceeded_progress_deadline(&self) -> bool {
         self.reason == "ProgressDeadlineExceeded"
-    }
-}
-
-/// The phase of a ClassRuntime.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// Also for a phase that this version doesn't know.
-    #[default]
-    Pending,
-    Applying,
-    Progressing,
-    Available,
-    Degraded,
-    Deleting,
-}
-
-impl Phase {
-    pub fn parse(phase: &str) -> Self {
-        match phase {
-            "Applying" => Self::Applying,
-            "Progressing" => Self::Progressing,
-            "Available" => Self::Available,
-            "Degraded" => Self::Degraded,
-            "Deleting" => Self::Deleting,
-            _ => Self::Pending,
-        }
     }
 }
 
@@ -98,7 +74,7 @@ pub fn is_current(record: &UnitRecord, observed: &ObservedUnit) -> bool {
             && acknowledged.uid == observed.uid
             && acknowledged.generation == observed.generation
     };
-    record.spec.is_some() && !observed.deleting && record.acknowledged.as_ref().is_some_and(matches)
+    record.desired && !observed.deleting && record.acknowledged.as_ref().is_some_and(matches)
 }
 
 /// Whether the cluster has the unit as desired, and it is Available.
@@ -108,21 +84,21 @@ pub fn is_ready(record: &UnitRecord, observation: &Observation) -> bool {
 }
 
 pub fn next_step(record: &UnitRecord, observation: &Observation) -> Step {
-    match (&record.spec, observation) {
+    match (record.desired, observation) {
         (_, Observation::Unknown) => Step::Wait,
         // The name is taken until the old object is deleted.
         (_, Observation::Present(observed)) if observed.deleting => Step::Wait,
-        (Some(_), Observation::Present(observed)) if is_current(record, observed) => Step::Wait,
-        (Some(_), _) => Step::Deploy,
+        (true, Observation::Present(observed)) if is_current(record, observed) => Step::Wait,
+        (true, _) => Step::Deploy,
         // The watch may lag behind a Deploy: only the answer to Delete proves absence.
-        (None, _) => Step::Delete,
+        (false, _) => Step::Delete,
     }
 }
 
 /// What the outcome of a call changes in the record that the call was made for.
 pub fn record_update(record: &UnitRecord, outcome: &CallOutcome) -> RecordUpdate {
-    match (outcome, &record.spec) {
-        (CallOutcome::Accepted { uid, generation, namespace }, Some(_)) => {
+    match (outcome, record.desired) {
+        (CallOutcome::Accepted { uid, generation, namespace }, true) => {
             let acknowledged = Acknowledged {
                 revision: record.revision.clone(),
                 uid: uid.clone(),
@@ -135,7 +111,7 @@ pub fn record_update(record: &UnitRecord, outcome: &CallOutcome) -> RecordUpdate
             let record = UnitRecord { acknowledged: Some(acknowledged), ..record.clone() };
             RecordUpdate::Replaced(Box::new(record))
         }
-        (CallOutcome::NotFound, None) => RecordUpdate::Deleted,
+        (CallOutcome::NotFound, false) => RecordUpdate::Deleted,
         _ => RecordUpdate::Unchanged,
     }
 }

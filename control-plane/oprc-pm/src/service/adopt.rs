@@ -1,32 +1,23 @@
 //! Adopting orphans: the unit becomes one of the deployment that its id names.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
-use jiff::Timestamp;
-use oprc_cp_storage::{Check, Transaction};
 use oprc_grpc::{deployment::ClassRuntime, unit::from_wire};
 use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{Deployment, Plan, Reason, UnitPlan};
 use oprc_unit::{Capacity, Identity, UnitSpec, admit, requested};
 
-use super::{
-    Caller, DeploymentService,
-    apply::{check_of, records_of},
-    conflict,
-};
+use super::{Caller, DeploymentService, apply::new_record, conflict};
 use crate::{
     clock,
     error::Error,
     id,
     planner::parse_unit_id,
     rollout::{
-        Acknowledged, DeploymentRecord, MAX_UNITS, Stage, UnitKey, UnitRecord,
+        Acknowledged, DeploymentRecord, MAX_UNITS, Stage, UnitRecord, planned_key,
         rolls_back_on_failure,
     },
-    state::{
-        Attempt, Versioned, VersionedUnit, check_transaction_size,
-        schema::{deployment_key, encode, unit_key},
-    },
+    state::{Attempt, check_transaction_size, records_of, replace_deployment},
 };
 
 impl DeploymentService {
@@ -46,9 +37,11 @@ impl DeploymentService {
             return Err(Error::Parameter { field: "deployment", message });
         }
         let namespace = orphan.unit.namespace;
-        let class = self.fetch_class(cluster, id, &namespace, caller).await?;
+        let client = self.client(cluster)?;
+        let class = client.class(id, &namespace, &caller.correlation_id).await?;
         let spec = class.spec.as_ref().and_then(|spec| from_wire(spec).ok()).ok_or_else(|| {
-            conflict("UNREADABLE", format!("{cluster} does not report a readable spec of {id}"))
+            let detail = format!("{cluster} does not report a readable spec of {id}");
+            conflict("UNREADABLE", detail, &[])
         })?;
         let unit = UnitPlan {
             id: id.to_owned(),
@@ -56,7 +49,7 @@ impl DeploymentService {
             environment: parts.environment.to_owned(),
             namespace,
             class: parts.class.to_owned(),
-            requested: self.requested_by(cluster, &spec),
+            requested: self.requested_by(cluster, &spec).unwrap_or_default(),
             spec,
             reasons: vec![Reason {
                 field: "unit".to_owned(),
@@ -69,33 +62,13 @@ impl DeploymentService {
         self.get(deployment)
     }
 
-    /// Requests of a unit; zero if the unit can't be evaluated.
-    fn requested_by(&self, cluster: &str, spec: &UnitSpec) -> Capacity {
-        let facts = self.clusters.facts();
-        let Some(platform) = facts.get(cluster).and_then(|facts| facts.platform.as_ref()) else {
-            return Capacity::default();
-        };
+    /// Requests of a unit; none if the unit can't be evaluated.
+    fn requested_by(&self, cluster: &str, spec: &UnitSpec) -> Option<Capacity> {
+        let platform = self.clusters.facts().remove(cluster)?.platform?;
         let id = spec.deployment_unit.as_ref().map(|unit| unit.id.as_str()).unwrap_or_default();
         let identity = Identity::for_unit(id, "", spec.target_environment.as_deref());
-        admit(identity, spec, platform)
-            .map(|it| requested(&it.class, &it.selection, platform))
-            .unwrap_or_default()
-    }
-
-    async fn fetch_class(
-        &self,
-        cluster: &str,
-        id: &str,
-        namespace: &str,
-        caller: &Caller,
-    ) -> Result<ClassRuntime, Error> {
-        let client = self.clusters.client(cluster);
-        let client = client.ok_or_else(|| Error::not_found("cluster", cluster))?;
-        let class = client.class(id, namespace, &caller.correlation_id).await;
-        let unavailable = |message: &str| Error::Unavailable(format!("{cluster}: {message}"));
-        class
-            .map_err(|status| unavailable(status.message()))?
-            .ok_or_else(|| Error::not_found("class runtime", id))
+        let admitted = admit(identity, spec, &platform).ok()?;
+        Some(requested(&admitted.class, &admitted.selection, &platform))
     }
 
     async fn store_adopted(
@@ -106,15 +79,44 @@ impl DeploymentService {
         caller: &Caller,
     ) -> Result<(), Error> {
         let build = || async move {
-            let (stored, units) = self.cache.deployment_with_units(key);
-            let adopted = (unit.cluster.clone(), unit.id.clone());
-            if self.cache.unit(&adopted).is_some() {
-                return Err(conflict("NO_ORPHAN", format!("{} is no orphan any more", unit.id)));
+            let (before, known) = self.cache.deployment_with_units(key);
+            if self.cache.unit(&planned_key(unit)).is_some() {
+                let detail = format!("{} is no orphan any more", unit.id);
+                return Err(conflict("NO_ORPHAN", detail, &[]));
             }
-            let adoption = Adoption::new(key, stored, units, class, unit, caller)?;
-            let change = adoption.transaction(&adopted)?.fenced(&self.lease);
-            let change = self.add_revision(change, &adoption.record, "adopted", caller).await?;
-            Ok(Attempt::Commit(change, adoption.record))
+            if known.len() >= MAX_UNITS {
+                let message = format!("already has the maximum of {MAX_UNITS} units");
+                return Err(Error::Parameter { field: "deployment", message });
+            }
+            let mut record = match &before {
+                Some(stored) => stored.record.as_ref().clone(),
+                None => recovered_deployment(key, class, caller),
+            };
+            let former = extend_by(&mut record, unit)?;
+            let mut units = records_of(&known);
+            // The others have the same spec in the new revision, and aren't sent again.
+            for unit in units.values_mut().filter(|unit| unit.revision == former) {
+                unit.revision.clone_from(&record.revision);
+                if let Some(it) = unit.acknowledged.as_mut().filter(|it| it.revision == former) {
+                    it.revision.clone_from(&record.revision);
+                }
+            }
+            let adopted = UnitRecord {
+                acknowledged: Some(Acknowledged {
+                    revision: record.revision.clone(),
+                    uid: class.uid.clone(),
+                    generation: class.generation,
+                    namespace: class.namespace.clone(),
+                }),
+                correlation_id: caller.correlation_id.clone(),
+                ..UnitRecord::planned(&record, &record.revision, unit)
+            };
+            units.insert(planned_key(unit), adopted);
+            check_transaction_size(&record, &units)?;
+            let change = replace_deployment(key, before.as_ref(), Some(&record), &known, &units)?;
+            let change = change.fenced(&self.lease);
+            let change = self.add_revision(change, &record, "adopted", caller).await?;
+            Ok(Attempt::Commit(change, record))
         };
         let record = self.cache.commit_with_retry(build).await?;
         self.publish_change("deployment.updated", &record);
@@ -122,132 +124,41 @@ impl DeploymentService {
     }
 }
 
-/// What an adoption stores.
-struct Adoption {
-    before: Option<Versioned<DeploymentRecord>>,
-    units: Vec<VersionedUnit>,
-    record: DeploymentRecord,
-    unit: UnitRecord,
-}
-
-impl Adoption {
-    fn new(
-        key: &str,
-        before: Option<Versioned<DeploymentRecord>>,
-        units: Vec<VersionedUnit>,
-        class: &ClassRuntime,
-        unit: &UnitPlan,
-        caller: &Caller,
-    ) -> Result<Self, Error> {
-        if units.len() >= MAX_UNITS {
-            let message = format!("already has the maximum of {MAX_UNITS} units");
-            return Err(Error::Parameter { field: "deployment", message });
-        }
-        let now = clock::now();
-        let mut record = match &before {
-            Some(stored) => {
-                check_adoptable(&stored.record)?;
-                stored.record.as_ref().clone()
-            }
-            None => recovered_deployment(key, class, caller, now),
-        };
-        // A new revision: a writer that has read the deployment without this unit must not overwrite it.
-        record.revision = id::new_id();
-        record.updated_at = now;
-        add_target(&mut record, unit)?;
-        record.plan.units.push(unit.clone());
-        let unit = UnitRecord {
-            deployment: key.to_owned(),
-            revision: record.revision.clone(),
-            class: unit.class.clone(),
-            environment: unit.environment.clone(),
-            namespace: unit.namespace.clone(),
-            spec: Some(unit.spec.clone()),
-            requested: unit.requested,
-            acknowledged: Some(Acknowledged {
-                revision: record.revision.clone(),
-                uid: class.uid.clone(),
-                generation: class.generation,
-                namespace: class.namespace.clone(),
-            }),
-            correlation_id: caller.correlation_id.clone(),
-        };
-        Ok(Self { before, units, record, unit })
-    }
-
-    fn transaction(&self, key: &UnitKey) -> Result<Transaction, Error> {
-        let mut all = records_of(&self.units);
-        all.insert(key.clone(), self.unit.clone());
-        check_transaction_size(&self.record, &all)?;
-        let mut change = Transaction::new();
-        for (key, stored) in &self.units {
-            if let Some(unit) = self.moved_to_new_revision(&stored.record) {
-                let name = unit_key(key);
-                let check = Check::Version(stored.version);
-                change = change.check(name.clone(), check).put(name, encode(&unit)?);
-            }
-        }
-        let (deployment, unit) = (deployment_key(&self.record.deployment.key), unit_key(key));
-        Ok(change
-            .check(deployment.clone(), check_of(self.before.as_ref()))
-            .check(unit.clone(), Check::Absent)
-            .put(deployment, encode(&self.record)?)
-            .put(unit, encode(&self.unit)?))
-    }
-
-    /// A unit of the former revision has the same spec in the new one, and isn't sent again.
-    fn moved_to_new_revision(&self, unit: &UnitRecord) -> Option<UnitRecord> {
-        let former = &self.before.as_ref()?.record.revision;
-        if unit.revision != *former {
-            return None;
-        }
-        let mut unit = unit.clone();
-        unit.revision.clone_from(&self.record.revision);
-        if let Some(it) = unit.acknowledged.as_mut().filter(|it| it.revision == *former) {
-            it.revision.clone_from(&self.record.revision);
-        }
-        Some(unit)
-    }
-}
-
 /// The record of a deployment that is known by an orphan only.
-fn recovered_deployment(
-    key: &str,
-    class: &ClassRuntime,
-    caller: &Caller,
-    now: Timestamp,
-) -> DeploymentRecord {
-    DeploymentRecord {
-        deployment: OClassDeployment {
-            key: key.to_owned(),
-            package: Some(class.package.clone()),
-            version: class.package_version.parse().ok().map(|it| VersionRange::exact(&it)),
-            ..OClassDeployment::default()
-        },
-        revision: String::new(),
-        created_at: now,
-        updated_at: now,
-        updated_by: caller.name.clone(),
-        correlation_id: caller.correlation_id.clone(),
-        plan: Plan {
-            deployment: key.to_owned(),
-            package: class.package.clone(),
-            version: class.package_version.clone(),
-            ..Plan::default()
-        },
-        stage: Stage::RollingOut { since: now },
-        former: None,
-    }
+fn recovered_deployment(key: &str, class: &ClassRuntime, caller: &Caller) -> DeploymentRecord {
+    let deployment = OClassDeployment {
+        key: key.to_owned(),
+        package: Some(class.package.clone()),
+        version: class.package_version.parse().ok().map(|it| VersionRange::exact(&it)),
+        ..OClassDeployment::default()
+    };
+    let plan = Plan {
+        deployment: key.to_owned(),
+        package: class.package.clone(),
+        version: class.package_version.clone(),
+        ..Plan::default()
+    };
+    new_record(&deployment, plan, None, caller)
+}
+
+/// Adds a unit to a deployment, and returns the deployment's former revision. The new one makes writers
+/// fail that have read the deployment without this unit.
+fn extend_by(record: &mut DeploymentRecord, unit: &UnitPlan) -> Result<String, Error> {
+    check_adoptable(record)?;
+    add_target(record, unit)?;
+    record.plan.units.push(unit.clone());
+    record.updated_at = clock::now();
+    Ok(mem::replace(&mut record.revision, id::new_id()))
 }
 
 /// A deployment adopts no unit while it may still be rolled back: that would delete the unit.
 fn check_adoptable(record: &DeploymentRecord) -> Result<(), Error> {
     let key = &record.deployment.key;
     let (reason, detail) = match record.stage {
-        Stage::Succeeded { .. } => return Ok(()),
-        Stage::RollingOut { .. } if !rolls_back_on_failure(&record.deployment) => return Ok(()),
-        Stage::Deleting { .. } => ("DELETING", format!("{key} is being deleted")),
-        Stage::RollingOut { .. } | Stage::RollingBack { .. } | Stage::RolledBack { .. } => {
+        Stage::Succeeded => return Ok(()),
+        Stage::RollingOut if !rolls_back_on_failure(&record.deployment) => return Ok(()),
+        Stage::Deleting => ("DELETING", format!("{key} is being deleted")),
+        Stage::RollingOut | Stage::RollingBack { .. } | Stage::RolledBack { .. } => {
             let detail = format!(
                 "{key} may be rolled back, which would delete this unit: adopt it when the \
                  deployment has succeeded"
@@ -255,18 +166,15 @@ fn check_adoptable(record: &DeploymentRecord) -> Result<(), Error> {
             ("NOT_SETTLED", detail)
         }
     };
-    Err(Error::Conflict { reason, detail, blockers: vec![key.clone()] })
+    Err(conflict(reason, detail, &[key]))
 }
 
 /// Extends the deployment's classes and targets by those of a unit.
 fn add_target(record: &mut DeploymentRecord, unit: &UnitPlan) -> Result<(), Error> {
     let (units, deployment) = (&record.plan.units, &mut record.deployment);
     if units.iter().any(|it| it.environment.is_empty() != unit.environment.is_empty()) {
-        return Err(Error::Conflict {
-            reason: "ENVIRONMENTS",
-            detail: "either all units of a deployment have an environment, or none".to_owned(),
-            blockers: vec![unit.id.clone()],
-        });
+        let detail = "either all units of a deployment have an environment, or none";
+        return Err(conflict("ENVIRONMENTS", detail, &[&unit.id]));
     }
     if !deployment.classes().any(|class| class == unit.class) {
         deployment.classes.push(unit.class.clone());
@@ -308,7 +216,7 @@ mod tests {
         serde_json::from_value(json!({
             "deployment": {"key": "d", "package": "p", "class": "A"}, "revision": "r",
             "created_at": at, "updated_at": at, "correlation_id": "",
-            "stage": {"stage": "settled", "since": at},
+            "stage": {"stage": "succeeded"}, "stage_since": at,
             "plan": {"deployment": "d", "package": "p", "version": "1.0.0", "reasons": [],
                      "units": units.collect::<Vec<_>>()},
         }))

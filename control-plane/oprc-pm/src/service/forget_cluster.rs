@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use oprc_cp_storage::{Check, Transaction};
+use oprc_cp_storage::Transaction;
 
 use super::{Caller, DeploymentService, conflict};
 use crate::{
     error::Error,
-    state::schema::{deployment_key, encode, unit_key},
+    state::{
+        replace,
+        schema::{deployment_key, unit_key},
+    },
 };
 
 impl DeploymentService {
@@ -16,7 +19,7 @@ impl DeploymentService {
     pub async fn forget_cluster(&self, cluster: &str, caller: &Caller) -> Result<usize, Error> {
         if self.clusters.client(cluster).is_some() {
             let detail = format!("{cluster} is configured: remove it from the configuration first");
-            return Err(conflict("CONFIGURED", detail));
+            return Err(conflict("CONFIGURED", detail, &[]));
         }
         let units = self.cache.units_on(cluster);
         if units.is_empty() {
@@ -39,8 +42,7 @@ impl DeploymentService {
         let (stored, units) = self.cache.deployment_with_units(key);
         let mut change = Transaction::new().fenced(&self.lease);
         for (unit, stored) in units.iter().filter(|((on, _), _)| on == cluster) {
-            let name = unit_key(unit);
-            change = change.check(name.clone(), Check::Version(stored.version)).delete(name);
+            change = replace(change, unit_key(unit), Some(stored), None)?;
         }
         let Some(stored) = stored else { return Ok(change) };
         let mut record = stored.record.as_ref().clone();
@@ -48,7 +50,6 @@ impl DeploymentService {
         if let Some(former) = &mut record.former {
             former.plan.units.retain(|unit| unit.cluster != cluster);
         }
-        let name = deployment_key(key);
-        Ok(change.check(name.clone(), Check::Version(stored.version)).put(name, encode(&record)?))
+        replace(change, deployment_key(key), Some(&stored), Some(&record))
     }
 }

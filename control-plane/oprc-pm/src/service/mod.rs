@@ -4,7 +4,6 @@
 mod adopt;
 mod apply;
 mod delete;
-mod dry_run;
 mod forget_cluster;
 mod orphans;
 mod overview;
@@ -22,7 +21,7 @@ use oprc_rest::{Deployment, DeploymentCondition, DeploymentStatus, Event, Page, 
 pub use self::{package_locks::PackageLocks, precondition::Precondition, runtimes::RuntimeFilter};
 use crate::{
     blocking::run_blocking,
-    crm_client::Clusters,
+    crm_client::{Clusters, CrmClient},
     dispatcher::{CallBackoff, EventLog, status},
     error::Error,
     paging::MAX_PAGE_SIZE,
@@ -30,7 +29,7 @@ use crate::{
     registry::Registry,
     rollout::DeploymentRecord,
     state::{
-        Cache, VersionedUnit,
+        Cache, Versioned, VersionedUnit,
         schema::{decode, revision_key},
     },
 };
@@ -76,10 +75,12 @@ impl DeploymentService {
         let (registry, deployment) = (self.registry.clone(), deployment.clone());
         let packages = packages.to_vec();
         let mut clusters = self.clusters.facts();
-        for (name, facts) in &mut clusters {
-            facts.requested = self.cache.requested(name, &deployment.key);
+        for (name, requested) in self.cache.requested(&deployment.key) {
+            if let Some(facts) = clusters.get_mut(&name) {
+                facts.requested = requested;
+            }
         }
-        let former = self.cache.deployment(&deployment.key);
+        let before = self.cache.deployment(&deployment.key);
         let defaults = self.defaults.clone();
         let plan = move || {
             let package = registry.package_of(&deployment, &packages)?;
@@ -88,16 +89,34 @@ impl DeploymentService {
                 package: &package,
                 clusters: &clusters,
                 defaults: &defaults,
-                current: former.as_ref().and_then(|stored| stored.record.running_plan()),
+                current: before.as_ref().and_then(|it| it.record.running()).map(|(_, plan)| plan),
             });
             Ok(plan?)
         };
         run_blocking(plan).await?
     }
 
-    pub fn get(&self, key: &str) -> Result<Deployment, Error> {
+    /// A deployment, which must be at `revision` if given, and its units.
+    fn stored(
+        &self,
+        key: &str,
+        revision: Option<&str>,
+    ) -> Result<(Versioned<DeploymentRecord>, Vec<VersionedUnit>), Error> {
         let (stored, units) = self.cache.deployment_with_units(key);
         let stored = stored.ok_or_else(|| Error::not_found("deployment", key))?;
+        if revision.is_some_and(|revision| revision != stored.record.revision) {
+            return Err(Error::Changed(stored.record.revision.clone()));
+        }
+        Ok((stored, units))
+    }
+
+    fn client(&self, cluster: &str) -> Result<&CrmClient, Error> {
+        let client = self.clusters.client(cluster);
+        client.map(AsRef::as_ref).ok_or_else(|| Error::not_found("cluster", cluster))
+    }
+
+    pub fn get(&self, key: &str) -> Result<Deployment, Error> {
+        let (stored, units) = self.stored(key, None)?;
         Ok(self.document(&stored.record, &units))
     }
 
@@ -114,7 +133,8 @@ impl DeploymentService {
     }
 
     pub fn status(&self, key: &str) -> Result<DeploymentStatus, Error> {
-        Ok(self.get(key)?.status)
+        let (stored, units) = self.stored(key, None)?;
+        Ok(status(&stored.record, &units, &self.clusters, &self.call_backoff))
     }
 
     /// Deployments after `cursor`, sorted by key.
@@ -187,6 +207,7 @@ impl DeploymentService {
     }
 }
 
-fn conflict(reason: &'static str, detail: impl Into<String>) -> Error {
-    Error::Conflict { reason, detail: detail.into(), blockers: Vec::new() }
+fn conflict(reason: &'static str, detail: impl Into<String>, blockers: &[&str]) -> Error {
+    let blockers = blockers.iter().map(ToString::to_string).collect();
+    Error::Conflict { reason, detail: detail.into(), blockers }
 }

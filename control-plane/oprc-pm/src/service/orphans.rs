@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use oprc_cp_storage::{Check, Transaction};
+use oprc_cp_storage::Transaction;
 use oprc_rest::ClassRuntime;
-use oprc_unit::Capacity;
 use tokio::time::timeout;
 
 use super::{Caller, DeploymentService, RuntimeFilter, conflict};
@@ -15,7 +14,7 @@ use crate::{
     paging::MAX_PAGE_SIZE,
     planner::parse_unit_id,
     rollout::{Observation, UnitKey, UnitRecord},
-    state::schema::{encode, unit_key},
+    state::{replace, schema::unit_key},
 };
 
 /// How long a deletion waits for the cluster to reject it.
@@ -29,26 +28,19 @@ impl DeploymentService {
     }
 
     pub(super) fn orphan(&self, cluster: &str, id: &str) -> Result<ClassRuntime, Error> {
-        let client = self.clusters.client(cluster);
-        let client = client.ok_or_else(|| Error::not_found("cluster", cluster))?;
-        let cache = client.class_cache();
+        let cache = self.client(cluster)?.class_cache();
         let class = cache.class(id, "").ok_or_else(|| Error::not_found("class runtime", id))?;
         let document = self.class_document(cluster, class, cache.contact());
         let stored = self.cache.unit(&(cluster.to_owned(), id.to_owned()));
-        if class.deleting || stored.is_some_and(|stored| stored.record.spec.is_none()) {
-            return Err(conflict(
-                "DELETING",
-                format!("{id} on {cluster} is already being deleted"),
-            ));
+        if class.deleting || stored.is_some_and(|stored| !stored.record.desired) {
+            let detail = format!("{id} on {cluster} is already being deleted");
+            return Err(conflict("DELETING", detail, &[]));
         }
         if document.ownership == "orphan" {
             return Ok(document);
         }
-        Err(Error::Conflict {
-            reason: "NO_ORPHAN",
-            detail: format!("{id} on {cluster} is {}, no orphan", document.ownership),
-            blockers: document.deployment.into_iter().collect(),
-        })
+        let detail = format!("{id} on {cluster} is {}, no orphan", document.ownership);
+        Err(conflict("NO_ORPHAN", detail, document.deployment.as_deref().as_slice()))
     }
 
     /// Deletes an orphan from its cluster. The deletion is stored like that of any unit: an
@@ -69,19 +61,15 @@ impl DeploymentService {
             class: parts.class.to_owned(),
             environment: parts.environment.to_owned(),
             namespace: orphan.unit.namespace,
-            spec: None,
-            requested: Capacity::default(),
+            desired: false,
             acknowledged: None,
             correlation_id: caller.correlation_id.clone(),
         };
         let key = (cluster.to_owned(), id.to_owned());
-        let name = unit_key(&key);
-        let change = Transaction::new()
-            .check(name.clone(), Check::Absent)
-            .put(name, encode(&deletion)?)
-            .fenced(&self.lease);
-        if !self.cache.commit(change).await? {
-            return Err(conflict("NO_ORPHAN", format!("{id} on {cluster} is no orphan any more")));
+        let change = replace(Transaction::new(), unit_key(&key), None, Some(&deletion))?;
+        if !self.cache.commit(change.fenced(&self.lease)).await? {
+            let detail = format!("{id} on {cluster} is no orphan any more");
+            return Err(conflict("NO_ORPHAN", detail, &[]));
         }
         match timeout(REJECTION_TIMEOUT, self.deletion_rejected(&key, &deletion)).await {
             Ok(Some(why)) => self.restore_orphan(&key, &deletion, &why).await,
@@ -101,9 +89,7 @@ impl DeploymentService {
             }
             match client.class_cache().observe(&key.1, deletion.object_namespace()) {
                 Observation::Present(unit) if !unit.deleting => {}
-                Observation::Present(_) | Observation::Absent | Observation::Unknown => {
-                    return None;
-                }
+                _ => return None,
             }
             if let Some(why) = self.call_backoff.rejection(key, deletion) {
                 return Some(why);
@@ -127,15 +113,12 @@ impl DeploymentService {
         let stored = stored.filter(|stored| stored.record.revision == deletion.revision);
         // A deployment has taken the unit over.
         let Some(stored) = stored else { return Ok(()) };
-        let name = unit_key(key);
-        let change = Transaction::new()
-            .check(name.clone(), Check::Version(stored.version))
-            .delete(name)
-            .fenced(&self.lease);
-        if !self.cache.commit(change).await? {
+        let change = replace(Transaction::new(), unit_key(key), Some(&stored), None)?;
+        if !self.cache.commit(change.fenced(&self.lease)).await? {
             return Ok(());
         }
         let (cluster, id) = key;
-        Err(conflict("REFUSED", format!("{cluster} rejects the deletion of {id}: {why}")))
+        let detail = format!("{cluster} rejects the deletion of {id}: {why}");
+        Err(conflict("REFUSED", detail, &[]))
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use oprc_rest::{DeploymentCondition, FunctionStatus};
 
 use super::DeploymentService;
-use crate::dispatcher::status;
 
 impl DeploymentService {
     /// The status of a package's functions wherever they are deployed, in one version or in any.
@@ -27,9 +26,9 @@ impl DeploymentService {
     pub fn count_conditions(&self) -> BTreeMap<DeploymentCondition, usize> {
         let mut counts = BTreeMap::new();
         for stored in self.cache.deployments() {
-            let (_, units) = self.cache.deployment_with_units(&stored.record.deployment.key);
-            let status = status(&stored.record, &units, &self.clusters, &self.call_backoff);
-            *counts.entry(status.condition).or_default() += 1;
+            if let Ok(status) = self.status(&stored.record.deployment.key) {
+                *counts.entry(status.condition).or_default() += 1;
+            }
         }
         counts
     }

@@ -3,7 +3,7 @@
 use oprc_models::VersionRange;
 use oprc_rest::Deployment;
 
-use super::{Caller, DeploymentService};
+use super::{Caller, DeploymentService, Precondition};
 use crate::error::Error;
 
 impl DeploymentService {
@@ -16,12 +16,8 @@ impl DeploymentService {
         expected: Option<&str>,
         caller: &Caller,
     ) -> Result<Deployment, Error> {
-        let stored = self.cache.deployment(key);
-        let stored = stored.ok_or_else(|| Error::not_found("deployment", key))?;
+        let (stored, _) = self.stored(key, expected)?;
         let now = &stored.record.revision;
-        if expected.is_some_and(|expected| expected != now) {
-            return Err(Error::Changed(now.clone()));
-        }
         let history = self.history(key).await?;
         let found = history.into_iter().find(|revision| match to {
             Some(to) => revision.revision == to,
@@ -32,12 +28,12 @@ impl DeploymentService {
         })?;
         let mut deployment = found.deployment;
         // The version that was deployed, not the newest in the range now.
-        if !found.version.is_empty() {
-            let exact = found.version.parse().ok().map(|it| VersionRange::exact(&it));
-            deployment.version = exact.or(deployment.version);
+        if let Ok(version) = found.version.parse() {
+            deployment.version = Some(VersionRange::exact(&version));
         }
         let cause = format!("rollback to {}", found.revision);
-        let (deployment, _) = self.apply(deployment, Some(now), &cause, caller).await?;
+        let precondition = Precondition::Revision(now.clone());
+        let (deployment, _) = self.apply(deployment, &precondition, &cause, caller).await?;
         Ok(deployment)
     }
 }

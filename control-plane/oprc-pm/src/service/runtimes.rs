@@ -42,8 +42,8 @@ impl DeploymentService {
             let cache = client.class_cache();
             let contact = cache.contact();
             for class in cache.classes() {
-                let at = position(client.name(), class);
-                if cursor.as_ref().is_some_and(|cursor| at <= *cursor) {
+                let at = (client.name(), class.deployment_id.as_str(), class.namespace.as_str());
+                if cursor.is_some_and(|cursor| at <= cursor) {
                     continue;
                 }
                 let document = self.class_document(client.name(), class, contact);
@@ -56,10 +56,10 @@ impl DeploymentService {
                     continue;
                 }
                 if items.len() == limit {
-                    return Page { items, next: last.as_ref().map(format_cursor) };
+                    return Page { items, next: last };
                 }
                 items.push(document);
-                last = Some(at);
+                last = Some(format_cursor(at));
             }
         }
         Page { items, next: None }
@@ -130,21 +130,17 @@ fn record_state(state: DeploymentState) -> &'static str {
 }
 
 /// Cluster, id and namespace.
-type Position = (String, String, String);
+type Position<'a> = (&'a str, &'a str, &'a str);
 
-fn position(cluster: &str, class: &ClassRuntime) -> Position {
-    (cluster.to_owned(), class.deployment_id.clone(), class.namespace.clone())
-}
-
-fn format_cursor((cluster, id, namespace): &Position) -> String {
+fn format_cursor((cluster, id, namespace): Position<'_>) -> String {
     format!("{cluster}/{id}/{namespace}")
 }
 
 /// Names of clusters and namespaces contain no slash, ids may.
-fn parse_cursor(cursor: &str) -> Position {
+fn parse_cursor(cursor: &str) -> Position<'_> {
     let (cluster, rest) = cursor.split_once('/').unwrap_or((cursor, ""));
     let (id, namespace) = rest.rsplit_once('/').unwrap_or((rest, ""));
-    (cluster.to_owned(), id.to_owned(), namespace.to_owned())
+    (cluster, id, namespace)
 }
 
 /// Reported values that have no field of their own.
@@ -158,8 +154,7 @@ fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
     let Some(status) = &class.status else { return details };
     put("ready", status.ready.clone().into());
     put("observed_generation", status.observed_generation.into());
-    let stable = status.stable_since.iter().map(|(name, at)| (name.clone(), at.clone().into()));
-    put("stable_since", serde_json::Value::Object(stable.collect()));
+    put("stable_since", serde_json::json!(status.stable_since));
     let recommendations = status.nfr_recommendations.iter().map(|it| {
         serde_json::json!({
             "component": it.component,
@@ -190,9 +185,9 @@ mod tests {
     #[test]
     fn cursor_of_an_id_with_slashes_round_trips() {
         for id in ["shop.Cart.dev.east", "team/shop", "a/b/c", "/", ""] {
-            let at = ("east".to_owned(), id.to_owned(), "default".to_owned());
-            assert_eq!(parse_cursor(&format_cursor(&at)), at);
+            let at = ("east", id, "default");
+            assert_eq!(parse_cursor(&format_cursor(at)), at);
         }
-        assert_eq!(parse_cursor("east"), ("east".to_owned(), String::new(), String::new()));
+        assert_eq!(parse_cursor("east"), ("east", "", ""));
     }
 }

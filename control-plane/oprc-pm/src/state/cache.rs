@@ -1,7 +1,7 @@
 //! All stored records in memory. The cache lists the store once and then follows its watch, one
 //! transaction at a time, so that records written together become visible together.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
 
 use oprc_cp_storage::{Change, Check, Commit, Error as StoreError, Revision, Store};
 use parking_lot::RwLock;
@@ -82,7 +82,8 @@ impl Cache {
     /// Follows the store. Never returns.
     pub async fn follow(self: &Arc<Self>) {
         backoff::repeat(MIN_RELIST_DELAY, MAX_RELIST_DELAY, || async {
-            let (error, progressed) = self.list_and_watch().await;
+            let mut progressed = false;
+            let Err(error) = self.list_and_watch(&mut progressed).await;
             tracing::warn!(%error, "lost the watch of the store, listing its records again");
             self.progress.send_modify(|progress| progress.error = Some(error.to_string()));
             progressed
@@ -90,35 +91,23 @@ impl Cache {
         .await;
     }
 
-    /// Returns why the watch ended, and whether it delivered anything.
-    async fn list_and_watch(self: &Arc<Self>) -> (StoreError, bool) {
+    /// Returns why the watch ended. `progressed` is set when it has delivered something.
+    async fn list_and_watch(
+        self: &Arc<Self>,
+        progressed: &mut bool,
+    ) -> Result<Infallible, StoreError> {
         if self.stale().is_some() {
-            match list(&self.store).await {
-                Ok(records) => {
-                    let revision = records.included_up_to();
-                    *self.records.write() = records;
-                    self.progress.send_replace(Progress { revision, error: None });
-                }
-                Err(error) => return (error, false),
-            }
+            let records = list(&self.store).await?;
+            let revision = records.included_up_to();
+            *self.records.write() = records;
+            self.progress.send_replace(Progress { revision, error: None });
         }
         // One watch of all keys: it delivers a transaction at once, whatever it changes.
         let from = self.read(Records::included_up_to);
-        let mut watch = match self.store.watch("", Some(from)).await {
-            Ok(watch) => watch,
-            Err(error) => return (error, false),
-        };
-        let mut progressed = false;
+        let mut watch = self.store.watch("", Some(from)).await?;
         loop {
-            match watch.next().await {
-                Ok(commit) => {
-                    if let Err(error) = self.apply(commit).await {
-                        return (error, progressed);
-                    }
-                }
-                Err(error) => return (error, progressed),
-            }
-            progressed = true;
+            self.apply(watch.next().await?).await?;
+            *progressed = true;
         }
     }
 
@@ -230,9 +219,9 @@ impl Cache {
         self.read(|records| records.deployments.units_on(cluster))
     }
 
-    /// What all deployments except one request on a cluster.
-    pub fn requested(&self, cluster: &str, except: &str) -> Capacity {
-        self.read(|records| records.deployments.requested(cluster, except))
+    /// What all deployments except one request on each cluster.
+    pub fn requested(&self, except: &str) -> BTreeMap<String, Capacity> {
+        self.read(|records| records.deployments.requested(except))
     }
 
     /// Number of units on each cluster, configured or not.

@@ -3,13 +3,55 @@
 
 use std::time::{Duration, Instant};
 
-use oprc_cp_storage::{Error as StoreError, Transaction};
+use oprc_cp_storage::{Check, Error as StoreError, Transaction};
+use serde::Serialize;
 
-use super::Cache;
-use crate::error::Error;
+use super::{
+    Cache, Versioned, VersionedUnit,
+    schema::{deployment_key, encode, unit_key},
+};
+use crate::{
+    error::Error,
+    rollout::{DeploymentRecord, Units},
+};
 
 /// How long a change is retried that others keep overtaking.
 const RETRY_FOR: Duration = Duration::from_secs(10);
+
+/// Adds to a transaction that a record is written, or deleted if there is none `after`. The record must
+/// be as it was read before, or absent.
+pub fn replace<T: Serialize>(
+    transaction: Transaction,
+    key: String,
+    before: Option<&Versioned<T>>,
+    after: Option<&T>,
+) -> Result<Transaction, Error> {
+    let check = before.map_or(Check::Absent, |stored| Check::Version(stored.version));
+    let transaction = transaction.check(key.clone(), check);
+    Ok(match after {
+        Some(record) => transaction.put(key, encode(record)?),
+        None => transaction.delete(key),
+    })
+}
+
+/// The transaction that writes or deletes a deployment and writes those of its units that change.
+/// `known` are the units as they were read.
+pub fn replace_deployment(
+    key: &str,
+    before: Option<&Versioned<DeploymentRecord>>,
+    after: Option<&DeploymentRecord>,
+    known: &[VersionedUnit],
+    units: &Units,
+) -> Result<Transaction, Error> {
+    let mut transaction = replace(Transaction::new(), deployment_key(key), before, after)?;
+    for (key, unit) in units {
+        let known = known.iter().find(|(known, _)| known == key).map(|(_, stored)| stored);
+        if known.is_none_or(|known| *known.record != *unit) {
+            transaction = replace(transaction, unit_key(key), known, Some(unit))?;
+        }
+    }
+    Ok(transaction)
+}
 
 pub enum Attempt<T> {
     Commit(Transaction, T),

@@ -11,7 +11,7 @@ use oprc_unit::Capacity;
 use super::schema::decode_or_skip;
 use crate::{
     id,
-    rollout::{DeploymentRecord, UnitKey, UnitRecord},
+    rollout::{DeploymentRecord, UnitKey, UnitRecord, Units},
 };
 
 const DEPLOYMENT: &str = "deployment/";
@@ -32,6 +32,10 @@ impl<T> Clone for Versioned<T> {
 
 pub type VersionedUnit = (UnitKey, Versioned<UnitRecord>);
 pub type DeploymentWithUnits = (Option<Versioned<DeploymentRecord>>, Vec<VersionedUnit>);
+
+pub fn records_of(units: &[VersionedUnit]) -> Units {
+    units.iter().map(|(key, stored)| (key.clone(), stored.record.as_ref().clone())).collect()
+}
 
 #[derive(Debug, Default)]
 pub(super) struct DeploymentIndex {
@@ -86,24 +90,21 @@ impl DeploymentIndex {
     }
 
     pub(super) fn units_on(&self, cluster: &str) -> Vec<VersionedUnit> {
-        let units = on_cluster(&self.units, cluster);
+        let first = (cluster.to_owned(), String::new());
+        let units = self.units.range(first..).take_while(|((on, _), _)| on == cluster);
         units.map(|(key, stored)| (key.clone(), stored.clone())).collect()
     }
 
-    pub(super) fn requested(&self, cluster: &str, except: &str) -> Capacity {
-        on_cluster(&self.units, cluster)
-            .map(|(_, stored)| &stored.record)
-            .filter(|record| record.spec.is_some() && record.deployment != except)
-            .fold(Capacity::default(), |sum, record| sum.plus(record.requested, 1))
+    pub(super) fn requested(&self, except: &str) -> BTreeMap<String, Capacity> {
+        let mut requested: BTreeMap<String, Capacity> = BTreeMap::new();
+        let others = self.deployments.iter().filter(|(key, _)| *key != except);
+        let plans = others.filter_map(|(_, stored)| stored.record.desired());
+        for unit in plans.flat_map(|(_, plan)| &plan.units) {
+            let sum = requested.entry(unit.cluster.clone()).or_default();
+            *sum = sum.plus(unit.requested, 1);
+        }
+        requested
     }
-}
-
-fn on_cluster<'a, T>(
-    units: &'a BTreeMap<UnitKey, T>,
-    cluster: &'a str,
-) -> impl Iterator<Item = (&'a UnitKey, &'a T)> {
-    let first = (cluster.to_owned(), String::new());
-    units.range(first..).take_while(move |((on, _), _)| on == cluster)
 }
 
 fn parse_unit_key(key: &str) -> Option<UnitKey> {

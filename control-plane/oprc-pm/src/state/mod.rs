@@ -9,7 +9,7 @@ mod size_limit;
 
 pub use self::{
     cache::Cache,
-    commit::Attempt,
-    deployments::{DeploymentWithUnits, Versioned, VersionedUnit},
+    commit::{Attempt, replace, replace_deployment},
+    deployments::{DeploymentWithUnits, Versioned, VersionedUnit, records_of},
     size_limit::check_transaction_size,
 };

@@ -1,12 +1,17 @@
 //! Rejects deployments whose later transitions would not fit into one transaction: an oversized
 //! rollback would be retried for ever.
 
-use oprc_cp_storage::{Check, MAX_BYTES, Transaction};
+use oprc_cp_storage::MAX_BYTES;
 
-use super::schema::{deployment_key, encode, revision_key, unit_key};
+use super::{
+    replace_deployment,
+    schema::{encode, revision_key},
+};
 use crate::{
     error::Error,
-    rollout::{DeploymentRecord, FormerRevision, Units, former_units, rolls_back_on_failure},
+    rollout::{
+        DeploymentRecord, FormerRevision, Stage, Units, desired_units, rolls_back_on_failure,
+    },
 };
 
 /// Reserve for what later transactions add: acknowledgements, failure messages, and the package
@@ -37,22 +42,18 @@ fn largest_transaction(record: &DeploymentRecord, units: &Units) -> Result<usize
     if !rolls_back_on_failure(&record.deployment) {
         return Ok(change);
     }
-    let rollback = transaction_bytes(record, &former_units(record, units))?;
+    let stage = Stage::RollingBack { because: String::new() };
+    let rollback = DeploymentRecord { stage, ..record.clone() };
+    let rollback = transaction_bytes(&rollback, &desired_units(&rollback, units))?;
     let next = DeploymentRecord { former: Some(FormerRevision::of(record)), ..record.clone() };
     Ok(change.max(rollback).max(transaction_bytes(&next, units)?))
 }
 
 fn transaction_bytes(record: &DeploymentRecord, units: &Units) -> Result<usize, Error> {
     let key = &record.deployment.key;
-    let mut transaction = Transaction::new()
-        .check(deployment_key(key), Check::Exists)
-        .put(deployment_key(key), encode(record)?)
-        .put(revision_key(key, &record.revision), encode(&record.deployment)?);
-    for (key, unit) in units {
-        let key = unit_key(key);
-        transaction = transaction.check(key.clone(), Check::Exists).put(key, encode(unit)?);
-    }
-    Ok(transaction.bytes())
+    let transaction = replace_deployment(key, None, Some(record), &[], units)?;
+    let revision = encode(&record.deployment)?;
+    Ok(transaction.put(revision_key(key, &record.revision), revision).bytes())
 }
 
 #[cfg(test)]
@@ -72,16 +73,14 @@ mod tests {
                  "class": "A", "spec": {"template_hint": "x".repeat(bytes)}, "reasons": []}]})
         };
         let deployment = json!({"key": "d", "policy": policy});
-        let former = former.map(|bytes| {
-            json!({"revision": "r1", "deployment": deployment.clone(), "plan": plan(bytes)})
-        });
+        let former = former.map(|bytes| json!({"revision": "r1", "plan": plan(bytes)}));
         let record: DeploymentRecord = serde_json::from_value(json!({
             "deployment": deployment, "revision": "r2", "created_at": AT, "updated_at": AT,
-            "correlation_id": "", "stage": {"stage": "driving", "since": AT},
+            "correlation_id": "", "stage": {"stage": "rolling_out"}, "stage_since": AT,
             "plan": plan(bytes), "former": former,
         }))
         .unwrap();
-        let units = desired_units(Some(("r2", &record.plan)), "d", "", &Units::new());
+        let units = desired_units(&record, &Units::new());
         (record, units)
     }
 
@@ -92,19 +91,26 @@ mod tests {
 
     #[test]
     fn rollback_must_fit_into_a_transaction() {
-        // The plan and the unit; a rollback and the next change have a second plan.
-        assert_eq!(rejection("BEST_EFFORT", 450 << 10, None), None);
-        assert_eq!(rejection("ALL_OR_NOTHING", 300 << 10, None), None);
-        let why = rejection("ALL_OR_NOTHING", 450 << 10, None).unwrap();
+        // A rollback and the next change have a second plan.
+        assert_eq!(rejection("BEST_EFFORT", 900 << 10, None), None);
+        assert_eq!(rejection("ALL_OR_NOTHING", 450 << 10, None), None);
+        let why = rejection("ALL_OR_NOTHING", 500 << 10, None).unwrap();
         assert!(why.contains("deployment: ") && why.contains("split the deployment"), "{why}");
         assert!(why.contains(&MAX_BYTES.to_string()) && why.contains("rollbackOnFailure"), "{why}");
-        let why = rejection("BEST_EFFORT", 600 << 10, None).unwrap();
+        let why = rejection("BEST_EFFORT", 1000 << 10, None).unwrap();
         assert!(!why.contains("rollbackOnFailure"), "{why}");
     }
 
     #[test]
     fn rollback_to_a_large_revision_must_fit_too() {
-        assert_eq!(rejection("ALL_OR_NOTHING", 1 << 10, Some(400 << 10)), None);
-        rejection("ALL_OR_NOTHING", 1 << 10, Some(500 << 10)).unwrap();
+        assert_eq!(rejection("ALL_OR_NOTHING", 1 << 10, Some(900 << 10)), None);
+        rejection("ALL_OR_NOTHING", 1 << 10, Some(1000 << 10)).unwrap();
+    }
+
+    #[test]
+    fn a_spec_is_stored_once() {
+        let (record, units) = sized("BEST_EFFORT", 100 << 10, None);
+        let bytes = transaction_bytes(&record, &units).unwrap();
+        assert!((100 << 10..102 << 10).contains(&bytes), "{bytes}");
     }
 }

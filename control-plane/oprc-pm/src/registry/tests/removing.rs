@@ -9,7 +9,7 @@ fn deployment(registry: &Registry, key: &str, version: &str) -> Transaction {
     let at = "2026-11-16T00:00:00Z";
     let record = serde_json::json!({
         "deployment": {"key": key}, "revision": "r", "created_at": at, "updated_at": at,
-        "correlation_id": "", "stage": {"stage": "settled", "since": at},
+        "correlation_id": "", "stage": {"stage": "succeeded"}, "stage_since": at,
         "plan": {"deployment": key, "package": "a", "version": version, "units": [], "reasons": []},
     });
     let transaction = Transaction::new().put(deployment_key(key), record.to_string());

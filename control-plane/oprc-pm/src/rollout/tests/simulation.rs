@@ -10,7 +10,7 @@ use std::{
 use jiff::Timestamp;
 use oprc_models::{OClassDeployment, Policy};
 use oprc_rest::{Plan, UnitPlan};
-use oprc_unit::UnitSpec;
+use oprc_unit::{Phase, UnitSpec};
 use proptest::prelude::*;
 
 use super::super::*;
@@ -104,6 +104,8 @@ pub(super) struct Cluster {
 struct Call {
     key: UnitKey,
     record: UnitRecord,
+    /// The spec to deploy; none where the unit is deleted.
+    spec: Option<UnitSpec>,
     step: Step,
 }
 
@@ -139,16 +141,15 @@ impl World {
 
     pub(super) fn views(&self) -> Vec<UnitView<'_>> {
         let view = |(key, record)| {
-            let (cluster, id): &UnitKey = key;
-            let record: &UnitRecord = record;
+            let (key, record): (&UnitKey, &UnitRecord) = (key, record);
             let rejection = self
                 .rejections
                 .get(key)
-                .filter(|(revision, _)| *revision == record.revision && record.spec.is_some())
+                .filter(|(revision, _)| *revision == record.revision && record.desired)
                 .map(|(_, why)| why.clone());
-            let unreachable_since = self.clusters[cluster].unreachable_since;
+            let unreachable_since = self.clusters[&key.0].unreachable_since;
             let observation = self.observe(key);
-            UnitView { cluster, id, record, observation, rejection, unreachable_since }
+            UnitView { key, record, observation, rejection, unreachable_since }
         };
         self.units.iter().map(view).collect()
     }
@@ -181,7 +182,7 @@ impl World {
     pub(super) fn transition(&mut self) -> bool {
         let Some(transition) = self.evaluate().transition else { return false };
         let record = self.record.clone().unwrap();
-        let next = apply_transition(&transition, &record, &self.views(), self.now);
+        let next = apply_transition(&transition, &record, &self.units, self.now);
         self.units.extend(next.units);
         self.record = next.record;
         true
@@ -198,19 +199,20 @@ impl World {
             .map(|(key, record)| Call {
                 key: key.clone(),
                 record: record.clone(),
+                spec: self.planned_spec(key, &record.revision),
                 step: next_step(record, &self.observe(key)),
             })
-            .filter(|call| match call.step {
-                Step::Wait => false,
-                Step::Deploy => !evaluation.hold_deploys,
-                Step::Delete => !evaluation.hold_deletes,
-            })
+            .filter(|call| !evaluation.holds(call.step))
             .collect();
         if due.is_empty() {
             return false;
         }
         self.calls.push(due[pick % due.len()].clone());
         true
+    }
+
+    fn planned_spec(&self, key: &UnitKey, revision: &str) -> Option<UnitSpec> {
+        Some(self.record.as_ref()?.planned_unit(key, revision)?.spec.clone())
     }
 
     /// A cluster executes a call.
@@ -223,7 +225,7 @@ impl World {
                 CallOutcome::Failed("terminating".to_owned())
             }
             (Step::Deploy, object) => {
-                let content = call.record.spec.clone().unwrap();
+                let content = call.spec.clone().unwrap();
                 if content.paused {
                     return CallOutcome::Rejected("rejected".to_owned());
                 }
@@ -359,8 +361,7 @@ impl World {
             ..OClassDeployment::default()
         };
         let former = self.record.as_ref().and_then(|before| rollback_target(before, &deployment));
-        self.units.extend(desired_units(Some((&revision, &plan)), "it", "", &self.units));
-        self.record = Some(DeploymentRecord {
+        let record = DeploymentRecord {
             deployment,
             revision,
             created_at: Timestamp::UNIX_EPOCH,
@@ -368,16 +369,20 @@ impl World {
             updated_by: None,
             correlation_id: String::new(),
             plan,
-            stage: Stage::RollingOut { since: self.now },
+            stage: Stage::RollingOut,
+            stage_since: self.now,
             former,
-        });
+        };
+        self.units.extend(desired_units(&record, &self.units));
+        self.record = Some(record);
     }
 
     fn delete(&mut self) {
         if let Some(record) = &mut self.record {
-            record.stage = Stage::Deleting { since: self.now };
+            record.stage = Stage::Deleting;
+            record.stage_since = self.now;
             record.former = None;
-            self.units = desired_units(None, "it", "", &self.units);
+            self.units = desired_units(record, &self.units);
         }
     }
 

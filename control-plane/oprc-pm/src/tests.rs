@@ -245,7 +245,8 @@ async fn converges_after_a_lost_answer_and_a_foreign_change() {
     // The stream reports nothing of this; the answer to a call does.
     let client = manager.deployments.clusters.client("one").unwrap();
     let id = client.class_cache().classes().next().unwrap().deployment_id.clone();
-    client.deploy(&id, "", oprc_grpc::deployment::unit::ClassSpec::default(), "other").await;
+    let unit = manager.deployments.cache.unit(&("one".to_owned(), id.clone())).unwrap();
+    client.deploy(&id, &unit.record, oprc_grpc::deployment::unit::ClassSpec::default()).await;
     manager.until_class("one", |class| class.is_some_and(|it| it.generation == 2)).await;
 }
 

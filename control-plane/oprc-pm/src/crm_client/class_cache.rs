@@ -7,7 +7,7 @@ use oprc_grpc::deployment::{ClassRuntime, GetClusterInfoResponse, WatchEvent, wa
 use oprc_rest::Contact;
 use oprc_unit::Phase;
 
-use crate::rollout::{Observation, ObservedUnit};
+use crate::rollout::{Acknowledged, Observation, ObservedUnit};
 
 /// By id and namespace.
 type Classes = BTreeMap<(String, String), Arc<ClassRuntime>>;
@@ -165,6 +165,15 @@ impl ClassCache {
 
 fn key(class: &ClassRuntime) -> (String, String) {
     (class.deployment_id.clone(), class.namespace.clone())
+}
+
+pub fn acknowledged(class: &ClassRuntime, revision: &str) -> Acknowledged {
+    Acknowledged {
+        revision: revision.to_owned(),
+        uid: class.uid.clone(),
+        generation: class.generation,
+        namespace: class.namespace.clone(),
+    }
 }
 
 pub fn observed_unit(class: &ClassRuntime) -> ObservedUnit {

@@ -17,8 +17,16 @@ use tokio::sync::watch;
 use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt as _;
 
-use super::{breaker::Breaker, class_cache::ClassCache};
-use crate::{clock, config::ClusterConfig, error::Error, rollout::CallOutcome};
+use super::{
+    breaker::Breaker,
+    class_cache::{ClassCache, acknowledged},
+};
+use crate::{
+    clock,
+    config::ClusterConfig,
+    error::Error,
+    rollout::{CallOutcome, UnitRecord},
+};
 
 pub struct CrmClient {
     pub(super) config: ClusterConfig,
@@ -65,36 +73,27 @@ impl CrmClient {
         self.changes.subscribe()
     }
 
-    pub async fn deploy(
-        &self,
-        id: &str,
-        namespace: &str,
-        spec: ClassSpec,
-        correlation_id: &str,
-    ) -> CallOutcome {
+    pub async fn deploy(&self, id: &str, unit: &UnitRecord, spec: ClassSpec) -> CallOutcome {
         let request = DeployRequest {
             deployment_id: id.to_owned(),
-            namespace: namespace.to_owned(),
+            namespace: unit.namespace.clone(),
             spec: Some(spec),
         };
-        let answer = self.guard(self.client.deploy(request, correlation_id)).await;
+        let answer = self.guard(self.client.deploy(request, &unit.correlation_id)).await;
         match answer.map(|answer| answer.class_runtime) {
             Ok(Some(class)) => {
-                let accepted = CallOutcome::Accepted {
-                    uid: class.uid.clone(),
-                    generation: class.generation,
-                    namespace: class.namespace.clone(),
-                };
+                let acknowledged = acknowledged(&class, &unit.revision);
                 self.update_cache(|cache| cache.apply_response(Arc::new(class)));
-                accepted
+                CallOutcome::Accepted(acknowledged)
             }
             Ok(None) => CallOutcome::Failed("the response contains no class".to_owned()),
             Err(status) => failure(&status),
         }
     }
 
-    pub async fn delete(&self, id: &str, namespace: &str, correlation_id: &str) -> CallOutcome {
-        match self.guard(self.client.delete(id, namespace, correlation_id)).await {
+    pub async fn delete(&self, id: &str, unit: &UnitRecord) -> CallOutcome {
+        let call = self.client.delete(id, &unit.namespace, &unit.correlation_id);
+        match self.guard(call).await {
             Ok(()) => CallOutcome::Terminating,
             Err(status) if status.code() == Code::NotFound => CallOutcome::NotFound,
             Err(status) => failure(&status),

@@ -40,7 +40,7 @@ fn capacity(info: &GetClusterInfoResponse) -> Option<Capacity> {
     })
 }
 
-pub(super) fn view(client: &CrmClient, units: usize) -> oprc_rest::Cluster {
+pub(super) fn view(client: &CrmClient) -> oprc_rest::Cluster {
     let cache = client.class_cache();
     let (health, message) = match &cache.info {
         _ if !cache.connected => (Health::Unreachable, cache.problem.clone()),
@@ -68,6 +68,6 @@ pub(super) fn view(client: &CrmClient, units: usize) -> oprc_rest::Cluster {
         capacity: info.capacity,
         templates: info.templates,
         profile: info.profile,
-        units,
+        units: 0,
     }
 }

@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::future::join_all;
 
 pub use self::{
-    class_cache::{ClassCache, observed_unit},
+    class_cache::{ClassCache, acknowledged, observed_unit},
     client::CrmClient,
 };
 use crate::{config::ClusterConfig, planner::ClusterFacts};
@@ -55,8 +55,8 @@ impl Clusters {
         self.clients.iter().map(|(name, client)| (name.clone(), facts::facts(client))).collect()
     }
 
-    /// `units` returns the number of units on a cluster.
-    pub fn view(&self, units: impl Fn(&str) -> usize) -> Vec<oprc_rest::Cluster> {
-        self.clients.iter().map(|(name, client)| facts::view(client, units(name))).collect()
+    /// Without the number of their units.
+    pub fn view(&self) -> Vec<oprc_rest::Cluster> {
+        self.clients.values().map(|client| facts::view(client)).collect()
     }
 }

@@ -6,10 +6,27 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 
 use super::{ClassCache, Clusters, CrmClient, fake::Fake};
-use crate::{clock, error::Error, rollout::CallOutcome};
+use crate::{
+    clock,
+    error::Error,
+    rollout::{Acknowledged, CallOutcome, UnitRecord},
+};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const TEST_TIMEOUT: Duration = Duration::from_mins(2);
+
+fn unit(correlation_id: &str) -> UnitRecord {
+    UnitRecord {
+        deployment: "d".to_owned(),
+        revision: "r".to_owned(),
+        class: "A".to_owned(),
+        environment: String::new(),
+        namespace: String::new(),
+        desired: true,
+        acknowledged: None,
+        correlation_id: correlation_id.to_owned(),
+    }
+}
 
 async fn until(what: &str, client: &CrmClient, holds: impl Fn(&ClassCache) -> bool) {
     let mut changes = client.changes();
@@ -40,21 +57,26 @@ async fn reports_the_outcome_of_calls() {
     let mut config = fake.config("one");
     config.token = Some(Token::Value("canary".to_owned()));
     let client = CrmClient::new(config, DEADLINE);
-    assert_eq!(client.delete("unit", "", "call-1").await, CallOutcome::NotFound);
-    let accepted = client.deploy("unit", "", ClassSpec::default(), "call-2").await;
-    let namespace = "default".to_owned();
-    assert_eq!(accepted, CallOutcome::Accepted { uid: "1".to_owned(), generation: 1, namespace });
+    assert_eq!(client.delete("unit", &unit("call-1")).await, CallOutcome::NotFound);
+    let accepted = client.deploy("unit", &unit("call-2"), ClassSpec::default()).await;
+    let acknowledged = Acknowledged {
+        revision: "r".to_owned(),
+        uid: "1".to_owned(),
+        generation: 1,
+        namespace: "default".to_owned(),
+    };
+    assert_eq!(accepted, CallOutcome::Accepted(acknowledged));
     {
         let state = fake.state.lock().unwrap();
         assert_eq!((state.correlation.as_str(), state.token.as_str()), ("call-2", "Bearer canary"));
     }
     fake.state.lock().unwrap().fail_with = Some(Code::FailedPrecondition);
-    let rejected = client.deploy("unit", "", ClassSpec::default(), "call-3").await;
+    let rejected = client.deploy("unit", &unit("call-3"), ClassSpec::default()).await;
     assert_eq!(rejected, CallOutcome::Rejected("scripted failure".to_owned()));
     fake.state.lock().unwrap().fail_with = Some(Code::Unavailable);
     let mut message = String::new();
     for _ in 0..20 {
-        let failed = client.deploy("unit", "", ClassSpec::default(), "call-4").await;
+        let failed = client.deploy("unit", &unit("call-4"), ClassSpec::default()).await;
         let CallOutcome::Failed(why) = failed else { panic!("{failed:?}") };
         message = why;
         if message.contains("does not answer") {
@@ -73,7 +95,7 @@ async fn stays_closed(fake: &Fake, code: Code, reason: &'static str) -> bool {
     }
     let mut closed = true;
     for _ in 0..20 {
-        let failed = client.deploy("unit", "", ClassSpec::default(), "call").await;
+        let failed = client.deploy("unit", &unit("call"), ClassSpec::default()).await;
         let CallOutcome::Failed(why) = failed else { panic!("{failed:?}") };
         closed &= why.contains("scripted failure");
     }
@@ -107,7 +129,7 @@ async fn denied_and_throttled_calls_leave_the_breaker_closed() {
 #[tokio::test]
 async fn reconnects_to_a_cluster_that_was_unreachable() {
     let fake = Fake::start().await;
-    let health = |clusters: &Clusters| clusters.view(|_| 0).first().map(|it| it.health);
+    let health = |clusters: &Clusters| clusters.view().first().map(|it| it.health);
     let unconnected = Clusters::new([fake.config("one")], DEADLINE);
     assert_eq!(health(&unconnected), Some(Health::Unreachable));
     let (clusters, client, running) = connect(&fake).await;
@@ -115,7 +137,7 @@ async fn reconnects_to_a_cluster_that_was_unreachable() {
     assert!(facts.reachable && facts.platform.unwrap().features.odgm);
     assert_eq!(facts.capacity.unwrap().cpu_millis, 8000);
     assert_eq!(health(&clusters), Some(Health::Healthy));
-    client.deploy("unit", "", ClassSpec::default(), "call").await;
+    client.deploy("unit", &unit("call"), ClassSpec::default()).await;
     fake.stop();
     until("lost", &client, |it| it.contact() == Contact::Stale).await;
     assert_eq!(health(&clusters), Some(Health::Unreachable));
@@ -138,7 +160,7 @@ async fn follows_the_nodes_of_a_cluster_without_asking() {
     let ready = |cache: &ClassCache| cache.info.as_ref().map(|info| info.ready_nodes);
     until("no node", &client, |it| ready(it) == Some(0)).await;
     assert_eq!(clusters.facts()["one"].ready_nodes, 0);
-    let view = clusters.view(|_| 0).remove(0);
+    let view = clusters.view().remove(0);
     assert_eq!((view.health, view.ready_nodes), (Health::Degraded, Some(0)));
     fake.set_ready_nodes(2);
     until("two nodes", &client, |it| ready(it) == Some(2)).await;
@@ -167,7 +189,7 @@ async fn retries_reads_but_not_changes_while_no_server_answers() {
     let fake = Fake::start().await;
     let client = CrmClient::new(fake.config("one"), DEADLINE);
     fake.stop();
-    let failed = client.deploy("unit", "", ClassSpec::default(), "call").await;
+    let failed = client.deploy("unit", &unit("call"), ClassSpec::default()).await;
     assert!(matches!(failed, CallOutcome::Failed(_)), "{failed:?}");
     let returns = async {
         tokio::time::sleep(Duration::from_millis(500)).await;

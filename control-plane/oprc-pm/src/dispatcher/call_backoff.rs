@@ -69,13 +69,13 @@ impl CallHistory {
         }
         match outcome {
             CallOutcome::Rejected(_) | CallOutcome::Failed(_) => true,
-            CallOutcome::Accepted { .. } => self.accepted,
+            CallOutcome::Accepted(_) => self.accepted,
             CallOutcome::Terminating | CallOutcome::NotFound => false,
         }
     }
 
     fn record(&mut self, outcome: &CallOutcome, continued: bool, now: Instant) {
-        self.accepted = matches!(outcome, CallOutcome::Accepted { .. });
+        self.accepted = matches!(outcome, CallOutcome::Accepted(_));
         if let CallOutcome::Rejected(why) = outcome {
             self.rejection = Some(why.clone());
         }
@@ -84,7 +84,7 @@ impl CallHistory {
                 self.last_error = Some(why.clone());
                 self.delays.next()
             }
-            CallOutcome::Accepted { .. } if continued => self.delays.next(),
+            CallOutcome::Accepted(_) if continued => self.delays.next(),
             _ => Some(SETTLE_DELAY),
         };
         self.next_call = now + wait.unwrap_or(MAX_DELAY);
@@ -175,6 +175,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::rollout::Acknowledged;
 
     fn unit(revision: &str) -> UnitRecord {
         serde_json::from_value(json!({
@@ -197,7 +198,12 @@ mod tests {
     }
 
     fn accepted() -> CallOutcome {
-        CallOutcome::Accepted { uid: "u".to_owned(), generation: 1, namespace: String::new() }
+        CallOutcome::Accepted(Acknowledged {
+            revision: "r".to_owned(),
+            uid: "u".to_owned(),
+            generation: 1,
+            namespace: String::new(),
+        })
     }
 
     #[test]

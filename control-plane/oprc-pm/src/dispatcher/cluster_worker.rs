@@ -116,12 +116,10 @@ impl Dispatcher {
                 CallOutcome::Failed("this process no longer owns the store".to_owned())
             }
             (Step::Deploy, Some(spec)) => match to_wire(spec) {
-                Some(spec) => {
-                    client.deploy(&key.1, &record.namespace, spec, &record.correlation_id).await
-                }
+                Some(spec) => client.deploy(&key.1, record, spec).await,
                 None => CallOutcome::Rejected("the unit has no form on the wire".to_owned()),
             },
-            _ => client.delete(&key.1, &record.namespace, &record.correlation_id).await,
+            _ => client.delete(&key.1, record).await,
         };
         self.call_backoff.record(Instant::now(), key.clone(), record, step, &outcome);
         let (cluster, id, correlation_id) = (&key.0, &key.1, &record.correlation_id);

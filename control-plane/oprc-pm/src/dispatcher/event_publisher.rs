@@ -91,7 +91,7 @@ impl Dispatcher {
     }
 
     fn publish_clusters(&self, published: &mut Published) {
-        for cluster in self.clusters.view(|_| 0) {
+        for cluster in self.clusters.view() {
             let before = published.clusters.insert(cluster.name.clone(), cluster.health);
             if before != Some(cluster.health) {
                 let (subject, message) = (&cluster.name, &cluster.message);

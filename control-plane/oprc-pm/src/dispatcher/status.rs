@@ -47,22 +47,22 @@ pub fn unit_status(
     call_backoff: &CallBackoff,
 ) -> UnitStatus {
     let (cluster, id) = key;
-    let known = clusters.client(cluster).map(|client| {
-        let cache = client.class_cache();
-        (cache.contact(), cache.class(id, record.object_namespace()).cloned())
-    });
-    let (contact, class) = known.unwrap_or((Contact::Unconfigured, None));
-    let mut unit =
-        class.as_deref().map(|class| class_status(cluster, class, contact)).unwrap_or_default();
-    unit.id.clone_from(id);
-    unit.cluster.clone_from(cluster);
-    unit.environment.clone_from(&record.environment);
-    unit.class.clone_from(&record.class);
-    unit.contact = contact;
+    let cache = clusters.client(cluster).map(|client| client.class_cache());
+    let contact = cache.as_ref().map_or(Contact::Unconfigured, |cache| cache.contact());
+    let class = cache.as_ref().and_then(|cache| cache.class(id, record.object_namespace()));
+    let reported = class.map(|class| class_status(cluster, class, contact)).unwrap_or_default();
+    let mut unit = UnitStatus {
+        id: id.clone(),
+        cluster: cluster.clone(),
+        environment: record.environment.clone(),
+        class: record.class.clone(),
+        contact,
+        current: class.is_some_and(|class| is_current(record, &observed_unit(class))),
+        ..reported
+    };
     if unit.namespace.is_empty() {
         unit.namespace.clone_from(&record.namespace);
     }
-    unit.current = class.as_deref().is_some_and(|class| is_current(record, &observed_unit(class)));
     if !record.desired {
         unit.condition = Condition::Deleted;
     } else if !unit.current {

@@ -20,11 +20,8 @@ pub fn condition(stage: &Stage, units: &[UnitStatus]) -> (DeploymentCondition, S
             (DeploymentCondition::RolledBack, rollback_message(because, units))
         }
         Stage::Deleting => {
-            let left: Vec<_> = units.iter().map(name).collect();
-            let message = match left.as_slice() {
-                [] => String::new(),
-                left => format!("not deleted yet: {}", left.join(", ")),
-            };
+            let left = units.iter().map(name).collect::<Vec<_>>().join(", ");
+            let message = if left.is_empty() { left } else { format!("not deleted yet: {left}") };
             (DeploymentCondition::Deleting, message)
         }
     }

@@ -47,11 +47,7 @@ pub enum Step {
 /// The outcome of a Deploy or Delete call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
-    Accepted {
-        uid: String,
-        generation: i64,
-        namespace: String,
-    },
+    Accepted(Acknowledged),
     Terminating,
     NotFound,
     /// Repeating the call has the same result.
@@ -98,18 +94,11 @@ pub fn next_step(record: &UnitRecord, observation: &Observation) -> Step {
 /// What the outcome of a call changes in the record that the call was made for.
 pub fn record_update(record: &UnitRecord, outcome: &CallOutcome) -> RecordUpdate {
     match (outcome, record.desired) {
-        (CallOutcome::Accepted { uid, generation, namespace }, true) => {
-            let acknowledged = Acknowledged {
-                revision: record.revision.clone(),
-                uid: uid.clone(),
-                generation: *generation,
-                namespace: namespace.clone(),
-            };
-            if record.acknowledged.as_ref() == Some(&acknowledged) {
-                return RecordUpdate::Unchanged;
-            }
-            let record = UnitRecord { acknowledged: Some(acknowledged), ..record.clone() };
-            RecordUpdate::Replaced(Box::new(record))
+        (CallOutcome::Accepted(acknowledged), true)
+            if record.acknowledged.as_ref() != Some(acknowledged) =>
+        {
+            let acknowledged = Some(acknowledged.clone());
+            RecordUpdate::Replaced(Box::new(UnitRecord { acknowledged, ..record.clone() }))
         }
         (CallOutcome::NotFound, false) => RecordUpdate::Deleted,
         _ => RecordUpdate::Unchanged,

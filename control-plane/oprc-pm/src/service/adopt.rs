@@ -10,13 +10,11 @@ use oprc_unit::{Capacity, Identity, UnitSpec, admit, requested};
 use super::{Caller, DeploymentService, apply::new_record, conflict};
 use crate::{
     clock,
+    crm_client::acknowledged,
     error::Error,
     id,
     planner::parse_unit_id,
-    rollout::{
-        Acknowledged, DeploymentRecord, MAX_UNITS, Stage, UnitRecord, planned_key,
-        rolls_back_on_failure,
-    },
+    rollout::{DeploymentRecord, MAX_UNITS, Stage, UnitRecord, planned_key, rolls_back_on_failure},
     state::{Attempt, check_transaction_size, records_of, replace_deployment},
 };
 
@@ -102,12 +100,7 @@ impl DeploymentService {
                 }
             }
             let adopted = UnitRecord {
-                acknowledged: Some(Acknowledged {
-                    revision: record.revision.clone(),
-                    uid: class.uid.clone(),
-                    generation: class.generation,
-                    namespace: class.namespace.clone(),
-                }),
+                acknowledged: Some(acknowledged(class, &record.revision)),
                 correlation_id: caller.correlation_id.clone(),
                 ..UnitRecord::planned(&record, &record.revision, unit)
             };

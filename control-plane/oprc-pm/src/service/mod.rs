@@ -144,32 +144,21 @@ impl DeploymentService {
         cursor: Option<&str>,
         limit: usize,
     ) -> Page<Deployment> {
-        let limit = limit.clamp(1, MAX_PAGE_SIZE);
-        let mut items = Vec::new();
-        for listed in self.cache.deployments() {
-            let key = &listed.record.deployment.key;
-            if cursor.is_some_and(|cursor| key.as_str() <= cursor)
-                || filter.prefix.as_ref().is_some_and(|prefix| !key.starts_with(prefix))
-                || filter.package.as_ref().is_some_and(|it| *it != listed.record.plan.package)
-            {
-                continue;
-            }
-            let Ok(document) = self.get(key) else { continue };
-            let on = |cluster: &String| {
-                document.status.units.iter().any(|unit| unit.cluster == *cluster)
-            };
-            if filter.cluster.as_ref().is_some_and(|cluster| !on(cluster))
-                || filter.condition.is_some_and(|it| it != document.status.condition)
-            {
-                continue;
-            }
-            if items.len() == limit {
-                let last = items.last().map(|it: &Deployment| it.deployment.key.clone());
-                return Page { items, next: last };
-            }
-            items.push(document);
-        }
-        Page { items, next: None }
+        let found = self.cache.deployments().into_iter().filter(|it| {
+            let (key, package) = (&it.record.deployment.key, &it.record.plan.package);
+            cursor.is_none_or(|cursor| key.as_str() > cursor)
+                && filter.prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
+                && filter.package.as_ref().is_none_or(|it| it == package)
+        });
+        let documents = found.filter_map(|it| self.get(&it.record.deployment.key).ok());
+        let mut documents = documents.filter(|it| {
+            let on = |cluster: &String| it.status.units.iter().any(|unit| unit.cluster == *cluster);
+            filter.cluster.as_ref().is_none_or(on)
+                && filter.condition.is_none_or(|condition| condition == it.status.condition)
+        });
+        let items: Vec<_> = documents.by_ref().take(limit.clamp(1, MAX_PAGE_SIZE)).collect();
+        let next = documents.next().and_then(|_| Some(items.last()?.deployment.key.clone()));
+        Page { items, next }
     }
 
     /// The revisions of a deployment, latest first.
@@ -185,8 +174,10 @@ impl DeploymentService {
     /// The configured clusters, and those that still have units although they aren't.
     pub fn clusters(&self) -> Vec<oprc_rest::Cluster> {
         let mut counts = self.cache.units_per_cluster();
-        let mut clusters = self.clusters.view(|name| counts.get(name).copied().unwrap_or_default());
-        counts.retain(|name, _| self.clusters.client(name).is_none());
+        let mut clusters = self.clusters.view();
+        for cluster in &mut clusters {
+            cluster.units = counts.remove(&cluster.name).unwrap_or_default();
+        }
         clusters.extend(counts.into_iter().map(|(name, units)| oprc_rest::Cluster {
             name,
             message: "it is no longer configured and may still have units".to_owned(),

@@ -18,16 +18,10 @@ const DEPLOYMENT: &str = "deployment/";
 const UNIT: &str = "deployment-unit/";
 
 /// A record and the store revision that it was written at.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Versioned<T> {
     pub version: Revision,
     pub record: Arc<T>,
-}
-
-impl<T> Clone for Versioned<T> {
-    fn clone(&self) -> Self {
-        Self { version: self.version, record: Arc::clone(&self.record) }
-    }
 }
 
 pub type VersionedUnit = (UnitKey, Versioned<UnitRecord>);

@@ -38,15 +38,15 @@ pub fn check_transaction_size(record: &DeploymentRecord, units: &Units) -> Resul
 
 /// The largest of: this change, its rollback, and another change of the same size.
 fn largest_transaction(record: &DeploymentRecord, units: &Units) -> Result<usize, Error> {
-    let change = transaction_bytes(record, units)?;
     if !rolls_back_on_failure(&record.deployment) {
-        return Ok(change);
+        return transaction_bytes(record, units);
     }
+    // A rollback also writes the record with both plans, and all units.
     let stage = Stage::RollingBack { because: String::new() };
     let rollback = DeploymentRecord { stage, ..record.clone() };
     let rollback = transaction_bytes(&rollback, &desired_units(&rollback, units))?;
     let next = DeploymentRecord { former: Some(FormerRevision::of(record)), ..record.clone() };
-    Ok(change.max(rollback).max(transaction_bytes(&next, units)?))
+    Ok(rollback.max(transaction_bytes(&next, units)?))
 }
 
 fn transaction_bytes(record: &DeploymentRecord, units: &Units) -> Result<usize, Error> {

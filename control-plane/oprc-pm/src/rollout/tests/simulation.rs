@@ -124,8 +124,13 @@ pub(super) struct World {
     late_calls: Vec<Call>,
 }
 
-fn accepted(uid: &str, generation: i64) -> CallOutcome {
-    CallOutcome::Accepted { uid: uid.to_owned(), generation, namespace: String::new() }
+fn accepted(call: &Call, uid: &str, generation: i64) -> CallOutcome {
+    CallOutcome::Accepted(Acknowledged {
+        revision: call.record.revision.clone(),
+        uid: uid.to_owned(),
+        generation,
+        namespace: String::new(),
+    })
 }
 
 impl World {
@@ -238,14 +243,14 @@ impl World {
                         deleting: false,
                     };
                     objects.insert(id, object);
-                    return accepted(&uid, 1);
+                    return accepted(call, &uid, 1);
                 };
                 if object.content != content {
                     object.content = content;
                     object.generation += 1;
                     object.phase = Phase::Progressing;
                 }
-                accepted(&object.uid, object.generation)
+                accepted(call, &object.uid, object.generation)
             }
             (_, Some(object)) => {
                 if !object.deleting {

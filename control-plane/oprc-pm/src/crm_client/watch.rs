@@ -1,6 +1,6 @@
 //! Follows a cluster's watch stream.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use tonic::Status;
 
@@ -14,10 +14,7 @@ const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(15);
 pub(super) async fn follow(client: &CrmClient) {
     backoff::repeat(MIN_RECONNECT_DELAY, MAX_RECONNECT_DELAY, || async {
         let mut progressed = false;
-        let status = match run(client, &mut progressed).await {
-            Err(status) => status,
-            Ok(()) => Status::unavailable("the CRM has closed the stream"),
-        };
+        let Err(status) = run(client, &mut progressed).await;
         let (code, message) = (status.code(), status.message());
         tracing::info!(
             cluster = client.name(),
@@ -33,7 +30,8 @@ pub(super) async fn follow(client: &CrmClient) {
     .await;
 }
 
-async fn run(client: &CrmClient, progressed: &mut bool) -> Result<(), Status> {
+/// Returns why the stream ended. `progressed` is set when it has delivered something.
+async fn run(client: &CrmClient, progressed: &mut bool) -> Result<Infallible, Status> {
     let mut stream = client.watch().await?;
     // A resumed stream may begin without an event, and older CRMs never send cluster info.
     let info = client.fetch_info().await?;
@@ -42,5 +40,5 @@ async fn run(client: &CrmClient, progressed: &mut bool) -> Result<(), Status> {
         *progressed = true;
         client.update_cache(|cache| cache.apply(event, clock::now()));
     }
-    Ok(())
+    Err(Status::unavailable("the CRM has closed the stream"))
 }

@@ -46,10 +46,10 @@ impl Dispatcher {
             }
         }
         let now = (status.condition, status.message);
-        if published.deployments.get(key) != Some(&now) {
+        let before = published.deployments.insert(key.to_owned(), now.clone());
+        if before.as_ref() != Some(&now) {
             let event = event("deployment.condition", key, &now.0, &now.1);
             self.events.publish(Event { correlation_id: correlation_id.clone(), ..event });
-            published.deployments.insert(key.to_owned(), now);
         }
     }
 

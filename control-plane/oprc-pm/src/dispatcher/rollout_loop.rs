@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{FutureExt as _, future::select_all};
+use futures::{StreamExt as _, stream::FuturesUnordered};
 use jiff::Timestamp;
 use oprc_cp_storage::Check;
 use oprc_rest::Revision;
@@ -57,16 +57,12 @@ impl Dispatcher {
             if !grace.is_zero() {
                 wait = wait.min(grace);
             }
-            let any_cluster = async {
-                if clusters.is_empty() {
-                    return std::future::pending().await;
-                }
-                select_all(clusters.iter_mut().map(|it| it.changed().map(drop).boxed())).await;
-            };
+            let mut observed: FuturesUnordered<_> =
+                clusters.iter_mut().map(watch::Receiver::changed).collect();
             tokio::select! {
                 Ok(()) = stored.changed() => {}
                 Ok(()) = errors.changed() => {}
-                () = any_cluster => {}
+                Some(_) = observed.next() => {}
                 () = tokio::time::sleep(wait) => {}
             }
             tokio::time::sleep(DEBOUNCE).await;

@@ -68,24 +68,21 @@ fn condition_of_units(units: &[UnitStatus], succeeded: bool) -> (DeploymentCondi
         let message = "it has no units any more: deploy it again".to_owned();
         return (DeploymentCondition::Down, message);
     }
-    if available == units.len() {
-        return (DeploymentCondition::Running, String::new());
-    }
-    if available > 0 && failing > 0 {
-        return (DeploymentCondition::Partial, failures(units));
-    }
     let pending = |unit: &UnitStatus| unit.condition == Condition::Pending;
-    if failing == units.len() {
+    let begun = succeeded || units.iter().any(|unit| unit.current || !pending(unit));
+    let condition = if available == units.len() {
+        DeploymentCondition::Running
+    } else if available > 0 && failing > 0 {
+        DeploymentCondition::Partial
+    } else if failing == units.len() && begun {
+        DeploymentCondition::Down
+    } else if failing == units.len() || !succeeded && units.iter().all(pending) {
         // A deployment that no cluster has received yet is pending, not down.
-        let begun = succeeded || units.iter().any(|unit| unit.current || !pending(unit));
-        let condition =
-            if begun { DeploymentCondition::Down } else { DeploymentCondition::Pending };
-        return (condition, failures(units));
-    }
-    if !succeeded && units.iter().all(pending) {
-        return (DeploymentCondition::Pending, failures(units));
-    }
-    (DeploymentCondition::Deploying, failures(units))
+        DeploymentCondition::Pending
+    } else {
+        DeploymentCondition::Deploying
+    };
+    (condition, failures(units))
 }
 
 #[cfg(test)]

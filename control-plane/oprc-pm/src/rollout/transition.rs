@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use oprc_models::OClassDeployment;
+use oprc_unit::truncate_message;
 
 use super::{
     model::{DeploymentRecord, FormerRevision, Stage, UnitKey, UnitRecord, planned_key},
@@ -11,9 +12,6 @@ use super::{
 };
 
 pub type Units = BTreeMap<UnitKey, UnitRecord>;
-
-/// Longer failure messages are truncated, so that the transition always fits into a transaction.
-const MAX_FAILURE_CHARS: usize = 2048;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TransitionResult {
@@ -41,7 +39,8 @@ pub fn apply_transition(
             "succeeded".to_owned()
         }
         Transition::RollBack { because } => {
-            let because = truncate(because);
+            // Truncated, so that the transition always fits into a transaction.
+            let because = truncate_message(because);
             let outcome = format!("rolling back: {because}");
             next.stage = Stage::RollingBack { because };
             units = desired_units(&next, existing);
@@ -58,13 +57,6 @@ pub fn apply_transition(
         }
     };
     TransitionResult { record: Some(next), units, outcome }
-}
-
-fn truncate(text: &str) -> String {
-    match text.char_indices().nth(MAX_FAILURE_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }
 
 /// The revision that a new one rolls back to if it fails; none if it doesn't roll back.

@@ -13,7 +13,6 @@ use crate::{
     crm_client::acknowledged,
     error::Error,
     id,
-    planner::parse_unit_id,
     rollout::{DeploymentRecord, MAX_UNITS, Stage, UnitRecord, planned_key, rolls_back_on_failure},
     state::{Attempt, check_transaction_size, records_of, replace_deployment},
 };
@@ -28,13 +27,11 @@ impl DeploymentService {
         deployment: &str,
         caller: &Caller,
     ) -> Result<Deployment, Error> {
-        let orphan = self.orphan(cluster, id)?;
-        let parts = parse_unit_id(id).ok_or_else(|| Error::not_found("orphan", id))?;
+        let (parts, namespace) = self.orphan(cluster, id)?;
         if parts.deployment != deployment {
             let message = format!("the unit belongs to {:?} by its id", parts.deployment);
             return Err(Error::Parameter { field: "deployment", message });
         }
-        let namespace = orphan.unit.namespace;
         let client = self.client(cluster)?;
         let class = client.class(id, &namespace, &caller.correlation_id).await?;
         let spec = class.spec.as_ref().and_then(|spec| from_wire(spec).ok()).ok_or_else(|| {

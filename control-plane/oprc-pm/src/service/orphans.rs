@@ -12,7 +12,7 @@ use crate::{
     error::Error,
     id,
     paging::MAX_PAGE_SIZE,
-    planner::parse_unit_id,
+    planner::{UnitId, parse_unit_id},
     rollout::{Observation, UnitKey, UnitRecord},
     state::{replace, schema::unit_key},
 };
@@ -27,7 +27,12 @@ impl DeploymentService {
         self.class_runtimes(&filter, None, MAX_PAGE_SIZE).items
     }
 
-    pub(super) fn orphan(&self, cluster: &str, id: &str) -> Result<ClassRuntime, Error> {
+    /// The parts of an orphan's id, and its namespace.
+    pub(super) fn orphan<'a>(
+        &self,
+        cluster: &str,
+        id: &'a str,
+    ) -> Result<(UnitId<'a>, String), Error> {
         let cache = self.client(cluster)?.class_cache();
         let class = cache.class(id, "").ok_or_else(|| Error::not_found("class runtime", id))?;
         let document = self.class_document(cluster, class, cache.contact());
@@ -37,7 +42,8 @@ impl DeploymentService {
             return Err(conflict("DELETING", detail, &[]));
         }
         if document.ownership == "orphan" {
-            return Ok(document);
+            let parts = parse_unit_id(id).ok_or_else(|| Error::not_found("orphan", id))?;
+            return Ok((parts, document.unit.namespace));
         }
         let detail = format!("{id} on {cluster} is {}, no orphan", document.ownership);
         Err(conflict("NO_ORPHAN", detail, document.deployment.as_deref().as_slice()))
@@ -52,15 +58,14 @@ impl DeploymentService {
         id: &str,
         caller: &Caller,
     ) -> Result<(), Error> {
-        let orphan = self.orphan(cluster, id)?;
-        let parts = parse_unit_id(id).ok_or_else(|| Error::not_found("orphan", id))?;
+        let (parts, namespace) = self.orphan(cluster, id)?;
         let deletion = UnitRecord {
             // Of no deployment: none waits for it.
             deployment: String::new(),
             revision: id::new_id(),
             class: parts.class.to_owned(),
             environment: parts.environment.to_owned(),
-            namespace: orphan.unit.namespace,
+            namespace,
             desired: false,
             acknowledged: None,
             correlation_id: caller.correlation_id.clone(),

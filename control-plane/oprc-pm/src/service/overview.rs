@@ -9,17 +9,12 @@ use super::DeploymentService;
 impl DeploymentService {
     /// The status of a package's functions wherever they are deployed, in one version or in any.
     pub fn functions(&self, package: &str, version: Option<&str>) -> Vec<FunctionStatus> {
-        let mut functions = Vec::new();
-        for stored in self.cache.deployments() {
+        let deployments = self.cache.deployments().into_iter().filter(|stored| {
             let plan = &stored.record.plan;
-            if plan.package == package
-                && version.is_none_or(|version| plan.version == version)
-                && let Ok(status) = self.status(&stored.record.deployment.key)
-            {
-                functions.extend(status.units.into_iter().flat_map(|unit| unit.functions));
-            }
-        }
-        functions
+            plan.package == package && version.is_none_or(|version| plan.version == version)
+        });
+        let status = deployments.filter_map(|it| self.status(&it.record.deployment.key).ok());
+        status.flat_map(|it| it.units).flat_map(|unit| unit.functions).collect()
     }
 
     /// Number of deployments in each condition.

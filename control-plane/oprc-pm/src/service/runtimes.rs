@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use oprc_grpc::deployment::{ClassRuntime, DeploymentState, Status};
+use oprc_grpc::deployment::{ClassRuntime, Condition, DeploymentState, Recommendation, Status};
 use oprc_rest::{Contact, Page};
+use serde_json::json;
 
 use super::DeploymentService;
 use crate::{
@@ -145,37 +146,43 @@ fn parse_cursor(cursor: &str) -> Position<'_> {
 
 /// Reported values that have no field of their own.
 fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
-    let mut details = BTreeMap::new();
-    let mut put = |name: &str, value: serde_json::Value| details.insert(name.to_owned(), value);
-    put("name", class.name.clone().into());
-    put("uid", class.uid.clone().into());
-    put("generation", class.generation.into());
-    put("created_at", class.created_at.clone().into());
-    let Some(status) = &class.status else { return details };
-    put("ready", status.ready.clone().into());
-    put("observed_generation", status.observed_generation.into());
-    put("stable_since", serde_json::json!(status.stable_since));
-    let recommendations = status.nfr_recommendations.iter().map(|it| {
-        serde_json::json!({
+    let about = [
+        ("name", json!(class.name)),
+        ("uid", json!(class.uid)),
+        ("generation", json!(class.generation)),
+        ("created_at", json!(class.created_at)),
+    ];
+    let recommendation = |it: &Recommendation| {
+        json!({
             "component": it.component,
             "dimension": it.dimension,
             "target": it.target,
             "basis": it.basis,
             "confidence": it.confidence,
         })
-    });
-    put("nfr_recommendations", recommendations.collect());
-    let conditions = status.conditions.iter().map(|it| {
-        serde_json::json!({
+    };
+    let condition = |it: &Condition| {
+        json!({
             "type": it.r#type,
             "status": it.status,
             "reason": it.reason,
             "message": it.message,
             "lastTransitionTime": it.last_transition_time,
         })
+    };
+    let status = class.status.iter().flat_map(|status| {
+        [
+            ("ready", json!(status.ready)),
+            ("observed_generation", json!(status.observed_generation)),
+            ("stable_since", json!(status.stable_since)),
+            (
+                "nfr_recommendations",
+                status.nfr_recommendations.iter().map(recommendation).collect(),
+            ),
+            ("conditions", status.conditions.iter().map(condition).collect()),
+        ]
     });
-    put("conditions", conditions.collect());
-    details
+    about.into_iter().chain(status).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! The classes and functions of a package version, as lists and searches return them.
 
-use oprc_models::{Diagnostics, Lookup, ResolvedClass, ResolvedPackage, resolve};
+use oprc_models::{
+    Diagnostics, Lookup, OFunction, OPackage, ResolvedClass, ResolvedPackage, resolve,
+};
 use oprc_rest::{
     BindingEntry, ClassEntry, FunctionEntry, KeyEntry, PackageVersion, ReferenceEntry,
     VariableEntry,
 };
 
-/// Entries sorted by key, each with the lower-case text
-/// that searches match.
+/// Entries sorted by key, each with the lower-case text that searches match.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     pub classes: Vec<(ClassEntry, String)>,
@@ -21,15 +22,17 @@ impl Catalogue {
 
     pub fn of(version: &PackageVersion, resolved: &ResolvedPackage) -> Self {
         let mut classes: Vec<_> =
-            resolved.classes.iter().map(|class| entry(resolved, class)).collect();
+            resolved.classes.iter().map(|class| class_entry(resolved, class)).collect();
         classes.sort_by(|a, b| a.0.key.cmp(&b.0.key));
-        let mut functions = functions(version, resolved);
+        let functions = version.package.functions.iter();
+        let mut functions: Vec<_> =
+            functions.map(|it| function_entry(&version.package, resolved, it)).collect();
         functions.sort_by(|a, b| a.0.key.cmp(&b.0.key));
         Self { classes, functions }
     }
 }
 
-fn entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, String) {
+fn class_entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, String) {
     let functions = class.bindings.iter().map(|binding| BindingEntry {
         name: binding.name.clone(),
         function: binding.function.clone(),
@@ -66,41 +69,41 @@ fn entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, Strin
     (entry, text)
 }
 
-fn functions(version: &PackageVersion, resolved: &ResolvedPackage) -> Vec<(FunctionEntry, String)> {
-    let package = &version.package;
-    let entries = package.functions.iter().map(|function| {
-        let offers = |class: &&ResolvedClass| {
-            class.bindings.iter().any(|binding| binding.function == function.key)
-        };
-        // Qualified like the classes of lineages and references.
-        let full = |class: &String| {
-            if class.contains('.') { class.clone() } else { format!("{}.{class}", package.name) }
-        };
-        let variables = function
-            .variable_descriptions
-            .iter()
-            .map(|it| VariableEntry { name: it.name.clone(), description: it.description.clone() });
-        let entry = FunctionEntry {
-            package: package.name.clone(),
-            version: package.version.to_string(),
-            key: function.key.clone(),
-            name: function.name.clone(),
-            kind: function.kind().to_string(),
-            description: function.description.clone(),
-            image: function.container().and_then(|it| it.image.clone()),
-            output_cls: function.output_cls.as_ref().map(full),
-            flow: function.flow.clone(),
-            variable_descriptions: variables.collect(),
-            state: function.state().to_string(),
-            classes: resolved.classes.iter().filter(offers).map(|it| it.key.clone()).collect(),
-            status: Vec::new(),
-        };
-        let words = [&entry.package, &entry.key, &entry.kind].into_iter().chain(&entry.name);
-        let words = words.chain(&entry.description).chain(&entry.image).chain(&entry.classes);
-        let text = search_text(words);
-        (entry, text)
-    });
-    entries.collect()
+fn function_entry(
+    package: &OPackage,
+    resolved: &ResolvedPackage,
+    function: &OFunction,
+) -> (FunctionEntry, String) {
+    let offers = |class: &&ResolvedClass| {
+        class.bindings.iter().any(|binding| binding.function == function.key)
+    };
+    // Qualified like the classes of lineages and references.
+    let full = |class: &String| {
+        if class.contains('.') { class.clone() } else { format!("{}.{class}", package.name) }
+    };
+    let variables = function
+        .variable_descriptions
+        .iter()
+        .map(|it| VariableEntry { name: it.name.clone(), description: it.description.clone() });
+    let entry = FunctionEntry {
+        package: package.name.clone(),
+        version: package.version.to_string(),
+        key: function.key.clone(),
+        name: function.name.clone(),
+        kind: function.kind().to_string(),
+        description: function.description.clone(),
+        image: function.container().and_then(|it| it.image.clone()),
+        output_cls: function.output_cls.as_ref().map(full),
+        flow: function.flow.clone(),
+        variable_descriptions: variables.collect(),
+        state: function.state().to_string(),
+        classes: resolved.classes.iter().filter(offers).map(|it| it.key.clone()).collect(),
+        status: Vec::new(),
+    };
+    let words = [&entry.package, &entry.key, &entry.kind].into_iter().chain(&entry.name);
+    let words = words.chain(&entry.description).chain(&entry.image).chain(&entry.classes);
+    let text = search_text(words);
+    (entry, text)
 }
 
 fn search_text<'a>(words: impl Iterator<Item = &'a String>) -> String {

@@ -3,10 +3,7 @@
 mod catalogue;
 mod label_index;
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use oprc_cp_storage::{Change, Revision};
 use oprc_models::{Lookup, OPackage, Version, VersionRange};
@@ -133,15 +130,12 @@ impl PackageIndex {
         names: impl IntoIterator<Item = &'a str>,
     ) -> BTreeMap<String, Arc<Package>> {
         let mut found = BTreeMap::new();
-        let mut ahead: VecDeque<&str> = names
-            .into_iter()
-            .filter_map(|name| Some(self.packages.get_key_value(name)?.0.as_str()))
-            .collect();
-        while let Some(name) = ahead.pop_front() {
-            let Some(package) = self.packages.get(name) else { continue };
-            if found.insert(name.to_owned(), package.clone()).is_none() {
+        let mut ahead: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        while let Some(name) = ahead.pop() {
+            let Some(package) = self.packages.get(&name) else { continue };
+            if found.insert(name, Arc::clone(package)).is_none() {
                 let of = package.versions.values().flat_map(|it| &it.package.dependencies);
-                ahead.extend(of.map(|it| it.name.as_str()));
+                ahead.extend(of.map(|it| it.name.clone()));
             }
         }
         found

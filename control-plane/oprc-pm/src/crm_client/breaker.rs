@@ -16,9 +16,7 @@ const MAX_OPEN: Duration = Duration::from_secs(15);
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Default)]
-pub(super) struct Breaker {
-    state: Mutex<State>,
-}
+pub(super) struct Breaker(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -37,7 +35,7 @@ struct Open {
 impl Breaker {
     /// Whether a call may be made now; otherwise how long to wait. The caller records the result.
     pub(super) fn enter(&self, now: Instant) -> Result<(), Duration> {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         match &mut state.open {
             None => Ok(()),
             Some(open) if now < open.until => Err(open.until - now),
@@ -50,11 +48,11 @@ impl Breaker {
     }
 
     pub(super) fn record_success(&self) {
-        *self.state.lock() = State::default();
+        *self.0.lock() = State::default();
     }
 
     pub(super) fn record_failure(&self, now: Instant) {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         state.failures = state.failures.saturating_add(1);
         if state.failures < FAILURE_THRESHOLD {
             return;

@@ -17,14 +17,10 @@ const TEST_TIMEOUT: Duration = Duration::from_mins(2);
 
 fn unit(correlation_id: &str) -> UnitRecord {
     UnitRecord {
-        deployment: "d".to_owned(),
         revision: "r".to_owned(),
-        class: "A".to_owned(),
-        environment: String::new(),
-        namespace: String::new(),
         desired: true,
-        acknowledged: None,
         correlation_id: correlation_id.to_owned(),
+        ..UnitRecord::default()
     }
 }
 

@@ -65,8 +65,7 @@ fn condition_of_units(units: &[UnitStatus], succeeded: bool) -> (DeploymentCondi
     let available = units.iter().filter(|unit| is_available(unit)).count();
     let failing = units.iter().filter(|unit| is_failing(unit)).count();
     if units.is_empty() {
-        let message = "it has no units any more: deploy it again".to_owned();
-        return (DeploymentCondition::Down, message);
+        return (DeploymentCondition::Down, "it has no units any more: deploy it again".to_owned());
     }
     let pending = |unit: &UnitStatus| unit.condition == Condition::Pending;
     let begun = succeeded || units.iter().any(|unit| unit.current || !pending(unit));

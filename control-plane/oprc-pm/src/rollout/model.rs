@@ -100,7 +100,7 @@ pub enum Stage {
 
 /// Whether one unit is desired on its cluster, and what the cluster has acknowledged. Its spec is in the
 /// deployment's plan of the same revision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnitRecord {
     /// Empty for an orphan that is being deleted.
     pub deployment: String,

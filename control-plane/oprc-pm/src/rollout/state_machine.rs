@@ -82,7 +82,7 @@ pub fn evaluate(
     deadlines: Deadlines,
 ) -> Evaluation {
     match &record.stage {
-        Stage::RollingOut => Rollout { record, now, deadlines }.evaluate(units),
+        Stage::RollingOut => evaluate_rollout(record, units, now, deadlines),
         Stage::RollingBack { .. } if is_rolled_back(record, units) => {
             Evaluation::transition(Transition::RolledBack)
         }
@@ -91,97 +91,90 @@ pub fn evaluate(
     }
 }
 
-struct Rollout<'a> {
-    record: &'a DeploymentRecord,
+fn evaluate_rollout(
+    record: &DeploymentRecord,
+    units: &[UnitView<'_>],
     now: Timestamp,
     deadlines: Deadlines,
+) -> Evaluation {
+    let stored = |planned: &UnitPlan| {
+        let key = planned_key(planned);
+        units.iter().find(|unit| *unit.key == key && unit.record.revision == record.revision)
+    };
+    // One of them may not be stored for this revision yet.
+    let Some(planned) = record.plan.units.iter().map(stored).collect::<Option<Vec<_>>>() else {
+        return Evaluation::default();
+    };
+    if planned.iter().all(|unit| is_ready(unit.record, &unit.observation)) {
+        // Units that are no longer desired are deleted however long that takes.
+        return Evaluation::transition(Transition::Succeed);
+    }
+    if record.deployment.policy != Some(Policy::AllOrNothing) {
+        return Evaluation::default();
+    }
+    let failures = planned.iter().filter(|_| rolls_back_on_failure(&record.deployment));
+    let failures: Vec<_> = failures.filter_map(|unit| failure(record, unit, deadlines)).collect();
+    if let Some((_, because)) = failures.iter().find(|(at, _)| now >= *at) {
+        // No call is made for the failed revision until the rollback is stored.
+        return Evaluation {
+            hold_deploys: true,
+            hold_deletes: true,
+            ..Evaluation::transition(Transition::RollBack { because: because.clone() })
+        };
+    }
+    let begun = planned.iter().any(|unit| {
+        let acknowledged = unit.record.acknowledged.as_ref();
+        acknowledged.is_some_and(|it| it.revision == record.revision)
+    });
+    let unreachable = planned.iter().any(|unit| unit.observation == Observation::Unknown);
+    Evaluation {
+        transition: None,
+        deadline: failures.iter().map(|(at, _)| *at).min(),
+        hold_deploys: unreachable && !begun,
+        hold_deletes: true,
+    }
 }
 
-impl Rollout<'_> {
-    fn evaluate(&self, units: &[UnitView<'_>]) -> Evaluation {
-        let Some(planned) = self.planned_units(units) else { return Evaluation::default() };
-        if planned.iter().all(|unit| is_ready(unit.record, &unit.observation)) {
-            // Units that are no longer desired are deleted however long that takes.
-            return Evaluation::transition(Transition::Succeed);
-        }
-        let deployment = &self.record.deployment;
-        if deployment.policy != Some(Policy::AllOrNothing) {
-            return Evaluation::default();
-        }
-        let failures = planned.iter().filter(|_| rolls_back_on_failure(deployment));
-        let failures: Vec<_> = failures.filter_map(|unit| self.failure(unit)).collect();
-        if let Some((_, because)) = failures.iter().find(|(at, _)| self.now >= *at) {
-            // No call is made for the failed revision until the rollback is stored.
-            return Evaluation {
-                hold_deploys: true,
-                hold_deletes: true,
-                ..Evaluation::transition(Transition::RollBack { because: because.clone() })
-            };
-        }
-        let begun = planned.iter().any(|unit| {
-            let acknowledged = unit.record.acknowledged.as_ref();
-            acknowledged.is_some_and(|it| it.revision == self.record.revision)
-        });
-        let unreachable = planned.iter().any(|unit| unit.observation == Observation::Unknown);
-        Evaluation {
-            transition: None,
-            deadline: failures.iter().map(|(at, _)| *at).min(),
-            hold_deploys: unreachable && !begun,
-            hold_deletes: true,
-        }
+/// When and why a unit fails the whole rollout, unless it becomes ready before.
+fn failure(
+    record: &DeploymentRecord,
+    unit: &UnitView<'_>,
+    deadlines: Deadlines,
+) -> Option<(Timestamp, String)> {
+    if is_ready(unit.record, &unit.observation) {
+        return None;
     }
-
-    /// The units of the plan; none if one of them isn't stored for this revision yet.
-    fn planned_units<'a, 'b>(&self, units: &'a [UnitView<'b>]) -> Option<Vec<&'a UnitView<'b>>> {
-        let revision = &self.record.revision;
-        let stored = |planned: &UnitPlan| {
-            let key = planned_key(planned);
-            units.iter().find(|unit| *unit.key == key && unit.record.revision == *revision)
-        };
-        self.record.plan.units.iter().map(stored).collect()
+    let (since, cluster) = (record.stage_since, &unit.key.0);
+    let name = format!("{} on {cluster}", unit.record.class);
+    if let Some(why) = &unit.rejection {
+        return Some((Timestamp::MIN, format!("{name} was rejected: {why}")));
     }
-
-    /// When and why a unit fails the whole rollout, unless it becomes ready before.
-    fn failure(&self, unit: &UnitView<'_>) -> Option<(Timestamp, String)> {
-        if is_ready(unit.record, &unit.observation) {
-            return None;
+    let options = record.deployment.options.as_ref();
+    let progress = options.and_then(|options| options.progress_deadline_seconds);
+    let progress = progress.map_or(deadlines.progress, |seconds| {
+        Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+    });
+    Some(match &unit.observation {
+        Observation::Unknown => {
+            let from = unit.unreachable_since.map_or(since, |it| it.max(since));
+            let why = format!("the cluster {cluster} is unreachable");
+            (add(from, deadlines.unreachable), why)
         }
-        let (since, cluster) = (self.record.stage_since, &unit.key.0);
-        let name = format!("{} on {cluster}", unit.record.class);
-        if let Some(why) = &unit.rejection {
-            return Some((Timestamp::MIN, format!("{name} was rejected: {why}")));
+        Observation::Present(observed)
+            if is_current(unit.record, observed)
+                && observed.current_phase() == Some(Phase::Degraded) =>
+        {
+            let why = format!("{name} is Degraded: {}: {}", observed.reason, observed.message);
+            // CRM has waited for the progress deadline itself.
+            let waited = observed.reason == "ProgressDeadlineExceeded";
+            (if waited { since } else { add(since, progress) }, why)
         }
-        Some(match &unit.observation {
-            Observation::Unknown => {
-                let from = unit.unreachable_since.map_or(since, |it| it.max(since));
-                let why = format!("the cluster {cluster} is unreachable");
-                (add(from, self.deadlines.unreachable), why)
-            }
-            Observation::Present(observed)
-                if is_current(unit.record, observed)
-                    && observed.current_phase() == Some(Phase::Degraded) =>
-            {
-                let why = format!("{name} is Degraded: {}: {}", observed.reason, observed.message);
-                // CRM has waited for the progress deadline itself.
-                let waited = observed.exceeded_progress_deadline();
-                (if waited { since } else { add(since, self.progress_deadline()) }, why)
-            }
-            // CRM's progress deadline begins later, when it accepts the unit.
-            _ => {
-                let allowed = self.progress_deadline() + self.deadlines.unreachable;
-                let why = format!("{name} did not become Available before the deadline");
-                (add(since, allowed), why)
-            }
-        })
-    }
-
-    fn progress_deadline(&self) -> Duration {
-        let options = self.record.deployment.options.as_ref();
-        let own = options.and_then(|options| options.progress_deadline_seconds);
-        own.map_or(self.deadlines.progress, |seconds| {
-            Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
-        })
-    }
+        // CRM's progress deadline begins later, when it accepts the unit.
+        _ => {
+            let why = format!("{name} did not become Available before the deadline");
+            (add(since, progress + deadlines.unreachable), why)
+        }
+    })
 }
 
 fn add(from: Timestamp, duration: Duration) -> Timestamp {

@@ -30,10 +30,6 @@ impl ObservedUnit {
     pub fn current_phase(&self) -> Option<Phase> {
         (self.observed_generation >= self.generation).then_some(self.phase)
     }
-
-    pub fn exceeded_progress_deadline(&self) -> bool {
-        self.reason == "ProgressDeadlineExceeded"
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -87,7 +87,12 @@ impl DeploymentService {
                 Some(stored) => stored.record.as_ref().clone(),
                 None => recovered_deployment(key, class, caller),
             };
-            let former = extend_by(&mut record, unit)?;
+            check_adoptable(&record)?;
+            add_target(&mut record, unit)?;
+            record.plan.units.push(unit.clone());
+            record.updated_at = clock::now();
+            // A writer that has read the deployment without this unit must not overwrite it.
+            let former = mem::replace(&mut record.revision, id::new_id());
             let mut units = records_of(&known);
             // The others have the same spec in the new revision, and aren't sent again.
             for unit in units.values_mut().filter(|unit| unit.revision == former) {
@@ -129,16 +134,6 @@ fn recovered_deployment(key: &str, class: &ClassRuntime, caller: &Caller) -> Dep
         ..Plan::default()
     };
     new_record(&deployment, plan, None, caller)
-}
-
-/// Adds a unit to a deployment, and returns the deployment's former revision. The new one makes writers
-/// fail that have read the deployment without this unit.
-fn extend_by(record: &mut DeploymentRecord, unit: &UnitPlan) -> Result<String, Error> {
-    check_adoptable(record)?;
-    add_target(record, unit)?;
-    record.plan.units.push(unit.clone());
-    record.updated_at = clock::now();
-    Ok(mem::replace(&mut record.revision, id::new_id()))
 }
 
 /// A deployment adopts no unit while it may still be rolled back: that would delete the unit.

@@ -130,8 +130,7 @@ impl DeploymentService {
         let stored = units.keys().filter_map(|key| Some((key.clone(), self.cache.unit(key)?)));
         known.extend(stored.filter(|(_, stored)| !stored.record.desired));
         let change = replace_deployment(key, before.as_ref(), Some(&record), &known, &units)?;
-        let change = change.fenced(&self.lease);
-        let change = self.add_revision(change, &record, cause, caller).await?;
+        let change = self.add_revision(change.fenced(&self.lease), &record, cause, caller).await?;
         let change = self.registry.reference(change, &record.plan.package, &record.plan.version)?;
         Ok((change, record))
     }

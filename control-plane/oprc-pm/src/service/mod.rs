@@ -75,10 +75,9 @@ impl DeploymentService {
         let (registry, deployment) = (self.registry.clone(), deployment.clone());
         let packages = packages.to_vec();
         let mut clusters = self.clusters.facts();
-        for (name, requested) in self.cache.requested(&deployment.key) {
-            if let Some(facts) = clusters.get_mut(&name) {
-                facts.requested = requested;
-            }
+        let mut requested = self.cache.requested(&deployment.key);
+        for (name, facts) in &mut clusters {
+            facts.requested = requested.remove(name).unwrap_or_default();
         }
         let before = self.cache.deployment(&deployment.key);
         let defaults = self.defaults.clone();

@@ -59,16 +59,15 @@ impl DeploymentService {
         caller: &Caller,
     ) -> Result<(), Error> {
         let (parts, namespace) = self.orphan(cluster, id)?;
+        // Of no deployment: none waits for it.
         let deletion = UnitRecord {
-            // Of no deployment: none waits for it.
-            deployment: String::new(),
             revision: id::new_id(),
             class: parts.class.to_owned(),
             environment: parts.environment.to_owned(),
             namespace,
             desired: false,
-            acknowledged: None,
             correlation_id: caller.correlation_id.clone(),
+            ..UnitRecord::default()
         };
         let key = (cluster.to_owned(), id.to_owned());
         let change = replace(Transaction::new(), unit_key(&key), None, Some(&deletion))?;

@@ -15,10 +15,7 @@ pub enum Precondition {
 
 impl Precondition {
     pub fn revision(&self) -> Option<&str> {
-        match self {
-            Self::Revision(revision) => Some(revision),
-            Self::None | Self::Absent | Self::Exists => None,
-        }
+        if let Self::Revision(revision) = self { Some(revision) } else { None }
     }
 
     /// `Exists` is pinned to the revision found now, so that the write fails if it changes.

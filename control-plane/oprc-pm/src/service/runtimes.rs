@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use oprc_grpc::deployment::{ClassRuntime, Condition, DeploymentState, Recommendation, Status};
+use oprc_grpc::deployment::{ClassRuntime, DeploymentState, Status};
 use oprc_rest::{Contact, Page};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::DeploymentService;
 use crate::{
@@ -145,14 +145,18 @@ fn parse_cursor(cursor: &str) -> Position<'_> {
 }
 
 /// Reported values that have no field of their own.
-fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
-    let about = [
-        ("name", json!(class.name)),
-        ("uid", json!(class.uid)),
-        ("generation", json!(class.generation)),
-        ("created_at", json!(class.created_at)),
-    ];
-    let recommendation = |it: &Recommendation| {
+fn details(class: &ClassRuntime) -> BTreeMap<String, Value> {
+    let mut details = BTreeMap::new();
+    let mut put = |name: &str, value: Value| details.insert(name.to_owned(), value);
+    put("name", json!(class.name));
+    put("uid", json!(class.uid));
+    put("generation", json!(class.generation));
+    put("created_at", json!(class.created_at));
+    let Some(status) = &class.status else { return details };
+    put("ready", json!(status.ready));
+    put("observed_generation", json!(status.observed_generation));
+    put("stable_since", json!(status.stable_since));
+    let recommendations = status.nfr_recommendations.iter().map(|it| {
         json!({
             "component": it.component,
             "dimension": it.dimension,
@@ -160,8 +164,9 @@ fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
             "basis": it.basis,
             "confidence": it.confidence,
         })
-    };
-    let condition = |it: &Condition| {
+    });
+    put("nfr_recommendations", recommendations.collect());
+    let conditions = status.conditions.iter().map(|it| {
         json!({
             "type": it.r#type,
             "status": it.status,
@@ -169,20 +174,9 @@ fn details(class: &ClassRuntime) -> BTreeMap<String, serde_json::Value> {
             "message": it.message,
             "lastTransitionTime": it.last_transition_time,
         })
-    };
-    let status = class.status.iter().flat_map(|status| {
-        [
-            ("ready", json!(status.ready)),
-            ("observed_generation", json!(status.observed_generation)),
-            ("stable_since", json!(status.stable_since)),
-            (
-                "nfr_recommendations",
-                status.nfr_recommendations.iter().map(recommendation).collect(),
-            ),
-            ("conditions", status.conditions.iter().map(condition).collect()),
-        ]
     });
-    about.into_iter().chain(status).map(|(name, value)| (name.to_owned(), value)).collect()
+    put("conditions", conditions.collect());
+    details
 }
 
 #[cfg(test)]

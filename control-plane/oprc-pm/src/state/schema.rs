@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `package/NAME` | [`PackageHead`]; rewritten by every transaction that publishes, deletes or begins to use a version |
 //! | `version/NAME/VERSION` | [`oprc_rest::PackageVersion`], immutable except for its deprecation |
-//! | `deployment/KEY` | [`DeploymentRecord`](crate::rollout::DeploymentRecord) |
+//! | `deployment/KEY` | [`DeploymentRecord`](crate::rollout::DeploymentRecord), with the specs of its units |
 //! | `revision/KEY/REVISION` | [`oprc_rest::Revision`], the latest [`MAX_REVISIONS`] of each deployment |
 //! | `deployment-unit/CLUSTER/ID` | [`UnitRecord`](crate::rollout::UnitRecord) |
 //!

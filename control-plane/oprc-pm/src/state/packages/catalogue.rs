@@ -1,8 +1,6 @@
 //! The classes and functions of a package version, as lists and searches return them.
 
-use oprc_models::{
-    Diagnostics, Lookup, OFunction, OPackage, ResolvedClass, ResolvedPackage, resolve,
-};
+use oprc_models::{Diagnostics, Lookup, ResolvedClass, ResolvedPackage, resolve};
 use oprc_rest::{
     BindingEntry, ClassEntry, FunctionEntry, KeyEntry, PackageVersion, ReferenceEntry,
     VariableEntry,
@@ -22,17 +20,15 @@ impl Catalogue {
 
     pub fn of(version: &PackageVersion, resolved: &ResolvedPackage) -> Self {
         let mut classes: Vec<_> =
-            resolved.classes.iter().map(|class| class_entry(resolved, class)).collect();
+            resolved.classes.iter().map(|class| entry(resolved, class)).collect();
         classes.sort_by(|a, b| a.0.key.cmp(&b.0.key));
-        let functions = version.package.functions.iter();
-        let mut functions: Vec<_> =
-            functions.map(|it| function_entry(&version.package, resolved, it)).collect();
+        let mut functions = functions(version, resolved);
         functions.sort_by(|a, b| a.0.key.cmp(&b.0.key));
         Self { classes, functions }
     }
 }
 
-fn class_entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, String) {
+fn entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry, String) {
     let functions = class.bindings.iter().map(|binding| BindingEntry {
         name: binding.name.clone(),
         function: binding.function.clone(),
@@ -69,41 +65,41 @@ fn class_entry(package: &ResolvedPackage, class: &ResolvedClass) -> (ClassEntry,
     (entry, text)
 }
 
-fn function_entry(
-    package: &OPackage,
-    resolved: &ResolvedPackage,
-    function: &OFunction,
-) -> (FunctionEntry, String) {
-    let offers = |class: &&ResolvedClass| {
-        class.bindings.iter().any(|binding| binding.function == function.key)
-    };
-    // Qualified like the classes of lineages and references.
-    let full = |class: &String| {
-        if class.contains('.') { class.clone() } else { format!("{}.{class}", package.name) }
-    };
-    let variables = function
-        .variable_descriptions
-        .iter()
-        .map(|it| VariableEntry { name: it.name.clone(), description: it.description.clone() });
-    let entry = FunctionEntry {
-        package: package.name.clone(),
-        version: package.version.to_string(),
-        key: function.key.clone(),
-        name: function.name.clone(),
-        kind: function.kind().to_string(),
-        description: function.description.clone(),
-        image: function.container().and_then(|it| it.image.clone()),
-        output_cls: function.output_cls.as_ref().map(full),
-        flow: function.flow.clone(),
-        variable_descriptions: variables.collect(),
-        state: function.state().to_string(),
-        classes: resolved.classes.iter().filter(offers).map(|it| it.key.clone()).collect(),
-        status: Vec::new(),
-    };
-    let words = [&entry.package, &entry.key, &entry.kind].into_iter().chain(&entry.name);
-    let words = words.chain(&entry.description).chain(&entry.image).chain(&entry.classes);
-    let text = search_text(words);
-    (entry, text)
+fn functions(version: &PackageVersion, resolved: &ResolvedPackage) -> Vec<(FunctionEntry, String)> {
+    let package = &version.package;
+    let entries = package.functions.iter().map(|function| {
+        let offers = |class: &&ResolvedClass| {
+            class.bindings.iter().any(|binding| binding.function == function.key)
+        };
+        // Qualified like the classes of lineages and references.
+        let full = |class: &String| {
+            if class.contains('.') { class.clone() } else { format!("{}.{class}", package.name) }
+        };
+        let variables = function
+            .variable_descriptions
+            .iter()
+            .map(|it| VariableEntry { name: it.name.clone(), description: it.description.clone() });
+        let entry = FunctionEntry {
+            package: package.name.clone(),
+            version: package.version.to_string(),
+            key: function.key.clone(),
+            name: function.name.clone(),
+            kind: function.kind().to_string(),
+            description: function.description.clone(),
+            image: function.container().and_then(|it| it.image.clone()),
+            output_cls: function.output_cls.as_ref().map(full),
+            flow: function.flow.clone(),
+            variable_descriptions: variables.collect(),
+            state: function.state().to_string(),
+            classes: resolved.classes.iter().filter(offers).map(|it| it.key.clone()).collect(),
+            status: Vec::new(),
+        };
+        let words = [&entry.package, &entry.key, &entry.kind].into_iter().chain(&entry.name);
+        let words = words.chain(&entry.description).chain(&entry.image).chain(&entry.classes);
+        let text = search_text(words);
+        (entry, text)
+    });
+    entries.collect()
 }
 
 fn search_text<'a>(words: impl Iterator<Item = &'a String>) -> String {

@@ -59,8 +59,7 @@ impl Package {
         hex::encode(hash.finalize())
     }
 
-    fn derive(&mut self, name: &str, catalogue: Catalogue) {
-        let Some(latest) = self.latest().cloned() else { return };
+    fn derive(&mut self, name: &str, latest: &PackageVersion, catalogue: Catalogue) {
         let about = latest.package.metadata.clone().unwrap_or_default();
         let versions = self.versions.iter().rev().map(|(version, it)| VersionSummary {
             version: version.to_string(),
@@ -156,7 +155,17 @@ impl PackageIndex {
             } else if let Some((name, version)) =
                 key.strip_prefix("version/").and_then(|rest| rest.rsplit_once('/'))
             {
-                staged.version(self, key, (name, version), value);
+                let Ok(version) = version.parse::<Version>() else {
+                    tracing::error!(key, "skipped a stored record: its key has no valid version");
+                    continue;
+                };
+                let package = staged.package(self, name);
+                match value.and_then(|value| decode_or_skip::<PackageVersion>(key, value)) {
+                    Some(read) => package.versions.insert(version, Arc::new(read)),
+                    None => package.versions.remove(&version),
+                };
+                // Marks the derived fields as outdated.
+                package.summary = PackageSummary::default();
             }
         }
         // After all of them are read: packages published together may depend on each other.
@@ -193,25 +202,6 @@ impl Staged {
         Arc::make_mut(self.0.entry(name.to_owned()).or_insert_with(existing))
     }
 
-    fn version(
-        &mut self,
-        index: &PackageIndex,
-        key: &str,
-        (name, version): (&str, &str),
-        value: Option<&[u8]>,
-    ) {
-        let Ok(version) = version.parse::<Version>() else {
-            return tracing::error!(key, "skipped a stored record: its key has no valid version");
-        };
-        let package = self.package(index, name);
-        match value.and_then(|value| decode_or_skip::<PackageVersion>(key, value)) {
-            Some(read) => package.versions.insert(version, Arc::new(read)),
-            None => package.versions.remove(&version),
-        };
-        // Marks the derived fields as outdated.
-        package.summary = PackageSummary::default();
-    }
-
     fn derive(&mut self, index: &PackageIndex, name: &str) {
         let Some(package) = self.0.get(name) else { return };
         // Only the head was rewritten: nothing derived changes.
@@ -225,7 +215,7 @@ impl Staged {
             tracing::error!(package = name, %error, "cannot resolve a published package");
             Catalogue::default()
         });
-        self.package(index, name).derive(name, catalogue);
+        self.package(index, name).derive(name, &latest, catalogue);
     }
 }
 

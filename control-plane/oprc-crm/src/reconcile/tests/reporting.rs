@@ -231,7 +231,7 @@ fn objects_wait_for_a_quota_until_the_deadline() {
     assert_eq!(cluster.status(), status, "only the message differs: no write");
     assert!(cluster.events.iter().all(|it| !it.warning), "{:?}", cluster.events);
 
-    cluster.advance(Duration::from_secs(60));
+    cluster.advance(Duration::from_mins(1));
     cluster.reconcile();
     let status = cluster.status();
     assert_eq!(cluster.phase(), (Phase::Degraded, "QuotaExceeded".to_owned()));
@@ -264,7 +264,7 @@ fn an_available_class_that_waits_for_a_quota_is_in_progress() {
     cluster.reconcile();
     assert_eq!(cluster.status(), status, "no write");
 
-    cluster.advance(Duration::from_secs(60));
+    cluster.advance(Duration::from_mins(1));
     cluster.reconcile();
     assert_eq!(cluster.phase(), (Phase::Degraded, "QuotaExceeded".to_owned()));
     let status = cluster.status();
@@ -414,7 +414,7 @@ fn pod_creation_failures_are_reported() {
             if phase == Phase::Applying {
                 waiting_for_quota(&status);
             }
-            cluster.advance(Duration::from_secs(60));
+            cluster.advance(Duration::from_mins(1));
             cluster.reconcile();
             assert_eq!(cluster.phase(), (Phase::Degraded, reason.to_owned()), "{name}");
             cluster.pod_creation_failure.clear();

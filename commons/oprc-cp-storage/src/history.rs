@@ -5,7 +5,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
 
 use crate::{
     Commit, Error, Result, Revision,
@@ -41,13 +42,9 @@ struct Watcher {
 }
 
 impl History {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Drops all history and ends all watches: the store is at this revision now.
     pub(crate) fn reset(&self, revision: Revision) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.end_watches();
         *state =
             State { oldest: revision, published: revision, visible: revision, ..State::default() };
@@ -55,16 +52,16 @@ impl History {
 
     /// Ends all watches with a gap.
     pub(crate) fn end_watches(&self) {
-        self.state().end_watches();
+        self.state.lock().end_watches();
     }
 
     /// Announces commits up to a revision, which readers may see before they are published.
     pub(crate) fn announce(&self, revision: Revision) {
-        self.state().visible = revision;
+        self.state.lock().visible = revision;
     }
 
     pub(crate) fn publish(&self, commit: Commit) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.published = commit.revision;
         state.visible = state.visible.max(commit.revision);
         state.watchers.retain(|watcher| watcher.publish(&commit));
@@ -79,7 +76,7 @@ impl History {
 
     /// Watches commits after a revision, or from now on.
     pub(crate) fn watch(&self, prefix: &str, after: Option<Revision>) -> Result<Watch> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let after = after.unwrap_or(state.published);
         if after < state.oldest || after > state.visible {
             return Err(Error::Gap);
@@ -89,7 +86,7 @@ impl History {
         if state.commits.iter().all(|commit| watcher.publish(commit)) {
             state.watchers.push(watcher);
         }
-        Ok(Watch::new(feed, None))
+        Ok(Watch { feed, _task: JoinSet::new() })
     }
 }
 

@@ -29,8 +29,7 @@ pub(crate) fn check_prefix(prefix: &str) -> Result<()> {
 pub(crate) fn check_identity(identity: &str) -> Result<()> {
     if identity.is_empty() || identity.len() > MAX_KEY_BYTES || identity.contains(char::is_control)
     {
-        let reason = "an identity must be one line of 1 to 512 bytes";
-        return Err(Error::invalid(reason));
+        return Err(Error::invalid("an identity must be one line of 1 to 512 bytes"));
     }
     Ok(())
 }

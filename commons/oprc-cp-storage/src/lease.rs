@@ -1,11 +1,13 @@
 //! Leases: at most one process holds each, and writes can be fenced by it.
 
+use std::sync::Arc;
+
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
 };
 
-use crate::{Fence, local_owners::Held};
+use crate::{Fence, local_owners::LocalOwner};
 
 /// Dropping a lease releases it in the background; [`Lease::release`] waits for that.
 #[derive(Debug)]
@@ -17,15 +19,15 @@ pub struct Lease {
 #[derive(Debug)]
 enum Keeper {
     /// The store is exclusive to this process, so the lease can't be lost.
-    Process { _held: Held },
+    Process { _owner: Arc<LocalOwner> },
     /// A task renews the lease. It revokes the lease when `stop` is dropped, and ends after that.
     /// `held` is the time until which the lease is certainly held, or `None` once it is lost.
     Renewed { stop: Option<oneshot::Sender<()>>, held: watch::Receiver<Option<Instant>> },
 }
 
 impl Lease {
-    pub(crate) fn in_process(held: Held) -> Self {
-        Self { fence: held.fence().clone(), keeper: Keeper::Process { _held: held } }
+    pub(crate) fn in_process(owner: Arc<LocalOwner>) -> Self {
+        Self { fence: owner.fence.clone(), keeper: Keeper::Process { _owner: owner } }
     }
 
     pub(crate) fn renewed(

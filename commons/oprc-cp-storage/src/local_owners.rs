@@ -1,70 +1,60 @@
 //! Leases on stores that only this process can open.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::{Error, Fence, Result};
 
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub(crate) struct LocalOwners {
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     terms: u64,
-    owners: HashMap<String, Owner>,
+    /// By the name of the lease, which is free once its owner is dropped.
+    owners: HashMap<String, Weak<LocalOwner>>,
 }
 
 #[derive(Debug)]
-struct Owner {
+pub(crate) struct LocalOwner {
+    pub(crate) fence: Fence,
     identity: String,
-    term: u64,
 }
 
 impl LocalOwners {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    pub(crate) fn acquire(&self, name: &str, identity: &str) -> Result<Held> {
-        let mut state = self.state();
-        if let Some(owner) = state.owners.get(name) {
+    /// The lease is held until the owner is dropped.
+    pub(crate) fn acquire(&self, name: &str, identity: &str) -> Result<Arc<LocalOwner>> {
+        let mut state = self.state.lock();
+        if let Some(owner) = state.owner(name) {
             return Err(Error::LeaseHeld { name: name.to_owned(), holder: owner.identity.clone() });
         }
         state.terms += 1;
-        let term = state.terms;
-        state.owners.insert(name.to_owned(), Owner { identity: identity.to_owned(), term });
-        let fence = Fence { name: name.to_owned(), term };
-        Ok(Held { owners: self.clone(), fence })
+        let fence = Fence { name: name.to_owned(), term: state.terms };
+        let owner = Arc::new(LocalOwner { fence, identity: identity.to_owned() });
+        state.owners.insert(name.to_owned(), Arc::downgrade(&owner));
+        Ok(owner)
     }
 
     /// Fails if the lease of a transaction was released.
     pub(crate) fn check(&self, fence: Option<&Fence>) -> Result<()> {
         let Some(fence) = fence else { return Ok(()) };
-        match self.state().owners.get(&fence.name) {
-            Some(owner) if owner.term == fence.term => Ok(()),
+        let state = self.state.lock();
+        match state.owner(&fence.name) {
+            Some(owner) if owner.fence == *fence => Ok(()),
             _ => Err(Error::LeaseLost { name: fence.name.clone() }),
         }
     }
 }
 
-/// Releases the lease when dropped.
-#[derive(Debug)]
-pub(crate) struct Held {
-    owners: LocalOwners,
-    fence: Fence,
-}
-
-impl Held {
-    pub(crate) fn fence(&self) -> &Fence {
-        &self.fence
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.owners.state().owners.remove(&self.fence.name);
+impl State {
+    /// Dropped under the lock, so that it doesn't keep a released lease from others.
+    fn owner(&self, name: &str) -> Option<Arc<LocalOwner>> {
+        self.owners.get(name)?.upgrade()
     }
 }

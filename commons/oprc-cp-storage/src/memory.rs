@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, ops::Bound};
 
 use async_trait::async_trait;
-use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::{
     Backend, Change, Commit, Entry, Lease, Page, Result, Revision, Transaction, Watch,
@@ -21,60 +20,44 @@ pub(crate) struct Memory {
 
 #[derive(Default)]
 struct State {
-    entries: BTreeMap<String, (Revision, Bytes)>,
+    entries: BTreeMap<String, Entry>,
     revision: Revision,
-}
-
-impl Memory {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
 }
 
 #[async_trait]
 impl Backend for Memory {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
-        let state = self.state();
-        Ok(state.entries.get(key).map(|(version, value)| Entry {
-            key: key.to_owned(),
-            value: value.clone(),
-            version: *version,
-        }))
+        Ok(self.state.lock().entries.get(key).cloned())
     }
 
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
-        let state = self.state();
+        let state = self.state.lock();
         let mut found = state
             .entries
             .range::<str, _>((key::start(prefix, after), Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(prefix));
-        let entries = found.by_ref().take(limit).map(|(key, (version, value))| Entry {
-            key: key.clone(),
-            value: value.clone(),
-            version: *version,
-        });
-        let entries = entries.collect();
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(_, entry)| entry);
+        let entries = found.by_ref().take(limit).cloned().collect();
         Ok(Page { entries, revision: state.revision, more: found.next().is_some() })
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         self.owners.check(transaction.fence.as_ref())?;
-        transaction
-            .check_versions(|key| Ok(state.entries.get(key).map(|(version, _)| *version)))?;
-        let revision = Revision(state.revision.0 + 1);
+        transaction.check_versions(|key| Ok(state.entries.get(key).map(|entry| entry.version)))?;
+        let version = Revision(state.revision.0 + 1);
         let mut changes = transaction.changes;
-        changes.retain(|change| match change {
+        changes.retain(|change| match change.clone() {
             Change::Put { key, value } => {
-                state.entries.insert(key.clone(), (revision, value.clone()));
+                state.entries.insert(key.clone(), Entry { key, value, version });
                 true
             }
-            Change::Delete { key } => state.entries.remove(key).is_some(),
+            Change::Delete { key } => state.entries.remove(&key).is_some(),
         });
         if !changes.is_empty() {
-            state.revision = revision;
+            state.revision = version;
             // Under the lock, to publish in the order of the commits.
-            self.history.publish(Commit { revision, changes });
+            self.history.publish(Commit { revision: version, changes });
         }
         Ok(state.revision)
     }

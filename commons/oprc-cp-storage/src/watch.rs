@@ -2,8 +2,8 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
-use tokio::{sync::Notify, task::AbortHandle};
+use parking_lot::Mutex;
+use tokio::{sync::Notify, task::JoinSet};
 
 use crate::{Commit, Error, Result};
 
@@ -14,15 +14,12 @@ const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// A stream of the changes under a prefix.
 pub struct Watch {
-    feed: Arc<Feed>,
-    task: Option<AbortHandle>,
+    pub(crate) feed: Arc<Feed>,
+    /// The task that fills the feed, if any; aborted when this is dropped.
+    pub(crate) _task: JoinSet<()>,
 }
 
 impl Watch {
-    pub(crate) fn new(feed: Arc<Feed>, task: Option<AbortHandle>) -> Self {
-        Self { feed, task }
-    }
-
     /// Waits for the next commit. Nothing is lost if the future is dropped.
     ///
     /// An error ends the watch: [`Error::Gap`] if the history was compacted or this reader was too
@@ -41,9 +38,6 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.feed.end(Error::Gap);
-        if let Some(task) = &self.task {
-            task.abort();
-        }
     }
 }
 
@@ -61,43 +55,40 @@ struct State {
     end: Option<Error>,
 }
 
-impl Feed {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+impl State {
+    /// A gap also drops the queue, because the reader lists again anyway.
+    fn end(&mut self, error: Error) {
+        if error == Error::Gap {
+            self.commits = VecDeque::new();
+            self.bytes = 0;
+        }
+        self.end.get_or_insert(error);
     }
+}
 
+impl Feed {
     /// Returns false once the watch has ended.
     pub(crate) fn push(&self, commit: Commit) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.end.is_some() {
             return false;
         }
         state.bytes += commit.bytes();
         state.commits.push_back(commit);
         if state.commits.len() > MAX_QUEUED_COMMITS || state.bytes > MAX_QUEUED_BYTES {
-            drop(state);
-            self.end(Error::Gap);
-            return false;
+            state.end(Error::Gap);
         }
-        drop(state);
         self.changed.notify_one();
-        true
+        state.end.is_none()
     }
 
-    /// Ends the watch. A gap also drops the queue, because the reader lists again anyway.
     pub(crate) fn end(&self, error: Error) {
-        let mut state = self.state();
-        if error == Error::Gap {
-            state.commits = VecDeque::new();
-            state.bytes = 0;
-        }
-        state.end.get_or_insert(error);
-        drop(state);
+        self.state.lock().end(error);
         self.changed.notify_one();
     }
 
     fn take(&self) -> Option<Result<Commit>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match state.commits.pop_front() {
             Some(commit) => {
                 state.bytes = state.bytes.saturating_sub(commit.bytes());

@@ -28,16 +28,12 @@ pub(super) fn backoff() -> ExponentialBackoff {
 
 impl Client {
     /// Retries until a response or the deadline.
-    pub(super) async fn call<T, F>(
+    pub(super) async fn call<T, F: Future<Output = Result<Response<T>, Status>>>(
         &self,
         retry: Retry,
-        mut request: impl FnMut(Channel, Option<Token>) -> F,
-    ) -> Result<T>
-    where
-        F: Future<Output = Result<Response<T>, Status>>,
-    {
-        let begun = Instant::now();
-        let deadline = begun + self.deadline;
+        request: impl Fn(Channel, Option<Token>) -> F,
+    ) -> Result<T> {
+        let deadline = Instant::now() + self.deadline;
         // A member that doesn't respond must leave time for another one. A request that can't be
         // repeated gets all of the time.
         let attempt_timeout = match retry {
@@ -50,7 +46,7 @@ impl Client {
             let (member, channel) = self.endpoints.current()?;
             let attempt = timeout_at(
                 deadline.min(Instant::now() + attempt_timeout),
-                self.attempt(channel, &mut request),
+                self.attempt(channel, &request),
             );
             let failure = match attempt.await {
                 Ok(Ok(response)) => return Ok(response),
@@ -68,47 +64,42 @@ impl Client {
                 }
                 Failure::NotSent(error) => error,
                 Failure::Broken(reason) if retry == Retry::Always => Error::unavailable(reason),
-                Failure::Broken(reason) => {
-                    self.endpoints.fail_over_from(member);
-                    return Err(Error::unknown_outcome(reason));
-                }
+                Failure::Broken(reason) => Error::unknown_outcome(reason),
             };
             self.endpoints.fail_over_from(member);
             // A wrong certificate or password won't become valid by retrying each member again.
             denied += usize::from(matches!(error, Error::Denied { .. }));
             let delay = delays.next().unwrap_or_default();
-            if denied >= self.endpoints.count() || Instant::now() + delay >= deadline {
+            if matches!(error, Error::UnknownOutcome { .. })
+                || denied >= self.endpoints.count()
+                || Instant::now() + delay >= deadline
+            {
                 return Err(error);
             }
             sleep(delay).await;
         }
     }
 
-    async fn attempt<T, F>(
+    async fn attempt<T, F: Future<Output = Result<Response<T>, Status>>>(
         &self,
         channel: Channel,
-        request: &mut impl FnMut(Channel, Option<Token>) -> F,
-    ) -> Result<T, Failure>
-    where
-        F: Future<Output = Result<Response<T>, Status>>,
-    {
+        request: &impl Fn(Channel, Option<Token>) -> F,
+    ) -> Result<T, Failure> {
         let token = match &self.auth {
             Some(auth) => auth.token(channel.clone()).await?,
             None => None,
         };
-        match request(channel, token.clone()).await {
-            Ok(response) => Ok(response.into_inner()),
-            Err(status) => {
-                let failure = Failure::of(&status);
-                match (&self.auth, &failure) {
-                    (Some(auth), Failure::Token) => auth.invalidate(token.as_ref()).await,
-                    (None, Failure::Token) => {
-                        return Err(Failure::Final(Error::denied(status.message())));
-                    }
-                    _ => {}
-                }
-                Err(failure)
+        let status = match request(channel, token.clone()).await {
+            Ok(response) => return Ok(response.into_inner()),
+            Err(status) => status,
+        };
+        match (Failure::of(&status), &self.auth) {
+            (Failure::Token, Some(auth)) => {
+                auth.invalidate(token.as_ref()).await;
+                Err(Failure::Token)
             }
+            (Failure::Token, None) => Err(Failure::Final(Error::denied(status.message()))),
+            (failure, _) => Err(failure),
         }
     }
 }

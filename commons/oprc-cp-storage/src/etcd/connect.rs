@@ -17,7 +17,10 @@ use tokio::{
     time::timeout,
 };
 use tokio_rustls::TlsConnector;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{
+    codegen::http::uri::Authority,
+    transport::{Channel, Endpoint},
+};
 
 use super::{EtcdOptions, EtcdTls, tls};
 use crate::{Error, Result};
@@ -37,17 +40,14 @@ pub(super) struct Endpoints {
 impl Endpoints {
     pub(super) fn new(options: &EtcdOptions) -> Result<Self> {
         let tls = options.tls.clone().map(Arc::new);
-        let member = |(address, secure): (Uri, bool)| {
+        let member = |(address, secure): (Authority, bool)| {
             let tls = tls.clone().filter(|_| secure);
             if let Some(tls) = &tls {
                 server_name(tls, &address).map_err(Error::invalid)?;
             }
             // Plain for tonic, because `dial` adds TLS.
-            let mut parts = address.clone().into_parts();
-            parts.scheme = "http".parse().ok();
-            parts.path_and_query = "/".parse().ok();
-            let plain = Uri::from_parts(parts).map_err(Error::invalid)?;
-            let endpoint = Endpoint::from(plain)
+            let endpoint = Endpoint::from_shared(format!("http://{address}"))
+                .map_err(Error::invalid)?
                 .http2_keep_alive_interval(KEEP_ALIVE_INTERVAL)
                 .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
                 .keep_alive_while_idle(true);
@@ -80,7 +80,10 @@ impl Endpoints {
 trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
-async fn dial(address: Uri, tls: Option<Arc<EtcdTls>>) -> io::Result<TokioIo<Box<dyn Connection>>> {
+async fn dial(
+    address: Authority,
+    tls: Option<Arc<EtcdTls>>,
+) -> io::Result<TokioIo<Box<dyn Connection>>> {
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, "connect timed out");
     timeout(CONNECT_TIMEOUT, connect(&address, tls.as_deref()))
         .await
@@ -88,7 +91,7 @@ async fn dial(address: Uri, tls: Option<Arc<EtcdTls>>) -> io::Result<TokioIo<Box
         .map(TokioIo::new)
 }
 
-async fn connect(address: &Uri, tls: Option<&EtcdTls>) -> io::Result<Box<dyn Connection>> {
+async fn connect(address: &Authority, tls: Option<&EtcdTls>) -> io::Result<Box<dyn Connection>> {
     let (host, port) = (host(address), address.port_u16().unwrap_or_default());
     let tcp = TcpStream::connect((host, port)).await?;
     tcp.set_nodelay(true)?;
@@ -99,13 +102,13 @@ async fn connect(address: &Uri, tls: Option<&EtcdTls>) -> io::Result<Box<dyn Con
     Ok(Box::new(tls))
 }
 
-fn server_name(files: &EtcdTls, address: &Uri) -> Result<ServerName<'static>, String> {
+fn server_name(files: &EtcdTls, address: &Authority) -> Result<ServerName<'static>, String> {
     let name = files.server_name.as_deref().unwrap_or_else(|| host(address));
     let invalid = |_| format!("{name:?} is not a valid server name");
     ServerName::try_from(name.to_owned()).map_err(invalid)
 }
 
 /// Without the brackets of an IPv6 address.
-fn host(address: &Uri) -> &str {
-    address.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+fn host(address: &Authority) -> &str {
+    address.host().trim_start_matches('[').trim_end_matches(']')
 }

@@ -5,62 +5,51 @@ use std::{sync::Arc, time::Duration};
 use futures::{StreamExt as _, stream};
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until},
 };
 use tonic::{Response, Status};
 
 use super::{
     Client,
     api::{
-        LeaseGrantRequest, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
-        PutRequest, RangeRequest, RequestOp, TxnRequest, lease_client::LeaseClient,
-        request_op::Request, response_op,
+        LeaseGrantRequest, LeaseKeepAliveRequest, LeaseRevokeRequest, PutRequest, RangeRequest,
+        TxnRequest, lease_client::LeaseClient, request_op::Request,
     },
     auth::with_token,
     call::Retry,
-    revision,
-    write::created,
+    header_revision, revision,
+    write::{created, first_found, operation},
 };
 use crate::{Error, Fence, Lease, Result};
 
 pub(super) async fn acquire(client: Arc<Client>, name: &str, identity: &str) -> Result<Lease> {
     let requested = Instant::now();
-    let lease = client.grant().await?;
-    match client.put_holder(name, identity, lease.id).await {
-        Ok(term) => {
-            let fence = Fence { name: name.to_owned(), term };
-            let (stop, stopped) = oneshot::channel();
-            let until = requested + lease.ttl;
-            let (held, holds) = watch::channel(Some(until));
-            let keeper = Keeper { client, lease, until, held };
-            tokio::spawn(keeper.keep(stopped));
-            Ok(Lease::renewed(fence, stop, holds))
-        }
-        Err(error) => {
-            // Otherwise it would only expire later.
-            let _ = client.revoke(lease.id).await;
-            Err(error)
-        }
+    let (id, ttl) = client.grant().await?;
+    let acquired = client.put_holder(name, identity, id).await;
+    if acquired.is_err() {
+        // Otherwise it would only expire later.
+        let _ = client.revoke(id).await;
     }
-}
-
-#[derive(Clone, Copy)]
-struct EtcdLease {
-    id: i64,
-    ttl: Duration,
+    let fence = Fence { name: name.to_owned(), term: acquired? };
+    let until = requested + ttl;
+    let (stop, stopped) = oneshot::channel();
+    let (held, holds) = watch::channel(Some(until));
+    tokio::spawn(Keeper { client, id, ttl, held }.keep(until, stopped));
+    Ok(Lease::renewed(fence, stop, holds))
 }
 
 impl Client {
-    async fn grant(&self) -> Result<EtcdLease> {
-        let seconds = i64::try_from(self.lease_ttl.as_secs()).unwrap_or(i64::MAX);
-        let request = LeaseGrantRequest { ttl: seconds };
-        let granted = self.call(Retry::Always, |channel, token| async move {
+    /// Returns the id and the duration of a new lease.
+    async fn grant(&self) -> Result<(i64, Duration)> {
+        let ttl = i64::try_from(self.lease_ttl.as_secs()).unwrap_or(i64::MAX);
+        let request = LeaseGrantRequest { ttl };
+        let granted = self.call(Retry::Always, async |channel, token| {
             LeaseClient::new(channel).lease_grant(with_token(request, token)).await
         });
         let granted = granted.await?;
         // etcd may grant a longer one.
         let seconds = u64::try_from(granted.ttl).unwrap_or_default();
-        Ok(EtcdLease { id: granted.id, ttl: Duration::from_secs(seconds) })
+        Ok((granted.id, Duration::from_secs(seconds)))
     }
 
     /// Returns the revision at which the lease was acquired. Idempotent for the same lease id.
@@ -68,21 +57,18 @@ impl Client {
         let key = self.owner_key(name);
         let put = PutRequest { key: key.clone(), value: identity.to_owned().into(), lease };
         let get = RangeRequest { key: key.clone(), ..Default::default() };
-        let get = RequestOp { request: Some(Request::RequestRange(get)) };
         let request = TxnRequest {
             compare: vec![created(key, 0)],
-            success: vec![RequestOp { request: Some(Request::RequestPut(put)) }],
-            failure: vec![get],
+            success: vec![operation(Request::RequestPut(put))],
+            failure: vec![operation(Request::RequestRange(get))],
         };
         let response = self.transact(Retry::Always, request).await?;
         if response.succeeded {
-            return Ok(revision(response.header.map_or(0, |header| header.revision)).0);
+            return Ok(header_revision(response.header).0);
         }
-        let found = response.responses.into_iter().find_map(|found| match found.response {
-            Some(response_op::Response::ResponseRange(range)) => range.kvs.into_iter().next(),
-            _ => None,
-        });
-        let holder = found.ok_or_else(|| Error::corrupt("etcd returned no holder of the lease"))?;
+        let holder = response.responses.into_iter().find_map(first_found);
+        let holder =
+            holder.ok_or_else(|| Error::corrupt("etcd returned no holder of the lease"))?;
         if holder.lease == lease {
             return Ok(revision(holder.create_revision).0);
         }
@@ -92,13 +78,12 @@ impl Client {
 
     /// Returns false if the lease has expired.
     async fn renew(&self, id: i64) -> Result<bool> {
-        let response = self.call(Retry::Always, |channel, token| async move {
+        let response = self.call(Retry::Always, async |channel, token| {
             // The stream stays open until the response, because etcd takes its end as a cancel.
             let keep_alive = stream::iter([LeaseKeepAliveRequest { id }]).chain(stream::pending());
             let request = with_token(keep_alive, token);
-            let mut responses =
-                LeaseClient::new(channel).lease_keep_alive(request).await?.into_inner();
-            let response: Option<LeaseKeepAliveResponse> = responses.message().await?;
+            let responses = LeaseClient::new(channel).lease_keep_alive(request).await?;
+            let response = responses.into_inner().message().await?;
             response.map(Response::new).ok_or_else(|| Status::unavailable("etcd ended the stream"))
         });
         Ok(response.await?.ttl > 0)
@@ -106,7 +91,7 @@ impl Client {
 
     async fn revoke(&self, id: i64) -> Result<()> {
         let request = LeaseRevokeRequest { id };
-        let revoked = self.call(Retry::Always, |channel, token| async move {
+        let revoked = self.call(Retry::Always, async |channel, token| {
             LeaseClient::new(channel).lease_revoke(with_token(request, token)).await
         });
         revoked.await.map(drop)
@@ -116,26 +101,27 @@ impl Client {
 /// Renews a lease until it is released or lost.
 struct Keeper {
     client: Arc<Client>,
-    lease: EtcdLease,
-    /// A lower bound: etcd counts from when it received the request, this from before sending it.
-    until: Instant,
+    id: i64,
+    ttl: Duration,
     held: watch::Sender<Option<Instant>>,
 }
 
 impl Keeper {
-    async fn keep(mut self, mut stopped: oneshot::Receiver<()>) {
+    /// `until` is a lower bound: etcd counts from when it received the request, this from before
+    /// sending it.
+    async fn keep(self, mut until: Instant, mut stopped: oneshot::Receiver<()>) {
         loop {
-            let last = sleep_until(self.until);
             tokio::select! {
                 biased;
                 _ = &mut stopped => {
-                    let _ = self.client.revoke(self.lease.id).await;
+                    let _ = self.client.revoke(self.id).await;
                     break;
                 }
-                () = last => break,
+                // This also ends a renewal that etcd doesn't answer.
+                () = sleep_until(until) => break,
                 renewed = self.wait_and_renew() => match renewed {
-                    Ok(Some(until)) => {
-                        self.until = until;
+                    Ok(Some(renewed)) => {
+                        until = renewed;
                         self.held.send_replace(Some(until));
                     }
                     Ok(None) => break,
@@ -148,14 +134,8 @@ impl Keeper {
 
     /// Renews after a third of the lease. Returns the new expiry, or `None` if the lease is lost.
     async fn wait_and_renew(&self) -> Result<Option<Instant>> {
-        sleep(self.lease.ttl / 3).await;
+        sleep(self.ttl / 3).await;
         let requested = Instant::now();
-        let renewed = timeout_at(self.until, self.client.renew(self.lease.id)).await;
-        match renewed {
-            Ok(Ok(true)) => Ok(Some(requested + self.lease.ttl)),
-            Ok(Ok(false)) => Ok(None),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::unavailable("etcd did not respond in time")),
-        }
+        Ok(self.client.renew(self.id).await?.then(|| requested + self.ttl))
     }
 }

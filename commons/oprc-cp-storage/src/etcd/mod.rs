@@ -30,11 +30,9 @@ mod api {
     tonic::include_proto!("etcdserverpb");
 }
 
-pub(crate) struct Etcd {
-    client: Arc<Client>,
-}
+/// Shares the client with background tasks.
+pub(crate) struct Etcd(Arc<Client>);
 
-/// Shared by calls and background tasks.
 struct Client {
     endpoints: Endpoints,
     auth: Option<Auth>,
@@ -77,30 +75,30 @@ impl Etcd {
         };
         // Fails early if etcd is unreachable or denies access.
         client.revision().await?;
-        Ok(Self { client: Arc::new(client) })
+        Ok(Self(Arc::new(client)))
     }
 }
 
 #[async_trait]
 impl Backend for Etcd {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
-        self.client.get(key).await
+        self.0.get(key).await
     }
 
     async fn range(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Page> {
-        self.client.range(prefix, after, limit).await
+        self.0.range(prefix, after, limit).await
     }
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision> {
-        self.client.commit(transaction).await
+        self.0.commit(transaction).await
     }
 
     async fn watch(&self, prefix: &str, after: Option<Revision>) -> Result<Watch> {
-        watch::begin(self.client.clone(), prefix, after).await
+        watch::begin(self.0.clone(), prefix, after).await
     }
 
     async fn acquire_lease(&self, name: &str, identity: &str) -> Result<Lease> {
-        lease::acquire(self.client.clone(), name, identity).await
+        lease::acquire(self.0.clone(), name, identity).await
     }
 
     /// Connections close with the last watch and lease.
@@ -110,6 +108,11 @@ impl Backend for Etcd {
 /// etcd's revisions are never negative.
 fn revision(number: i64) -> Revision {
     Revision(u64::try_from(number).unwrap_or_default())
+}
+
+/// The revision of the store at the time of a response.
+fn header_revision(header: Option<api::ResponseHeader>) -> Revision {
+    revision(header.map_or(0, |header| header.revision))
 }
 
 fn number(revision: Revision) -> i64 {

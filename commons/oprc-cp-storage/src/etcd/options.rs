@@ -1,6 +1,6 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
-use tonic::transport::Uri;
+use tonic::codegen::http::uri::{Authority, Uri};
 
 use crate::{DEFAULT_DEADLINE, Error, Result, key::check_key};
 
@@ -79,22 +79,22 @@ impl EtcdOptions {
     }
 
     /// Each endpoint, and whether it uses TLS.
-    pub(super) fn addresses(&self) -> Result<Vec<(Uri, bool)>> {
+    pub(super) fn addresses(&self) -> Result<Vec<(Authority, bool)>> {
         let parse = |endpoint: &String| {
             let invalid =
                 |reason: &str| Error::invalid(format!("the endpoint {endpoint:?} {reason}"));
             let uri: Uri = endpoint.parse().map_err(|_| invalid("is not a URL"))?;
-            if uri.host().is_none() || uri.port().is_none() {
+            let Some(address) = uri.authority().filter(|it| it.port().is_some()).cloned() else {
                 return Err(invalid("has no host and port"));
-            }
-            if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            };
+            if address.as_str().contains('@') {
                 return Err(Error::invalid(
                     "an etcd endpoint must not contain a user: use the login settings",
                 ));
             }
             match uri.scheme_str() {
-                Some("http") => Ok((uri, false)),
-                Some("https") if self.tls.is_some() => Ok((uri, true)),
+                Some("http") => Ok((address, false)),
+                Some("https") if self.tls.is_some() => Ok((address, true)),
                 Some("https") => {
                     Err(invalid("needs TLS: set the file of its certificate authority"))
                 }

@@ -5,7 +5,7 @@ use super::{
     api::{KeyValue, RangeRequest, RangeResponse, kv_client::KvClient},
     auth::with_token,
     call::Retry,
-    end_of, number, revision,
+    end_of, header_revision, number, revision,
 };
 use crate::{Entry, Error, MAX_BYTES, Page, Result, Revision};
 
@@ -15,10 +15,9 @@ const MAX_RESPONSE_BYTES: usize = CHUNK_ENTRIES * (MAX_BYTES + 4096);
 
 impl Client {
     async fn send_range(&self, request: RangeRequest) -> Result<RangeResponse> {
-        self.call(Retry::Always, |channel, token| {
-            let request = with_token(request.clone(), token);
+        self.call(Retry::Always, async |channel, token| {
             let mut client = KvClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
-            async move { client.range(request).await }
+            client.range(with_token(request.clone(), token)).await
         })
         .await
     }
@@ -27,7 +26,7 @@ impl Client {
         let key = self.key("");
         let request =
             RangeRequest { range_end: end_of(&key), key, count_only: true, ..Default::default() };
-        Ok(revision_of(&self.send_range(request).await?))
+        Ok(header_revision(self.send_range(request).await?.header))
     }
 
     pub(super) async fn get(&self, key: &str) -> Result<Option<Entry>> {
@@ -42,11 +41,11 @@ impl Client {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Page> {
-        let begun = tokio::time::Instant::now();
+        let started = tokio::time::Instant::now();
         loop {
             match self.range_once(prefix, after, limit).await {
                 // etcd compacted its history between two chunks.
-                Err(Error::Gap) if begun.elapsed() < self.deadline => {}
+                Err(Error::Gap) if started.elapsed() < self.deadline => {}
                 Err(Error::Gap) => {
                     return Err(Error::unavailable("etcd compacts its history too fast"));
                 }
@@ -72,7 +71,7 @@ impl Client {
             };
             let response = self.send_range(request).await?;
             if page.revision.0 == 0 {
-                page.revision = revision_of(&response);
+                page.revision = header_revision(response.header);
             }
             page.more = response.more;
             if let Some(last) = response.kvs.last() {
@@ -94,8 +93,4 @@ impl Client {
 /// The smallest key that is greater.
 fn next(key: &[u8]) -> bytes::Bytes {
     [key, b"\0"].concat().into()
-}
-
-fn revision_of(response: &RangeResponse) -> Revision {
-    revision(response.header.as_ref().map_or(0, |header| header.revision))
 }

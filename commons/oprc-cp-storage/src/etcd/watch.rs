@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use tokio::time::sleep;
+use tokio::{task::JoinSet, time::sleep};
 use tonic::{Response, Status, Streaming, metadata::MetadataValue};
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     },
     auth::with_token,
     call::{Retry, backoff},
-    end_of, number, revision,
+    end_of, header_revision, number, revision,
 };
 use crate::{
     Change, Commit, Error, MAX_BYTES, Result, Revision,
@@ -35,8 +35,7 @@ pub(super) async fn begin(
     let feed = Arc::new(Feed::default());
     let after = after.unwrap_or(now);
     let follower = Follower { client, prefix, feed: feed.clone(), after, part: None };
-    let task = tokio::spawn(follower.follow(responses));
-    Ok(Watch::new(feed, Some(task.abort_handle())))
+    Ok(Watch { feed, _task: JoinSet::from_iter([follower.follow(responses)]) })
 }
 
 impl Client {
@@ -55,29 +54,27 @@ impl Client {
             fragment: true,
         };
         let create = WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) };
-        let opened = self.call(Retry::Always, |channel, token| {
+        let opened = self.call(Retry::Always, async |channel, token| {
             let requests = stream::iter([create.clone()]).chain(stream::pending());
             let mut request = with_token(requests, token);
             // A partitioned member then ends the stream instead of being silent.
             request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
             let mut client =
                 WatchClient::new(channel).max_decoding_message_size(MAX_RESPONSE_BYTES);
-            async move {
-                let mut responses = client.watch(request).await?.into_inner();
-                let first = responses.message().await?;
-                let first = first.ok_or_else(|| Status::unavailable("etcd ended the watch"))?;
-                // A watch reports an expired token within the stream.
-                if first.canceled && first.cancel_reason.contains("invalid auth token") {
-                    return Err(Status::unauthenticated(first.cancel_reason));
-                }
-                Ok(Response::new((responses, first)))
+            let mut responses = client.watch(request).await?.into_inner();
+            let first = responses.message().await?;
+            let first = first.ok_or_else(|| Status::unavailable("etcd ended the watch"))?;
+            // A watch reports an expired token within the stream.
+            if first.canceled && first.cancel_reason.contains("invalid auth token") {
+                return Err(Status::unauthenticated(first.cancel_reason));
             }
+            Ok(Response::new((responses, first)))
         });
         let (responses, first) = opened.await?;
         if first.canceled {
             return Err(cancel_error(&first));
         }
-        let now = revision_of(&first);
+        let now = header_revision(first.header);
         // Either this member lags, or etcd was restored to an earlier state.
         if after.is_some_and(|after| after > now) && after > Some(self.revision().await?) {
             return Err(Error::Gap);
@@ -104,8 +101,7 @@ impl Follower {
                 Ok(Some(response)) if !response.canceled => {
                     delays = backoff();
                     match self.deliver(response) {
-                        Ok(true) => continue,
-                        Ok(false) => return,
+                        Ok(()) => continue,
                         Err(error) => return self.feed.end(error),
                     }
                 }
@@ -137,11 +133,11 @@ impl Follower {
         }
     }
 
-    /// Returns false once the reader has ended the watch.
-    fn deliver(&mut self, response: WatchResponse) -> Result<bool> {
+    /// Fails once the reader has ended the watch.
+    fn deliver(&mut self, response: WatchResponse) -> Result<()> {
         if response.events.is_empty() {
-            self.after = self.after.max(revision_of(&response));
-            return Ok(true);
+            self.after = self.after.max(header_revision(response.header));
+            return Ok(());
         }
         for event in response.events {
             let (at, change) = self.change(event)?;
@@ -153,22 +149,21 @@ impl Follower {
                 _ => {
                     let next = Commit { revision: at, changes: vec![change] };
                     let complete = self.part.replace(next);
-                    if !complete.is_none_or(|complete| self.push(complete)) {
-                        return Ok(false);
-                    }
+                    self.push(complete)?;
                 }
             }
         }
         if response.fragment {
-            return Ok(true);
+            return Ok(());
         }
         let complete = self.part.take();
-        Ok(complete.is_none_or(|complete| self.push(complete)))
+        self.push(complete)
     }
 
-    fn push(&mut self, commit: Commit) -> bool {
+    fn push(&mut self, complete: Option<Commit>) -> Result<()> {
+        let Some(commit) = complete else { return Ok(()) };
         self.after = commit.revision;
-        self.feed.push(commit)
+        if self.feed.push(commit) { Ok(()) } else { Err(Error::Gap) }
     }
 
     fn change(&self, event: Event) -> Result<(Revision, Change)> {
@@ -191,8 +186,4 @@ fn cancel_error(response: &WatchResponse) -> Error {
     } else {
         Error::unavailable(&response.cancel_reason)
     }
-}
-
-fn revision_of(response: &WatchResponse) -> Revision {
-    revision(response.header.as_ref().map_or(0, |header| header.revision))
 }

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use super::{
     Client,
     api::{
-        Compare, DeleteRangeRequest, PutRequest, RangeRequest, RequestOp, ResponseOp, TxnRequest,
-        TxnResponse,
+        Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, RequestOp, ResponseOp,
+        TxnRequest, TxnResponse,
         compare::{CompareResult, CompareTarget, TargetUnion},
         kv_client::KvClient,
         request_op::Request,
@@ -14,50 +14,43 @@ use super::{
     },
     auth::with_token,
     call::Retry,
-    number, revision,
+    header_revision, number, revision,
 };
-use crate::{Change, Check, Error, Fence, Result, Revision, Transaction};
+use crate::{Change, Check, Error, Result, Revision, Transaction};
 
 impl Client {
-    pub(super) async fn commit(&self, transaction: Transaction) -> Result<Revision> {
-        let fence = transaction.fence.as_ref().map(|fence| self.fence(fence));
+    pub(super) async fn commit(&self, mut transaction: Transaction) -> Result<Revision> {
+        let fence = transaction.fence.as_ref();
+        let fence = fence.map(|it| created(self.owner_key(&it.name), number(Revision(it.term))));
         let checks = transaction.checks.iter().map(|(key, check)| self.check(key, *check));
         let compare: Vec<_> = fence.into_iter().chain(checks).collect();
+        let changes = std::mem::take(&mut transaction.changes);
         let request = TxnRequest {
             // On failure: the current versions of all checked keys.
             failure: compare.iter().map(|compare| get_version(compare.key.clone())).collect(),
             compare,
-            success: transaction.changes.into_iter().map(|change| self.change(change)).collect(),
+            success: changes.into_iter().map(|change| self.change(change)).collect(),
         };
         let response = self.transact(Retry::IfNotSent, request).await?;
         if response.succeeded {
-            return Ok(revision(response.header.map_or(0, |header| header.revision)));
+            return Ok(header_revision(response.header));
         }
-        let mut versions = response.responses.into_iter().map(version);
-        if let Some(fence) = transaction.fence
-            && versions.next().flatten().is_none_or(|(_, created)| created.0 != fence.term)
+        let mut found = response.responses.into_iter().map(first_found);
+        if let Some(fence) = &transaction.fence
+            && found.next().flatten().is_none_or(|it| revision(it.create_revision).0 != fence.term)
         {
-            return Err(Error::LeaseLost { name: fence.name });
+            return Err(Error::LeaseLost { name: fence.name.clone() });
         }
-        for ((key, check), version) in transaction.checks.into_iter().zip(versions) {
-            let version = version.map(|(version, _)| version);
-            if !check.holds(version) {
-                return Err(Error::Conflict { key, version });
-            }
-        }
+        transaction
+            .check_versions(|_| Ok(found.next().flatten().map(|it| revision(it.mod_revision))))?;
         Err(Error::corrupt("etcd rejected a transaction whose checks hold"))
     }
 
     pub(super) async fn transact(&self, retry: Retry, request: TxnRequest) -> Result<TxnResponse> {
-        self.call(retry, |channel, token| {
-            let request = with_token(request.clone(), token);
-            async move { KvClient::new(channel).txn(request).await }
+        self.call(retry, async |channel, token| {
+            KvClient::new(channel).txn(with_token(request.clone(), token)).await
         })
         .await
-    }
-
-    fn fence(&self, fence: &Fence) -> Compare {
-        created(self.owner_key(&fence.name), number(Revision(fence.term)))
     }
 
     fn check(&self, key: &str, check: Check) -> Compare {
@@ -78,16 +71,19 @@ impl Client {
     }
 
     fn change(&self, change: Change) -> RequestOp {
-        let request = match change {
+        operation(match change {
             Change::Put { key, value } => {
                 Request::RequestPut(PutRequest { key: self.key(&key), value, lease: 0 })
             }
             Change::Delete { key } => {
                 Request::RequestDeleteRange(DeleteRangeRequest { key: self.key(&key) })
             }
-        };
-        RequestOp { request: Some(request) }
+        })
     }
+}
+
+pub(super) fn operation(request: Request) -> RequestOp {
+    RequestOp { request: Some(request) }
 }
 
 /// Requires that a key was created at a revision; 0 requires that it doesn't exist.
@@ -102,13 +98,11 @@ pub(super) fn created(key: Bytes, revision: i64) -> Compare {
 
 /// Reads a key without its value.
 fn get_version(key: Bytes) -> RequestOp {
-    let range = RangeRequest { key, keys_only: true, ..Default::default() };
-    RequestOp { request: Some(Request::RequestRange(range)) }
+    operation(Request::RequestRange(RangeRequest { key, keys_only: true, ..Default::default() }))
 }
 
-/// The revisions of the last write and of the creation of a key.
-fn version(response: ResponseOp) -> Option<(Revision, Revision)> {
+/// The first key that a read of a transaction returned.
+pub(super) fn first_found(response: ResponseOp) -> Option<KeyValue> {
     let Some(Response::ResponseRange(range)) = response.response else { return None };
-    let found = range.kvs.first()?;
-    Some((revision(found.mod_revision), revision(found.create_revision)))
+    range.kvs.into_iter().next()
 }

@@ -7,17 +7,17 @@ use std::{
     sync::Arc,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use redb::{Builder, Database, ReadableDatabase as _};
 
 use super::{
     RedbOptions,
     lock::Lock,
-    tables::{ABOUT, ENTRIES, FORMAT, FORMAT_NUMBER, REVISION},
+    tables::{ABOUT, ENTRIES, FORMAT, FORMAT_NUMBER, revision},
 };
 use crate::{Error, Result, Revision, history::History};
 
-type Opener = Box<dyn Fn() -> Result<Database, redb::Error> + Send + Sync>;
+type Opener = Box<dyn Fn(&Path) -> Result<Database, redb::Error> + Send + Sync>;
 
 pub(super) struct File {
     path: PathBuf,
@@ -25,65 +25,55 @@ pub(super) struct File {
     state: Mutex<State>,
 }
 
-enum State {
-    Open(Arc<Database>, Lock),
-    /// Must be reopened: redb rejects all calls after an I/O error.
-    Failed(Lock),
-    Closed,
+/// The fields are dropped in this order: the lock is released after the database is closed.
+#[derive(Default)]
+struct State {
+    /// `None` if it must be reopened: redb rejects all calls after an I/O error.
+    database: Option<Arc<Database>>,
+    /// `None` once the file is closed.
+    lock: Option<Lock>,
 }
 
 impl File {
     pub(super) fn open(options: &RedbOptions) -> Result<Self> {
-        let path = options.path.clone();
         let cache_bytes = options.cache_bytes;
-        let file = path.clone();
-        Self::with_opener(path, &options.holder, Box::new(move || create(&file, cache_bytes)))
+        let open = Box::new(move |path: &Path| create(path, cache_bytes));
+        Self::with_opener(options.path.clone(), &options.holder, open)
     }
 
     pub(super) fn with_opener(path: PathBuf, holder: &str, open: Opener) -> Result<Self> {
-        let lock = Lock::take(&path, holder)?;
-        Ok(Self { path, open, state: Mutex::new(State::Failed(lock)) })
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        let lock = Some(Lock::take(&path, holder)?);
+        Ok(Self { path, open, state: Mutex::new(State { database: None, lock }) })
     }
 
     /// The database. Blocks while it is reopened, which also resets the history.
     pub(super) fn database(&self, history: &History) -> Result<Arc<Database>> {
-        let mut state = self.state();
-        match &*state {
-            State::Open(database, _) => return Ok(database.clone()),
-            State::Closed => return Err(super::closed()),
-            State::Failed(_) => {}
+        let mut state = self.state.lock();
+        if let Some(database) = &state.database {
+            return Ok(database.clone());
         }
-        let opened = (self.open)().and_then(|database| Ok((prepare(&database)?, database)));
-        let (about, database) = opened.map_err(|error| self.describe(error))?;
-        if about.format != FORMAT_NUMBER {
-            let reason = format!(
-                "{} has format {}, but this program supports format {FORMAT_NUMBER}",
+        if state.lock.is_none() {
+            return Err(super::closed());
+        }
+        let opened = (self.open)(&self.path);
+        let opened = opened.and_then(|database| Ok((prepare(&database)?, database)));
+        let ((format, revision), database) = opened.map_err(|error| self.describe(error))?;
+        if format != FORMAT_NUMBER {
+            return Err(Error::corrupt(format!(
+                "{} has format {format}, but this program supports format {FORMAT_NUMBER}",
                 self.path.display(),
-                about.format
-            );
-            return Err(Error::Corrupt { reason });
+            )));
         }
-        history.reset(about.revision);
-        let database = Arc::new(database);
-        if let State::Failed(lock) = std::mem::replace(&mut *state, State::Closed) {
-            *state = State::Open(database.clone(), lock);
-        }
-        Ok(database)
+        history.reset(revision);
+        Ok(state.database.insert(Arc::new(database)).clone())
     }
 
     /// Converts an error of the database, and marks the file for reopening after an I/O error.
     pub(super) fn failed(&self, database: &Arc<Database>, error: redb::Error) -> Error {
         if matches!(error, redb::Error::Io(_) | redb::Error::PreviousIo) {
-            let mut state = self.state();
-            if matches!(&*state, State::Open(open, _) if Arc::ptr_eq(open, database)) {
+            let open = &mut self.state.lock().database;
+            if open.take_if(|open| Arc::ptr_eq(open, database)).is_some() {
                 tracing::error!(%error, path = %self.path.display(), "I/O error in the store, reopening the file");
-                if let State::Open(_, lock) = std::mem::replace(&mut *state, State::Closed) {
-                    *state = State::Failed(lock);
-                }
             }
         }
         self.describe(error)
@@ -107,17 +97,8 @@ impl File {
 
     /// Closes the file, then releases the lock.
     pub(super) fn close(&self) {
-        let before = std::mem::replace(&mut *self.state(), State::Closed);
-        if let State::Open(database, lock) = before {
-            drop(database);
-            drop(lock);
-        }
+        *self.state.lock() = State::default();
     }
-}
-
-struct About {
-    format: u64,
-    revision: Revision,
 }
 
 /// A new file is renamed to its path once it is complete, so that a crash leaves no partial one.
@@ -130,9 +111,7 @@ fn create(path: &Path, cache_bytes: usize) -> Result<Database, redb::Error> {
         )
     };
     if !path.try_exists()? {
-        let mut unfinished = path.as_os_str().to_owned();
-        unfinished.push(".new");
-        let unfinished = PathBuf::from(unfinished);
+        let unfinished = path.with_added_extension("new");
         let database = open(&unfinished, true)?;
         prepare(&database)?;
         drop(database);
@@ -144,8 +123,8 @@ fn create(path: &Path, cache_bytes: usize) -> Result<Database, redb::Error> {
     open(path, false)
 }
 
-/// Creates the tables of a new file.
-fn prepare(database: &Database) -> Result<About, redb::Error> {
+/// Creates the tables of a new file. Returns the file's format and the revision of the store.
+fn prepare(database: &Database) -> Result<(u64, Revision), redb::Error> {
     let read = database.begin_read()?;
     let format = match read.open_table(ABOUT) {
         Ok(about) => about.get(FORMAT)?.map(|format| format.value()),
@@ -153,17 +132,15 @@ fn prepare(database: &Database) -> Result<About, redb::Error> {
         Err(error) => return Err(error.into()),
     };
     if let Some(format) = format {
-        let revision = read.open_table(ABOUT)?.get(REVISION)?.map_or(0, |number| number.value());
+        let revision = revision(&read.open_table(ABOUT)?)?;
         if format == FORMAT_NUMBER {
             read.open_table(ENTRIES)?;
         }
-        return Ok(About { format, revision: Revision(revision) });
+        return Ok((format, revision));
     }
     let write = database.begin_write()?;
-    {
-        write.open_table(ENTRIES)?;
-        write.open_table(ABOUT)?.insert(FORMAT, FORMAT_NUMBER)?;
-    }
+    write.open_table(ENTRIES)?;
+    write.open_table(ABOUT)?.insert(FORMAT, FORMAT_NUMBER)?;
     write.commit()?;
-    Ok(About { format: FORMAT_NUMBER, revision: Revision(0) })
+    Ok((FORMAT_NUMBER, Revision(0)))
 }

@@ -4,7 +4,7 @@ use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{Read as _, Seek as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use crate::{Error, Result};
@@ -23,7 +23,7 @@ pub(super) struct Lock {
 
 impl Lock {
     pub(super) fn take(store: &Path, holder: &str) -> Result<Self> {
-        let path = path_of(store);
+        let path = store.with_added_extension("lock");
         let failed = |error| Error::unavailable(format!("{}: {error}", path.display()));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -45,12 +45,6 @@ impl Lock {
         write().map_err(failed)?;
         Ok(Self { _file: file })
     }
-}
-
-fn path_of(store: &Path) -> PathBuf {
-    let mut name = store.as_os_str().to_owned();
-    name.push(".lock");
-    name.into()
 }
 
 fn read_note(file: &mut File) -> Option<String> {

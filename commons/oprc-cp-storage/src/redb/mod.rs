@@ -12,9 +12,15 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    thread::{Builder, JoinHandle},
+    time::Duration,
+};
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     task::spawn_blocking,
@@ -53,7 +59,8 @@ impl RedbOptions {
 
 pub(crate) struct Redb {
     shared: Arc<Shared>,
-    jobs: mpsc::Sender<Job>,
+    /// `None` once the store is closed. The writer ends when the sender and its clones are dropped.
+    writer: Mutex<Option<(mpsc::Sender<Job>, JoinHandle<()>)>>,
     deadline: Duration,
 }
 
@@ -81,13 +88,11 @@ impl Redb {
         shared.file.database(&shared.history)?;
         let (jobs, waiting) = mpsc::channel(MAX_QUEUED_WRITES);
         let own = shared.clone();
-        std::thread::Builder::new()
-            .name("store".to_owned())
-            .spawn(move || writer::run(&own, waiting))
-            .map_err(|error| {
-                Error::unavailable(format!("cannot start the writer thread: {error}"))
-            })?;
-        Ok(Self { shared, jobs, deadline })
+        let thread = Builder::new().name("store".to_owned());
+        let thread = thread.spawn(move || writer::run(&own, waiting)).map_err(|error| {
+            Error::unavailable(format!("cannot start the writer thread: {error}"))
+        })?;
+        Ok(Self { shared, writer: Mutex::new(Some((jobs, thread))), deadline })
     }
 
     async fn read<T: Send + 'static>(
@@ -124,10 +129,11 @@ impl Backend for Redb {
 
     async fn commit(&self, transaction: Transaction) -> Result<Revision> {
         let (reply, result) = oneshot::channel();
-        let queued = timeout(self.deadline, async {
-            self.jobs.send(Job::new(transaction, reply)).await.map_err(|_| closed())
-        });
-        queued.await.map_err(|_| Error::unavailable("too many transactions are queued"))??;
+        let jobs = self.writer.lock().as_ref().map(|(jobs, _)| jobs.clone()).ok_or_else(closed)?;
+        let queued = timeout(self.deadline, jobs.send(Job { transaction, reply })).await;
+        queued
+            .map_err(|_| Error::unavailable("too many transactions are queued"))?
+            .map_err(|_| closed())?;
         match timeout(self.deadline, result).await {
             Ok(Ok(result)) => result,
             // The writer drops replies only when it ends.
@@ -146,15 +152,14 @@ impl Backend for Redb {
     }
 
     async fn close(&self) {
-        let (done, ended) = oneshot::channel();
-        if self.jobs.send(Job::last(done)).await.is_ok() {
-            let _ = ended.await;
-        }
         // Reads in progress keep the file open.
         let _ = self.shared.reads.acquire_many(MAX_CONCURRENT_READS).await;
         self.shared.reads.close();
-        let shared = self.shared.clone();
-        let _ = spawn_blocking(move || shared.file.close()).await;
+        let writer = self.writer.lock().take();
+        if let Some((jobs, thread)) = writer {
+            drop(jobs);
+            let _ = spawn_blocking(move || thread.join()).await;
+        }
     }
 }
 

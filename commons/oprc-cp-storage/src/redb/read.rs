@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use redb::{Database, ReadableDatabase as _};
 
-use super::tables::{ABOUT, ENTRIES, REVISION};
+use super::tables::{ABOUT, ENTRIES, revision};
 use crate::{Entry, Page, Revision, key};
 
 pub(super) fn get(database: &Database, key: String) -> Result<Option<Entry>, redb::Error> {
@@ -21,8 +21,8 @@ pub(super) fn range(
     limit: usize,
 ) -> Result<Page, redb::Error> {
     let snapshot = database.begin_read()?;
-    let revision = snapshot.open_table(ABOUT)?.get(REVISION)?.map_or(0, |number| number.value());
-    let mut page = Page { entries: Vec::new(), revision: Revision(revision), more: false };
+    let revision = revision(&snapshot.open_table(ABOUT)?)?;
+    let mut page = Page { entries: Vec::new(), revision, more: false };
     let table = snapshot.open_table(ENTRIES)?;
     for found in table.range::<&str>((key::start(prefix, after), Bound::Unbounded))? {
         let (key, found) = found?;

@@ -162,11 +162,11 @@ async fn recovers_from_a_full_disk_without_partial_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.redb");
     let fails = Arc::new(AtomicBool::new(false));
-    let (disk, switch) = (path.clone(), fails.clone());
-    let open = move || {
+    let switch = fails.clone();
+    let open = move |path: &Path| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let file = FileBackend::new(options.open(&disk)?)?;
+        let file = FileBackend::new(options.open(path)?)?;
         Ok(Builder::new().create_with_backend(Disk { file, fails: switch.clone() })?)
     };
     let file = File::with_opener(path, "we", Box::new(open)).unwrap();

@@ -10,12 +10,12 @@
 
 use std::time::{Duration, Instant};
 
-use redb::{Database, Durability, ReadableTable as _};
+use redb::{Database, Durability, ReadableTable as _, WriteTransaction};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
     Shared,
-    tables::{ABOUT, ENTRIES, REVISION},
+    tables::{self, ABOUT, ENTRIES, REVISION},
 };
 use crate::{Change, Commit, Error, Result, Revision, Transaction};
 
@@ -27,35 +27,19 @@ const BATCH_POLL_INTERVAL: Duration = Duration::from_micros(20);
 pub(super) struct Job {
     pub(super) transaction: Transaction,
     pub(super) reply: oneshot::Sender<Result<Revision>>,
-    last: bool,
 }
 
-impl Job {
-    pub(super) fn new(transaction: Transaction, reply: oneshot::Sender<Result<Revision>>) -> Self {
-        Self { transaction, reply, last: false }
-    }
-
-    /// The writer ends after this job.
-    pub(super) fn last(reply: oneshot::Sender<Result<Revision>>) -> Self {
-        Self { transaction: Transaction::new(), reply, last: true }
-    }
-}
-
-/// Runs until the last sender is dropped or [`Job::last`] was processed.
+/// Runs until the last sender is dropped, then closes the file.
 pub(super) fn run(shared: &Shared, mut jobs: mpsc::Receiver<Job>) {
     let mut previous = PreviousBatch { jobs: 1, took: Duration::ZERO };
     while let Some(first) = jobs.blocking_recv() {
         let mut batch = gather(first, &mut jobs, previous);
-        let last = batch.iter().any(|job| job.last);
         previous.jobs = batch.len();
         // The callers of these have given up.
         batch.retain(|job| !job.reply.is_closed());
-        let begun = Instant::now();
+        let started = Instant::now();
         write(shared, batch);
-        previous.took = begun.elapsed();
-        if last {
-            return;
-        }
+        previous.took = started.elapsed();
     }
     shared.file.close();
 }
@@ -68,19 +52,16 @@ struct PreviousBatch {
 
 /// Collects the next batch.
 fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, previous: PreviousBatch) -> Vec<Job> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut bytes = first.transaction.bytes();
     let mut batch = vec![first];
-    while batch.len() < MAX_BATCH_TRANSACTIONS
-        && bytes < MAX_BATCH_BYTES
-        && batch.last().is_some_and(|job| !job.last)
-    {
+    while batch.len() < MAX_BATCH_TRANSACTIONS && bytes < MAX_BATCH_BYTES {
         match jobs.try_recv() {
             Ok(next) => {
                 bytes += next.transaction.bytes();
                 batch.push(next);
             }
-            Err(_) if batch.len() < previous.jobs && begun.elapsed() < previous.took / 4 => {
+            Err(_) if batch.len() < previous.jobs && started.elapsed() < previous.took / 4 => {
                 std::thread::sleep(BATCH_POLL_INTERVAL);
             }
             Err(_) => break,
@@ -93,12 +74,9 @@ fn gather(first: Job, jobs: &mut mpsc::Receiver<Job>, previous: PreviousBatch) -
 fn write(shared: &Shared, batch: Vec<Job>) {
     let (transactions, replies): (Vec<_>, Vec<_>) =
         batch.into_iter().map(|job| (job.transaction, job.reply)).unzip();
-    let results = attempt(shared, transactions);
-    for (index, reply) in replies.into_iter().enumerate() {
-        let result = match &results {
-            Ok(results) => results.get(index).cloned().unwrap_or_else(|| Err(super::closed())),
-            Err(error) => Err(error.clone()),
-        };
+    let results = attempt(shared, transactions)
+        .unwrap_or_else(|error| replies.iter().map(|_| Err(error.clone())).collect());
+    for (reply, result) in replies.into_iter().zip(results) {
         // Fails if the caller has given up.
         let _ = reply.send(result);
     }
@@ -107,24 +85,27 @@ fn write(shared: &Shared, batch: Vec<Job>) {
 fn attempt(shared: &Shared, transactions: Vec<Transaction>) -> Result<Vec<Result<Revision>>> {
     let database = shared.file.database(&shared.history)?;
     let unchanged = |error| shared.file.failed(&database, error);
-    let batch = apply(shared, &database, transactions).map_err(unchanged)?;
-    if let Some(newest) = batch.commits.last() {
+    let Batch { write, results, commits } =
+        apply(shared, &database, transactions).map_err(unchanged)?;
+    if let Some(newest) = commits.last() {
         shared.history.announce(newest.revision);
-        batch.write.commit().map_err(|error| {
+        write.commit().map_err(|error| {
             let failure = shared.file.failed(&database, error.into());
             shared.history.end_watches();
             Error::unknown_outcome(failure)
         })?;
-        batch.commits.into_iter().for_each(|commit| shared.history.publish(commit));
+        for commit in commits {
+            shared.history.publish(commit);
+        }
     } else {
-        batch.write.abort().map_err(|error| unchanged(error.into()))?;
+        write.abort().map_err(|error| unchanged(error.into()))?;
     }
-    Ok(batch.results)
+    Ok(results)
 }
 
 /// A batch that is applied, but not committed.
 struct Batch {
-    write: redb::WriteTransaction,
+    write: WriteTransaction,
     results: Vec<Result<Revision>>,
     commits: Vec<Commit>,
 }
@@ -141,8 +122,8 @@ fn apply(
     {
         let mut entries = write.open_table(ENTRIES)?;
         let mut about = write.open_table(ABOUT)?;
-        let before = about.get(REVISION)?.map_or(0, |number| number.value());
-        let mut revision = Revision(before);
+        let before = tables::revision(&about)?;
+        let mut revision = before;
         for transaction in transactions {
             let holds = shared.owners.check(transaction.fence.as_ref()).and_then(|()| {
                 transaction.check_versions(|key| match entries.get(key) {
@@ -174,7 +155,7 @@ fn apply(
             }
             results.push(Ok(revision));
         }
-        if revision.0 != before {
+        if revision != before {
             about.insert(REVISION, revision.0)?;
         }
     }

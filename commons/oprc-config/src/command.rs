@@ -45,7 +45,7 @@ impl Schema {
             .help(format!("{}{notes}", setting.help));
         match setting.kind {
             Kind::Bool => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
-            Kind::Integer { .. } | Kind::Float { .. } => arg.allow_negative_numbers(true),
+            Kind::Integer { .. } => arg.allow_negative_numbers(true),
             _ => arg,
         }
     }

@@ -7,31 +7,23 @@ use crate::{Kind, Schema, Setting};
 impl Schema {
     /// A Markdown table of all settings, for the reference page.
     pub fn markdown(&self) -> String {
-        let mut rows = vec![
-            ["Key", "Flag", "Variables", "Default", "Allowed", "Meaning"].map(str::to_owned),
-            ["---"; 6].map(str::to_owned),
-            [
-                String::new(),
-                "`--config`".into(),
-                code(&[&self.config_variable()]),
-                String::new(),
-                Kind::Path.to_string(),
-                "Path of the YAML config file".into(),
-            ],
-        ];
+        let mut table = format!(
+            "| Key | Flag | Variables | Default | Allowed | Meaning |\n\
+             | --- | --- | --- | --- | --- | --- |\n\
+             |  | `--config` | `{}` |  | {} | Path of the YAML config file |\n",
+            self.config_variable(),
+            Kind::Path
+        );
         for setting in self.settings {
-            rows.push([
+            let cells = [
                 code(&[setting.path]),
                 format!("`--{}`", setting.flag()),
                 code(setting.env),
                 self.defaults(setting).map(|defaults| code(&[&defaults])).unwrap_or_default(),
                 setting.kind.to_string(),
                 setting.help.to_owned(),
-            ]);
-        }
-        let mut table = String::new();
-        for row in rows {
-            let cells = row.map(|cell| cell.replace('|', "\\|")).join(" | ");
+            ];
+            let cells = cells.map(|cell| cell.replace('|', "\\|")).join(" | ");
             // Writing to a string cannot fail.
             let _ = writeln!(table, "| {cells} |");
         }

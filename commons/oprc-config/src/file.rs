@@ -4,21 +4,13 @@ use std::{collections::BTreeMap, path::Path};
 
 use serde_json::{Map, Value as Raw};
 
-use crate::{Error, Problem, Schema, names};
+use crate::{Error, Schema, Source, error::did_you_mean, names};
 
-#[derive(Debug)]
-pub(crate) struct FileValue {
-    /// The key's full path as written in the file.
-    pub(crate) key: String,
-    /// Not validated yet.
-    pub(crate) raw: Raw,
-}
-
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Contents {
-    /// By the path of the setting.
-    pub(crate) values: BTreeMap<&'static str, FileValue>,
-    pub(crate) problems: Vec<Problem>,
+    /// By the path of the setting; not validated yet.
+    pub(crate) values: BTreeMap<&'static str, (Source, Raw)>,
+    pub(crate) problems: Vec<String>,
 }
 
 pub(crate) fn parse(schema: &Schema, file: &Path, text: &str) -> Result<Contents, Error> {
@@ -31,15 +23,7 @@ pub(crate) fn parse(schema: &Schema, file: &Path, text: &str) -> Result<Contents
     };
     let mut reader = Reader { schema, file, contents: Contents::default() };
     for (key, value) in sections {
-        match value {
-            Raw::Object(section) if schema.root == Some(names::snake(&key).as_str()) => {
-                let prefix = format!("{key}.");
-                for (key, value) in section {
-                    reader.read(&prefix, &key, value);
-                }
-            }
-            value => reader.read("", &key, value),
-        }
+        reader.read("", &key, value);
     }
     Ok(reader.contents)
 }
@@ -53,62 +37,51 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads the value of `key`; `prefix` is the root section, which setting paths lack.
     fn read(&mut self, prefix: &str, key: &str, value: Raw) {
-        let path = names::snake(key);
+        let (path, full_key, file) =
+            (names::snake(key), format!("{prefix}{key}"), self.file.display());
         let rejected = self.schema.rejected.iter().find(|(key, _)| names::snake(key) == path);
-        if let Some((_, reason)) = rejected {
-            let key = format!("{prefix}{key}");
-            let file = self.file.to_owned();
-            return self.contents.problems.push(Problem::RejectedKey { key, file, reason });
-        }
-        let section = self.is_section(&path)
-            || (prefix.is_empty() && self.schema.root == Some(path.as_str()));
-        let setting = self
-            .schema
-            .settings
-            .iter()
-            .find(|setting| setting.file_paths().any(|known| known == path));
-        match (setting, value) {
-            (_, Raw::Object(section_keys)) if section => {
-                for (name, value) in section_keys {
-                    self.read(prefix, &format!("{key}.{name}"), value);
+        let is_root = prefix.is_empty() && self.schema.root == Some(path.as_str());
+        let is_section = is_root || self.is_section(&path);
+        let problem = match (rejected, self.schema.setting(&path), value) {
+            (Some((_, reason)), ..) => format!("{full_key}: not supported in {file}: {reason}"),
+            (_, _, Raw::Object(section)) if is_section => {
+                for (name, value) in section {
+                    if is_root {
+                        self.read(&format!("{key}."), &name, value);
+                    } else {
+                        self.read(prefix, &format!("{key}.{name}"), value);
+                    }
                 }
+                return;
             }
-            (Some(_), Raw::Null) => {}
-            (None, Raw::Null) if section => {}
-            (Some(setting), raw) => {
-                let key = format!("{prefix}{key}");
-                if let Some(first) = self.contents.values.get(setting.path) {
-                    self.contents.problems.push(Problem::SetTwice {
-                        setting: setting.path,
-                        file: self.file.to_owned(),
-                        first: first.key.clone(),
-                        second: key,
-                    });
-                } else {
-                    self.contents.values.insert(setting.path, FileValue { key, raw });
+            (_, setting, Raw::Null) if is_section || setting.is_some() => return,
+            (_, Some(setting), raw) => match self.contents.values.get(setting.path) {
+                Some((Source::File { key: first, .. }, _)) => {
+                    let setting = setting.path;
+                    format!("{setting}: set twice in {file}, by {first} and {full_key}: remove one")
                 }
+                _ => {
+                    let source = Source::File { path: self.file.to_owned(), key: full_key };
+                    self.contents.values.insert(setting.path, (source, raw));
+                    return;
+                }
+            },
+            (_, None, value) if is_section => {
+                format!("{full_key}: invalid value {value} in {file}: expected a section with keys")
             }
-            (None, value) if section => {
-                self.contents.problems.push(Problem::NotASection {
-                    key: format!("{prefix}{key}"),
-                    file: self.file.to_owned(),
-                    value: value.to_string(),
-                });
+            (_, None, _) => {
+                let suggestion = did_you_mean(self.suggest(prefix, &path).as_deref());
+                format!("{full_key}: unknown key in {file}{suggestion}")
             }
-            (None, _) => {
-                let suggestion = self.suggest(prefix, &path);
-                let key = format!("{prefix}{key}");
-                self.contents.problems.push(Problem::unknown(key, self.file, suggestion));
-            }
-        }
+        };
+        self.contents.problems.push(problem);
     }
 
     /// Whether a known path is below this one.
     fn is_section(&self, path: &str) -> bool {
-        let below =
-            |known: String| known.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-        self.schema.settings.iter().any(|setting| setting.file_paths().any(below))
-            || self.schema.rejected.iter().any(|(key, _)| below(names::snake(key)))
+        let below = |known: &str| known.strip_prefix(path).is_some_and(|it| it.starts_with('.'));
+        self.schema.settings.iter().any(|setting| below(setting.path))
+            || self.schema.rejected.iter().any(|(key, _)| below(&names::snake(key)))
     }
 
     /// The key or section that an unknown path is probably a misspelling of.

@@ -15,11 +15,6 @@ pub enum Kind {
         min: i64,
         max: i64,
     },
-    /// A finite number; both bounds are inclusive.
-    Float {
-        min: f64,
-        max: f64,
-    },
     /// `500ms`, `30s`, `5m`, `1h`, or a plain number of seconds.
     Duration,
     OneOf(&'static [&'static str]),
@@ -49,11 +44,6 @@ impl Kind {
                 .ok()
                 .filter(|number| (min..=max).contains(&number))
                 .map(Value::Integer),
-            Self::Float { min, max } => trimmed
-                .parse()
-                .ok()
-                .filter(|number: &f64| number.is_finite() && (min..=max).contains(&number))
-                .map(Value::Float),
             Self::Duration => duration(trimmed).map(Value::Duration),
             Self::List => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
@@ -68,7 +58,6 @@ impl Kind {
             Self::Text => "TEXT",
             Self::Bool => "BOOL",
             Self::Integer { .. } => "INTEGER",
-            Self::Float { .. } => "NUMBER",
             Self::Duration => "DURATION",
             Self::OneOf(_) => "CHOICE",
             Self::List => "LIST",
@@ -84,10 +73,6 @@ impl fmt::Display for Kind {
             Self::Bool => out.write_str("true or false"),
             Self::Integer { min, max: i64::MAX } => write!(out, "an integer, at least {min}"),
             Self::Integer { min, max } => write!(out, "an integer from {min} to {max}"),
-            Self::Float { min, max } if *max < f64::MAX => {
-                write!(out, "a number from {min} to {max}")
-            }
-            Self::Float { min, .. } => write!(out, "a number, at least {min}"),
             Self::Duration => {
                 out.write_str("a duration such as 500ms, 30s, 5m, 1h, or a number of seconds")
             }
@@ -145,16 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_inclusive_and_numbers_finite() {
+    fn bounds_are_inclusive() {
         let kind = Kind::Integer { min: 1, max: 3 };
         assert_eq!(kind.parse(&1.into()), Some(Value::Integer(1)));
         assert_eq!(kind.parse(&"3".into()), Some(Value::Integer(3)));
         assert_eq!(kind.parse(&4.into()), None);
         assert_eq!(kind.parse(&1.5.into()), None);
-        let kind = Kind::Float { min: 0.0, max: f64::INFINITY };
-        assert_eq!(kind.parse(&0.into()), Some(Value::Float(0.0)));
         assert_eq!(kind.parse(&"inf".into()), None);
-        assert_eq!(kind.parse(&"NaN".into()), None);
     }
 
     #[test]

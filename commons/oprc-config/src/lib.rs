@@ -16,7 +16,7 @@ mod schema;
 mod source;
 mod value;
 
-pub use error::{Error, Problem};
+pub use error::Error;
 pub use kind::Kind;
 pub use resolve::environment;
 pub use resolved::Resolved;

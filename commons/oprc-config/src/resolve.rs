@@ -10,7 +10,7 @@ use clap::ArgMatches;
 use serde_json::Value as Raw;
 
 use crate::{
-    Error, Problem, Resolved, Schema, Setting, Source, Value,
+    Error, Resolved, Schema, Setting, Source, Value,
     command::CONFIG,
     error::did_you_mean,
     file::{self, Contents},
@@ -52,27 +52,25 @@ impl Schema {
         let config_file = flag(matches, CONFIG)
             .or_else(|| variable(env, &self.config_variable()))
             .map(PathBuf::from);
-        let mut contents = Contents::default();
-        if let Some(path) = &config_file {
-            let text =
-                read_file(path).map_err(|reason| Error::Read { path: path.clone(), reason })?;
-            contents = file::parse(self, path, &text)?;
-        }
-        let mut problems = std::mem::take(&mut contents.problems);
-        let mut warnings = self.unknown_variables(env);
-        let layers = Layers { matches, env, config_file: config_file.as_deref(), contents };
+        let Contents { values, mut problems } = match config_file {
+            Some(path) => match read_file(&path) {
+                Ok(text) => file::parse(self, &path, &text)?,
+                Err(reason) => return Err(Error::Read { path, reason }),
+            },
+            None => Contents::default(),
+        };
+        let layers = Layers { matches, env, file: values };
 
         // The loop below resolves it again and reports its problems.
-        let profile = self.settings.iter().find(|setting| setting.path == self.profile);
-        let profile = profile.map(|setting| layers.resolve(setting, "", &mut Vec::new()));
+        let profile = self.setting(self.profile).map(|setting| layers.resolve(setting, ""));
         let profile = match profile {
-            Some(Ok(Entry { value: Some(Value::Text(profile)), .. })) => profile,
+            Some(Ok(Entry { value: Some((Value::Text(profile), _)), .. })) => profile,
             _ => String::new(),
         };
 
         let mut entries = Vec::with_capacity(self.settings.len());
         for setting in self.settings {
-            match layers.resolve(setting, &profile, &mut warnings) {
+            match layers.resolve(setting, &profile) {
                 Ok(entry) => entries.push(entry),
                 Err(problem) => problems.push(problem),
             }
@@ -80,7 +78,7 @@ impl Schema {
         if !problems.is_empty() {
             return Err(Error::Invalid(problems));
         }
-        Ok(Resolved { entries, profile, warnings, config_file })
+        Ok(Resolved { entries, warnings: self.unknown_variables(env) })
     }
 
     /// Only warnings, because Kubernetes injects variables such as `OPRC_CRM_SERVICE_HOST` for
@@ -105,30 +103,26 @@ impl Schema {
 struct Layers<'a> {
     matches: &'a ArgMatches,
     env: &'a BTreeMap<String, String>,
-    config_file: Option<&'a Path>,
-    contents: Contents,
+    file: BTreeMap<&'static str, (Source, Raw)>,
 }
 
 impl Layers<'_> {
-    fn resolve(
-        &self,
-        setting: &Setting,
-        profile: &str,
-        warnings: &mut Vec<String>,
-    ) -> Result<Entry, Problem> {
-        if let Some((source, raw)) = self.highest(setting) {
-            match parse(setting, source, &raw) {
-                Err(problem) if setting.lenient => {
-                    warnings.push(format!("{problem}; using the default"));
-                }
-                parsed => return parsed,
+    fn resolve(&self, setting: &Setting, profile: &str) -> Result<Entry, String> {
+        let (source, raw) = match self.highest(setting) {
+            Some((source, raw)) => (source, Some(raw)),
+            None => {
+                let default = (setting.default)(profile).map(Raw::from);
+                (Source::Default(profile.to_owned()), default)
             }
+        };
+        let mut value = None;
+        if let Some(raw) = raw {
+            let text = scalar(&raw).unwrap_or_else(|| raw.to_string());
+            let parsed = setting.kind.parse(&raw);
+            let parsed = parsed.ok_or_else(|| setting.invalid_value(&source, &text))?;
+            value = Some((parsed, text));
         }
-        let source = Source::Default(profile.to_owned());
-        match (setting.default)(profile) {
-            Some(default) => parse(setting, source, &default.into()),
-            None => Ok(Entry { setting: *setting, value: None, raw: None, source }),
-        }
+        Ok(Entry { setting: *setting, value, source })
     }
 
     /// The value with the highest precedence, not validated.
@@ -141,17 +135,7 @@ impl Layers<'_> {
                 return Some((Source::Env((*name).to_owned()), text.into()));
             }
         }
-        let value = self.contents.values.get(setting.path)?;
-        let path = self.config_file?.to_owned();
-        Some((Source::File { path, key: value.key.clone() }, value.raw.clone()))
-    }
-}
-
-fn parse(setting: &Setting, source: Source, raw: &Raw) -> Result<Entry, Problem> {
-    let text = scalar(raw).unwrap_or_else(|| raw.to_string());
-    match setting.kind.parse(raw) {
-        Some(value) => Ok(Entry { setting: *setting, value: Some(value), raw: Some(text), source }),
-        None => Err(setting.invalid_value(source, text)),
+        self.file.get(setting.path).cloned()
     }
 }
 

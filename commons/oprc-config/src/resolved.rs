@@ -1,34 +1,34 @@
 //! Resolved settings.
 
-use std::{
-    fmt::Write as _,
-    path::{Path, PathBuf},
-};
+use std::fmt::Write as _;
 
 use crate::{Error, FromValue, Setting, Source, Value};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) setting: Setting,
-    pub(crate) value: Option<Value>,
-    /// The value as written in its source.
-    pub(crate) raw: Option<String>,
+    /// Parsed, and as written in its source.
+    pub(crate) value: Option<(Value, String)>,
     pub(crate) source: Source,
+}
+
+impl Entry {
+    fn text(&self) -> &str {
+        self.value.as_ref().map_or("(unset)", |(_, text)| text)
+    }
 }
 
 /// The values of all settings of a schema, each valid for its kind.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     pub(crate) entries: Vec<Entry>,
-    pub(crate) profile: String,
     pub(crate) warnings: Vec<String>,
-    pub(crate) config_file: Option<PathBuf>,
 }
 
 impl Resolved {
     /// The value of a setting. `T` is `&str`, `String` or `PathBuf` for texts, choices and paths;
-    /// `bool`; any integer; `f64`; `Duration`; `&[String]` or `Vec<String>` for lists; or an
-    /// `Option` of these, without which an unset setting is an error.
+    /// `bool`; an integer; `Duration`; `Vec<String>` for lists; or an `Option` of these, without
+    /// which an unset setting is an error.
     pub fn get<'a, T: FromValue<'a>>(&'a self, path: &str) -> Result<T, Error> {
         let mismatch = |found: String| Error::Schema {
             path: path.to_owned(),
@@ -38,7 +38,9 @@ impl Resolved {
         let Entry { setting, value, .. } =
             self.entry(path).ok_or_else(|| mismatch("no such setting".to_owned()))?;
         match value {
-            Some(value) => T::from_value(value).ok_or_else(|| mismatch(setting.kind.to_string())),
+            Some((value, _)) => {
+                T::from_value(value).ok_or_else(|| mismatch(setting.kind.to_string()))
+            }
             None => T::unset()
                 .ok_or_else(|| Error::Unset { path: setting.path, sources: sources(setting) }),
         }
@@ -62,14 +64,6 @@ impl Resolved {
         self.entry(path).map(|entry| &entry.source)
     }
 
-    pub fn profile(&self) -> &str {
-        &self.profile
-    }
-
-    pub fn config_file(&self) -> Option<&Path> {
-        self.config_file.as_deref()
-    }
-
     /// Problems that didn't stop the start.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -77,20 +71,13 @@ impl Resolved {
 
     /// A table of all settings with their values and sources, in aligned columns.
     pub fn describe(&self) -> String {
-        let rows: Vec<[String; 3]> = self
-            .entries
-            .iter()
-            .map(|entry| {
-                let value = entry.raw.clone().unwrap_or_else(|| "(unset)".to_owned());
-                [entry.setting.path.to_owned(), value, entry.source.to_string()]
-            })
-            .collect();
-        let width = |cell: fn(&[String; 3]) -> &String| {
-            rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or_default()
+        let width = |cell: fn(&Entry) -> &str| {
+            self.entries.iter().map(|entry| cell(entry).chars().count()).max().unwrap_or_default()
         };
-        let (paths, values) = (width(|[path, ..]| path), width(|[_, value, _]| value));
+        let (paths, values) = (width(|entry| entry.setting.path), width(Entry::text));
         let mut table = String::new();
-        for [path, value, source] in &rows {
+        for entry in &self.entries {
+            let (path, value, source) = (entry.setting.path, entry.text(), &entry.source);
             // Writing to a string cannot fail.
             let _ = writeln!(table, "{path:paths$}  {value:values$}  {source}");
         }

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use crate::{Kind, Problem, Source, names};
+use crate::{Kind, Source, names};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
@@ -9,43 +9,27 @@ pub struct Setting {
     pub path: &'static str,
     /// Environment variables in order of precedence.
     pub env: &'static [&'static str],
-    /// Other dotted paths in the file.
-    pub file_aliases: &'static [&'static str],
     pub kind: Kind,
     /// One line.
     pub help: &'static str,
     /// The default in a profile; `None` leaves the setting unset. The default of the setting that
     /// selects the profile must ignore the profile.
     pub default: fn(profile: &str) -> Option<String>,
-    /// Whether an invalid value is replaced by the default with a warning, instead of stopping the
-    /// start.
-    pub lenient: bool,
 }
 
 impl Setting {
     /// For the remaining fields of a struct literal.
-    pub const EMPTY: Self = Self {
-        path: "",
-        env: &[],
-        file_aliases: &[],
-        kind: Kind::Text,
-        help: "",
-        default: |_| None,
-        lenient: false,
-    };
+    pub const EMPTY: Self =
+        Self { path: "", env: &[], kind: Kind::Text, help: "", default: |_| None };
 
     /// Without the leading dashes.
     pub(crate) fn flag(&self) -> String {
         self.path.replace(['.', '_'], "-")
     }
 
-    pub(crate) fn invalid_value(&self, origin: Source, value: String) -> Problem {
-        Problem::Value { setting: self.path, origin, value, expected: self.kind }
-    }
-
-    /// All paths in the file, in snake_case.
-    pub(crate) fn file_paths(&self) -> impl Iterator<Item = String> {
-        std::iter::once(&self.path).chain(self.file_aliases).map(|path| names::snake(path))
+    /// The problem with a value that the kind doesn't accept.
+    pub(crate) fn invalid_value(&self, source: &Source, value: &str) -> String {
+        format!("{}: invalid value {value:?} from {source}: expected {}", self.path, self.kind)
     }
 }
 
@@ -78,15 +62,19 @@ impl Schema {
         format!("{}CONFIG", self.env_prefix)
     }
 
+    pub(crate) fn setting(&self, path: &str) -> Option<&'static Setting> {
+        self.settings.iter().find(|setting| setting.path == path)
+    }
+
     /// One without a name if the schema has no profiles.
     pub(crate) fn profiles(&self) -> &'static [&'static str] {
-        match self.settings.iter().find(|setting| setting.path == self.profile) {
+        match self.setting(self.profile) {
             Some(Setting { kind: Kind::OneOf(profiles), .. }) => profiles,
             _ => &[""],
         }
     }
 
-    /// Errors in the schema itself: duplicate names, a missing profile, or invalid deerrors. For a
+    /// Errors in the schema itself: duplicate names, a missing profile, or invalid defaults. For a
     /// unit test next to the schema.
     pub fn errors(&self) -> Vec<String> {
         let mut errors = Vec::new();
@@ -96,14 +84,13 @@ impl Schema {
             format!("variable {}", self.config_variable()),
         ]);
         let mut claim = |name: String| {
-            if seen.contains(&name) {
+            if let Some(name) = seen.replace(name) {
                 errors.push(format!("{name} is declared twice"));
             }
-            seen.insert(name);
         };
         for setting in self.settings {
             claim(format!("flag {}", setting.flag()));
-            setting.file_paths().for_each(|path| claim(format!("file {path}")));
+            claim(format!("file {}", names::snake(setting.path)));
             setting.env.iter().for_each(|name| claim(format!("variable {name}")));
         }
         for setting in self.settings {
@@ -114,11 +101,11 @@ impl Schema {
                 let Some(default) = (setting.default)(profile) else { continue };
                 if setting.kind.parse(&default.clone().into()).is_none() {
                     let source = Source::Default((*profile).to_owned());
-                    errors.push(setting.invalid_value(source, default).to_string());
+                    errors.push(setting.invalid_value(&source, &default));
                 }
             }
         }
-        if !self.settings.iter().any(|setting| setting.path == self.profile) {
+        if self.setting(self.profile).is_none() {
             errors.push(format!("the profile setting {} is not declared", self.profile));
         }
         errors

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, time::Duration};
 
-use crate::{Error, Kind, Problem, Resolved, Schema, Setting, Source};
+use crate::{Error, Kind, Resolved, Schema, Setting, Source};
 
 const SCHEMA: Schema = Schema {
     program: "oprc-crm",
@@ -16,7 +16,6 @@ const SCHEMA: Schema = Schema {
             kind: Kind::OneOf(&["dev", "edge"]),
             help: "Chooses the defaults",
             default: |_| Some("dev".into()),
-            ..Setting::EMPTY
         },
         Setting {
             path: "http.port",
@@ -24,7 +23,6 @@ const SCHEMA: Schema = Schema {
             kind: Kind::Integer { min: 1, max: 65535 },
             help: "The one port",
             default: |_| Some("8088".into()),
-            ..Setting::EMPTY
         },
         Setting {
             path: "features.odgm",
@@ -32,21 +30,18 @@ const SCHEMA: Schema = Schema {
             kind: Kind::Bool,
             help: "Whether ODGM is deployed",
             default: |profile| Some((profile == "edge").to_string()),
-            ..Setting::EMPTY
         },
         Setting {
             path: "deploy.timeout",
-            file_aliases: &["performance.deploymentTimeout"],
             env: &["OPRC_CRM_DEPLOY_TIMEOUT_SECS"],
             kind: Kind::Duration,
             default: |_| Some("5m".into()),
             ..Setting::EMPTY
         },
         Setting {
-            path: "deploy.ratio",
-            kind: Kind::Float { min: 0.0, max: 1.0 },
-            default: |_| Some("0.5".into()),
-            lenient: true,
+            path: "deploy.max_units",
+            kind: Kind::Integer { min: -1, max: i64::MAX },
+            default: |_| Some("5".into()),
             ..Setting::EMPTY
         },
         Setting { path: "namespaces", kind: Kind::List, ..Setting::EMPTY },
@@ -70,7 +65,7 @@ fn resolve(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Resolved, 
 
 fn problems(result: Result<Resolved, Error>) -> Vec<String> {
     match result {
-        Err(Error::Invalid(problems)) => problems.iter().map(Problem::to_string).collect(),
+        Err(Error::Invalid(problems)) => problems,
         other => panic!("{other:?}"),
     }
 }
@@ -127,7 +122,7 @@ fn profile_from_any_source_selects_defaults() {
         (&[], &[], "profile: edge"),
     ] {
         let resolved = resolve(args, env, file).unwrap();
-        assert_eq!(resolved.profile(), "edge");
+        assert_eq!(resolved.get::<&str>("profile").unwrap(), "edge");
         assert!(resolved.get::<bool>("features.odgm").unwrap());
         assert_eq!(resolved.source("features.odgm"), Some(&Source::Default("edge".into())));
     }
@@ -135,12 +130,12 @@ fn profile_from_any_source_selects_defaults() {
 }
 
 #[test]
-fn file_accepts_camel_case_aliases_strings_and_sections_outside_the_root() {
+fn file_accepts_camel_case_strings_and_sections_outside_the_root() {
     let resolved = resolve(
         &[],
         &[],
         "CRM:
-  performance: {deploymentTimeout: 90}
+  deploy: {timeout: 90, maxUnits: 7}
   features: {odgm: 'true'}
   http: {port: '81'}
   namespaces: [a, b]
@@ -150,11 +145,13 @@ deploy:
     )
     .unwrap();
     assert_eq!(resolved.get::<Duration>("deploy.timeout").unwrap(), Duration::from_secs(90));
+    assert_eq!(resolved.get::<u32>("deploy.max_units").unwrap(), 7);
     assert!(resolved.get::<bool>("features.odgm").unwrap());
     assert_eq!(resolved.get::<u16>("http.port").unwrap(), 81);
-    assert_eq!(resolved.get::<&[String]>("namespaces").unwrap(), ["a", "b"]);
+    assert_eq!(resolved.get::<Vec<String>>("namespaces").unwrap(), ["a", "b"]);
     assert_eq!(resolved.get::<&str>("log.level").unwrap(), "debug");
-    assert_eq!(resolved.config_file(), Some("crm.yaml".as_ref()));
+    let outside = Source::File { path: "crm.yaml".into(), key: "log.level".into() };
+    assert_eq!(resolved.source("log.level"), Some(&outside));
     let list = resolve(&["--namespaces", "a, b"], &[], "").unwrap();
     assert_eq!(list.get::<Vec<String>>("namespaces").unwrap(), ["a", "b"]);
     for empty in ["# nothing", "crm:", "crm: {}", "crm: {http: {port: }}"] {
@@ -196,13 +193,9 @@ log: 3
 #[test]
 fn rejects_a_setting_that_the_file_sets_twice() {
     assert_eq!(
-        problems(resolve(
-            &[],
-            &[],
-            "crm: {deploy: {timeout: 1}}\nperformance: {deployment_timeout: 2}"
-        )),
-        ["deploy.timeout: set twice in crm.yaml, by crm.deploy.timeout and \
-          performance.deployment_timeout: remove one"]
+        problems(resolve(&[], &[], "crm: {deploy: {maxUnits: 1}}\ndeploy: {max_units: 2}")),
+        ["deploy.max_units: set twice in crm.yaml, by crm.deploy.maxUnits and deploy.max_units: \
+          remove one"]
     );
 }
 
@@ -226,14 +219,13 @@ expected a duration such as 500ms, 30s, 5m, 1h, or a number of seconds"
 }
 
 #[test]
-fn lenient_settings_warn_and_use_the_default() {
-    let resolved = resolve(&["--deploy-ratio=-2"], &[], "").unwrap();
-    assert!((resolved.get::<f64>("deploy.ratio").unwrap() - 0.5).abs() < f64::EPSILON);
-    assert_eq!(resolved.source("deploy.ratio"), Some(&Source::Default("dev".into())));
+fn integer_flags_may_be_negative() {
+    let resolved = resolve(&["--deploy-max-units", "-1"], &[], "").unwrap();
+    assert_eq!(resolved.get::<i32>("deploy.max_units").unwrap(), -1);
     assert_eq!(
-        resolved.warnings(),
-        ["deploy.ratio: invalid value \"-2\" from flag --deploy-ratio: \
-          expected a number from 0 to 1; using the default"]
+        problems(resolve(&["--deploy-max-units=-2"], &[], "")),
+        ["deploy.max_units: invalid value \"-2\" from flag --deploy-max-units: \
+          expected an integer, at least -1"]
     );
 }
 
@@ -302,13 +294,13 @@ fn describes_values_in_columns() {
     let text = resolve(&["--http-port=1"], &[], "crm: {namespaces: [a]}").unwrap().describe();
     assert_eq!(
         text,
-        "profile         dev      default of dev
-http.port       1        flag --http-port
-features.odgm   false    default of dev
-deploy.timeout  5m       default of dev
-deploy.ratio    0.5      default of dev
-namespaces      [\"a\"]    file crm.yaml (crm.namespaces)
-log.level       (unset)  default of dev
+        "profile           dev      default of dev
+http.port         1        flag --http-port
+features.odgm     false    default of dev
+deploy.timeout    5m       default of dev
+deploy.max_units  5        default of dev
+namespaces        [\"a\"]    file crm.yaml (crm.namespaces)
+log.level         (unset)  default of dev
 "
     );
 }

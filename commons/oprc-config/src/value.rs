@@ -11,7 +11,6 @@ pub enum Value {
     Text(String),
     Bool(bool),
     Integer(i64),
-    Float(f64),
     Duration(Duration),
     List(Vec<String>),
 }
@@ -64,14 +63,11 @@ from_value! {
     String: Value::Text(text) => Some(text.clone());
     PathBuf: Value::Text(text) => Some(text.into());
     bool: Value::Bool(truth) => Some(*truth);
-    i64: Value::Integer(number) => Some(*number);
     i32: Value::Integer(number) => (*number).try_into().ok();
     u64: Value::Integer(number) => (*number).try_into().ok();
     u32: Value::Integer(number) => (*number).try_into().ok();
     u16: Value::Integer(number) => (*number).try_into().ok();
     usize: Value::Integer(number) => (*number).try_into().ok();
-    f64: Value::Float(number) => Some(*number);
     Duration: Value::Duration(duration) => Some(*duration);
-    &'a [String]: Value::List(items) => Some(items);
     Vec<String>: Value::List(items) => Some(items.clone());
 }

@@ -34,7 +34,7 @@ pub struct Config {
 
 impl Config {
     pub fn of(settings: &Resolved) -> Result<Self, Error> {
-        let profile = Profile::parse(settings.profile()).unwrap_or_default();
+        let profile = Profile::parse(settings.get("profile")?).unwrap_or_default();
         let platform = Platform {
             features: Features {
                 odgm: settings.get("features.odgm")?,

@@ -63,14 +63,12 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&Profile::NAMES),
         help: "Set of defaults: for development, for scarce resources (edge), or for production (full)",
         default: |_| Some("dev".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.host",
         env: &["OPRC_CRM_SERVER_HOST"],
         kind: Kind::Text,
         help: "IP address to listen on; default: all addresses in a container, loopback elsewhere",
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.port",
@@ -78,7 +76,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 0, max: 65_535 },
         help: "Port for HTTP and gRPC",
         default: |_| Some("8088".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.shutdown_timeout",
@@ -86,7 +83,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time for open requests to finish at shutdown",
         default: |_| Some("10s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.max_concurrent_calls",
@@ -94,14 +90,12 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1, max: 1_000_000 },
         help: "Concurrent gRPC calls; further ones fail with RESOURCE_EXHAUSTED",
         default: |_| Some("1024".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "kubernetes.namespace",
         env: &["OPRC_CRM_K8S_NAMESPACE"],
         kind: Kind::Text,
         help: "Namespace of classes that specify none; default: CRM's own, or that of the kubeconfig",
-        ..Setting::EMPTY
     },
     Setting {
         path: "kubernetes.scope",
@@ -109,7 +103,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&["cluster", "namespace"]),
         help: "Whether CRM watches the whole cluster or only its namespace",
         default: |_| Some("cluster".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "kubernetes.lease",
@@ -117,14 +110,12 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Name of the Lease for leader election",
         default: |_| Some("oprc-crm".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "kubernetes.lease_namespace",
         env: &["OPRC_CRM_K8S_LEASE_NAMESPACE"],
         kind: Kind::Text,
         help: "Namespace of the Lease; default: CRM's own. Outside of the cluster with scope cluster: oaas-system if it exists, otherwise the kubeconfig's namespace",
-        ..Setting::EMPTY
     },
     Setting {
         path: "features.odgm",
@@ -132,7 +123,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether classes may have a data grid (ODGM)",
         default: only_full,
-        ..Setting::EMPTY
     },
     Setting {
         path: "features.hpa",
@@ -140,7 +130,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether functions with different minimum and maximum scale get a HorizontalPodAutoscaler",
         default: only_full,
-        ..Setting::EMPTY
     },
     Setting {
         path: "features.knative",
@@ -148,7 +137,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether Knative is used if the cluster has it",
         default: |_| Some("true".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "features.leader_election",
@@ -156,14 +144,12 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether replicas elect a leader; turn it off only if there is exactly one replica",
         default: |_| Some("true".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "templates.default_template",
         env: &["OPRC_CRM_TEMPLATES_DEFAULT_TEMPLATE"],
         kind: Kind::Text,
         help: "Template of classes that match no other; default: k8s_deployment",
-        ..Setting::EMPTY
     },
     Setting {
         path: "templates.drain",
@@ -171,7 +157,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time that workloads keep serving after a change of template has replaced them",
         default: |_| Some("10s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "templates.floors.k8s_deployment_ms",
@@ -179,7 +164,6 @@ const SETTINGS: &[Setting] = &[
         kind: MILLISECONDS,
         help: "Lowest latency in milliseconds that k8s_deployment can guarantee",
         default: |_| Some("1".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "templates.floors.knative_warm_ms",
@@ -187,7 +171,6 @@ const SETTINGS: &[Setting] = &[
         kind: MILLISECONDS,
         help: "Lowest latency in milliseconds that knative can guarantee with a minimum scale of at least 1",
         default: |_| Some("10".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "templates.floors.knative_cold_ms",
@@ -195,7 +178,6 @@ const SETTINGS: &[Setting] = &[
         kind: MILLISECONDS,
         help: "Lowest latency in milliseconds that knative can guarantee when it scales from zero",
         default: |_| Some("3000".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "templates.knative_max_timeout",
@@ -203,7 +185,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Longest request timeout that Knative accepts: its max-revision-timeout-seconds",
         default: |_| Some("10m".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "performance.max_concurrent_deployments",
@@ -211,7 +192,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1, max: 10_000 },
         help: "Classes that are reconciled concurrently",
         default: |_| Some("16".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "performance.deployment_timeout",
@@ -219,14 +199,12 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time for a class to become Available, unless the class specifies one",
         default: |profile| Some(format!("{}s", platform(profile).progress_deadline.as_secs())),
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.image",
         env: &["OPRC_CRM_ODGM_IMAGE"],
         kind: Kind::Text,
         help: "Image of data grids that specify none; default: that of the profile",
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.disk",
@@ -234,7 +212,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Size of the volume of each node of a persistent data grid",
         default: |profile| Some(platform(profile).odgm_disk),
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.function.requests.cpu",
@@ -242,7 +219,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "CPU request of functions that specify none",
         default: |profile| platform(profile).function_sizes.requests.cpu,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.function.requests.memory",
@@ -250,7 +226,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Memory request of functions that specify none",
         default: |profile| platform(profile).function_sizes.requests.memory,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.function.limits.cpu",
@@ -258,7 +233,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "CPU limit of functions that specify none",
         default: |profile| platform(profile).function_sizes.limits.cpu,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.function.limits.memory",
@@ -266,7 +240,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Memory limit of functions that specify none",
         default: |profile| platform(profile).function_sizes.limits.memory,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.odgm.requests.cpu",
@@ -274,7 +247,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "CPU request of data grid nodes",
         default: |profile| platform(profile).odgm_sizes.requests.cpu,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.odgm.requests.memory",
@@ -282,7 +254,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Memory request of data grid nodes",
         default: |profile| platform(profile).odgm_sizes.requests.memory,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.odgm.limits.cpu",
@@ -290,7 +261,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "CPU limit of data grid nodes",
         default: |profile| platform(profile).odgm_sizes.limits.cpu,
-        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.container_resources.odgm.limits.memory",
@@ -298,7 +268,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Memory limit of data grid nodes",
         default: |profile| platform(profile).odgm_sizes.limits.memory,
-        ..Setting::EMPTY
     },
     Setting {
         path: "security.mtls",
@@ -306,7 +275,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether gRPC clients must present a certificate",
         default: only_full,
-        ..Setting::EMPTY
     },
     Setting {
         path: "security.token_file",
@@ -345,7 +313,6 @@ const SETTINGS: &[Setting] = &[
             let level = if profile == "dev" { "info,oprc_crm=debug" } else { "info" };
             Some(level.to_owned())
         },
-        ..Setting::EMPTY
     },
     Setting {
         path: "logging.format",
@@ -353,7 +320,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&["json", "pretty"]),
         help: "Format of log lines",
         default: |profile| Some(if profile == "dev" { "pretty" } else { "json" }.to_owned()),
-        ..Setting::EMPTY
     },
 ];
 

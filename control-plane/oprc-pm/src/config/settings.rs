@@ -22,7 +22,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&["dev", "full"]),
         help: "Set of defaults: for development or for production (full)",
         default: |_| Some("dev".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.host",
@@ -37,7 +36,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 0, max: 65_535 },
         help: "Port for HTTP",
         default: |_| Some("8080".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.shutdown_timeout",
@@ -45,7 +43,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time for open requests to finish at shutdown",
         default: |_| Some("10s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.max_body_bytes",
@@ -53,7 +50,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1024, max: 1 << 20 },
         help: "Size limit of a request body; larger ones get status 413",
         default: |_| Some((1_u64 << 20).to_string()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.max_concurrent_requests",
@@ -61,7 +57,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1, max: 1_000_000 },
         help: "Concurrent requests; further ones get status 503",
         default: |_| Some("1024".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.max_event_streams",
@@ -69,7 +64,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1, max: 100_000 },
         help: "Concurrent event streams; further ones get status 503",
         default: |_| Some("256".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.request_timeout",
@@ -77,7 +71,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time until the response to a request starts; later ones get status 504",
         default: |_| Some("30s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.rate_limit",
@@ -85,7 +78,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 0, max: 1_000_000 },
         help: "Requests per second of one caller; further ones get status 429; 0 disables the limit",
         default: |_| Some("1000".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.rate_burst",
@@ -93,7 +85,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1, max: 1_000_000 },
         help: "Requests that one caller may send in a burst above the rate limit",
         default: |_| Some("2000".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "server.cors_origins",
@@ -108,7 +99,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether /docs serves an interactive API reference; browsers load its script from cdn.jsdelivr.net",
         default: |_| Some("true".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "store.kind",
@@ -116,7 +106,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&["redb", "etcd", "memory"]),
         help: "Store back end: a file (redb), etcd, or memory for tests",
         default: |_| Some("redb".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "store.path",
@@ -124,7 +113,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Path,
         help: "File of the redb store",
         default: |_| Some("oprc-pm.redb".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "store.cache_bytes",
@@ -132,7 +120,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1 << 20, max: 1 << 40 },
         help: "Cache size of the redb store",
         default: |_| Some((64_u64 << 20).to_string()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "store.deadline",
@@ -140,7 +127,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Deadline of each call to the store",
         default: |_| Some("10s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.endpoints",
@@ -155,7 +141,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Text,
         help: "Prefix of all keys in etcd",
         default: |_| Some("oprc".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "store.etcd.ca",
@@ -205,7 +190,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time until another PM can take over the store of a PM that is dead or disconnected",
         default: |_| Some("10s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "crm.clusters_file",
@@ -227,7 +211,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Deadline of each call to a CRM; calls that only read have at most 5 s",
         default: |_| Some("15s".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "deployments.progress_deadline",
@@ -235,7 +218,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time for an all-or-nothing deployment to complete before it is rolled back",
         default: |_| Some("10m".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "deployments.unreachable_deadline",
@@ -243,7 +225,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Time that a cluster may be unreachable before an all-or-nothing deployment to it is rolled back",
         default: |_| Some("1m".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "deployments.default_environment",
@@ -258,7 +239,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&["tokens", "off"]),
         help: "Whether callers need a token; off is only allowed on a loopback address",
         default: |_| Some("tokens".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "security.token_file",
@@ -273,7 +253,6 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Bool,
         help: "Whether callers must also present a client certificate",
         default: |_| Some("false".to_owned()),
-        ..Setting::EMPTY
     },
     Setting {
         path: "security.tls.certificate",
@@ -305,7 +284,6 @@ const SETTINGS: &[Setting] = &[
             let level = if profile == "dev" { "info,oprc_pm=debug" } else { "info" };
             Some(level.to_owned())
         },
-        ..Setting::EMPTY
     },
     Setting {
         path: "logging.format",
@@ -313,6 +291,5 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::OneOf(&["json", "pretty"]),
         help: "Format of log lines",
         default: |profile| Some(if profile == "dev" { "pretty" } else { "json" }.to_owned()),
-        ..Setting::EMPTY
     },
 ];

@@ -92,19 +92,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         fs::write(&path, "operator 0123456789abcdef\nfedcba9876543210\n").unwrap();
-        let tokens = TokenFile::load(&path).unwrap();
+        let tokens = TokenFile::load(&path, false).unwrap();
         let named_token = header("Bearer 0123456789abcdef");
         let bare_token = header("bearer  fedcba9876543210");
         let wrong = header("Bearer 0123456789abcdee");
         let basic = header("Basic 0123456789abcdef");
         let client = peer(Some("gateway"));
 
-        let nobody = Identity { name: None, role: Role::Admin };
-        assert_eq!(Access::open().check(None, None), Ok(nobody.clone()));
+        let anonymous = Identity { name: None, role: Role::Admin };
+        assert_eq!(Access::open().check(None, None), Ok(anonymous.clone()));
 
         let token = Access::new(false, Some(tokens.clone()));
         assert_eq!(token.check(None, Some(&named_token)), Ok(named("operator")));
-        assert_eq!(token.check(None, Some(&bare_token)), Ok(nobody));
+        assert_eq!(token.check(None, Some(&bare_token)), Ok(anonymous));
         assert_eq!(token.check(Some(&client), None), Err(Denied::NoToken));
         assert_eq!(token.check(None, Some(&basic)), Err(Denied::NoToken));
         assert_eq!(token.check(None, Some(&wrong)), Err(Denied::InvalidToken));
@@ -126,7 +126,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         fs::write(&path, "eve 0123456789abcdef role=viewer").unwrap();
-        let access = Access::new(false, Some(TokenFile::load(&path).unwrap()));
+        let access = Access::new(false, Some(TokenFile::load(&path, false).unwrap()));
         let token = header("Bearer 0123456789abcdef");
         assert_eq!(access.check(None, Some(&token)), Err(Denied::InsufficientRole));
         let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
@@ -143,7 +143,7 @@ mod tests {
             fs::rename(&other, &path).unwrap();
         };
         replace("old 0123456789abcdef");
-        let access = Access::new(false, Some(TokenFile::load(&path).unwrap()));
+        let access = Access::new(false, Some(TokenFile::load(&path, false).unwrap()));
         let (old, new) = (header("Bearer 0123456789abcdef"), header("Bearer fedcba9876543210"));
         assert_eq!(access.check(None, Some(&old)), Ok(named("old")));
         replace("new fedcba9876543210");

@@ -13,25 +13,17 @@ pub struct Identity {
 
 /// Why a request was denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.as_str())]
 pub enum Denied {
+    #[error("a client certificate is required")]
     NoCertificate,
+    #[error("a bearer token is required")]
     NoToken,
     /// The token file doesn't contain the token.
+    #[error("the bearer token is not valid")]
     InvalidToken,
+    #[error("the bearer token has expired")]
     ExpiredToken,
     /// The token is valid, but the route needs a higher role.
+    #[error("the bearer token lacks the role admin")]
     InsufficientRole,
-}
-
-impl Denied {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::NoCertificate => "a client certificate is required",
-            Self::NoToken => "a bearer token is required",
-            Self::InvalidToken => "the bearer token is not valid",
-            Self::ExpiredToken => "the bearer token has expired",
-            Self::InsufficientRole => "the bearer token lacks the role admin",
-        }
-    }
 }

@@ -33,16 +33,15 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
 /// The state that all connections of a server share.
 pub(crate) struct Connections {
+    pub(crate) options: Options,
     tls: Option<Reloaded<ServerConfig>>,
-    handshake_timeout: Duration,
-    header_timeout: Duration,
     http: Builder<TokioExecutor>,
     router: Router,
 }
 
 impl Connections {
     pub(crate) fn new(
-        options: &Options,
+        options: Options,
         tls: Option<Reloaded<ServerConfig>>,
         router: Router,
     ) -> Self {
@@ -53,8 +52,7 @@ impl Connections {
             .max_concurrent_streams(options.max_streams)
             .keep_alive_interval(KEEP_ALIVE)
             .keep_alive_timeout(KEEP_ALIVE);
-        let Options { handshake_timeout, header_timeout, .. } = *options;
-        Self { tls, handshake_timeout, header_timeout, http, router }
+        Self { options, tls, http, router }
     }
 
     /// Serves a connection to its end. After `stop` it ends with its open requests.
@@ -73,7 +71,7 @@ impl Connections {
         let handshake = TlsAcceptor::from(tls.current()).accept(stream);
         let outcome = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            outcome = timeout(self.handshake_timeout, handshake) => outcome,
+            outcome = timeout(self.options.handshake_timeout, handshake) => outcome,
         };
         match outcome {
             Ok(Ok(stream)) => {
@@ -105,7 +103,7 @@ impl Connections {
         });
         let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
         // Hyper's own timeout starts only after it has detected HTTP/1.1.
-        let mut first_request = pin!(sleep(self.header_timeout));
+        let mut first_request = pin!(sleep(self.options.header_timeout));
         let (mut waiting, mut asked_to_close, mut stopping) = (true, false, false);
         let ended = loop {
             tokio::select! {
@@ -120,7 +118,7 @@ impl Connections {
                         // An HTTP/2 peer may just have sent a request, or may ignore this.
                         asked_to_close = true;
                         connection.as_mut().graceful_shutdown();
-                        first_request.as_mut().reset(Instant::now() + self.header_timeout);
+                        first_request.as_mut().reset(Instant::now() + self.options.header_timeout);
                     }
                 }
                 _ = stop.wait_for(|stop| *stop), if !stopping => {

@@ -1,4 +1,8 @@
-use std::{io, net::SocketAddr, path::PathBuf};
+use std::{
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 /// Why a server can't start.
 #[derive(Debug, thiserror::Error)]
@@ -25,4 +29,10 @@ pub enum Error {
     },
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
+}
+
+impl Error {
+    pub(crate) fn file(path: &Path, reason: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), reason: reason.into() }
+    }
 }

@@ -31,10 +31,10 @@ pub async fn fallback(headers: HeaderMap) -> Response {
 }
 
 pub(crate) fn denied(headers: &HeaderMap, denied: Denied) -> Response {
-    let (authenticated, reason) = (denied == Denied::InsufficientRole, denied.as_str());
+    let (authenticated, reason) = (denied == Denied::InsufficientRole, denied.to_string());
     if is_grpc(headers) {
         let status = if authenticated { PERMISSION_DENIED } else { UNAUTHENTICATED };
-        return trailers_only(status, reason);
+        return trailers_only(status, &reason);
     }
     if authenticated {
         return problem(StatusCode::FORBIDDEN, reason).into_response();
@@ -48,7 +48,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 }
 
 /// gRPC puts the status into the headers of a response without messages.
-fn trailers_only(status: &'static str, message: &'static str) -> Response {
+fn trailers_only(status: &str, message: &str) -> Response {
     let status = (HeaderName::from_static("grpc-status"), status);
     let message = (HeaderName::from_static("grpc-message"), message);
     ([(CONTENT_TYPE, GRPC), status, message], ()).into_response()

@@ -1,4 +1,5 @@
 use std::{
+    fmt,
     fs::{File, metadata},
     io::Read,
     os::unix::fs::MetadataExt,
@@ -37,13 +38,8 @@ struct State<T> {
     checked: Instant,
 }
 
-/// The inode distinguishes files that were renamed to the same path.
-#[derive(PartialEq)]
-struct FileVersion {
-    modified: Option<SystemTime>,
-    bytes: u64,
-    inode: u64,
-}
+/// Modification time, size, and inode, which distinguishes files that were renamed to the same path.
+type FileVersion = (Option<SystemTime>, u64, u64);
 
 impl<T> Reloaded<T> {
     pub(crate) fn new(
@@ -86,25 +82,26 @@ impl<T> Reloaded<T> {
                 state.loaded = found;
                 state.failed = None;
             }
-            Err(error) => {
-                let found = Some(found);
-                if state.failed != found {
-                    tracing::warn!(%error, "cannot reload changed files, keeping the previous content");
-                    state.failed = found;
-                }
+            Err(error) if state.failed.as_ref() != Some(&found) => {
+                tracing::warn!(%error, "cannot reload changed files, keeping the previous content");
+                state.failed = Some(found);
             }
+            Err(_) => {}
         }
+    }
+}
+
+/// The value may be secret.
+impl<T> fmt::Debug for Reloaded<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Reloaded").field(&self.files).finish()
     }
 }
 
 fn versions(files: &[PathBuf]) -> Vec<Option<FileVersion>> {
     let version = |file: &PathBuf| {
         let found = metadata(file).ok()?;
-        Some(FileVersion {
-            modified: found.modified().ok(),
-            bytes: found.len(),
-            inode: found.ino(),
-        })
+        Some((found.modified().ok(), found.len(), found.ino()))
     };
     files.iter().map(version).collect()
 }
@@ -114,14 +111,11 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Error> {
     let mut content = Vec::new();
     let read =
         File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content));
-    match read {
-        Err(error) => Err(Error::Read { path: path.to_owned(), error }),
-        Ok(bytes) if u64::try_from(bytes).is_ok_and(|bytes| bytes <= MAX_FILE_BYTES) => Ok(content),
-        Ok(_) => {
-            let reason = format!("larger than {MAX_FILE_BYTES} bytes");
-            Err(Error::File { path: path.to_owned(), reason })
-        }
+    let bytes = read.map_err(|error| Error::Read { path: path.to_owned(), error })?;
+    if bytes as u64 > MAX_FILE_BYTES {
+        return Err(Error::file(path, format!("larger than {MAX_FILE_BYTES} bytes")));
     }
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -140,10 +134,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "old").unwrap();
-        let seldom = content_of(&path, Duration::from_hours(1)).unwrap();
+        let hourly = content_of(&path, Duration::from_hours(1)).unwrap();
         let always = content_of(&path, Duration::ZERO).unwrap();
         fs::write(&path, "newer").unwrap();
-        assert_eq!(*seldom.current(), b"old");
+        assert_eq!(*hourly.current(), b"old");
         assert_eq!(*always.current(), b"newer");
     }
 

@@ -11,10 +11,8 @@ pub enum Role {
 }
 
 impl Role {
-    pub const ALL: [Self; 3] = [Self::Viewer, Self::Deployer, Self::Admin];
-
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|role| role.as_str() == name)
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Self::Viewer, Self::Deployer, Self::Admin].into_iter().find(|role| role.as_str() == name)
     }
 
     pub fn as_str(self) -> &'static str {

@@ -50,7 +50,8 @@ impl Server {
     /// for up to [`Options::drain_timeout`] and closes the rest.
     pub async fn serve(self, router: Router, shutdown: impl Future<Output = ()>) {
         let Self { listener, tls, options, .. } = self;
-        let connections = Arc::new(Connections::new(&options, tls, router));
+        let connections = Arc::new(Connections::new(options, tls, router));
+        let options = &connections.options;
         let (stop, stopped) = watch::channel(false);
         let mut open = JoinSet::new();
         let mut shutdown = pin!(shutdown);

@@ -65,9 +65,7 @@ impl Settings {
 
     /// Binds the port and reads certificates and tokens, so that their errors stop the start.
     pub async fn bind(&self) -> Result<(Server, Access), Error> {
-        let read = |path: &PathBuf| {
-            if self.require_roles { TokenFile::with_roles(path) } else { TokenFile::load(path) }
-        };
+        let read = |path| TokenFile::load(path, self.require_roles);
         let tokens = self.token_file.as_ref().map(read).transpose()?;
         if tokens.is_some() && self.tls.is_none() && !self.address.ip().is_loopback() {
             tracing::warn!("tokens are sent unencrypted: set security.tls.certificate");

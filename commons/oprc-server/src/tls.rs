@@ -24,11 +24,11 @@ fn load(files: &TlsFiles) -> Result<ServerConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?)
-        .map_err(|error| file_error(&files.key, format!("not a PEM private key: {error}")))?;
+        .map_err(|error| Error::file(&files.key, format!("not a PEM private key: {error}")))?;
     provider
         .key_provider
         .load_private_key(key.clone_key())
-        .map_err(|error| file_error(&files.key, format!("unusable private key: {error}")))?;
+        .map_err(|error| Error::file(&files.key, format!("unusable private key: {error}")))?;
 
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()?;
@@ -37,21 +37,21 @@ fn load(files: &TlsFiles) -> Result<ServerConfig, Error> {
         Some(path) => {
             let mut roots = RootCertStore::empty();
             for authority in certificates(path)? {
-                roots.add(authority).map_err(|error| file_error(path, error.to_string()))?;
+                roots.add(authority).map_err(|error| Error::file(path, error.to_string()))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
-                .map_err(|error| file_error(path, error.to_string()))?;
+                .map_err(|error| Error::file(path, error.to_string()))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
             let certificate = files.certificate.display();
-            file_error(&files.key, format!("not the key of the certificate in {certificate}"))
+            Error::file(&files.key, format!("not the key of the certificate in {certificate}"))
         }
-        error => file_error(&files.certificate, error.to_string()),
+        error => Error::file(&files.certificate, error.to_string()),
     })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     // A resumed session doesn't verify the client certificate again.
@@ -61,17 +61,11 @@ fn load(files: &TlsFiles) -> Result<ServerConfig, Error> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Error> {
-    let content = read(path)?;
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&content)
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&read(path)?)
         .collect::<Result<_, _>>()
-        .map_err(|error| file_error(path, format!("not PEM: {error}")))?;
+        .map_err(|error| Error::file(path, format!("not PEM: {error}")))?;
     if found.is_empty() {
-        Err(file_error(path, "contains no PEM certificate".to_owned()))
-    } else {
-        Ok(found)
+        return Err(Error::file(path, "contains no PEM certificate"));
     }
-}
-
-fn file_error(path: &Path, reason: String) -> Error {
-    Error::File { path: path.to_owned(), reason }
+    Ok(found)
 }

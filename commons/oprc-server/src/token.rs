@@ -1,7 +1,6 @@
 //! The token file.
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     str::from_utf8,
     sync::Arc,
@@ -31,11 +30,8 @@ const MISSING_ROLE: &str = "a token needs a role: add role=viewer, role=deployer
 /// a role has the role admin, or is an error where roles are required. A name may have several
 /// tokens, so that they can be rotated. A changed file with errors is logged and ignored; a file
 /// without tokens denies all requests. Replace the file by renaming another one over it.
-#[derive(Clone)]
-pub struct TokenFile {
-    path: Arc<Path>,
-    tokens: Arc<Reloaded<Vec<Token>>>,
-}
+#[derive(Debug, Clone)]
+pub struct TokenFile(Arc<Reloaded<Vec<Token>>>);
 
 /// Only the token's digest is kept: it is not secret, and all digests have the same length.
 struct Token {
@@ -46,32 +42,24 @@ struct Token {
 }
 
 impl TokenFile {
-    /// Tokens without a role have the role admin. A file without tokens is an error at start;
-    /// later it is a way to deny all requests.
-    pub fn load(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::read(path.into(), Roles::DefaultAdmin)
-    }
-
-    /// As [`TokenFile::load`], but a token without a role is an error: it may have been meant to
-    /// have fewer permissions than admin.
-    pub fn with_roles(path: impl Into<PathBuf>) -> Result<Self, Error> {
-        Self::read(path.into(), Roles::Required)
-    }
-
-    fn read(path: PathBuf, roles: Roles) -> Result<Self, Error> {
+    /// With `require_roles`, a token without a role is an error: it may have been meant to have
+    /// fewer permissions than admin. Otherwise it has the role admin. A file without tokens is an
+    /// error at start; later it is a way to deny all requests.
+    pub fn load(path: impl Into<PathBuf>, require_roles: bool) -> Result<Self, Error> {
+        let path = path.into();
         let file = path.clone();
-        let load = move || parse(&file, &read(&file)?, roles);
+        let load = move || parse(&file, &read(&file)?, require_roles);
         let tokens = Reloaded::new(vec![path.clone()], CHECK_INTERVAL, load)?;
         if tokens.current().is_empty() {
-            return Err(Error::File { path, reason: "contains no token".to_owned() });
+            return Err(Error::file(&path, "contains no token"));
         }
-        Ok(Self { path: path.into(), tokens: Arc::new(tokens) })
+        Ok(Self(Arc::new(tokens)))
     }
 
     /// The owner of a token. The time this takes doesn't depend on the token.
     pub(crate) fn find(&self, token: &[u8], now: SystemTime) -> Result<Identity, Denied> {
         let digest: [u8; 32] = Sha256::digest(token).into();
-        let tokens = self.tokens.current();
+        let tokens = self.0.current();
         let mut found = Choice::from(0);
         let mut at = 0_u64;
         for (index, known) in (0_u64..).zip(tokens.iter()) {
@@ -88,28 +76,13 @@ impl TokenFile {
     }
 }
 
-impl fmt::Debug for TokenFile {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("TokenFile").field(&self.path).finish()
-    }
-}
-
-/// How a token without a role is treated.
-#[derive(Clone, Copy)]
-enum Roles {
-    DefaultAdmin,
-    Required,
-}
-
-fn parse(path: &Path, content: &[u8], roles: Roles) -> Result<Vec<Token>, Error> {
-    let Ok(content) = from_utf8(content) else {
-        return Err(Error::File { path: path.to_owned(), reason: "not UTF-8".to_owned() });
-    };
+fn parse(path: &Path, content: &[u8], require_roles: bool) -> Result<Vec<Token>, Error> {
+    let content = from_utf8(content).map_err(|_| Error::file(path, "not UTF-8"))?;
     let mut tokens = Vec::new();
     for (line, text) in (1..).zip(content.lines()) {
         let invalid = |reason| Error::Token { path: path.to_owned(), line, reason };
-        let words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
-        let mut words = words.peekable();
+        let mut words =
+            text.split_whitespace().take_while(|word| !word.starts_with('#')).peekable();
         let Some(first) = words.next() else { continue };
         if first.starts_with("role=") || first.starts_with("expires=") {
             return Err(invalid(LINE_FORMAT));
@@ -122,8 +95,7 @@ fn parse(path: &Path, content: &[u8], roles: Roles) -> Result<Vec<Token>, Error>
         for word in words {
             match word.split_once('=') {
                 Some(("role", name)) if role.is_none() => {
-                    let known = Role::parse(name);
-                    role = Some(known.ok_or_else(|| invalid(UNKNOWN_ROLE))?);
+                    role = Some(Role::parse(name).ok_or_else(|| invalid(UNKNOWN_ROLE))?);
                 }
                 Some(("expires", end)) if expires.is_none() => {
                     let end: Result<Timestamp, _> = end.parse();
@@ -135,11 +107,10 @@ fn parse(path: &Path, content: &[u8], roles: Roles) -> Result<Vec<Token>, Error>
         if token.chars().count() < MIN_TOKEN_CHARACTERS {
             return Err(invalid("a token needs at least 16 characters"));
         }
-        let role = match (role, roles) {
-            (Some(role), _) => role,
-            (None, Roles::DefaultAdmin) => Role::Admin,
-            (None, Roles::Required) => return Err(invalid(MISSING_ROLE)),
-        };
+        if require_roles && role.is_none() {
+            return Err(invalid(MISSING_ROLE));
+        }
+        let role = role.unwrap_or(Role::Admin);
         tokens.push(Token { name, role, expires, digest: Sha256::digest(token).into() });
     }
     Ok(tokens)
@@ -159,7 +130,7 @@ mod tests {
     use super::*;
 
     fn error(content: &[u8]) -> String {
-        parse(Path::new("/tokens"), content, Roles::DefaultAdmin).err().unwrap().to_string()
+        parse(Path::new("/tokens"), content, false).err().unwrap().to_string()
     }
 
     #[test]
@@ -195,14 +166,14 @@ mod tests {
         }
         // Padding is part of a token.
         let line = b"eve abcdefghijklmnopqrstuv==\n";
-        let tokens = parse(Path::new(""), line, Roles::DefaultAdmin).unwrap();
+        let tokens = parse(Path::new(""), line, false).unwrap();
         assert_eq!(tokens[0].name.as_deref(), Some("eve"));
     }
 
     #[test]
     fn ignores_comments() {
         let line = b"  0123456789abcdef # of the operator's laptop\n";
-        let tokens = parse(Path::new(""), line, Roles::DefaultAdmin).unwrap();
+        let tokens = parse(Path::new(""), line, false).unwrap();
         assert_eq!(tokens.len(), 1);
         assert_eq!(tokens[0].name, None);
         let digest: [u8; 32] = Sha256::digest("0123456789abcdef").into();
@@ -214,7 +185,7 @@ mod tests {
         let lines = b"0123456789abcdef role=viewer\n\
             eve 0123456789abcdeg expires=2030-01-31T12:00:00+01:00 role=deployer # for a while\n\
             adam 0123456789abcdeh\n";
-        let tokens = parse(Path::new(""), lines, Roles::DefaultAdmin).unwrap();
+        let tokens = parse(Path::new(""), lines, false).unwrap();
         let [bare, eve, adam] = tokens.as_slice() else { panic!("three lines") };
         assert_eq!((bare.name.as_deref(), bare.role, bare.expires), (None, Role::Viewer, None));
         assert_eq!((eve.name.as_deref(), eve.role), (Some("eve"), Role::Deployer));
@@ -229,13 +200,13 @@ mod tests {
         let good = "eve 0123456789abcdef role=viewer\n";
         for bad in ["adam 0123456789abcdeg", "0123456789abcdeg expires=2030-01-31T12:00:00Z"] {
             std::fs::write(file.path(), format!("{good}{bad}\n")).unwrap();
-            let message = TokenFile::with_roles(file.path()).unwrap_err().to_string();
+            let message = TokenFile::load(file.path(), true).unwrap_err().to_string();
             assert_eq!(message, format!("{}: line 2: {MISSING_ROLE}", file.path().display()));
             assert!(!message.contains("0123456789"));
-            TokenFile::load(file.path()).unwrap();
+            TokenFile::load(file.path(), false).unwrap();
         }
         std::fs::write(file.path(), good).unwrap();
-        let tokens = TokenFile::with_roles(file.path()).unwrap();
+        let tokens = TokenFile::load(file.path(), true).unwrap();
         let found = tokens.find(b"0123456789abcdef", SystemTime::now()).unwrap();
         assert_eq!(found.role, Role::Viewer);
     }
@@ -245,7 +216,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let line = "eve 0123456789abcdef role=viewer expires=2030-01-31T11:00:00Z";
         std::fs::write(file.path(), line).unwrap();
-        let tokens = TokenFile::load(file.path()).unwrap();
+        let tokens = TokenFile::load(file.path(), false).unwrap();
         let end = SystemTime::UNIX_EPOCH + std::time::Duration::from_hours(526_691);
         let before = end - std::time::Duration::from_secs(1);
         let eve = Identity { name: Some("eve".to_owned()), role: Role::Viewer };
@@ -257,9 +228,9 @@ mod tests {
     #[test]
     fn fails_to_load_a_file_without_tokens() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let error = TokenFile::load(file.path()).unwrap_err().to_string();
+        let error = TokenFile::load(file.path(), false).unwrap_err().to_string();
         assert_eq!(error, format!("{}: contains no token", file.path().display()));
-        let error = TokenFile::load("/not/there").unwrap_err().to_string();
+        let error = TokenFile::load("/not/there", false).unwrap_err().to_string();
         assert!(error.starts_with("cannot read /not/there: "), "{error}");
     }
 }

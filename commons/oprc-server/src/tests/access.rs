@@ -8,7 +8,7 @@ use axum::http::{
 };
 
 use super::{
-    client::{Client, ask, get},
+    client::{Client, get, get_with_tls},
     options, pki,
     pki::{Authority, replace},
     router, start,
@@ -20,7 +20,7 @@ async fn admits_requests_with_a_valid_token() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tokens");
     fs::write(&path, "operator 0123456789abcdef").unwrap();
-    let access = Access::new(false, Some(TokenFile::load(&path).unwrap()));
+    let access = Access::new(false, Some(TokenFile::load(&path, false).unwrap()));
     let server = start(options(), router(access)).await;
     let mut client = Client::plain(server.address, false).await;
 
@@ -38,8 +38,8 @@ async fn admits_requests_with_a_valid_token() {
     let denied = client.send(with("wrong")).await.unwrap();
     assert_eq!(denied.status(), StatusCode::UNAUTHORIZED);
     assert!(denied.body().contains("the bearer token is not valid"));
-    let answer = client.send(with("0123456789abcdef")).await.unwrap();
-    assert_eq!((answer.status(), answer.body().as_str()), (StatusCode::OK, "operator"));
+    let response = client.send(with("0123456789abcdef")).await.unwrap();
+    assert_eq!((response.status(), response.body().as_str()), (StatusCode::OK, "operator"));
 
     replace(&path, "other fedcba9876543210");
     let denied = client.send(with("0123456789abcdef")).await.unwrap();
@@ -52,13 +52,13 @@ async fn denies_grpc_calls_with_a_grpc_status() {
     let server = start(options(), router(Access::new(true, None))).await;
     let mut client = Client::plain(server.address, true).await;
     let call = Request::post("http://localhost/package.Service/Method");
-    let answer: Response<String> =
+    let response: Response<String> =
         client.send(call.header(CONTENT_TYPE, "application/grpc")).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert_eq!(answer.headers()[CONTENT_TYPE], "application/grpc");
-    assert_eq!(answer.headers()["grpc-status"], "16");
-    assert_eq!(answer.headers()["grpc-message"], "a client certificate is required");
-    assert_eq!(answer.body(), "");
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/grpc");
+    assert_eq!(response.headers()["grpc-status"], "16");
+    assert_eq!(response.headers()["grpc-message"], "a client certificate is required");
+    assert_eq!(response.body(), "");
 }
 
 #[tokio::test]
@@ -70,15 +70,18 @@ async fn requires_a_certificate_per_route_not_per_port() {
     let gateway = clients.client("gateway");
 
     for h2 in [false, true] {
-        let open = ask(server.address, &servers, None, h2, "/peer").await.unwrap();
+        let open = get_with_tls(server.address, &servers, None, h2, "/peer").await.unwrap();
         assert_eq!((open.status(), open.body().as_str()), (StatusCode::OK, ""));
-        let denied = ask(server.address, &servers, None, h2, "/guarded").await.unwrap();
+        let denied = get_with_tls(server.address, &servers, None, h2, "/guarded").await.unwrap();
         assert_eq!(denied.status(), StatusCode::UNAUTHORIZED);
         for path in ["/peer", "/guarded"] {
-            let shown = ask(server.address, &servers, Some(&gateway), h2, path).await.unwrap();
-            assert_eq!((shown.status(), shown.body().as_str()), (StatusCode::OK, "gateway"));
+            let response =
+                get_with_tls(server.address, &servers, Some(&gateway), h2, path).await.unwrap();
+            assert_eq!((response.status(), response.body().as_str()), (StatusCode::OK, "gateway"));
         }
-        let stranger = Authority::new().client("gateway");
-        assert!(ask(server.address, &servers, Some(&stranger), h2, "/peer").await.is_err());
+        let untrusted = Authority::new().client("gateway");
+        assert!(
+            get_with_tls(server.address, &servers, Some(&untrusted), h2, "/peer").await.is_err()
+        );
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn get(path: &str) -> Builder {
 }
 
 /// Shakes hands with a server that must have a certificate of an authority for a name.
-pub(super) async fn shake(
+pub(super) async fn handshake(
     address: SocketAddr,
     name: &'static str,
     authority: &Authority,
@@ -91,13 +91,13 @@ pub(super) async fn shake(
 }
 
 /// Asks a server with TLS on a connection of its own.
-pub(super) async fn ask(
+pub(super) async fn get_with_tls(
     address: SocketAddr,
     authority: &Authority,
     certificate: Option<&Issued>,
     h2: bool,
     path: &str,
 ) -> Outcome<Response<String>> {
-    let stream = shake(address, "localhost", authority, certificate, h2).await?;
+    let stream = handshake(address, "localhost", authority, certificate, h2).await?;
     Client::speak(stream, h2).await?.0.get(path).await
 }

@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{client::Client, options, pki, pki::Authority, router, soon, start};
+use super::{client::Client, options, pki, pki::Authority, router, start, within_timeout};
 use crate::{Access, Options};
 
 const SHORT: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ async fn queues_connections_beyond_the_limit() {
         }
         assert!(!second.is_finished());
         drop(first);
-        assert_eq!(soon(second).await.unwrap().unwrap().status(), StatusCode::OK);
+        assert_eq!(within_timeout(second).await.unwrap().unwrap().status(), StatusCode::OK);
     }
 }
 
@@ -39,9 +39,9 @@ async fn stall(options: Options, bytes: &[u8]) {
     let server = start(options, router(Access::open())).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    let mut answer = Vec::new();
+    let mut response = Vec::new();
     // The end may also be a reset.
-    let _ = soon(stream.read_to_end(&mut answer)).await;
+    let _ = within_timeout(stream.read_to_end(&mut response)).await;
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn sends_goaway_to_idle_http2_connections() {
         start(Options { header_timeout: AMPLE, ..options() }, router(Access::open())).await;
     let stream = TcpStream::connect(server.address).await.unwrap();
     let (_client, connection) = Client::speak(stream, true).await.unwrap();
-    soon(connection).await.unwrap().unwrap();
+    within_timeout(connection).await.unwrap().unwrap();
 }
 
 #[tokio::test]

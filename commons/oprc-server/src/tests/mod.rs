@@ -56,7 +56,7 @@ async fn start(options: Options, router: Router) -> Running {
 fn router(access: Access) -> Router {
     async fn peer(Extension(peer): Extension<Peer>) -> String {
         assert!(peer.address.ip().is_loopback());
-        peer.certificate.and_then(|shown| shown.common_name.clone()).unwrap_or_default()
+        peer.certificate.and_then(|certificate| certificate.common_name.clone()).unwrap_or_default()
     }
     async fn identity(Extension(identity): Extension<Identity>) -> String {
         identity.name.unwrap_or_default()
@@ -70,7 +70,7 @@ fn router(access: Access) -> Router {
 }
 
 /// Bounds the time of a failing test.
-async fn soon<T>(what: impl Future<Output = T>) -> T {
+async fn within_timeout<T>(what: impl Future<Output = T>) -> T {
     let what: Result<T, Elapsed> = timeout(Duration::from_secs(30), what).await;
     what.expect("timed out")
 }

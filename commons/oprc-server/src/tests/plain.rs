@@ -12,8 +12,8 @@ use crate::{Access, Error, Options, bind};
 async fn serves_http1_and_http2_on_one_port() {
     let server = start(options(), router(Access::open())).await;
     for (h2, version) in [(false, Version::HTTP_11), (true, Version::HTTP_2)] {
-        let answer = Client::plain(server.address, h2).await.get("/guarded").await.unwrap();
-        assert_eq!((answer.status(), answer.version()), (StatusCode::OK, version));
+        let response = Client::plain(server.address, h2).await.get("/guarded").await.unwrap();
+        assert_eq!((response.status(), response.version()), (StatusCode::OK, version));
     }
 }
 
@@ -21,18 +21,18 @@ async fn serves_http1_and_http2_on_one_port() {
 async fn fallback_answers_rest_and_grpc() {
     let server = start(options(), router(Access::open())).await;
     let mut client = Client::plain(server.address, true).await;
-    let answer = client.get("/nowhere").await.unwrap();
-    assert_eq!(answer.status(), StatusCode::NOT_FOUND);
-    assert_eq!(answer.headers()[CONTENT_TYPE], "application/problem+json");
-    let document: serde_json::Value = serde_json::from_str(answer.body()).unwrap();
+    let response = client.get("/nowhere").await.unwrap();
+    assert_eq!(response.status(), StatusCode::NOT_FOUND);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    let document: serde_json::Value = serde_json::from_str(response.body()).unwrap();
     assert_eq!(document["type"], "about:blank");
     assert_eq!(document["status"], 404);
 
     let request = get("/package.Service/Other").header(CONTENT_TYPE, "application/grpc+proto");
-    let answer = client.send(request).await.unwrap();
-    assert_eq!(answer.status(), StatusCode::OK);
-    assert_eq!(answer.headers()[CONTENT_TYPE], "application/grpc");
-    assert_eq!(answer.headers()["grpc-status"], "12");
+    let response = client.send(request).await.unwrap();
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/grpc");
+    assert_eq!(response.headers()["grpc-status"], "12");
 }
 
 #[tokio::test]

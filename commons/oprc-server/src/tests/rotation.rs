@@ -6,15 +6,15 @@ use axum::http::StatusCode;
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::{
-    client::{Client, ask, shake},
+    client::{Client, get_with_tls, handshake},
     options, pki,
     pki::{Authority, Issued},
-    router, soon, start,
+    router, start, within_timeout,
 };
 use crate::{Access, Options, TlsFiles};
 
 async fn served(address: std::net::SocketAddr, authority: &Authority, expected: &Issued) -> bool {
-    let stream = shake(address, "localhost", authority, None, true).await.unwrap();
+    let stream = handshake(address, "localhost", authority, None, true).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0] == expected.der()
 }
 
@@ -25,21 +25,21 @@ async fn no_request_fails_during_certificate_rotation() {
     let tls = pki::files(folder.path(), &authority.server(), None);
     let with_tls = Options { tls: Some(tls.clone()), ..options() };
     let server = start(with_tls, router(Access::open())).await;
-    let stream = shake(server.address, "localhost", &authority, None, true).await.unwrap();
+    let stream = handshake(server.address, "localhost", &authority, None, true).await.unwrap();
     let (mut old, _) = Client::speak(stream, true).await.unwrap();
 
     for round in 0..20 {
         let mut requests = JoinSet::new();
         for _ in 0..10 {
             let (address, authority) = (server.address, authority.clone());
-            requests.spawn(
-                async move { ask(address, &authority, None, round % 2 == 0, "/peer").await },
-            );
+            requests.spawn(async move {
+                get_with_tls(address, &authority, None, round % 2 == 0, "/peer").await
+            });
         }
         let (issued, files): (Issued, TlsFiles) = (authority.server(), tls.clone());
         let replaced = spawn_blocking(move || issued.store(&files));
-        for answer in soon(requests.join_all()).await {
-            assert_eq!(answer.unwrap().status(), StatusCode::OK);
+        for response in within_timeout(requests.join_all()).await {
+            assert_eq!(response.unwrap().status(), StatusCode::OK);
         }
         replaced.await.unwrap();
     }
@@ -74,10 +74,10 @@ async fn reloads_client_authorities() {
     let client_ca = tls.client_ca.clone().unwrap();
     let server = start(Options { tls: Some(tls), ..options() }, router(Access::open())).await;
     let (before, after) = (old.client("before"), new.client("after"));
-    let answer = ask(server.address, &servers, Some(&before), true, "/peer").await;
-    assert_eq!(answer.unwrap().body(), "before");
+    let response = get_with_tls(server.address, &servers, Some(&before), true, "/peer").await;
+    assert_eq!(response.unwrap().body(), "before");
     pki::replace(&client_ca, &new.pem());
-    assert!(ask(server.address, &servers, Some(&before), true, "/peer").await.is_err());
-    let answer = ask(server.address, &servers, Some(&after), true, "/peer").await;
-    assert_eq!(answer.unwrap().body(), "after");
+    assert!(get_with_tls(server.address, &servers, Some(&before), true, "/peer").await.is_err());
+    let response = get_with_tls(server.address, &servers, Some(&after), true, "/peer").await;
+    assert_eq!(response.unwrap().body(), "after");
 }

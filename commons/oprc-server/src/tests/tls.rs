@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{
-    client::{ask, shake},
+    client::{get_with_tls, handshake},
     options, pki,
     pki::Authority,
     router, start,
@@ -17,10 +17,10 @@ async fn clients_verify_the_server_certificate() {
     let tls = Some(pki::files(folder.path(), &authority.server(), None));
     let server = start(Options { tls, ..options() }, router(Access::open())).await;
     for h2 in [false, true] {
-        assert!(ask(server.address, &authority, None, h2, "/peer").await.is_ok());
-        let stranger = Authority::new();
-        assert!(shake(server.address, "localhost", &stranger, None, h2).await.is_err());
-        assert!(shake(server.address, "elsewhere", &authority, None, h2).await.is_err());
+        assert!(get_with_tls(server.address, &authority, None, h2, "/peer").await.is_ok());
+        let untrusted = Authority::new();
+        assert!(handshake(server.address, "localhost", &untrusted, None, h2).await.is_err());
+        assert!(handshake(server.address, "elsewhere", &authority, None, h2).await.is_err());
     }
 }
 
@@ -31,8 +31,9 @@ async fn ignores_client_certificates_without_client_ca() {
     let tls = Some(pki::files(folder.path(), &authority.server(), None));
     let server = start(Options { tls, ..options() }, router(Access::open())).await;
     let client = authority.client("gateway");
-    let answer = ask(server.address, &authority, Some(&client), true, "/peer").await.unwrap();
-    assert_eq!(answer.body(), "");
+    let response =
+        get_with_tls(server.address, &authority, Some(&client), true, "/peer").await.unwrap();
+    assert_eq!(response.body(), "");
 }
 
 async fn error(tls: &TlsFiles) -> String {

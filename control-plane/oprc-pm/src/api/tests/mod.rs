@@ -161,7 +161,7 @@ impl Server {
             stopping,
         };
         let options = Options {
-            access: Access::new(false, Some(TokenFile::with_roles(&path).unwrap())),
+            access: Access::new(false, Some(TokenFile::load(&path, true).unwrap())),
             limits,
             cors_origins: vec!["https://console.example.org".to_owned()],
             docs: true,

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 
 use tokio::{
     sync::Mutex,
-    time::{Instant, sleep, timeout},
+    time::{Instant, error::Elapsed, sleep, timeout},
 };
 use tonic::{
     Code, Request, Response, Status, Streaming,
@@ -21,10 +21,8 @@ use crate::{
     },
 };
 
-/// Deadline of calls that change something, unless configured otherwise.
-pub const WRITE_DEADLINE: Duration = Duration::from_secs(15);
 /// Deadline of reads, including retries.
-pub const READ_DEADLINE: Duration = Duration::from_secs(5);
+const READ_DEADLINE: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An unresponsive peer is detected within twice this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -64,7 +62,7 @@ pub struct ClientOptions {
     pub url: String,
     pub tls: Option<ClientTls>,
     pub token: Option<Token>,
-    /// See [`WRITE_DEADLINE`]; reads take no longer than this either.
+    /// Of calls that change something; reads take no longer than this either.
     pub write_deadline: Duration,
 }
 
@@ -87,10 +85,7 @@ impl DeploymentClient {
         correlation_id: &str,
     ) -> Result<DeployResponse, Status> {
         let deadline = self.options.write_deadline;
-        self.call(deadline, correlation_id, message, async |mut client, request| {
-            client.deploy(request).await
-        })
-        .await
+        self.call(deadline, correlation_id, message, ServiceClient::deploy).await
     }
 
     pub async fn delete(
@@ -104,11 +99,9 @@ impl DeploymentClient {
             namespace: namespace.to_owned(),
         };
         let deadline = self.options.write_deadline;
-        self.call(deadline, correlation_id, message, async |mut client, request| {
-            client.delete_deployment(request).await
-        })
-        .await
-        .map(drop)
+        let deleted =
+            self.call(deadline, correlation_id, message, ServiceClient::delete_deployment);
+        deleted.await.map(drop)
     }
 
     /// A class with its specification; none if it doesn't exist.
@@ -123,13 +116,8 @@ impl DeploymentClient {
             namespace: namespace.to_owned(),
             include_spec: true,
         };
-        let answer = self
-            .read(correlation_id, message, async |mut client, request| {
-                client.get_deployment_status(request).await
-            })
-            .await;
-        match answer {
-            Ok(answer) => Ok(answer.class_runtime),
+        match self.read(correlation_id, message, ServiceClient::get_deployment_status).await {
+            Ok(response) => Ok(response.class_runtime),
             Err(status) if status.code() == Code::NotFound => Ok(None),
             Err(status) => Err(status),
         }
@@ -139,10 +127,8 @@ impl DeploymentClient {
         &self,
         correlation_id: &str,
     ) -> Result<GetClusterInfoResponse, Status> {
-        self.read(correlation_id, GetClusterInfoRequest {}, async |mut client, request| {
-            client.get_cluster_info(request).await
-        })
-        .await
+        let message = GetClusterInfoRequest {};
+        self.read(correlation_id, message, ServiceClient::get_cluster_info).await
     }
 
     /// Opens a watch of all namespaces. The stream has no deadline: HTTP/2 keep-alive detects an
@@ -158,10 +144,9 @@ impl DeploymentClient {
         };
         let open = async {
             let request = self.request(correlation_id, message).await?;
-            self.client().await?.watch_class_runtimes(request).await
+            self.client().await?.watch_class_runtimes(request).await.map(Response::into_inner)
         };
-        let stream = timeout(self.options.write_deadline, open).await;
-        Ok(stream.unwrap_or_else(|_| Err(timed_out()))?.into_inner())
+        timeout(self.options.write_deadline, open).await.unwrap_or_else(timed_out)
     }
 
     /// Closes the connection, so that the next one reads certificates again.
@@ -174,24 +159,20 @@ impl DeploymentClient {
         &self,
         correlation_id: &str,
         message: Q,
-        work: impl AsyncFn(ServiceClient, Request<Q>) -> Result<Response<A>, Status>,
+        method: impl AsyncFn(&mut ServiceClient, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
         let deadline = Instant::now() + READ_DEADLINE.min(self.options.write_deadline);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let answer = self.call(left, correlation_id, message.clone(), &work).await;
-            let again = Instant::now() + RETRY_DELAY < deadline;
-            match answer {
-                // With details it is an answer of the server.
-                Err(status)
-                    if status.code() == Code::Unavailable
-                        && status.details().is_empty()
-                        && again =>
-                {
-                    sleep(RETRY_DELAY).await;
-                }
-                answer => return answer,
+            let result = self.call(left, correlation_id, message.clone(), &method).await;
+            // With details it is a response of the server.
+            let unanswered = result.as_ref().is_err_and(|status| {
+                status.code() == Code::Unavailable && status.details().is_empty()
+            });
+            if !unanswered || Instant::now() + RETRY_DELAY >= deadline {
+                return result;
             }
+            sleep(RETRY_DELAY).await;
         }
     }
 
@@ -200,16 +181,15 @@ impl DeploymentClient {
         deadline: Duration,
         correlation_id: &str,
         message: Q,
-        work: impl AsyncFnOnce(ServiceClient, Request<Q>) -> Result<Response<A>, Status>,
+        method: impl AsyncFnOnce(&mut ServiceClient, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A, Status> {
         let attempt = async {
             let mut request = self.request(correlation_id, message).await?;
             request.set_timeout(deadline);
-            work(self.client().await?, request).await
+            method(&mut self.client().await?, request).await.map(Response::into_inner)
         };
         // The server enforces the deadline too; this bounds one that doesn't.
-        let answer = timeout(deadline + CONNECT_TIMEOUT, attempt).await;
-        answer.unwrap_or_else(|_| Err(timed_out())).map(Response::into_inner)
+        timeout(deadline + CONNECT_TIMEOUT, attempt).await.unwrap_or_else(timed_out)
     }
 
     async fn client(&self) -> Result<ServiceClient, Status> {
@@ -227,17 +207,17 @@ impl DeploymentClient {
             request.metadata_mut().insert(CORRELATION, id);
         }
         if let Some(token) = &self.options.token {
-            let bearer = format!("Bearer {}", read_token(token).await?).parse();
-            let bearer =
-                bearer.map_err(|_| Status::unauthenticated("the token is no ASCII text"))?;
+            let bearer = format!("Bearer {}", read_token(token).await?)
+                .parse()
+                .map_err(|_| Status::unauthenticated("the token is no ASCII text"))?;
             request.metadata_mut().insert("authorization", bearer);
         }
         Ok(request)
     }
 }
 
-fn timed_out() -> Status {
-    Status::deadline_exceeded("no response before the deadline")
+fn timed_out<T>(_: Elapsed) -> Result<T, Status> {
+    Err(Status::deadline_exceeded("no response before the deadline"))
 }
 
 async fn connect(options: &ClientOptions) -> Result<Channel, Status> {

@@ -79,6 +79,8 @@ pub(crate) struct Fake {
     pub(crate) state: Arc<Mutex<State>>,
     events: broadcast::Sender<WatchEvent>,
     away: watch::Sender<bool>,
+    /// The number of calls that were rejected while the fake was stopped.
+    rejected: watch::Sender<u32>,
     port: u16,
 }
 
@@ -89,6 +91,7 @@ impl Fake {
             state: Arc::default(),
             events: broadcast::Sender::new(64),
             away: watch::Sender::new(false),
+            rejected: watch::Sender::new(0),
             port: listener.local_addr().unwrap().port(),
         };
         let served = tonic::transport::Server::builder()
@@ -105,6 +108,12 @@ impl Fake {
 
     pub(crate) fn resume(&self) {
         self.away.send_replace(false);
+    }
+
+    /// Waits until this many calls were rejected.
+    pub(crate) async fn wait_for_rejected(&self, calls: u32) {
+        let mut rejected = self.rejected.subscribe();
+        rejected.wait_for(|count| *count >= calls).await.unwrap();
     }
 
     pub(crate) fn config(&self, name: &str) -> ClusterConfig {
@@ -133,7 +142,11 @@ impl Fake {
     }
 
     fn check_reachable(&self) -> Result<(), Status> {
-        if *self.away.borrow() { Err(Status::unavailable("away")) } else { Ok(()) }
+        if *self.away.borrow() {
+            self.rejected.send_modify(|count| *count += 1);
+            return Err(Status::unavailable("away"));
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<(), Status> {

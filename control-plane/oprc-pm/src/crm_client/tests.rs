@@ -187,11 +187,12 @@ async fn retries_reads_but_not_changes_while_no_server_answers() {
     fake.stop();
     let failed = client.deploy("unit", &unit("call"), ClassSpec::default()).await;
     assert!(matches!(failed, CallOutcome::Failed(_)), "{failed:?}");
-    let returns = async {
-        tokio::time::sleep(Duration::from_millis(500)).await;
+    let resume = async {
+        // The deployment, and the first attempt to read.
+        tokio::time::timeout(DEADLINE, fake.wait_for_rejected(2)).await.unwrap();
         fake.resume();
     };
-    let (class, ()) = tokio::join!(client.class("unit", "", "call"), returns);
+    let (class, ()) = tokio::join!(client.class("unit", "", "call"), resume);
     assert!(matches!(class, Err(Error::NotFound { .. })), "{class:?}");
 }
 

@@ -88,7 +88,7 @@ async fn all_available(ns: &TestNamespace, count: usize) {
 
 /// Deploys classes concurrently, and returns the time until all were accepted.
 async fn deploys(crm: &CrmProcess, prefix: &str) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     stream::iter(0..CLASSES)
         .for_each_concurrent(AT_ONCE, |number| {
             let client = crm.client.clone();
@@ -98,7 +98,7 @@ async fn deploys(crm: &CrmProcess, prefix: &str) -> Duration {
             }
         })
         .await;
-    begun.elapsed()
+    started.elapsed()
 }
 
 /// Deploys to a CRM that isn't the leader: it accepts calls and doesn't reconcile.
@@ -142,7 +142,7 @@ async fn plain_creates(ns: &TestNamespace) -> Duration {
         spec: deployed.spec,
         status: None,
     };
-    let begun = Instant::now();
+    let started = Instant::now();
     stream::iter(0..CLASSES)
         .for_each_concurrent(AT_ONCE, |number| {
             let (api, mut class) = (&api, sample.clone());
@@ -156,7 +156,7 @@ async fn plain_creates(ns: &TestNamespace) -> Duration {
             }
         })
         .await;
-    begun.elapsed()
+    started.elapsed()
 }
 
 /// An object of the class `class-0` as text, from which copies for other classes are made.
@@ -275,11 +275,11 @@ async fn main() {
             let options = Options::default().with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false");
             let crm = CrmProcess::start(ns, &options).await;
             let pid = crm.child.id();
-            let begun = Instant::now();
+            let started = Instant::now();
             let accepted = deploys(&crm, "class").await;
             all_available(ns, CLASSES).await;
-            let available = begun.elapsed();
-            let (memory, cpu, asked) = (peak_memory(pid), processor(pid), requests(&crm.url).await);
+            let available = started.elapsed();
+            let (memory, cpu, request_total) = (peak_memory(pid), processor(pid), requests(&crm.url).await);
             drop(crm);
             let plain = plain_client(ns).await;
             let only = deploys_only(ns).await;
@@ -304,7 +304,7 @@ async fn main() {
                 "  a plain client, with the same children, replicas and statuses and without Events: {plain:.1} s; ratio {:.2}",
                 available / plain
             );
-            println!("  requests    {asked}, {:.2} per class", asked as f64 / each);
+            println!("  requests    {request_total}, {:.2} per class", request_total as f64 / each);
             println!(
                 "  CRM used    {cpu:.1} s of CPU time and at most {memory:.0} MB of memory (limit {MEMORY:.0} MB: ratio {:.2})",
                 memory / MEMORY

@@ -47,15 +47,16 @@ fn package(number: usize) -> String {
 /// Sends requests at a constant rate, and returns their sorted latencies since their scheduled
 /// times.
 async fn reads(pm: &Pm, path: impl Fn(u32) -> String) -> Vec<Duration> {
-    let begun = Instant::now();
+    let started = Instant::now();
     let count = PER_SECOND * SECONDS;
     let mut took: Vec<_> = stream::iter(0..count)
         .map(|number| {
-            let (at, path) = (begun + Duration::from_secs(1) / PER_SECOND * number, path(number));
+            let (at, path) = (started + Duration::from_secs(1) / PER_SECOND * number, path(number));
             async move {
                 tokio::time::sleep_until(at.into()).await;
-                let (status, answer) = pm.ask(Method::GET, &path, None, Some(ADMIN)).await.unwrap();
-                assert!(status.is_success(), "{status}: {answer}");
+                let (status, response) =
+                    pm.ask(Method::GET, &path, None, Some(ADMIN)).await.unwrap();
+                assert!(status.is_success(), "{status}: {response}");
                 at.elapsed()
             }
         })
@@ -73,13 +74,13 @@ fn part(sorted: &[Duration], part: f64) -> f64 {
 
 /// Publishes packages concurrently, one per request; returns the number per second.
 async fn publishes(pm: &Pm, from: usize) -> f64 {
-    let begun = Instant::now();
+    let started = Instant::now();
     stream::iter(from..from + WRITES)
         .for_each_concurrent(AT_ONCE, |number| async move {
             pm.publish_text(&package(number)).await.unwrap();
         })
         .await;
-    WRITES as f64 / begun.elapsed().as_secs_f64()
+    WRITES as f64 / started.elapsed().as_secs_f64()
 }
 
 /// The entries of a published package: its index and the version.
@@ -92,7 +93,7 @@ fn entries(number: usize) -> [(String, String); 2] {
 /// Writes the same entries to a plain redb, with `together` packages per durable transaction.
 fn plain_redb(folder: &std::path::Path, together: usize) -> f64 {
     let database = Database::create(folder.join(format!("plain-{together}.redb"))).unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     let all: Vec<_> = (0..WRITES).collect();
     for some in all.chunks(together) {
         let write = database.begin_write().unwrap();
@@ -104,7 +105,7 @@ fn plain_redb(folder: &std::path::Path, together: usize) -> f64 {
         }
         write.commit().unwrap();
     }
-    let rate = WRITES as f64 / begun.elapsed().as_secs_f64();
+    let rate = WRITES as f64 / started.elapsed().as_secs_f64();
     assert!(database.begin_read().unwrap().open_table(TABLE).is_ok());
     rate
 }
@@ -152,7 +153,7 @@ mod raw {
 /// Writes the same entries to etcd by plain calls.
 async fn plain_etcd(endpoint: &str) -> f64 {
     let channel = Endpoint::from_shared(endpoint.to_owned()).unwrap().connect().await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     stream::iter(0..WRITES)
         .for_each_concurrent(AT_ONCE, |number| {
             let mut client = Grpc::new(channel.clone());
@@ -167,24 +168,24 @@ async fn plain_etcd(endpoint: &str) -> f64 {
                 client.ready().await.unwrap();
                 let path = PathAndQuery::from_static("/etcdserverpb.KV/Txn");
                 let codec: ProstCodec<raw::Transaction, raw::Outcome> = ProstCodec::default();
-                let answer = client.unary(tonic::Request::new(change), path, codec).await;
-                assert!(answer.unwrap().into_inner().succeeded);
+                let response = client.unary(tonic::Request::new(change), path, codec).await;
+                assert!(response.unwrap().into_inner().succeeded);
             }
         })
         .await;
-    WRITES as f64 / begun.elapsed().as_secs_f64()
+    WRITES as f64 / started.elapsed().as_secs_f64()
 }
 
 #[tokio::main]
 async fn main() {
     let setup = Setup::default().with("OPRC_PM_SERVER_RATE_LIMIT", "0").with("RUST_LOG", "info");
     let pm = Pm::start(&setup).await;
-    let begun = Instant::now();
+    let started = Instant::now();
     for first in (0..PACKAGES).step_by(TOGETHER) {
         let some: Vec<_> = (first..first + TOGETHER).map(package).collect();
         pm.publish_text(&some.join("\n---\n")).await.unwrap();
     }
-    println!("{PACKAGES} packages published in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{PACKAGES} packages published in {:.1} s", started.elapsed().as_secs_f64());
     let nothing = reads(&pm, |_| "/health/live".to_owned()).await;
     let one =
         |number: u32| format!("/api/v1/packages/package-{}", number as usize * 7919 % PACKAGES);
@@ -202,11 +203,11 @@ async fn main() {
     }
     let plain = plain_redb(pm.folder(), 1);
     let batched = plain_redb(pm.folder(), AT_ONCE);
-    let ours = publishes(&pm, PACKAGES).await;
+    let rate = publishes(&pm, PACKAGES).await;
     println!(
-        "durable writes in redb: {ours:.0}/s, {:.2} times those of a plain redb by {AT_ONCE} ({batched:.0}/s), {:.2} times those one by one ({plain:.0}/s)",
-        ours / batched,
-        ours / plain
+        "durable writes in redb: {rate:.0}/s, {:.2} times those of a plain redb by {AT_ONCE} ({batched:.0}/s), {:.2} times those one by one ({plain:.0}/s)",
+        rate / batched,
+        rate / plain
     );
     println!(
         "resident memory with {} packages: {:.0} MB at most",
@@ -217,10 +218,10 @@ async fn main() {
     let etcd = Etcd::durable();
     let pm = Pm::start(&setup.in_etcd(&etcd.endpoint(), "oprc")).await;
     let plain = plain_etcd(&etcd.endpoint()).await;
-    let ours = publishes(&pm, 0).await;
+    let rate = publishes(&pm, 0).await;
     println!(
-        "durable writes in etcd: {ours:.0}/s, {:.2} times those of plain transactions ({plain:.0}/s)",
-        ours / plain
+        "durable writes in etcd: {rate:.0}/s, {:.2} times those of plain transactions ({plain:.0}/s)",
+        rate / plain
     );
     println!("resident memory with {WRITES} packages in etcd: {:.0} MB at most", pm.peak_memory());
 }

@@ -32,9 +32,9 @@ async fn main() {
 }
 
 async fn gets(api: &Api<Namespace>) -> Duration {
-    let begun = Instant::now();
+    let started = Instant::now();
     for _ in 0..REQUESTS {
         api.get("default").await.unwrap();
     }
-    begun.elapsed()
+    started.elapsed()
 }

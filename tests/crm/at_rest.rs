@@ -18,18 +18,18 @@ mod proof {
     /// retries.
     const RENEWALS: u64 = 13 + 7;
     /// After this time without a request everything has been reported.
-    const SILENT: Duration = Duration::from_secs(3);
+    const IDLE_TIME: Duration = Duration::from_secs(3);
     /// Attempts to reach that; a CRM that never becomes idle fails afterwards.
-    const TURNS: usize = 50;
+    const MAX_ATTEMPTS: usize = 50;
     /// How often a sample may be repeated. Unnecessary requests occur each time.
-    const AGAIN: usize = 2;
+    const MAX_REPEATS: usize = 2;
 
     /// Waits until CRM is idle, and returns the requests of the following minutes.
     async fn idle(proxy: &ApiProxy, minutes: u64) -> Requests {
-        for _ in 0..TURNS {
+        for _ in 0..MAX_ATTEMPTS {
             proxy.reset();
             let more = proxy.wait_for(|counts| request_count(counts) > 0);
-            if tokio::time::timeout(SILENT, more).await.is_err() {
+            if tokio::time::timeout(IDLE_TIME, more).await.is_err() {
                 break;
             }
         }
@@ -38,7 +38,7 @@ mod proof {
         requests(proxy)
     }
 
-    fn others(seen: &Requests) -> Vec<&(String, String)> {
+    fn requests_but_watches(seen: &Requests) -> Vec<&(String, String)> {
         seen.keys().filter(|(verb, _)| verb != "watch").collect()
     }
 
@@ -56,22 +56,22 @@ mod proof {
             for name in ["idle-1", "idle-2", "idle-3"] {
                 wait_available(ns, name).await;
             }
-            let asked = url(&wait_available(ns, "idle-1").await, "greet");
-            let mut run = spec_of(&[calls_once("ask", &asked)]);
+            let target = url(&wait_available(ns, "idle-1").await, "greet");
+            let mut run = spec_of(&[calls_once("ask", &target)]);
             run["selected_template"] = json!("job");
             deploy(&crm.client, "ran", &run).await.unwrap();
             wait_available(ns, "ran").await;
             // The last Event of each class is Available.
             wait_for_events(&proxy, 12).await;
             let mut seen = idle(&proxy, minutes).await;
-            let again = if proof::whole() { 0 } else { AGAIN };
-            for _ in 0..again {
-                if !others(&seen).is_empty() {
-                    println!("taken again: {seen:?}");
+            let repeats = if proof::whole() { 0 } else { MAX_REPEATS };
+            for _ in 0..repeats {
+                if !requests_but_watches(&seen).is_empty() {
+                    println!("repeated: {seen:?}");
                     seen = idle(&proxy, minutes).await;
                 }
             }
-            assert!(others(&seen).is_empty(), "{seen:?}");
+            assert!(requests_but_watches(&seen).is_empty(), "{seen:?}");
             let renewals: u64 = proxy
                 .counts()
                 .iter()

@@ -186,9 +186,9 @@ fn assert_rejected(outcome: Result<(), kube::Error>, location: &str, message: &s
     };
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?} for {what}");
     let causes = &status.details.as_ref().unwrap().causes;
-    let told = |field: &str| field.replace("[0]", "[]") == location;
+    let is_field = |field: &str| field.replace("[0]", "[]") == location;
     assert!(
-        causes.iter().any(|it| told(&it.field) && it.message.contains(message)),
+        causes.iter().any(|it| is_field(&it.field) && it.message.contains(message)),
         "{causes:?} for {what}"
     );
 }

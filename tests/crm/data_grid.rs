@@ -35,8 +35,8 @@ pub(crate) async fn assert_after_grid(
     let ready_after = &started[needed - 1];
     for (kind, name) in functions {
         let function = objects(ns, kind).get(name).await.unwrap();
-        let made = function.creation_timestamp().unwrap();
-        assert!(made >= *ready_after, "{kind} {name} of {made:?}, but nodes of {started:?}");
+        let created = function.creation_timestamp().unwrap();
+        assert!(created >= *ready_after, "{kind} {name} of {created:?}, but nodes of {started:?}");
         let pod = function.data.pointer("/spec/template/spec").unwrap();
         let service = format!("{}:8081", names::odgm_service(&names::base(class)));
         let endpoint = format!("http://{service}");
@@ -51,8 +51,8 @@ pub(crate) async fn assert_after_grid(
             ("ODGM_CACHING_STRATEGY", None),
         ] {
             let given = variable(pod, variable_name);
-            let right = given.is_some_and(|given| expected.is_none_or(|it| it == given));
-            assert!(right, "{variable_name} of {kind} {name} is {given:?}");
+            let matches = given.is_some_and(|given| expected.is_none_or(|it| it == given));
+            assert!(matches, "{variable_name} of {kind} {name} is {given:?}");
         }
     }
 }

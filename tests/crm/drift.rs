@@ -28,10 +28,10 @@ use oprc_unit::names;
 use serde_json::{Value, json};
 
 /// The field manager of another client.
-pub(crate) const SOMEBODY: &str = "somebody";
+pub(crate) const OTHER_MANAGER: &str = "somebody";
 
-pub(crate) fn by_somebody() -> PostParams {
-    PostParams { field_manager: Some(SOMEBODY.to_owned()), ..PostParams::default() }
+pub(crate) fn as_other_manager() -> PostParams {
+    PostParams { field_manager: Some(OTHER_MANAGER.to_owned()), ..PostParams::default() }
 }
 
 pub(crate) fn version(object: &DynamicObject) -> String {
@@ -41,13 +41,14 @@ pub(crate) fn version(object: &DynamicObject) -> String {
 /// Waits until CRM has reconciled an object after all earlier changes: it restores a label.
 async fn wait_for_reconcile(ns: &TestNamespace, kind: &Kind, name: &str) {
     let api = objects(ns, kind);
-    let spoiled = json!({"metadata": {"labels": {"oaas.io/component": "spoiled"}}});
-    let params = PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
-    let spoiled = api.patch(name, &params, &Patch::Merge(&spoiled)).await.unwrap();
-    let healed = |object: Option<&DynamicObject>| {
+    let changed = json!({"metadata": {"labels": {"oaas.io/component": "spoiled"}}});
+    let params =
+        PatchParams { field_manager: Some(OTHER_MANAGER.to_owned()), ..PatchParams::default() };
+    let changed = api.patch(name, &params, &Patch::Merge(&changed)).await.unwrap();
+    let restored = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.labels()["oaas.io/component"] == "function")
     };
-    follow(&api, name, &version(&spoiled), "the label to be restored", healed).await.unwrap();
+    follow(&api, name, &version(&changed), "the label to be restored", restored).await.unwrap();
 }
 
 /// The value of a variable in the pods of a Deployment.
@@ -62,10 +63,10 @@ fn is_touched(object: &DynamicObject) -> bool {
 }
 
 /// The part of an object that its creator set, without its controller's annotations.
-fn made(object: &DynamicObject) -> Value {
+fn initial_part(object: &DynamicObject) -> Value {
     let meta = &object.metadata;
-    let notes = |(name, _): &(&String, &String)| !name.starts_with("deployment.kubernetes.io/");
-    let annotations: BTreeMap<_, _> = object.annotations().iter().filter(notes).collect();
+    let is_own = |(name, _): &(&String, &String)| !name.starts_with("deployment.kubernetes.io/");
+    let annotations: BTreeMap<_, _> = object.annotations().iter().filter(is_own).collect();
     json!([meta.uid, meta.labels, annotations, meta.owner_references, object.data["spec"]])
 }
 
@@ -81,7 +82,7 @@ async fn keeps_fields_of_others_and_removes_own_obsolete_fields() {
         let name = names::function("shared", Some("greet"));
 
         let meta = json!({"labels": {"team": "a"}, "annotations": {"example.com/note": "kept"}});
-        let theirs = [
+        let foreign = [
             (SERVICE, json!({"metadata": meta})),
             (
                 DEPLOYMENT,
@@ -93,13 +94,13 @@ async fn keeps_fields_of_others_and_removes_own_obsolete_fields() {
                 }),
             ),
         ];
-        for (kind, mut object) in theirs {
+        for (kind, mut object) in foreign {
             object["apiVersion"] = json!(kind.api_version());
             object["kind"] = json!(kind.kind);
-            let apply = PatchParams::apply(SOMEBODY);
+            let apply = PatchParams::apply(OTHER_MANAGER);
             objects(ns, &kind).patch(&name, &apply, &Patch::Apply(&object)).await.unwrap();
         }
-        let kept = async |when: &str| {
+        let assert_kept = async |when: &str| {
             for kind in [SERVICE, DEPLOYMENT] {
                 let object = objects(ns, &kind).get(&name).await.unwrap();
                 assert_eq!(object.labels()["team"], "a", "{when}");
@@ -112,14 +113,14 @@ async fn keeps_fields_of_others_and_removes_own_obsolete_fields() {
         for kind in [SERVICE, DEPLOYMENT] {
             wait_for_reconcile(ns, &kind, &name).await;
         }
-        kept("through a heal").await;
+        assert_kept("after a reconcile").await;
         let deployment = objects(ns, &DEPLOYMENT).get(&name).await.unwrap();
         assert_eq!(variable(&deployment, "PASSING"), Some("yes"));
 
         spec["functions"][0]["provision"]["env"] = json!([own]);
         deploy(&crm.client, "shared", &spec).await.unwrap();
         wait_available(ns, "shared").await;
-        kept("through an update").await;
+        assert_kept("after an update").await;
         let deployment = objects(ns, &DEPLOYMENT).get(&name).await.unwrap();
         assert_eq!(variable(&deployment, "PASSING"), None);
         assert_eq!(variable(&deployment, "DRAIN_MS"), Some("0"));
@@ -133,21 +134,21 @@ async fn assert_restored(
     kind: &Kind,
     name: &str,
     change: impl Fn(&mut DynamicObject),
-    such: impl Fn(&DynamicObject) -> bool,
+    is_restored: impl Fn(&DynamicObject) -> bool,
 ) {
     let api = objects(ns, kind);
     let changed = loop {
         let mut object = api.get(name).await.unwrap();
         change(&mut object);
-        match api.replace(name, &by_somebody(), &object).await {
+        match api.replace(name, &as_other_manager(), &object).await {
             // Its controller has changed it in between.
             Err(kube::Error::Api(status)) if status.code == 409 => {}
             changed => break changed.unwrap(),
         }
     };
-    assert!(!such(&changed), "{kind} {name} wasn't changed");
+    assert!(!is_restored(&changed), "{kind} {name} wasn't changed");
     let what = format!("{kind} {name} to be restored");
-    follow(&api, name, &version(&changed), &what, |it| it.is_some_and(&such)).await.unwrap();
+    follow(&api, name, &version(&changed), &what, |it| it.is_some_and(&is_restored)).await.unwrap();
 }
 
 #[tokio::test]
@@ -189,20 +190,20 @@ async fn restores_and_recreates_a_running_job() {
             job.labels_mut().insert("oaas.io/component".to_owned(), "spoiled".to_owned());
             job.data["spec"]["activeDeadlineSeconds"] = json!(9);
         };
-        let such = |job: &DynamicObject| {
+        let is_restored = |job: &DynamicObject| {
             job.labels()["oaas.io/component"] == "function"
                 && job.data["spec"]["activeDeadlineSeconds"] == 600
         };
-        assert_restored(ns, &JOB, &name, change, such).await;
-        let healed = api.get(&name).await.unwrap();
-        assert_eq!(healed.metadata.uid, before.unwrap().metadata.uid);
+        assert_restored(ns, &JOB, &name, change, is_restored).await;
+        let restored = api.get(&name).await.unwrap();
+        assert_eq!(restored.metadata.uid, before.unwrap().metadata.uid);
 
         api.delete(&name, &DeleteParams::background()).await.unwrap();
-        let anew = |job: Option<&DynamicObject>| {
-            job.is_some_and(|job| job.metadata.uid != healed.metadata.uid)
+        let recreated = |job: Option<&DynamicObject>| {
+            job.is_some_and(|job| job.metadata.uid != restored.metadata.uid)
         };
         let what = "the Job to be recreated";
-        follow(&api, &name, &version(&healed), what, anew).await.unwrap();
+        follow(&api, &name, &version(&restored), what, recreated).await.unwrap();
     })
     .await;
 }
@@ -222,11 +223,11 @@ async fn never_changes_objects_of_other_owners() {
             (DEPLOYMENT, deployment, SERVICE, "taken-workload"),
         ] {
             let name = names::function(id, Some("greet"));
-            let mut theirs = DynamicObject::new(&name, &kind.resource());
-            theirs.metadata.labels = serde_json::from_value(labels.clone()).unwrap();
-            theirs.data = json!({"spec": spec});
+            let mut foreign = DynamicObject::new(&name, &kind.resource());
+            foreign.metadata.labels = serde_json::from_value(labels.clone()).unwrap();
+            foreign.data = json!({"spec": spec});
             let api = objects(ns, &kind);
-            let theirs = api.create(&by_somebody(), &theirs).await.unwrap();
+            let foreign = api.create(&as_other_manager(), &foreign).await.unwrap();
             deploy(&crm.client, id, &spec_of(&[hello("greet")])).await.unwrap();
             let status = wait_degraded(ns, id, "NameTaken").await;
             let message = status.message.unwrap();
@@ -236,14 +237,14 @@ async fn never_changes_objects_of_other_owners() {
             let status = wait_degraded(ns, id, "NameTaken").await;
             assert!(!status.resource_refs.iter().any(|it| it.kind == kind.kind));
             let now = api.get(&name).await.unwrap();
-            assert_eq!(made(&now), made(&theirs));
+            assert_eq!(initial_part(&now), initial_part(&foreign));
             assert!(!is_touched(&now), "{:?}", now.managed_fields());
 
             api.delete(&name, &DeleteParams::background()).await.unwrap();
             wait_available(ns, id).await;
-            let ours = api.get(&name).await.unwrap();
-            assert_ne!(ours.metadata.uid, theirs.metadata.uid);
-            assert_eq!(ours.owner_references()[0].name, id);
+            let own = api.get(&name).await.unwrap();
+            assert_ne!(own.metadata.uid, foreign.metadata.uid);
+            assert_eq!(own.owner_references()[0].name, id);
         }
     })
     .await;
@@ -270,7 +271,7 @@ async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
         assert_eq!(autoscalers(ns).await, [name.as_str()]);
 
         // It keeps fewer replicas than the class requires.
-        let theirs: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        let foreign: HorizontalPodAutoscaler = serde_json::from_value(json!({
             "metadata": {"name": "theirs"},
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
@@ -280,20 +281,20 @@ async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
         }))
         .unwrap();
         let scalers: Api<HorizontalPodAutoscaler> = Api::namespaced(ns.client.clone(), &ns.name);
-        scalers.create(&by_somebody(), &theirs).await.unwrap();
-        let theirs = objects(ns, &AUTOSCALER).get("theirs").await.unwrap();
+        scalers.create(&as_other_manager(), &foreign).await.unwrap();
+        let foreign = objects(ns, &AUTOSCALER).get("theirs").await.unwrap();
         let what = "the autoscaler to be observed";
         wait_for_status(ns, "scaled", what, AVAILABLE_TIMEOUT, has_foreign_autoscaler).await;
-        let gone =
+        let deleted =
             await_condition(scalers.clone(), &name, |it: Option<&HorizontalPodAutoscaler>| {
                 it.is_none()
             });
-        within("CRM's autoscaler to be deleted", AVAILABLE_TIMEOUT, gone).await.unwrap();
+        within("CRM's autoscaler to be deleted", AVAILABLE_TIMEOUT, deleted).await.unwrap();
 
         let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
         let one = json!({"spec": {"replicas": 1}});
         let params =
-            PatchParams { field_manager: Some(SOMEBODY.to_owned()), ..PatchParams::default() };
+            PatchParams { field_manager: Some(OTHER_MANAGER.to_owned()), ..PatchParams::default() };
         deployments.patch_scale(&name, &params, &Patch::Merge(&one)).await.unwrap();
         wait_for_reconcile(ns, &DEPLOYMENT, &name).await;
         let replicas = async || deployments.get(&name).await.unwrap().spec.unwrap().replicas;
@@ -310,13 +311,13 @@ async fn leaves_replicas_to_an_autoscaler_of_another_owner() {
         assert_eq!(replicas().await, Some(1));
         assert_eq!(autoscalers(ns).await, ["theirs"]);
         let now = objects(ns, &AUTOSCALER).get("theirs").await.unwrap();
-        assert_eq!(made(&now), made(&theirs));
+        assert_eq!(initial_part(&now), initial_part(&foreign));
         assert!(!is_touched(&now), "{:?}", now.managed_fields());
 
         scalers.delete("theirs", &DeleteParams::default()).await.unwrap();
-        let ours =
+        let own =
             await_condition(scalers, &name, |it: Option<&HorizontalPodAutoscaler>| it.is_some());
-        within("CRM's autoscaler to be recreated", AVAILABLE_TIMEOUT, ours).await.unwrap();
+        within("CRM's autoscaler to be recreated", AVAILABLE_TIMEOUT, own).await.unwrap();
         let alone = |status: &ClassRuntimeStatus| {
             status.phase == Phase::Available && !status.is_true(FOREIGN_AUTOSCALER)
         };

@@ -36,20 +36,20 @@ use crate::{
 };
 
 /// Bound on repeated measurements, or one percent.
-const FEW: usize = 10;
+const MAX_SLOW: usize = 10;
 /// Measurements are repeated in samples only, because the machine may be busy for a moment.
-const AGAIN: usize = 4;
+const MAX_REPEATS: usize = 4;
 /// Bound on the time until a changed field is restored.
-const AT_ONCE: Duration = Duration::from_secs(1);
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bound on the time until a deleted object is recreated, including admission webhooks.
-const AWAY: Duration = Duration::from_secs(5);
+const RECREATE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long unexpected requests are waited for.
-const AFTERWARDS: Duration = Duration::from_secs(2);
+const EXCESS_TIMEOUT: Duration = Duration::from_secs(2);
 const CLASSES: [&str; 4] = ["plain", "stored", "lazy", "run"];
 
 /// How often a measurement may be repeated: never in a proof.
-fn again() -> usize {
-    if oprc_tests::proof::whole() { 0 } else { AGAIN }
+fn repeats() -> usize {
+    if oprc_tests::proof::whole() { 0 } else { MAX_REPEATS }
 }
 
 /// Runs a part of a test exclusively, once the namespaces of finished tests are deleted.
@@ -85,8 +85,8 @@ async fn deploy_all_kinds(ns: &TestNamespace, crm: &Crm) {
     for (name, spec) in CLASSES.into_iter().zip([with_odgm(&[scaled]), stored, lazy]) {
         deploy(&crm.client, name, &spec).await.unwrap();
     }
-    let asked = url(&wait_available(ns, "plain").await, "greet");
-    let mut run = spec_of(&[calls_once("ask", &asked)]);
+    let target = url(&wait_available(ns, "plain").await, "greet");
+    let mut run = spec_of(&[calls_once("ask", &target)]);
     run["selected_template"] = json!("job");
     run["functions"][0]["config"] = json!({"timeout_ms": 60_000});
     deploy(&crm.client, "run", &run).await.unwrap();
@@ -120,8 +120,8 @@ async fn a_thousand_identical_calls_to_two_replicas_create_one_generation() {
             deploy(client, "same", &spec)
         });
         // All at once, and each has a deadline.
-        for answer in exclusively(join_all(calls)).await {
-            assert!(answer.unwrap().accepted);
+        for response in exclusively(join_all(calls)).await {
+            assert!(response.unwrap().accepted);
         }
         let all = classes(ns).list(&kube::api::ListParams::default()).await.unwrap().items;
         assert_eq!(all.len(), 1);
@@ -145,7 +145,7 @@ async fn a_class_of_n_functions_with_a_data_grid_takes_two_n_plus_five_writes() 
                 let mut seen = BTreeMap::new();
                 // A busy machine causes retries, or pods that become ready at different times,
                 // which is reported. Excess writes occur each time.
-                for time in 0..=again() {
+                for time in 0..=repeats() {
                     let name = format!("counted-{n}-{time}");
                     seen = requests_of(ns, &crm, &proxy, &name, n).await;
                     if is_minimal(&seen, n) {
@@ -175,14 +175,14 @@ async fn requests_of(
     // The last Event follows the status, and excess requests follow that.
     wait_for_events(proxy, 3).await;
     let more = proxy.wait_for(|counts| request_count(counts) > 2 * n + 5 + 3);
-    let _ = tokio::time::timeout(AFTERWARDS, more).await;
+    let _ = tokio::time::timeout(EXCESS_TIMEOUT, more).await;
     requests(proxy)
 }
 
 /// Whether these are the fewest possible requests.
 fn is_minimal(seen: &Requests, n: u64) -> bool {
-    let count = |such: &dyn Fn(&str, &str) -> bool| -> u64 {
-        let found = seen.iter().filter(|((verb, resource), _)| such(verb, resource));
+    let count = |is_counted: &dyn Fn(&str, &str) -> bool| -> u64 {
+        let found = seen.iter().filter(|((verb, resource), _)| is_counted(verb, resource));
         found.map(|(_, count)| count).sum()
     };
     let is_event = |resource: &str| resource == EVENTS;
@@ -198,17 +198,17 @@ async fn recreates_deleted_children() {
         deploy_all_kinds(ns, crm).await;
         when_idle(ns, async {
             // One of each kind limits the number of new pods. A completed Job isn't recreated.
-            let lasting = children(ns).await.into_iter().filter(|(kind, _)| *kind != JOB);
-            let one_of_each: BTreeMap<_, _> = lasting.collect();
+            let without_jobs = children(ns).await.into_iter().filter(|(kind, _)| *kind != JOB);
+            let one_of_each: BTreeMap<_, _> = without_jobs.collect();
             for (kind, object) in one_of_each {
                 let name = object.name_any();
                 let mut took = time_to_recreate(ns, &kind, &name).await;
-                for _ in 0..again() {
-                    if took > AWAY {
+                for _ in 0..repeats() {
+                    if took > RECREATE_TIMEOUT {
                         took = time_to_recreate(ns, &kind, &name).await;
                     }
                 }
-                assert!(took <= AWAY, "{kind} {name} was back after {took:?}");
+                assert!(took <= RECREATE_TIMEOUT, "{kind} {name} was recreated after {took:?}");
             }
         })
         .await;
@@ -223,14 +223,14 @@ async fn recreates_deleted_children() {
 async fn time_to_recreate(ns: &TestNamespace, kind: &Kind, name: &str) -> Duration {
     let api = objects(ns, kind);
     let before = api.get(name).await.unwrap();
-    let begun = Instant::now();
+    let started = Instant::now();
     api.delete(name, &DeleteParams::background()).await.unwrap();
-    let anew = |object: Option<&DynamicObject>| {
+    let recreated = |object: Option<&DynamicObject>| {
         object.is_some_and(|object| object.metadata.uid != before.metadata.uid)
     };
     let what = format!("{kind} {name} to be recreated");
-    let back = follow(&api, name, &version(&before), &what, anew).await.unwrap();
-    back.duration_since(begun)
+    let recreated_at = follow(&api, name, &version(&before), &what, recreated).await.unwrap();
+    recreated_at.duration_since(started)
 }
 
 mod proof {
@@ -239,14 +239,14 @@ mod proof {
     use oprc_tests::proof;
 
     use super::*;
-    use crate::owned_fields::{Leaf, Outcome, Way, heals};
+    use crate::owned_fields::{Leaf, Outcome, Way, change_and_wait};
 
     /// Pauses rollouts by fields that CRM doesn't own, or resumes them.
-    async fn hold(ns: &TestNamespace, kind: &Kind, name: &str, hold: bool) {
+    async fn set_rollouts_paused(ns: &TestNamespace, kind: &Kind, name: &str, paused: bool) {
         let change = if *kind == DEPLOYMENT {
-            json!({"spec": {"paused": hold}})
+            json!({"spec": {"paused": paused}})
         } else if *kind == STATEFUL_SET {
-            let partition = if hold { 1000 } else { 0 };
+            let partition = if paused { 1000 } else { 0 };
             json!({"spec": {"updateStrategy": {"rollingUpdate": {"partition": partition}}}})
         } else {
             return;
@@ -269,7 +269,7 @@ mod proof {
     }
 
     /// The desired part of an object, without the replicas that autoscalers change.
-    async fn wanted(ns: &TestNamespace, kind: &Kind, name: &str) -> Value {
+    async fn desired(ns: &TestNamespace, kind: &Kind, name: &str) -> Value {
         let mut object = objects(ns, kind).get(name).await.unwrap();
         if *kind == DEPLOYMENT {
             object.data["spec"]["replicas"].take();
@@ -333,39 +333,39 @@ mod proof {
         let children = children(ns).await;
         let mut before = Vec::new();
         for (kind, object) in &children {
-            before.push(wanted(ns, kind, &object.name_any()).await);
-            hold(ns, kind, &object.name_any(), true).await;
+            before.push(desired(ns, kind, &object.name_any()).await);
+            set_rollouts_paused(ns, kind, &object.name_any(), true).await;
         }
         let mut changes = changes_of(&children);
         let proof = proof::begin("fields of children changed by another client", 30, changes.len());
         changes.truncate(proof.rounds);
 
-        let (mut took, mut refused, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut nothing, mut slow) = (Vec::new(), Vec::new());
+        let (mut took, mut rejected, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut no_effect, mut slow) = (Vec::new(), Vec::new());
         for (leaf, way) in &changes {
             let what = format!("{leaf} ({way:?})");
-            let mut outcome = heals(ns, leaf, *way).await;
+            let mut outcome = change_and_wait(ns, leaf, *way).await;
             // Changes of pod templates cause new pods and Knative revisions, which may keep the
             // machine busy. Such a measurement is printed, and repeated in a sample.
-            for _ in 0..again() {
+            for _ in 0..repeats() {
                 match outcome {
-                    Outcome::Healed(time) if time > AT_ONCE => slow.push(time),
+                    Outcome::Restored(time) if time > RESTORE_TIMEOUT => slow.push(time),
                     _ => break,
                 }
-                outcome = heals(ns, leaf, *way).await;
+                outcome = change_and_wait(ns, leaf, *way).await;
             }
             match outcome {
-                Outcome::Healed(time) => took.push((time, what)),
+                Outcome::Restored(time) => took.push((time, what)),
                 Outcome::Kept(error) => kept.push(error),
-                Outcome::Refused => refused.push((leaf.is_rejected(*way), what)),
-                Outcome::Nothing => nothing.push((*way == Way::Remove, what)),
+                Outcome::Rejected => rejected.push((leaf.is_rejected(*way), what)),
+                Outcome::NoEffect => no_effect.push((*way == Way::Remove, what)),
             }
         }
         took.sort();
         for (time, what) in took.iter().rev().take(5) {
             println!("{time:?} {what}");
         }
-        println!("refused: {refused:#?}\nnothing: {nothing:#?}");
+        println!("rejected: {rejected:#?}\nno effect: {no_effect:#?}");
         let p99 = took[(took.len() - 1) * 99 / 100].0;
         let (most, what) = took.last().unwrap();
         let seen = format!(
@@ -374,26 +374,26 @@ mod proof {
             took.len(),
             p99.as_millis(),
             most.as_millis(),
-            refused.len(),
-            nothing.len()
+            rejected.len(),
+            no_effect.len()
         );
-        println!("{seen}; taken again: {slow:?}");
+        println!("{seen}; repeated: {slow:?}");
         assert!(kept.is_empty(), "{} weren't restored: {kept:#?}", kept.len());
-        assert!(*most <= AT_ONCE, "{what} was back after {most:?}");
-        assert!(slow.len() <= FEW.max(took.len() / 100), "{slow:?} of {}", took.len());
+        assert!(*most <= RESTORE_TIMEOUT, "{what} was restored after {most:?}");
+        assert!(slow.len() <= MAX_SLOW.max(took.len() / 100), "{slow:?} of {}", took.len());
         // Rejected changes and those without an effect prove nothing: only expected ones may occur.
         let unexpected = |all: &[(bool, String)]| -> Vec<String> {
             all.iter().filter(|(expected, _)| !expected).map(|(_, what)| what.clone()).collect()
         };
-        assert_eq!(unexpected(&refused), Vec::<String>::new(), "refused");
-        assert_eq!(unexpected(&nothing), Vec::<String>::new(), "the same with and without");
+        assert_eq!(unexpected(&rejected), Vec::<String>::new(), "rejected");
+        assert_eq!(unexpected(&no_effect), Vec::<String>::new(), "no effect");
 
         for ((kind, object), before) in children.iter().zip(before) {
             let name = object.name_any();
             // The garbage collector may have deleted an object without an owner before CRM restored
             // it.
-            hold(ns, kind, &name, false).await;
-            assert_eq!(wanted(ns, kind, &name).await, before, "{kind} {name}");
+            set_rollouts_paused(ns, kind, &name, false).await;
+            assert_eq!(desired(ns, kind, &name).await, before, "{kind} {name}");
         }
         proof.held(&seen);
     }

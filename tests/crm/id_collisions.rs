@@ -46,8 +46,8 @@ async fn ids_with_the_same_name_never_share_a_class() {
             serde_json::from_value(paused_class()).unwrap(),
         );
         classes(ns).create(&kube::api::PostParams::default(), &by_hand).await.unwrap();
-        let refused = deploy(&crm.client, "taken", &paused_class()).await.unwrap_err();
-        assert_eq!(refused.code(), Code::AlreadyExists, "{refused:?}");
+        let rejected = deploy(&crm.client, "taken", &paused_class()).await.unwrap_err();
+        assert_eq!(rejected.code(), Code::AlreadyExists, "{rejected:?}");
         let kept = classes(ns).get("taken").await.unwrap();
         assert!(kept.spec.0.deployment_unit.is_none());
     })

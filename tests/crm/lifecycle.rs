@@ -57,9 +57,9 @@ spec:
 "#;
 
 /// Asserts that a function responds to a pod.
-async fn answers(ns: &TestNamespace, url: &str, who: &str) {
-    let said = get_from_pod(ns, &format!("{url}/?name={who}")).await;
-    assert!(said.contains(&format!("Hello, {who}!")), "{url}: {said}");
+async fn assert_greets(ns: &TestNamespace, url: &str, name: &str) {
+    let response = get_from_pod(ns, &format!("{url}/?name={name}")).await;
+    assert!(response.contains(&format!("Hello, {name}!")), "{url}: {response}");
 }
 
 /// A CRM, and the objects that existed before.
@@ -79,8 +79,9 @@ async fn events(ns: &TestNamespace, class: &str, reasons: &[&str]) {
             })
         };
         let own = || all.values().filter(|event| about(event));
-        let told = |reason: &&str| own().any(|event| event.reason.as_deref() == Some(*reason));
-        reasons.iter().all(told)
+        let is_recorded =
+            |reason: &&str| own().any(|event| event.reason.as_deref() == Some(*reason));
+        reasons.iter().all(is_recorded)
     })
     .await;
 }
@@ -90,21 +91,21 @@ async fn deploys_two_functions_with_a_data_grid_and_deletes_everything() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         let spec = with_odgm(&[hello("greet"), hello("wave")]);
-        let answer = deploy(&crm.client, "shop", &spec).await.unwrap();
-        assert!(answer.accepted && answer.class_runtime.unwrap().deployment_id == "shop");
+        let response = deploy(&crm.client, "shop", &spec).await.unwrap();
+        assert!(response.accepted && response.class_runtime.unwrap().deployment_id == "shop");
         let status = wait_available(ns, "shop").await;
         assert_eq!(status.ready.as_deref(), Some("3/3"));
-        let made = |key| (DEPLOYMENT, names::function("shop", Some(key)));
-        assert_after_grid(ns, "shop", &[made("greet"), made("wave")]).await;
+        let child = |key| (DEPLOYMENT, names::function("shop", Some(key)));
+        assert_after_grid(ns, "shop", &[child("greet"), child("wave")]).await;
         for key in ["greet", "wave"] {
-            answers(ns, &url(&status, key), key).await;
+            assert_greets(ns, &url(&status, key), key).await;
         }
         events(ns, "shop", &["TemplateSelected", "Applied", "Available"]).await;
         // The status of the data grid, by reflection.
         let api = Reflected::at(plain(), &crm.url).await;
-        let grid = eventually("what the data grid says", RESPONSE_TIMEOUT, || async {
-            let answer = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await;
-            answer.map_err(|status| format!("{status:?}"))
+        let grid = eventually("the status of the data grid", RESPONSE_TIMEOUT, || async {
+            let response = api.call("GetOdgmStatus", json!({"deployment_id": "shop"})).await;
+            response.map_err(|status| format!("{status:?}"))
         })
         .await;
         let collections = grid["collections"].as_array().unwrap();
@@ -133,7 +134,7 @@ async fn reconciles_a_class_created_with_kubectl() {
         let file = file.to_str().unwrap();
         apply(&ns.cluster, &["apply", "-n", &ns.name, "-f", file]);
         let status = wait_available(ns, "hello-class").await;
-        answers(ns, &url(&status, "hello-class"), "sample").await;
+        assert_greets(ns, &url(&status, "hello-class"), "sample").await;
         classes(ns).delete("hello-class", &DeleteParams::default()).await.unwrap();
         wait_deleted(ns, "hello-class").await;
         wait_for_only(ns, &before, &[]).await;
@@ -157,10 +158,10 @@ async fn retains_or_deletes_claims_of_a_persistent_data_grid() {
         deploy(&crm.client, "lost", &persistent("delete")).await.unwrap();
         for name in ["kept", "lost"] {
             let status = wait_available(ns, name).await;
-            let made = |key| (DEPLOYMENT, names::function(name, Some(key)));
-            assert_after_grid(ns, name, &[made("greet"), made("wave")]).await;
+            let child = |key| (DEPLOYMENT, names::function(name, Some(key)));
+            assert_after_grid(ns, name, &[child("greet"), child("wave")]).await;
             for key in ["greet", "wave"] {
-                answers(ns, &url(&status, key), name).await;
+                assert_greets(ns, &url(&status, key), name).await;
             }
         }
         let claims: Api<PersistentVolumeClaim> = Api::namespaced(ns.client.clone(), &ns.name);
@@ -168,9 +169,9 @@ async fn retains_or_deletes_claims_of_a_persistent_data_grid() {
 
         let mut fewer = persistent("retain");
         fewer["odgm_config"]["collections"][0]["partition_count"] = json!(7);
-        let refused = deploy(&crm.client, "kept", &fewer).await.unwrap_err();
-        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
-        assert!(refused.message().contains("allow_data_loss"), "{refused:?}");
+        let rejected = deploy(&crm.client, "kept", &fewer).await.unwrap_err();
+        assert_eq!(rejected.code(), Code::FailedPrecondition, "{rejected:?}");
+        assert!(rejected.message().contains("allow_data_loss"), "{rejected:?}");
 
         for name in ["kept", "lost"] {
             delete(&crm.client, name).await.unwrap();
@@ -198,14 +199,14 @@ async fn knative_functions_scale_to_zero_and_back() {
         deploy(&crm.client, "lazy", &spec).await.unwrap();
         let status = wait_available(ns, "lazy").await;
         assert_eq!(status.selection.as_ref().unwrap().template, "knative");
-        let made = |key| (KNATIVE_SERVICE, names::knative("lazy", Some(key)));
-        assert_after_grid(ns, "lazy", &[made("greet"), made("wave")]).await;
+        let child = |key| (KNATIVE_SERVICE, names::knative("lazy", Some(key)));
+        assert_after_grid(ns, "lazy", &[child("greet"), child("wave")]).await;
         let urls = ["greet", "wave"].map(|key| url(&status, key));
         for url in &urls {
-            answers(ns, url, "first").await;
+            assert_greets(ns, url, "first").await;
         }
         let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
-        let asleep = |deployment: Option<&Deployment>| {
+        let scaled_to_zero = |deployment: Option<&Deployment>| {
             let status = deployment.and_then(|deployment| deployment.status.as_ref());
             status.is_some_and(|status| status.replicas.unwrap_or_default() == 0)
         };
@@ -215,22 +216,22 @@ async fn knative_functions_scale_to_zero_and_back() {
         assert_eq!(workloads.len(), 2);
         for workload in workloads {
             let name = workload.name_any();
-            let asleep = await_condition(deployments.clone(), &name, asleep);
-            within("zero replicas", SCALE_TO_ZERO_TIMEOUT, asleep).await.unwrap();
+            let scaled_to_zero = await_condition(deployments.clone(), &name, scaled_to_zero);
+            within("zero replicas", SCALE_TO_ZERO_TIMEOUT, scaled_to_zero).await.unwrap();
         }
-        let asleep = |status: &ClassRuntimeStatus| {
+        let scaled_to_zero = |status: &ClassRuntimeStatus| {
             status.phase == Phase::Available && status.ready.as_deref() == Some("3/3")
         };
         wait_for_status(
             ns,
             "lazy",
-            "it to be Available while it sleeps",
+            "Available with zero replicas",
             AVAILABLE_TIMEOUT,
-            asleep,
+            scaled_to_zero,
         )
         .await;
         for url in &urls {
-            answers(ns, url, "second").await;
+            assert_greets(ns, url, "second").await;
         }
         delete(&crm.client, "lazy").await.unwrap();
         wait_deleted(ns, "lazy").await;
@@ -261,13 +262,13 @@ async fn unified_selects_a_shape_per_function() {
             (runs_as("bursty"), runs_as("steady")),
             ("knative".into(), "k8s_deployment".into())
         );
-        let made = [
+        let children = [
             (KNATIVE_SERVICE, names::knative("both", Some("bursty"))),
             (DEPLOYMENT, names::function("both", Some("steady"))),
         ];
-        assert_after_grid(ns, "both", &made).await;
+        assert_after_grid(ns, "both", &children).await;
         for key in ["bursty", "steady"] {
-            answers(ns, &url(&status, key), key).await;
+            assert_greets(ns, &url(&status, key), key).await;
         }
         delete(&crm.client, "both").await.unwrap();
         wait_deleted(ns, "both").await;
@@ -290,8 +291,8 @@ async fn a_job_runs_once_per_generation() {
     in_namespace(async |ns: &TestNamespace| {
         let (crm, before) = begin(ns).await;
         deploy(&crm.client, "asked", &spec_of(&[hello("greet")])).await.unwrap();
-        let asked = url(&wait_available(ns, "asked").await, "greet");
-        let mut spec = with_odgm(&[calls_once("run", &asked), calls_once("also", &asked)]);
+        let target = url(&wait_available(ns, "asked").await, "greet");
+        let mut spec = with_odgm(&[calls_once("run", &target), calls_once("also", &target)]);
         spec["selected_template"] = json!("job");
         deploy(&crm.client, "once", &spec).await.unwrap();
         let ran = |status: &ClassRuntimeStatus, times: i64| {
@@ -301,8 +302,8 @@ async fn a_job_runs_once_per_generation() {
             }
         };
         ran(&wait_available(ns, "once").await, 1);
-        let made = |key| (JOB, names::job("once", Some(key), 1));
-        assert_after_grid(ns, "once", &[made("run"), made("also")]).await;
+        let child = |key| (JOB, names::job("once", Some(key), 1));
+        assert_after_grid(ns, "once", &[child("run"), child("also")]).await;
         let first = jobs(ns).await;
         assert_eq!(first.len(), 2, "{first:?}");
 

@@ -96,9 +96,9 @@ fn remove(value: &mut Value, name: &str) -> bool {
 
 #[derive(Default)]
 struct Count {
-    taken: usize,
+    accepted: usize,
     deployed: usize,
-    refused: BTreeMap<String, usize>,
+    rejected: BTreeMap<String, usize>,
     seen: BTreeMap<String, usize>,
 }
 
@@ -107,13 +107,13 @@ async fn send(ns: &TestNamespace, crm: &Crm, batch: &[usize], count: &mut Count)
         let mut dice = Dice::of_round(round);
         let spec = spec_fuzzer::specification(&mut dice);
         let name = spec_fuzzer::name(round, &mut dice);
-        let taken = match post(ns, &name, &spec).await {
+        let accepted = match post(ns, &name, &spec).await {
             Ok(()) => true,
             Err(400..500) => false,
             Err(code) => panic!("round {round}: {code} by the API server for {spec}"),
         };
         let Some(message) = message(&spec) else {
-            return (taken, Err("UNREADABLE".to_owned()));
+            return (accepted, Err("UNREADABLE".to_owned()));
         };
         let request = DeployRequest {
             deployment_id: spec_fuzzer::id(round, &mut dice),
@@ -121,39 +121,39 @@ async fn send(ns: &TestNamespace, crm: &Crm, batch: &[usize], count: &mut Count)
             spec: Some(message),
         };
         match crm.client.clone().deploy(request).await {
-            Ok(_) => (taken, Ok(())),
+            Ok(_) => (accepted, Ok(())),
             Err(status)
                 if matches!(status.code(), Code::InvalidArgument | Code::FailedPrecondition) =>
             {
-                (taken, Err(reason_of(&status)))
+                (accepted, Err(reason_of(&status)))
             }
             Err(status) => panic!("round {round}: {status:?} for {spec}"),
         }
     };
     let mut outcomes =
         futures::stream::iter(batch.iter().copied().map(one)).buffer_unordered(AT_ONCE);
-    while let Some((taken, deployed)) = outcomes.next().await {
-        count.taken += usize::from(taken);
+    while let Some((accepted, deployed)) = outcomes.next().await {
+        count.accepted += usize::from(accepted);
         match deployed {
             Ok(()) => count.deployed += 1,
             Err(reason) => {
                 assert!(!reason.is_empty());
-                *count.refused.entry(reason).or_default() += 1;
+                *count.rejected.entry(reason).or_default() += 1;
             }
         }
     }
 }
 
 /// Waits until each class has a status, and deletes all.
-async fn settle(ns: &TestNamespace, count: &mut Count) {
+async fn collect_statuses_and_delete(ns: &TestNamespace, count: &mut Count) {
     let api = raw_classes(ns);
-    let said = |class: &DynamicObject| {
+    let outcome = |class: &DynamicObject| {
         let status = class.data.get("status")?;
         let generation = status.get("observedGeneration")?.as_i64();
         let (phase, reason) = (status.get("phase")?.as_str()?, status.get("reason")?.as_str()?);
-        let told =
+        let is_reported =
             generation == class.metadata.generation && !reason.is_empty() && phase != "Pending";
-        told.then(|| {
+        is_reported.then(|| {
             if phase == "Degraded" {
                 format!("{phase} by {reason}")
             } else {
@@ -161,18 +161,18 @@ async fn settle(ns: &TestNamespace, count: &mut Count) {
             }
         })
     };
-    let such =
-        |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| said(class).is_some());
-    wait_for_all(&api, "a status of each class", AVAILABLE_TIMEOUT, such).await;
+    let condition =
+        |all: &BTreeMap<String, DynamicObject>| all.values().all(|class| outcome(class).is_some());
+    wait_for_all(&api, "a status of each class", AVAILABLE_TIMEOUT, condition).await;
     for class in api.list(&ListParams::default()).await.unwrap() {
         if class.name_any() != BYSTANDER {
-            *count.seen.entry(said(&class).unwrap()).or_default() += 1;
+            *count.seen.entry(outcome(&class).unwrap()).or_default() += 1;
         }
     }
     let others = ListParams::default().labels(&format!("oaas.io/deployment-id!={BYSTANDER}"));
     api.delete_collection(&DeleteParams::default(), &others).await.unwrap();
-    let such = |all: &BTreeMap<String, DynamicObject>| all.len() == 1;
-    wait_for_all(&api, "all others to be deleted", AVAILABLE_TIMEOUT, such).await;
+    let condition = |all: &BTreeMap<String, DynamicObject>| all.len() == 1;
+    wait_for_all(&api, "all others to be deleted", AVAILABLE_TIMEOUT, condition).await;
 }
 
 /// A class that can't be decoded must not break the watch on all others. It would affect every CRM
@@ -218,7 +218,7 @@ mod proof {
                     let rounds: Vec<_> = (0..proof.rounds).collect();
                     for batch in rounds.chunks(BATCH) {
                         send(ns, crm, batch, &mut count).await;
-                        settle(ns, &mut count).await;
+                        collect_statuses_and_delete(ns, &mut count).await;
                         get_ok(&format!("{}/health/live", crm.url)).await.unwrap();
                         let ready = format!("{}/health/ready", crm.url);
                         eventually("CRM to be ready", AVAILABLE_TIMEOUT, || async {
@@ -234,15 +234,15 @@ mod proof {
             .await;
         })
         .await;
-        let Count { taken, deployed, refused, seen } = count;
+        let Count { accepted, deployed, rejected, seen } = count;
         // Some specifications must be accepted for the test to be meaningful.
         assert!(
-            taken > proof.rounds / 10 && deployed > proof.rounds / 20,
-            "{taken} {deployed} {refused:?} {seen:?}"
+            accepted > proof.rounds / 10 && deployed > proof.rounds / 20,
+            "{accepted} {deployed} {rejected:?} {seen:?}"
         );
         let seen: Vec<_> = seen.iter().map(|(phase, count)| format!("{count} {phase}")).collect();
         let seen = format!(
-            "{taken} accepted by the API server and {deployed} by Deploy: {}",
+            "{accepted} accepted by the API server and {deployed} by Deploy: {}",
             seen.join(", ")
         );
         eprintln!("{seen}");

@@ -99,30 +99,40 @@ async fn metrics_follow_a_class_from_creation_to_deletion() {
 
         let prod = ("environment", "prod");
         let by_template = [prod, ("template", "k8s_deployment")];
-        let became = |samples: &Samples, status: &str| {
+        let transitions = |samples: &Samples, status: &str| {
             let labels = [by_template[0], by_template[1], ("status", status)];
             of_series(samples, "crm_deployments_total", &labels)
         };
         // Metrics are updated after the status is written.
-        let told = eventually("the class to be counted", RESPONSE_TIMEOUT, || async {
-            let told = samples(crm).await?;
-            if became(&told, "ACTIVE") > 0.0 { Ok(told) } else { Err(format!("{told:#?}")) }
+        let reported = eventually("the class to be counted", RESPONSE_TIMEOUT, || async {
+            let reported = samples(crm).await?;
+            if transitions(&reported, "ACTIVE") > 0.0 {
+                Ok(reported)
+            } else {
+                Err(format!("{reported:#?}"))
+            }
         })
         .await;
         for (name, labels) in METRICS {
             let labels: BTreeSet<&str> = labels.iter().copied().collect();
-            let same = told.keys().any(|(other, theirs)| {
-                other == name && theirs.keys().map(String::as_str).eq(labels.iter().copied())
+            let same = reported.keys().any(|(other, other_labels)| {
+                other == name && other_labels.keys().map(String::as_str).eq(labels.iter().copied())
             });
-            assert!(same, "no {name} with {labels:?}: {told:#?}");
+            assert!(same, "no {name} with {labels:?}: {reported:#?}");
         }
         // Pods of the first specification may exist when the second is reconciled.
         let failed = [prod, ("reason", "ImagePullFailed")];
-        assert!(of_series(&told, "crm_deployment_failures_total", &failed) > 0.0, "{told:#?}");
-        assert!(became(&told, "PENDING") > 0.0 && became(&told, "FAILED") > 0.0, "{told:#?}");
+        assert!(
+            of_series(&reported, "crm_deployment_failures_total", &failed) > 0.0,
+            "{reported:#?}"
+        );
+        assert!(
+            transitions(&reported, "PENDING") > 0.0 && transitions(&reported, "FAILED") > 0.0,
+            "{reported:#?}"
+        );
         let exactly = |name: &str, labels: &[(&str, &str)]| {
-            let value = of_series(&told, name, labels);
-            assert!((value - 1.0).abs() < f64::EPSILON, "{name} {labels:?}: {told:#?}");
+            let value = of_series(&reported, name, labels);
+            assert!((value - 1.0).abs() < f64::EPSILON, "{name} {labels:?}: {reported:#?}");
         };
         // Only the second change became Available.
         exactly("crm_deployment_duration_seconds", &by_template);
@@ -132,11 +142,11 @@ async fn metrics_follow_a_class_from_creation_to_deletion() {
 
         delete(&crm.client, "counted").await.unwrap();
         wait_deleted(ns, "counted").await;
-        eventually("the class to be counted as gone", RESPONSE_TIMEOUT, || async {
-            let told = samples(crm).await?;
-            let deleted = (became(&told, "DELETED") - 1.0).abs() < f64::EPSILON;
-            let absent = of_series(&told, "crm_active_deployments", &[prod]) < 1.0;
-            if deleted && absent { Ok(()) } else { Err(format!("{told:#?}")) }
+        eventually("the class to be counted as deleted", RESPONSE_TIMEOUT, || async {
+            let reported = samples(crm).await?;
+            let deleted = (transitions(&reported, "DELETED") - 1.0).abs() < f64::EPSILON;
+            let absent = of_series(&reported, "crm_active_deployments", &[prod]) < 1.0;
+            if deleted && absent { Ok(()) } else { Err(format!("{reported:#?}")) }
         })
         .await;
     })

@@ -10,7 +10,7 @@ use oprc_crm::kinds::{DEPLOYMENT, KNATIVE_SERVICE, Kind, SERVICE, STATEFUL_SET};
 use oprc_tests::{TestNamespace, class::objects, fixture::follow};
 use serde_json::{Map, Value, json};
 
-use crate::drift::{SOMEBODY, by_somebody, version};
+use crate::drift::{OTHER_MANAGER, as_other_manager, version};
 
 /// How a field is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Leaf {
     }
 
     /// An object with only this field, for an apply.
-    fn alone(&self, value: Value) -> Value {
+    fn object_with_only(&self, value: Value) -> Value {
         let mut object =
             self.path.iter().rev().fold(value, |below, step| match step.strip_prefix("f:") {
                 Some(name) => json!({name: below}),
@@ -114,7 +114,7 @@ impl Leaf {
             ends(&["f:labels", &format!("f:oaas.io/{label}")])
                 || ends(&["f:labels", &format!("f:{label}")])
         });
-        let settled = workload && (ends(&["f:spec", "f:selector"]) || has("f:template") && found_by)
+        let immutable = workload && (ends(&["f:spec", "f:selector"]) || has("f:template") && found_by)
             || self.kind == STATEFUL_SET
                 && ["f:serviceName", "f:podManagementPolicy", "f:volumeClaimTemplates"]
                     .iter()
@@ -143,7 +143,7 @@ impl Leaf {
             || has("f:seccompProfile") && ends(&["f:type"])
             // Several ports need names.
             || self.kind == SERVICE && has("f:ports") && ends(&["f:name"]);
-        settled || way == Way::Remove && required
+        immutable || way == Way::Remove && required
     }
 
     /// Ways to change it. An empty map can only be removed: values in it belong to others. The
@@ -186,11 +186,11 @@ fn collect(set: &Value, leaf: &Leaf, into: &mut Vec<Leaf>) {
 
 /// All fields of an object that CRM owns: none if it isn't a child of a class.
 pub(crate) fn owned(kind: &Kind, object: &DynamicObject) -> Vec<Leaf> {
-    let ours = object.managed_fields().iter().find(|entry| {
+    let own = object.managed_fields().iter().find(|entry| {
         entry.manager.as_deref() == Some("oprc-crm") && entry.operation.as_deref() == Some("Apply")
     });
-    let Some(ours) = ours else { return Vec::new() };
-    let fields = &ours.fields_v1.as_ref().unwrap().0;
+    let Some(own) = own else { return Vec::new() };
+    let fields = &own.fields_v1.as_ref().unwrap().0;
     let whole = Leaf { kind: kind.clone(), name: object.name_any(), path: Vec::new() };
     let mut all = Vec::new();
     collect(fields, &whole, &mut all);
@@ -199,7 +199,7 @@ pub(crate) fn owned(kind: &Kind, object: &DynamicObject) -> Vec<Leaf> {
 }
 
 /// Candidates of the same type; the API server may accept one.
-fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
+fn other_values(leaf: &Leaf, value: &Value) -> Vec<Value> {
     match value {
         // Invalid quantities can't be decoded.
         Value::String(_) if leaf.path.iter().any(|step| step == "f:resources") => {
@@ -234,7 +234,7 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
         Value::Bool(flag) => vec![json!(!flag)],
         Value::Array(items) => {
             let of_first = match items.first() {
-                Some(first @ Value::Object(_)) => others(leaf, first),
+                Some(first @ Value::Object(_)) => other_values(leaf, first),
                 first => first.map(|_| json!("NET_RAW")).into_iter().collect(),
             };
             let with = |value: Value| match value {
@@ -252,7 +252,7 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
                 let values = match (field.as_str(), value) {
                     ("fieldPath", _) => vec![json!("metadata.namespace")],
                     (_, Value::Null) => Vec::new(),
-                    (_, value) => others(leaf, value),
+                    (_, value) => other_values(leaf, value),
                 };
                 for value in values {
                     let mut changed = map.clone();
@@ -267,7 +267,7 @@ fn others(leaf: &Leaf, value: &Value) -> Vec<Value> {
 }
 
 /// Whether to retry: a conflict with the object's controller, or an unavailable webhook.
-fn is_passing(status: &kube::core::Status) -> bool {
+fn is_transient(status: &kube::core::Status) -> bool {
     status.code == 409 || status.code == 500 && status.message.contains("failed calling webhook")
 }
 
@@ -287,17 +287,17 @@ async fn change(
 ) -> Result<(DynamicObject, Instant), kube::Error> {
     loop {
         let changed = if way == Way::Apply {
-            let object = leaf.alone(value.unwrap().clone());
-            let params = PatchParams::apply(SOMEBODY).force();
+            let object = leaf.object_with_only(value.unwrap().clone());
+            let params = PatchParams::apply(OTHER_MANAGER).force();
             api.patch(&leaf.name, &params, &Patch::Apply(&object)).await
         } else {
             let mut object = serde_json::to_value(api.get(&leaf.name).await?).unwrap();
             leaf.put(&mut object, value.cloned());
             let object = serde_json::from_value(object).unwrap();
-            api.replace(&leaf.name, &by_somebody(), &object).await
+            api.replace(&leaf.name, &as_other_manager(), &object).await
         };
         match changed {
-            Err(kube::Error::Api(status)) if is_passing(&status) => {}
+            Err(kube::Error::Api(status)) if is_transient(&status) => {}
             done => return done.map(|changed| (changed, Instant::now())),
         }
     }
@@ -305,13 +305,13 @@ async fn change(
 
 /// The outcome of a change.
 pub(crate) enum Outcome {
-    Healed(Duration),
+    Restored(Duration),
     /// CRM didn't restore it.
     Kept(String),
     /// The API server rejects the change.
-    Refused,
+    Rejected,
     /// The change has no effect.
-    Nothing,
+    NoEffect,
 }
 
 /// Restores an object, so that other fields can be tested.
@@ -319,43 +319,43 @@ async fn restore(api: &Api<DynamicObject>, name: &str, before: &Value) {
     let mut object: DynamicObject = serde_json::from_value(before.clone()).unwrap();
     object.metadata.resource_version = None;
     object.metadata.managed_fields = None;
-    api.replace(name, &by_somebody(), &object).await.unwrap();
+    api.replace(name, &as_other_manager(), &object).await.unwrap();
 }
 
-pub(crate) async fn heals(ns: &TestNamespace, leaf: &Leaf, way: Way) -> Outcome {
+pub(crate) async fn change_and_wait(ns: &TestNamespace, leaf: &Leaf, way: Way) -> Outcome {
     let api = objects(ns, &leaf.kind);
     let before = serde_json::to_value(api.get(&leaf.name).await.unwrap()).unwrap();
-    let ours = leaf.of(&before).unwrap_or_else(|| panic!("{leaf} isn't there"));
+    let own = leaf.of(&before).unwrap_or_else(|| panic!("{leaf} isn't there"));
     let values = match way {
         Way::Remove => vec![None],
-        Way::Edit | Way::Apply => others(leaf, ours).into_iter().map(Some).collect(),
+        Way::Edit | Way::Apply => other_values(leaf, own).into_iter().map(Some).collect(),
     };
-    let mut refused = false;
+    let mut rejected = false;
     for value in values {
         let (changed, then) = match change(&api, leaf, way, value.as_ref()).await {
             Ok(changed) => changed,
             Err(kube::Error::Api(status)) if is_rejection(&status) => {
-                refused = true;
+                rejected = true;
                 continue;
             }
             Err(error) => panic!("{leaf} {way:?}: {error}"),
         };
         let since = version(&changed);
-        if leaf.of(&serde_json::to_value(changed).unwrap()) == Some(ours) {
+        if leaf.of(&serde_json::to_value(changed).unwrap()) == Some(own) {
             continue;
         }
         let back = |object: Option<&DynamicObject>| {
             let object = object.map(|object| serde_json::to_value(object).unwrap());
-            object.is_some_and(|object| leaf.of(&object) == Some(ours))
+            object.is_some_and(|object| leaf.of(&object) == Some(own))
         };
-        let what = format!("{leaf} ({way:?}, {value:?}) to be {ours}");
+        let what = format!("{leaf} ({way:?}, {value:?}) to be {own}");
         return match follow(&api, &leaf.name, &since, &what, back).await {
-            Ok(back) => Outcome::Healed(back.duration_since(then)),
+            Ok(back) => Outcome::Restored(back.duration_since(then)),
             Err(error) => {
                 restore(&api, &leaf.name, &before).await;
                 Outcome::Kept(error.to_string())
             }
         };
     }
-    if refused { Outcome::Refused } else { Outcome::Nothing }
+    if rejected { Outcome::Rejected } else { Outcome::NoEffect }
 }

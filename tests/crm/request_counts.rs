@@ -26,17 +26,17 @@ pub(crate) fn requests(proxy: &ApiProxy) -> Requests {
 
 /// Number of CRM's requests except watches and the lease.
 pub(crate) fn request_count(counts: &Counts) -> u64 {
-    let such = counts.iter().filter(|((client, verb, resource), _)| {
+    let matching = counts.iter().filter(|((client, verb, resource), _)| {
         client == USER && verb != "watch" && resource != LEASES
     });
-    such.map(|(_, count)| count).sum()
+    matching.map(|(_, count)| count).sum()
 }
 
 /// Number of Events that CRM created.
 fn events(counts: &Counts) -> u64 {
-    let told =
+    let matching =
         counts.iter().filter(|((client, _, resource), _)| client == USER && resource == EVENTS);
-    told.map(|(_, count)| count).sum()
+    matching.map(|(_, count)| count).sum()
 }
 
 pub(crate) async fn wait_for_events(proxy: &ApiProxy, count: u64) {

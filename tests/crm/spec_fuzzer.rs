@@ -35,7 +35,7 @@ pub(crate) fn specification(dice: &mut Dice) -> String {
     let bases = valid();
     let mut spec = dice.pick(&bases).clone();
     for _ in 0..=dice.below(3) {
-        spoil(&mut spec, dice);
+        mutate(&mut spec, dice);
     }
     let text = spec.to_string();
     match dice.below(16) {
@@ -180,7 +180,7 @@ const WORDS: [&str; 20] = [
 ];
 
 /// A value that few fields accept.
-fn strange(dice: &mut Dice) -> Value {
+fn unusual_value(dice: &mut Dice) -> Value {
     match dice.below(18) {
         0 => Value::Null,
         1 => json!(true),
@@ -220,11 +220,11 @@ fn pointers(value: &Value, here: &str, found: &mut Vec<String>) {
 }
 
 /// Makes one random change, mostly an invalid one.
-fn spoil(spec: &mut Value, dice: &mut Dice) {
+fn mutate(spec: &mut Value, dice: &mut Dice) {
     let mut all = Vec::new();
     pointers(spec, "", &mut all);
     if all.is_empty() {
-        *spec = strange(dice);
+        *spec = unusual_value(dice);
         return;
     }
     let at = dice.pick(&all).clone();
@@ -258,10 +258,10 @@ fn spoil(spec: &mut Value, dice: &mut Dice) {
         7 => {
             if let Some(fields) = spec.as_object_mut() {
                 let word = dice.pick(&["selected_template", "template_hint", "target_environment"]);
-                fields.insert((*word).into(), strange(dice));
+                fields.insert((*word).into(), unusual_value(dice));
             }
         }
-        _ => *spec.pointer_mut(&at).unwrap() = strange(dice),
+        _ => *spec.pointer_mut(&at).unwrap() = unusual_value(dice),
     }
 }
 
@@ -296,7 +296,11 @@ fn twice(text: &str, dice: &mut Dice) -> String {
     let keys: Vec<&str> =
         text.split('"').filter(|part| part.chars().all(|it| it.is_ascii_lowercase())).collect();
     let Some(key) = (!keys.is_empty()).then(|| *dice.pick(&keys)) else { return text.to_owned() };
-    text.replacen(&format!("\"{key}\":"), &format!("\"{key}\":{},\"{key}\":", strange(dice)), 1)
+    text.replacen(
+        &format!("\"{key}\":"),
+        &format!("\"{key}\":{},\"{key}\":", unusual_value(dice)),
+        1,
+    )
 }
 
 /// Numbers that no integer or float type can represent.

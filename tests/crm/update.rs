@@ -170,8 +170,8 @@ async fn a_rolling_update_under_load_drops_no_request() {
         update(ns, crm, "busy", &spec).await;
         // The old pods are still terminating.
         for pod in &before {
-            let gone = await_condition(pods(ns), pod, |pod: Option<&Pod>| pod.is_none());
-            within(&format!("{pod} to be gone"), TERMINATION_TIMEOUT, gone).await.unwrap();
+            let deleted = await_condition(pods(ns), pod, |pod: Option<&Pod>| pod.is_none());
+            within(&format!("{pod} to be deleted"), TERMINATION_TIMEOUT, deleted).await.unwrap();
         }
         let sent = load.end().await;
         for (way, count) in &sent {
@@ -198,15 +198,20 @@ async fn reach(ns: &TestNamespace, url: &str) -> Target {
 }
 
 /// Directs the load to the URL in the class's status while it is polled, and records the URLs.
-async fn steer(ns: &TestNamespace, name: &str, load: &Load, shown: &std::sync::Mutex<Vec<String>>) {
+async fn follow_url(
+    ns: &TestNamespace,
+    name: &str,
+    load: &Load,
+    urls: &std::sync::Mutex<Vec<String>>,
+) {
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut versions = watcher(classes(ns), config).applied_objects().boxed();
     while let Some(class) = versions.try_next().await.unwrap() {
         let class: ClassRuntime = class;
         let url = url(class.status.as_ref().unwrap(), "greet");
-        if shown.lock().unwrap().last() != Some(&url) {
+        if urls.lock().unwrap().last() != Some(&url) {
             load.turn_to(reach(ns, &url).await);
-            shown.lock().unwrap().push(url);
+            urls.lock().unwrap().push(url);
         }
     }
 }
@@ -226,7 +231,7 @@ async fn the_url_in_status_responds_during_template_changes() {
         let target = reach(ns, &plain).await;
         eventually("a response", TERMINATION_TIMEOUT, || get_ok(&target.url)).await;
 
-        let shown = Arc::new(std::sync::Mutex::new(vec![plain.clone()]));
+        let urls = Arc::new(std::sync::Mutex::new(vec![plain.clone()]));
         let plain_target = target.clone();
         let load = Load::begin(target);
         let moves = async {
@@ -234,7 +239,7 @@ async fn the_url_in_status_responds_during_template_changes() {
             let knative = url(&update(ns, crm, "moves", &spec).await, "greet");
             let gateway = reach(ns, &knative).await;
             // The replaced objects are deleted after draining.
-            eventually("the Deployment to be gone", TERMINATION_TIMEOUT, || async {
+            eventually("the Deployment to be deleted", TERMINATION_TIMEOUT, || async {
                 let names = lasting(ns).await;
                 let left = ["Deployment/moves--greet", "Service/moves--greet"];
                 let left = left.iter().find(|name| names.iter().any(|it| it == *name));
@@ -244,12 +249,12 @@ async fn the_url_in_status_responds_during_template_changes() {
             spec["selected_template"] = json!("k8s_deployment");
             assert_eq!(url(&update(ns, crm, "moves", &spec).await, "greet"), plain);
             let expected = ["Deployment/moves--greet", "Pod/moves--greet", "Service/moves--greet"];
-            exactly(ns, "Knative's objects to be gone", &expected).await;
+            exactly(ns, "Knative's objects to be deleted", &expected).await;
             (knative, gateway)
         };
         let (knative, gateway) = tokio::select! {
             knative = moves => knative,
-            () = steer(ns, "moves", &load, &shown) => unreachable!("watches don't end"),
+            () = follow_url(ns, "moves", &load, &urls) => unreachable!("watches don't end"),
         };
         let sent = load.end().await;
         // Both URLs were called, with new and reused connections.
@@ -259,7 +264,7 @@ async fn the_url_in_status_responds_during_template_changes() {
                 assert!(count >= SHARE, "only {count} requests to {target:?} by {connection:?}");
             }
         }
-        assert_eq!(*shown.lock().unwrap(), [plain.clone(), knative, plain]);
+        assert_eq!(*urls.lock().unwrap(), [plain.clone(), knative, plain]);
     })
     .await;
 }

@@ -65,8 +65,8 @@ async fn stop_stage(ns: &TestNamespace, stage: usize, point: Point) -> Result<()
     let before = generation(ns).await;
     let cut = WriteCutoff::at(point.write, point.carried_out);
     let crm = cut.start(ns, &options()).await;
-    let asked = crm.client.clone();
-    let call = tokio::spawn(async move { request_stage(&asked, stage).await });
+    let client = crm.client.clone();
+    let call = tokio::spawn(async move { request_stage(&client, stage).await });
     let ended = async {
         wait_for_stage(ns, stage, before).await;
         cut.quiet().await;

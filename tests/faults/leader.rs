@@ -24,11 +24,11 @@ use crate::in_shared_cluster;
 const LEASE: &str = "oprc-crm";
 const LEASES: &str = "leases.coordination.k8s.io";
 /// The duration of the lease, plus the time to acquire it.
-const TAKEOVER: Duration = Duration::from_secs(17);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(17);
 /// Bound on a handover with a released lease.
-const CLEAN: Duration = Duration::from_secs(2);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts per measurement in a sample, because the machine may be busy for a moment.
-const TIMES: usize = 4;
+const MAX_ATTEMPTS: usize = 4;
 /// Bound on waits that aren't measured.
 const WAIT_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -45,19 +45,19 @@ async fn holder(ns: &TestNamespace, other_than: Option<&str>) -> String {
 /// Signals the leader, and returns the next one and the time without a leader.
 async fn hand_over(
     ns: &TestNamespace,
-    leads: CrmProcess,
+    leader: CrmProcess,
     signal: Signal,
     name: &str,
 ) -> (CrmProcess, Duration) {
-    let led = holder(ns, None).await;
+    let former = holder(ns, None).await;
     let next = CrmProcess::start(ns, &Options::user(name)).await;
     // A replica that isn't the leader serves calls as well.
     deploy(&next.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
     wait_available(ns, "class").await;
-    let begun = Instant::now();
-    leads.signal(signal);
-    holder(ns, Some(&led)).await;
-    let took = begun.elapsed();
+    let started = Instant::now();
+    leader.signal(signal);
+    holder(ns, Some(&former)).await;
+    let took = started.elapsed();
     // The new leader reconciles.
     deploy(&next.client, name, &spec_of(&[hello("greet")])).await.unwrap();
     wait_available(ns, name).await;
@@ -75,37 +75,37 @@ mod proof {
     /// Hands over within `limit`. Proofs have one attempt.
     async fn in_time(
         ns: &TestNamespace,
-        leads: CrmProcess,
+        leader: CrmProcess,
         signal: Signal,
         limit: Duration,
         round: usize,
     ) -> (CrmProcess, Duration) {
-        let (mut leads, mut all) = (leads, Vec::new());
-        for time in 0..if proof::whole() { 1 } else { TIMES } {
+        let (mut leader, mut all) = (leader, Vec::new());
+        for time in 0..if proof::whole() { 1 } else { MAX_ATTEMPTS } {
             let name = format!("after-{}-{round}-{time}", signal.as_raw());
-            let (next, took) = hand_over(ns, leads, signal, &name).await;
+            let (next, took) = hand_over(ns, leader, signal, &name).await;
             if took <= limit {
                 return (next, took);
             }
             all.push(took);
-            leads = next;
+            leader = next;
         }
         panic!("round {round}: no leader within {limit:?} after {signal:?}: {all:?}");
     }
 
     /// Hands over repeatedly by both signals, and returns the last leader and the longest times.
     async fn rounds(ns: &TestNamespace, rounds: usize) -> (CrmProcess, Duration, Duration) {
-        let mut leads = CrmProcess::start(ns, &Options::user("first")).await;
+        let mut leader = CrmProcess::start(ns, &Options::user("first")).await;
         let (mut killed, mut stopped) = (Duration::ZERO, Duration::ZERO);
         for round in 0..rounds {
             let took;
-            (leads, took) = in_time(ns, leads, Signal::KILL, TAKEOVER, round).await;
+            (leader, took) = in_time(ns, leader, Signal::KILL, TAKEOVER_TIMEOUT, round).await;
             killed = killed.max(took);
             let took;
-            (leads, took) = in_time(ns, leads, Signal::TERM, CLEAN, round).await;
+            (leader, took) = in_time(ns, leader, Signal::TERM, HANDOVER_TIMEOUT, round).await;
             stopped = stopped.max(took);
         }
-        (leads, killed, stopped)
+        (leader, killed, stopped)
     }
 
     #[tokio::test]
@@ -141,7 +141,7 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
     in_shared_cluster(async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let frozen = CrmProcess::start(ns, &Options::user("frozen").through(proxy.url())).await;
-        let led = holder(ns, None).await;
+        let former = holder(ns, None).await;
         let awake = CrmProcess::start(ns, &Options::user("awake").through(proxy.url())).await;
         deploy(&awake.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
         wait_available(ns, "class").await;
@@ -151,7 +151,7 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
         let patch = json!({"spec": {"functions": [hello("greet"), hello("wave")]}});
         let merge = Patch::Merge(&patch);
         classes(ns).patch("class", &PatchParams::default(), &merge).await.unwrap();
-        let leads = holder(ns, Some(&led)).await;
+        let leader = holder(ns, Some(&former)).await;
         wait_available(ns, "class").await;
         let leases: Api<Lease> = Api::namespaced(ns.client.clone(), &ns.name);
         let before = leases.get(LEASE).await.unwrap();
@@ -159,10 +159,10 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
         frozen.signal(Signal::CONT);
         // It could only write for changes that it has observed: those during the freeze, and later
         // ones. It learns of its lost leadership without a request.
-        hears(ns, &frozen).await;
+        wait_observed(ns, &frozen).await;
         deploy(&awake.client, "class", &spec_of(&[hello("wave")])).await.unwrap();
         wait_available(ns, "class").await;
-        hears(ns, &frozen).await;
+        wait_observed(ns, &frozen).await;
         let reads = ["get", "list", "watch"];
         let tried: Vec<_> = proxy
             .recorded()
@@ -173,13 +173,13 @@ async fn a_leader_frozen_past_its_lease_writes_nothing_after_it_resumes() {
         assert!(tried.is_empty(), "{tried:?}");
         // It may try to renew the lease, which fails: only the new leader has written it.
         let holders = holders_since(&leases, &before).await;
-        assert!(holders.iter().all(|holder| *holder == leads), "{holders:?}, not only {leads}");
+        assert!(holders.iter().all(|holder| *holder == leader), "{holders:?}, not only {leader}");
     })
     .await;
 }
 
 /// Waits until a CRM reports the present state of the class.
-async fn hears(ns: &TestNamespace, crm: &CrmProcess) {
+async fn wait_observed(ns: &TestNamespace, crm: &CrmProcess) {
     let now = classes(ns).get("class").await.unwrap();
     let seen = |class: &ClassRuntime| {
         let observed = class.status.as_ref().map(|status| status.observed_generation);
@@ -195,7 +195,7 @@ async fn hears(ns: &TestNamespace, crm: &CrmProcess) {
         }
         Err(Status::unavailable("the stream has ended"))
     };
-    within("a CRM to hear of the class as it is", WAIT_TIMEOUT, waiting).await.unwrap();
+    within("a CRM to observe the latest class", WAIT_TIMEOUT, waiting).await.unwrap();
 }
 
 /// Holders of the lease since a version of it.

@@ -81,7 +81,7 @@ pub(crate) async fn repeat_request(crm: &Client, stage: usize) {
     }
 }
 
-/// The class's generation, which tells the status of a stage from the former one.
+/// The class's generation, which distinguishes the status of a stage from the former one.
 pub(crate) async fn generation(ns: &TestNamespace) -> Option<i64> {
     classes(ns).get_opt("class").await.unwrap().and_then(|class| class.metadata.generation)
 }
@@ -92,13 +92,13 @@ pub(crate) async fn wait_for_stage(ns: &TestNamespace, stage: usize, before: Opt
         return Box::pin(wait_deleted(ns, "class")).await;
     }
     let what = format!("stage {stage} to be Available");
-    let such = |status: &ClassRuntimeStatus| {
+    let is_reached = |status: &ClassRuntimeStatus| {
         status.phase == Phase::Available
             && status.observed_generation > before
             && status.replaced.is_none()
     };
     // Boxed, because the future is large.
-    Box::pin(wait_for_status(ns, "class", &what, AVAILABLE_TIMEOUT, such)).await;
+    Box::pin(wait_for_status(ns, "class", &what, AVAILABLE_TIMEOUT, is_reached)).await;
 }
 
 /// Waits for the final state of a run without faults.
@@ -167,7 +167,7 @@ pub(crate) async fn children(ns: &TestNamespace) -> State {
     state
 }
 
-/// An object without its status and fields that differ between runs. It still tells whether its
+/// An object without its status and fields that differ between runs. It still shows whether its
 /// owner is the present class.
 fn without_volatile_fields(object: &(impl Serialize + ResourceExt), owner: &str) -> Value {
     // The selector of a Job contains its uid.

@@ -40,8 +40,8 @@ async fn in_own_real_cluster(name: &str, test: impl AsyncFnOnce(&TestNamespace))
 }
 
 async fn is_ready(ns: &TestNamespace) -> Result<String, String> {
-    let asked = axum::http::Request::get("/readyz").body(Vec::new()).unwrap();
-    ns.client.request_text(asked).await.map_err(|error| error.to_string())
+    let request = axum::http::Request::get("/readyz").body(Vec::new()).unwrap();
+    ns.client.request_text(request).await.map_err(|error| error.to_string())
 }
 
 /// Runs a test in a namespace of the shared cluster.

@@ -8,10 +8,10 @@ use oprc_sandbox::{
 };
 use oprc_tests::http::get_ok;
 
-async fn metric(url: &str, counted: impl Fn(&str) -> bool) -> u64 {
+async fn metric(url: &str, is_counted: impl Fn(&str) -> bool) -> u64 {
     let text = get_ok(&format!("{url}/metrics")).await.unwrap();
     let lines = text.lines().filter(|line| line.starts_with("crm_api_requests_total"));
-    let values = lines.filter(|line| counted(line)).filter_map(|line| line.rsplit_once(' '));
+    let values = lines.filter(|line| is_counted(line)).filter_map(|line| line.rsplit_once(' '));
     values.map(|(_, value)| value.parse::<u64>().unwrap()).sum()
 }
 
@@ -27,11 +27,11 @@ pub(crate) async fn writes_of(url: &str) -> u64 {
 
 /// Number of a client's requests; an empty string matches everything.
 pub(crate) fn count(counts: &Counts, client: &str, verb: &str, resource: &str) -> u64 {
-    let meant = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
-    let agrees = |(by, how, what): &(String, String, String)| {
-        by == client && meant(verb, how) && meant(resource, what)
+    let matches = |filter: &str, found: &str| filter.is_empty() || filter == found;
+    let is_counted = |(by, its_verb, its_resource): &(String, String, String)| {
+        by == client && matches(verb, its_verb) && matches(resource, its_resource)
     };
-    counts.iter().filter(|(key, _)| agrees(key)).map(|(_, count)| count).sum()
+    counts.iter().filter(|(key, _)| is_counted(key)).map(|(_, count)| count).sum()
 }
 
 /// Resources that a client has listed and watched. Events are only watched.
@@ -43,7 +43,7 @@ pub(crate) fn watched(counts: &Counts, client: &str) -> Vec<String> {
 }
 
 /// Waits until the counts match, and returns when that was.
-pub(crate) async fn counted(
+pub(crate) async fn wait_for_counts(
     proxy: &ApiProxy,
     what: &str,
     limit: Duration,

@@ -22,13 +22,13 @@ use serde_json::json;
 
 use crate::{
     in_own_cluster, in_shared_cluster, is_ready,
-    request_counts::{count, counted, watched},
+    request_counts::{count, wait_for_counts, watched},
 };
 
 /// Bound on reopening a watch, and on the restart of the API server.
-const AGAIN: Duration = Duration::from_mins(3);
+const REOPEN_TIMEOUT: Duration = Duration::from_mins(3);
 /// Lists that an API server may reject right after its start.
-const REFUSED: u64 = 2;
+const MAX_REJECTED_LISTS: u64 = 2;
 
 fn watches() -> Match {
     Match::any().client("blind").verb("watch")
@@ -58,7 +58,7 @@ async fn broken_watches_miss_no_event() {
 /// A server that has lost its history responds with 410, and CRM lists everything again, once.
 #[tokio::test]
 async fn relists_once_after_410_expired() {
-    in_own_cluster("test-forgotten", async |ns: &TestNamespace| {
+    in_own_cluster("test-expired", async |ns: &TestNamespace| {
         let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
         let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
         deploy(&crm.client, "class", &with_odgm(&[hello("a")])).await.unwrap();
@@ -70,7 +70,7 @@ async fn relists_once_after_410_expired() {
         proxy.reset();
         let closed = proxy.inject(watches(), Fault::DropRequest);
         let cut = proxy.inject(watches(), Fault::DropResponse);
-        counted(&proxy, "all watches to be cut", AGAIN, |counts| {
+        wait_for_counts(&proxy, "all watches to be cut", REOPEN_TIMEOUT, |counts| {
             all.iter().all(|resource| count(counts, "blind", "watch", resource) > 0)
         })
         .await;
@@ -81,7 +81,7 @@ async fn relists_once_after_410_expired() {
         classes(ns).patch("class", &PatchParams::default(), &merge).await.unwrap();
         ns.cluster.supervisor().act("kube-apiserver", Action::Stop).await.unwrap();
         ns.cluster.supervisor().act("kube-apiserver", Action::Start).await.unwrap();
-        eventually("the API server", AGAIN, || is_ready(ns)).await;
+        eventually("the API server", REOPEN_TIMEOUT, || is_ready(ns)).await;
 
         proxy.reset();
         drop(closed);
@@ -91,13 +91,13 @@ async fn relists_once_after_410_expired() {
             // The first is rejected as expired, the next starts at the list.
             all.iter().all(|resource| count(counts, "blind", "watch", resource) > 1)
         };
-        counted(&proxy, "all watches to run again", AGAIN, reopened).await;
+        wait_for_counts(&proxy, "all watches to be reopened", REOPEN_TIMEOUT, reopened).await;
         let counts = proxy.counts();
         let lists: BTreeMap<_, _> =
             all.iter().map(|it| (it, count(&counts, "blind", "list", it))).collect();
-        let many = u64::try_from(lists.len()).unwrap();
+        let resources = u64::try_from(lists.len()).unwrap();
         assert!(lists.values().all(|count| *count > 0), "{lists:#?}");
-        assert!(lists.values().sum::<u64>() <= many + REFUSED, "{lists:#?}");
+        assert!(lists.values().sum::<u64>() <= resources + MAX_REJECTED_LISTS, "{lists:#?}");
     })
     .await;
 }
@@ -112,24 +112,24 @@ async fn watches_with_temporary_410_miss_no_event() {
         wait_available(ns, "class").await;
         let all = watched(&proxy.counts(), "blind");
         proxy.reset();
-        let gone = proxy.inject(watches(), Fault::Status(410, None));
+        let expired = proxy.inject(watches(), Fault::Status(410, None));
         let cut = proxy.inject(watches(), Fault::DropResponse);
-        counted(&proxy, "all watches to be gone", AGAIN, |counts| {
+        wait_for_counts(&proxy, "all watches to expire", REOPEN_TIMEOUT, |counts| {
             all.iter().all(|resource| count(counts, "blind", "watch", resource) > 0)
         })
         .await;
         deploy(&crm.client, "class", &with_odgm(&[hello("a"), hello("b")])).await.unwrap();
-        let met = proxy.counts();
-        drop((gone, cut));
+        let before = proxy.counts();
+        drop((expired, cut));
         assert_eq!(wait_available(ns, "class").await.functions.len(), 2);
-        counted(&proxy, "all watches to run again", AGAIN, |counts| {
-            let asked = |counts, resource| count(counts, "blind", "watch", resource);
-            all.iter().all(|resource| asked(counts, resource) > asked(&met, resource))
+        wait_for_counts(&proxy, "all watches to be reopened", REOPEN_TIMEOUT, |counts| {
+            let opened = |counts, resource| count(counts, "blind", "watch", resource);
+            all.iter().all(|resource| opened(counts, resource) > opened(&before, resource))
         })
         .await;
         let counts = proxy.counts();
         let lists = |counts, resource: &String| count(counts, "blind", "list", resource);
-        let once = |it: &String| (1..=lists(&met, it) + 1).contains(&lists(&counts, it));
+        let once = |it: &String| (1..=lists(&before, it) + 1).contains(&lists(&counts, it));
         assert!(all.iter().all(once), "{counts:#?}");
     })
     .await;
@@ -143,23 +143,23 @@ async fn does_not_overwrite_objects_it_has_not_observed() {
         let crm = Crm::start(ns, &Options::user("blind").through(proxy.url())).await;
         let held = proxy.inject(watches().resource("services"), Fault::Hold);
         let name = names::function("class", Some("greet"));
-        let theirs: Service = serde_json::from_value(json!({
+        let foreign: Service = serde_json::from_value(json!({
             "metadata": {"name": name},
             "spec": {"selector": {"app": "theirs"}, "ports": [{"port": 80}]},
         }))
         .unwrap();
         let services: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
-        let theirs = services.create(&PostParams::default(), &theirs).await.unwrap();
+        let foreign = services.create(&PostParams::default(), &foreign).await.unwrap();
         deploy(&crm.client, "class", &spec_of(&[hello("greet")])).await.unwrap();
         // A retry means that the first attempt was rejected.
-        counted(&proxy, "a second try", AGAIN, |counts| {
+        wait_for_counts(&proxy, "a second attempt", REOPEN_TIMEOUT, |counts| {
             count(counts, "blind", "patch", "services") > 1
         })
         .await;
-        assert_eq!(services.get(&name).await.unwrap(), theirs);
+        assert_eq!(services.get(&name).await.unwrap(), foreign);
         drop(held);
         wait_degraded(ns, "class", "NameTaken").await;
-        assert_eq!(services.get(&name).await.unwrap(), theirs);
+        assert_eq!(services.get(&name).await.unwrap(), foreign);
     })
     .await;
 }

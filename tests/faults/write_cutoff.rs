@@ -104,14 +104,14 @@ where
             cut.reached.notify_one();
             return Box::pin(std::future::pending());
         }
-        let answer = self.inner.call(request);
+        let response = self.inner.call(request);
         Box::pin(async move {
-            let answer = answer.await;
+            let response = response.await;
             if number == cut.at {
                 cut.reached.notify_one();
                 std::future::pending::<()>().await;
             }
-            answer
+            response
         })
     }
 }

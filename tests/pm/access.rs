@@ -26,10 +26,10 @@ async fn tokens(pm: &Pm) {
     let draft = pm.folder().join("tokens.new");
     fs::write(&draft, lines).unwrap();
     fs::rename(draft, pm.folder().join("tokens")).unwrap();
-    eventually("the tokens to be read again", ROLLOUT_TIMEOUT, || async {
+    eventually("the tokens to be reloaded", ROLLOUT_TIMEOUT, || async {
         match pm.ask(Method::GET, "/api/v1/packages", None, Some(VIEWER)).await? {
             (StatusCode::OK, _) => Ok(()),
-            (status, answer) => Err(format!("{status}: {answer}")),
+            (status, response) => Err(format!("{status}: {response}")),
         }
     })
     .await;
@@ -58,12 +58,15 @@ async fn tokens_grant_the_permissions_of_their_role() {
         (&get, "/health/ready", None, None, 200, ""),
         (&get, "/metrics", None, None, 200, ""),
     ] {
-        let (told, answer) = pm.ask(method.clone(), path, body, token).await.unwrap();
-        assert_eq!(told.as_u16(), status, "{method} {path} {token:?}: {answer}");
+        let (actual, response) = pm.ask(method.clone(), path, body, token).await.unwrap();
+        assert_eq!(actual.as_u16(), status, "{method} {path} {token:?}: {response}");
         if status >= 400 {
-            assert_eq!(answer["reason"], reason, "{answer}");
-            assert_eq!(answer["status"], status, "{answer}");
-            assert!(answer["correlationId"].as_str().is_some_and(|id| !id.is_empty()), "{answer}");
+            assert_eq!(response["reason"], reason, "{response}");
+            assert_eq!(response["status"], status, "{response}");
+            assert!(
+                response["correlationId"].as_str().is_some_and(|id| !id.is_empty()),
+                "{response}"
+            );
         }
     }
 }
@@ -120,39 +123,39 @@ async fn no_output_contains_a_secret() {
             done.stdout
         };
         oprc(&["report", "--file", report.to_str().unwrap()]);
-        let mut told = String::new();
+        let mut events = String::new();
         // The time includes connecting.
         for time in ["1s", "10s", "60s"] {
-            let said = oprc(&["events", "--since", "0", "--for", time, "-o", "json"]);
-            told = String::from_utf8(said).unwrap();
-            if told.contains("deployment.created") {
+            let output = oprc(&["events", "--since", "0", "--for", time, "-o", "json"]);
+            events = String::from_utf8(output).unwrap();
+            if events.contains("deployment.created") {
                 break;
             }
         }
-        assert!(told.contains("deployment.created"), "events are told");
+        assert!(events.contains("deployment.created"), "no event of the deployment");
         let report = String::from_utf8_lossy(&fs::read(report).unwrap()).into_owned();
         for part in ["shop", "PASSWORD", "other", "args"] {
-            assert!(report.contains(part), "the report tells of {part}");
+            assert!(report.contains(part), "the report lacks {part}");
         }
         let metrics = pm.ask(Method::GET, "/metrics", None, None).await.unwrap().1.to_string();
         // Kubernetes has Events of the running deployment, and CRM has logged its work.
-        let events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
-        let events = events.list(&ListParams::default()).await.unwrap();
-        let kubernetes = serde_json::to_string(&events.items).unwrap();
+        let kube_events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
+        let kube_events = kube_events.list(&ListParams::default()).await.unwrap();
+        let kubernetes = serde_json::to_string(&kube_events.items).unwrap();
         assert!(kubernetes.contains("shop"), "{kubernetes}");
         let crm_log = crm.log();
-        assert!(crm_log.contains("shop."), "CRM logs what it does");
+        assert!(crm_log.contains("shop."), "CRM's log lacks the deployment");
         for (what, text) in [
             ("the log", pm.log()),
             ("CRM's log", crm_log),
             ("Kubernetes' events", kubernetes),
             ("the report", report),
-            ("events", told),
+            ("events", events),
             ("metrics", metrics),
             ("clusters", pm.get("/clusters").await.to_string()),
         ] {
             for secret in ["canary", ADMIN] {
-                assert!(!text.contains(secret), "{what} tells {secret}");
+                assert!(!text.contains(secret), "{what} contains {secret}");
             }
         }
         for key in ["shop", "other"] {
@@ -168,24 +171,24 @@ async fn reaches_a_cluster_only_with_valid_credentials() {
     const TOKEN: &str = "the-token-of-this-crm";
     in_namespace(async |ns| {
         let folder = tempfile::tempdir().unwrap();
-        let ours = Authority::new(&folder.path().join("ours"));
-        let others = Authority::new(&folder.path().join("others"));
-        let (certificate, key) = ours.issue("crm", &["127.0.0.1", "crm.example"]);
+        let own_ca = Authority::new(&folder.path().join("ours"));
+        let other_ca = Authority::new(&folder.path().join("others"));
+        let (certificate, key) = own_ca.issue("crm", &["127.0.0.1", "crm.example"]);
         let tokens = folder.path().join("tokens");
         fs::write(&tokens, format!("pm {TOKEN}\n")).unwrap();
         let mut options = Options::default().with("OPRC_CRM_SECURITY_MTLS", "true");
         for (name, file) in [
             ("TLS_CERTIFICATE", &certificate),
             ("TLS_KEY", &key),
-            ("TLS_CLIENT_CA", &ours.certificate()),
+            ("TLS_CLIENT_CA", &own_ca.certificate()),
             ("TOKEN_FILE", &tokens),
         ] {
             options = options.with(&format!("OPRC_CRM_SECURITY_{name}"), file.to_str().unwrap());
         }
         let crm = CrmTask::start(ns, &options).await;
         let url = format!("https://{}", crm.address);
-        let own = ours.issue("pm", &["pm"]);
-        let foreign = others.issue("pm", &["pm"]);
+        let own = own_ca.issue("pm", &["pm"]);
+        let foreign = other_ca.issue("pm", &["pm"]);
         let with = |ca: &Authority, client: Option<&(std::path::PathBuf, std::path::PathBuf)>| {
             let mut cluster = json!({"url": url, "ca": ca.certificate(), "token": TOKEN});
             if let Some((certificate, key)) = client {
@@ -195,32 +198,33 @@ async fn reaches_a_cluster_only_with_valid_credentials() {
             cluster
         };
         let changed = |field: &str, value: Option<&str>| {
-            let mut cluster = with(&ours, Some(&own));
+            let mut cluster = with(&own_ca, Some(&own));
             cluster[field] = value.into();
             cluster
         };
         let setup = Setup::default()
-            .cluster("right", with(&ours, Some(&own)))
+            .cluster("right", with(&own_ca, Some(&own)))
             .cluster("by-name", changed("serverName", Some("crm.example")))
-            .cluster("wrong-ca", with(&others, Some(&own)))
+            .cluster("wrong-ca", with(&other_ca, Some(&own)))
             .cluster("wrong-name", changed("serverName", Some("other.example")))
-            .cluster("no-certificate", with(&ours, None))
-            .cluster("foreign-certificate", with(&ours, Some(&foreign)))
+            .cluster("no-certificate", with(&own_ca, None))
+            .cluster("foreign-certificate", with(&own_ca, Some(&foreign)))
             .cluster("wrong-token", changed("token", Some("another-token-than-that")))
             .cluster("no-token", changed("token", None))
             .cluster("no-tls", json!({"url": url.replace("https", "http"), "token": TOKEN}));
         let pm = Pm::start(&setup).await;
         pm.wait_for_cluster("right", "HEALTHY").await;
         pm.wait_for_cluster("by-name", "HEALTHY").await;
-        let clusters = eventually("all clusters to be tried", ROLLOUT_TIMEOUT, || async {
-            let clusters = pm.get("/clusters").await["items"].as_array().unwrap().clone();
-            let untried = |it: &&Value| it["message"].as_str().unwrap_or("").contains("yet");
-            match clusters.iter().find(untried) {
-                None => Ok(clusters),
-                Some(cluster) => Err(cluster.to_string()),
-            }
-        })
-        .await;
+        let clusters =
+            eventually("a connection attempt to each cluster", ROLLOUT_TIMEOUT, || async {
+                let clusters = pm.get("/clusters").await["items"].as_array().unwrap().clone();
+                let untried = |it: &&Value| it["message"].as_str().unwrap_or("").contains("yet");
+                match clusters.iter().find(untried) {
+                    None => Ok(clusters),
+                    Some(cluster) => Err(cluster.to_string()),
+                }
+            })
+            .await;
         for cluster in &clusters {
             let name = cluster["name"].as_str().unwrap();
             let healthy = ["right", "by-name"].contains(&name);
@@ -230,7 +234,7 @@ async fn reaches_a_cluster_only_with_valid_credentials() {
         }
         let log = pm.log();
         for secret in [TOKEN, "another-token-than-that", ADMIN] {
-            assert!(!log.contains(secret), "the log tells {secret}");
+            assert!(!log.contains(secret), "the log contains {secret}");
         }
     })
     .await;
@@ -259,9 +263,9 @@ fn exits_and_names_an_invalid_setting() {
             .current_dir(folder.path())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&done.stderr);
-        assert!(!done.status.success(), "{variables:?} is taken");
-        assert!(told.contains(expected), "{variables:?}: {told}");
-        assert!(!told.contains("panicked") && !told.contains(VIEWER), "{told}");
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success(), "{variables:?} is accepted");
+        assert!(stderr.contains(expected), "{variables:?}: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains(VIEWER), "{stderr}");
     }
 }

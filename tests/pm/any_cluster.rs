@@ -30,37 +30,38 @@ async fn up_installs_into_an_existing_cluster_and_down_uninstalls() {
                 .env("OPRC_CONFIG", folder.path().join("config.yaml"))
                 .output()
                 .unwrap();
-            let (said, told) = (done.stdout, String::from_utf8_lossy(&done.stderr).into_owned());
-            assert!(done.status.success(), "{arguments:?}: {told}");
-            String::from_utf8(said).unwrap()
+            let (stdout, stderr) =
+                (done.stdout, String::from_utf8_lossy(&done.stderr).into_owned());
+            assert!(done.status.success(), "{arguments:?}: {stderr}");
+            String::from_utf8(stdout).unwrap()
         };
         let kubeconfig = cluster.kubeconfig();
         let this = ["--context", "oprc-test-any", "--kubeconfig", kubeconfig.to_str().unwrap()];
         for _ in 0..2 {
-            let said = oprc(&[&["up", "--name", "far"], this.as_slice()].concat());
-            assert!(said.contains("Hello, you!"), "{said}");
+            let stdout = oprc(&[&["up", "--name", "far"], this.as_slice()].concat());
+            assert!(stdout.contains("Hello, you!"), "{stdout}");
             let back = format!("oprc down --name far {} --classes", this.join(" "));
-            assert!(said.contains(&back), "{said}");
+            assert!(stdout.contains(&back), "{stdout}");
         }
         // All through the API server, including events.
         assert!(oprc(&["status", "hello"]).contains("RUNNING"));
         oprc(&["check"]);
         assert!(oprc(&["logs", "hello"]).contains("listening on"));
         let client = cluster.client().await.unwrap();
-        let theirs: Api<ConfigMap> = Api::namespaced(client.clone(), "oaas-system");
+        let config_maps: Api<ConfigMap> = Api::namespaced(client.clone(), "oaas-system");
         let metadata = ObjectMeta { name: Some("theirs".to_owned()), ..ObjectMeta::default() };
-        let made = ConfigMap { metadata, ..ConfigMap::default() };
-        theirs.create(&PostParams::default(), &made).await.unwrap();
+        let config_map = ConfigMap { metadata, ..ConfigMap::default() };
+        config_maps.create(&PostParams::default(), &config_map).await.unwrap();
         let down = [&["down", "--name", "far", "--classes"], this.as_slice()].concat();
         oprc(&down);
         // A namespace with objects of others stays; the installed objects are deleted.
-        assert!(theirs.get_opt("theirs").await.unwrap().is_some());
+        assert!(config_maps.get_opt("theirs").await.unwrap().is_some());
         let secrets: Api<Secret> = Api::namespaced(client.clone(), "oaas-system");
         assert!(secrets.get_opt("oprc-pm-tokens").await.unwrap().is_none());
         assert!(
             !std::fs::read_to_string(folder.path().join("config.yaml")).unwrap().contains("far")
         );
-        theirs.delete("theirs", &DeleteParams::default()).await.unwrap();
+        config_maps.delete("theirs", &DeleteParams::default()).await.unwrap();
         oprc(&down);
 
         let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());

@@ -31,10 +31,10 @@ async fn deploys_to_two_clusters_and_deletes_from_both() {
         for version in ["1.0.0", "2.0.0"] {
             pm.publish(&package(version)).await;
         }
-        let made = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
-        assert_eq!(made["plan"]["units"].as_array().unwrap().len(), 2, "{made}");
-        let again = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
-        assert_eq!(again["revision"], made["revision"], "nothing has changed");
+        let created = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
+        assert_eq!(created["plan"]["units"].as_array().unwrap().len(), 2, "{created}");
+        let repeated = pm.deploy(&both("shop", "1.0.0", "BEST_EFFORT")).await.unwrap();
+        assert_eq!(repeated["revision"], created["revision"], "nothing has changed");
         let status = pm.wait_for_condition("shop", "RUNNING").await;
         for unit in status["units"].as_array().unwrap() {
             let url = unit["functions"][0]["invocationUrl"].as_str().unwrap();
@@ -44,9 +44,9 @@ async fn deploys_to_two_clusters_and_deletes_from_both() {
         west.exactly("shop.", &[("shop.Sample..west", "1.0.0")]).await;
         // The status in the package's functions.
         let functions = pm.get("/functions?package=sample").await;
-        let told = functions["items"][0]["status"].as_array().unwrap();
-        assert_eq!(told.len(), 2, "{functions}");
-        assert!(told.iter().all(|it| it["condition"] == "RUNNING"), "{functions}");
+        let statuses = functions["items"][0]["status"].as_array().unwrap();
+        assert_eq!(statuses.len(), 2, "{functions}");
+        assert!(statuses.iter().all(|it| it["condition"] == "RUNNING"), "{functions}");
         let used = pm.call(Method::DELETE, "/packages/sample/versions/1.0.0", None).await;
         assert!(used.unwrap_err().contains("deployment shop"));
 
@@ -121,8 +121,8 @@ async fn all_or_nothing_rolls_back_completely() {
         let address = west.crm.url.clone();
         west.crm.stop().await;
         // Set only now: rollouts before need more time.
-        let soon = setup.with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "15s");
-        let pm = pm.restart_as(soon).await;
+        let short_deadline = setup.with("OPRC_PM_DEPLOYMENTS_UNREACHABLE_DEADLINE", "15s");
+        let pm = pm.restart_as(short_deadline).await;
         pm.wait_for_cluster("east", "HEALTHY").await;
         pm.wait_for_cluster("west", "UNREACHABLE").await;
         pm.deploy(&both("new", "1.0.0", "ALL_OR_NOTHING")).await.unwrap();
@@ -165,8 +165,8 @@ async fn units_on_an_unconfigured_cluster_are_reported_until_it_is_forgotten() {
         let status = pm.wait_for_condition("shop", "PARTIAL").await;
         assert!(status["message"].as_str().unwrap().contains("no longer configured"), "{status}");
         let clusters = pm.get("/clusters").await;
-        let gone = clusters["items"].as_array().unwrap().iter().find(|it| it["name"] == "west");
-        assert_eq!(gone.unwrap()["units"], 1, "{clusters}");
+        let removed = clusters["items"].as_array().unwrap().iter().find(|it| it["name"] == "west");
+        assert_eq!(removed.unwrap()["units"], 1, "{clusters}");
         pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
         east.exactly("", &[]).await;
         pm.wait_for_condition("shop", "DELETING").await;
@@ -177,17 +177,17 @@ async fn units_on_an_unconfigured_cluster_are_reported_until_it_is_forgotten() {
         west.exactly("", &[]).await;
 
         // It is removed for good.
-        let mut wanted = deployment("bank", "1.0.0");
-        wanted["targetClusters"] = json!(["west"]);
-        pm.deploy(&wanted).await.unwrap();
+        let mut desired = deployment("bank", "1.0.0");
+        desired["targetClusters"] = json!(["west"]);
+        pm.deploy(&desired).await.unwrap();
         pm.wait_for_condition("bank", "RUNNING").await;
-        let forget = async |pm: &Pm| pm.call(Method::DELETE, "/clusters/west", None).await;
-        assert!(forget(&pm).await.unwrap_err().contains("CONFIGURED"));
+        let forget_cluster = async |pm: &Pm| pm.call(Method::DELETE, "/clusters/west", None).await;
+        assert!(forget_cluster(&pm).await.unwrap_err().contains("CONFIGURED"));
         let pm = pm.restart_as(Setup::of([("east", east.crm.url.as_str())])).await;
         pm.call(Method::DELETE, "/deployments/bank", None).await.unwrap();
-        forget(&pm).await.unwrap();
+        forget_cluster(&pm).await.unwrap();
         pm.wait_deleted("bank").await;
-        assert!(forget(&pm).await.unwrap_err().starts_with("404"));
+        assert!(forget_cluster(&pm).await.unwrap_err().starts_with("404"));
         let pm = pm.restart_as(setup(&east, &west)).await;
         pm.wait_for_cluster("west", "HEALTHY").await;
         assert_eq!(pm.get("/orphans").await["items"][0]["id"], "bank.Sample..west");
@@ -205,10 +205,10 @@ async fn a_hundred_updates_leave_only_the_units_of_the_last() {
         let places = [json!(["east"]), json!(["east", "west"]), json!(["west"])];
         for round in 0..100 {
             let version = if round % 2 == 0 { "1.0.0" } else { "2.0.0" };
-            let mut wanted = deployment("shop", version);
-            wanted["targetClusters"] = places[round % 3].clone();
-            wanted["targetEnvs"] = if round % 5 == 0 { json!(["dev"]) } else { json!([]) };
-            pm.deploy(&wanted).await.unwrap();
+            let mut desired = deployment("shop", version);
+            desired["targetClusters"] = places[round % 3].clone();
+            desired["targetEnvs"] = if round % 5 == 0 { json!(["dev"]) } else { json!([]) };
+            pm.deploy(&desired).await.unwrap();
         }
         // Round 99 deploys 2.0.0 to east only.
         let status = pm.wait_for_condition("shop", "RUNNING").await;
@@ -219,8 +219,8 @@ async fn a_hundred_updates_leave_only_the_units_of_the_last() {
             let units = pm.get("/deployments/shop/status").await["units"].clone();
             let count = units.as_array().map(Vec::len);
             let orphans = pm.get("/orphans").await["items"].clone();
-            let right = count == Some(1) && orphans == json!([]);
-            if right { Ok(()) } else { Err(format!("{units}, orphans {orphans}")) }
+            let converged = count == Some(1) && orphans == json!([]);
+            if converged { Ok(()) } else { Err(format!("{units}, orphans {orphans}")) }
         })
         .await;
         let history = pm.get("/deployments/shop/history").await;
@@ -240,22 +240,22 @@ async fn a_second_pm_on_the_same_etcd_exits() {
             .with("OPRC_PM_STORE_ETCD_LEASE", "60s");
         let pm = Pm::start(&setup).await;
         let mut second = tokio::process::Command::new(oprc_tests::program("oprc-pm"));
-        let said = second
+        let output = second
             .args(["--server-port=0", "--server-host=127.0.0.1", "--security-auth=off"])
             .args(["--store-kind=etcd", "--store-etcd-root=oprc"])
             .arg(format!("--store-etcd-endpoints={}", etcd.endpoint()))
             .kill_on_drop(true)
             .output();
-        let said = tokio::time::timeout(Duration::from_mins(1), said).await;
-        let said = said.expect("the second one ends").unwrap();
-        let told = String::from_utf8_lossy(&said.stderr);
-        assert!(!said.status.success() && told.contains("is owned by"), "{told}");
+        let output = tokio::time::timeout(Duration::from_mins(1), output).await;
+        let output = output.expect("the second PM didn't exit").unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && stderr.contains("is owned by"), "{stderr}");
         // The first PM continues.
         pm.publish(&package("1.0.0")).await;
         pm.deploy(&deployment("shop", "1.0.0")).await.unwrap();
         pm.wait_for_condition("shop", "RUNNING").await;
-        let made = classes(ns).list(&kube::api::ListParams::default()).await.unwrap();
-        assert_eq!(made.items.len(), 1);
+        let created = classes(ns).list(&kube::api::ListParams::default()).await.unwrap();
+        assert_eq!(created.items.len(), 1);
         pm.call(Method::DELETE, "/deployments/shop", None).await.unwrap();
         pm.wait_deleted("shop").await;
     })

@@ -53,20 +53,24 @@ impl Oprc {
     /// The output of a command that must succeed.
     fn ok(&self, arguments: &[&str]) -> String {
         let done = self.run(arguments);
-        let told = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{arguments:?}: {told}");
-        let said = String::from_utf8(done.stdout).unwrap();
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{arguments:?}: {stderr}");
+        let stdout = String::from_utf8(done.stdout).unwrap();
         // No colours without a terminal.
-        assert!(!said.contains('\u{1b}') && !told.contains('\u{1b}'), "{said}{told}");
-        said
+        assert!(!stdout.contains('\u{1b}') && !stderr.contains('\u{1b}'), "{stdout}{stderr}");
+        stdout
     }
 
     /// Like [`Self::ok`] with retries, because kube-proxy programs functions asynchronously.
     async fn eventually_ok(&self, arguments: &[&str]) -> String {
         eventually("a response", ROLLOUT_TIMEOUT, || async {
             let done = self.run(arguments);
-            let told = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
-            if done.status.success() { Ok(told(&done.stdout)) } else { Err(told(&done.stderr)) }
+            let text_of = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+            if done.status.success() {
+                Ok(text_of(&done.stdout))
+            } else {
+                Err(text_of(&done.stderr))
+            }
         })
         .await
     }
@@ -75,26 +79,26 @@ impl Oprc {
         serde_json::from_str(&self.ok(&[arguments, &["-o", "json"]].concat())).unwrap()
     }
 
-    /// The output of a stream, with more time until it contains `wanted`: connecting takes some of
+    /// The output of a stream, with more time until it contains `expected`: connecting takes some of
     /// it.
-    fn hears(&self, arguments: &[&str], wanted: &str) -> String {
-        let mut said = String::new();
+    fn output_until(&self, arguments: &[&str], expected: &str) -> String {
+        let mut stdout = String::new();
         for time in ["1s", "10s", "60s"] {
-            said = self.ok(&[arguments, &["--for", time, "-o", "json"]].concat());
-            if said.contains(wanted) {
+            stdout = self.ok(&[arguments, &["--for", time, "-o", "json"]].concat());
+            if stdout.contains(expected) {
                 break;
             }
         }
-        said
+        stdout
     }
 
     /// The error of a command that must exit with this code.
     fn fails(&self, code: i32, arguments: &[&str]) -> String {
         let done = self.run(arguments);
-        let told = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(!told.contains("panicked"), "{told}");
-        told
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{stderr}");
+        stderr
     }
 }
 
@@ -142,8 +146,8 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         assert_eq!(oprc.json(&["plan", "sample"])[0]["units"][0]["cluster"], "east");
 
         // It waits, and prints the URLs.
-        let said = oprc.ok(&["deploy", "sample"]);
-        assert!(said.contains("greet") && said.contains("http://"), "{said}");
+        let stdout = oprc.ok(&["deploy", "sample"]);
+        assert!(stdout.contains("greet") && stdout.contains("http://"), "{stdout}");
         let status = oprc.ok(&["status", "shop", "--pods"]);
         for part in ["shop", "RUNNING", "cluster east", "class Sample", "function greet", "pod "] {
             assert!(status.contains(part), "{part}: {status}");
@@ -174,8 +178,8 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         assert_eq!(oprc.json(&["status", "shop", "--history"]).as_array().unwrap().len(), 3);
 
         // It fails with the reason; rolled back by hand.
-        let told = oprc.fails(1, &["deploy", &bad]);
-        assert!(told.contains("none:1") || told.contains("image"), "{told}");
+        let stderr = oprc.fails(1, &["deploy", &bad]);
+        assert!(stderr.contains("none:1") || stderr.contains("image"), "{stderr}");
         oprc.ok(&["rollback", "shop"]);
 
         oprc.ok(&["check", "--no-clusters"]);
@@ -183,24 +187,24 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         assert!(checks.as_array().unwrap().iter().all(|it| it["result"] != "error"), "{checks}");
         oprc.ok(&["cluster", "health"]);
         assert_eq!(oprc.json(&["cluster", "list"])[0]["name"], "east");
-        let told = oprc.fails(3, &["package", "delete", "sample@1.0.0"]);
-        assert!(told.contains("shop"), "{told}");
+        let stderr = oprc.fails(3, &["package", "delete", "sample@1.0.0"]);
+        assert!(stderr.contains("shop"), "{stderr}");
         oprc.fails(3, &["status", "nothing"]);
         oprc.fails(2, &["deploy", "none.yaml"]);
-        let events = oprc.hears(&["events", "--since", "0"], "deployment.condition");
+        let events = oprc.output_until(&["events", "--since", "0"], "deployment.condition");
         let events: Vec<Value> =
             events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(events.iter().any(|it| it["type"] == "deployment.condition"), "{events:?}");
 
         // JSON output.
-        let told = oprc.run(&["diff", &two, "-o", "json"]);
-        assert_eq!(told.status.code(), Some(1));
-        let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-        assert_eq!(told[0]["what"], "deployment shop", "{told}");
-        assert!(told[0]["now"] != told[0]["wanted"], "{told}");
-        let told = oprc.hears(&["watch", "shop"], "RUNNING");
-        let told: Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
-        assert_eq!(told["condition"], "RUNNING", "{told}");
+        let output = oprc.run(&["diff", &two, "-o", "json"]);
+        assert_eq!(output.status.code(), Some(1));
+        let output: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(output[0]["what"], "deployment shop", "{output}");
+        assert!(output[0]["now"] != output[0]["wanted"], "{output}");
+        let output = oprc.output_until(&["watch", "shop"], "RUNNING");
+        let output: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
+        assert_eq!(output["condition"], "RUNNING", "{output}");
         oprc.fails(2, &["logs", "shop", "--kubeconfig", "none"]);
 
         // A closed pipe is not an error.
@@ -289,8 +293,8 @@ async fn runs_the_example_packages_unchanged() {
         let greeted =
             oprc.eventually_ok(&["invoke", "counter", "increment", "--path", "/?name=you"]).await;
         assert!(greeted.contains("Hello, you!"), "{greeted}");
-        let told = oprc.fails(3, &["invoke", "counter", "announce"]);
-        assert!(told.contains("PRIVATE"), "{told}");
+        let stderr = oprc.fails(3, &["invoke", "counter", "announce"]);
+        assert!(stderr.contains("PRIVATE"), "{stderr}");
         oprc.ok(&["delete", "counter"]);
 
         oprc.ok(&["deploy", &example("shapes")]);
@@ -300,8 +304,8 @@ async fn runs_the_example_packages_unchanged() {
         let call = ["invoke", "shapes", "scaled-area", "--class", "Circle"];
         let area = oprc.eventually_ok(&[&call[..], &["-d", data]].concat()).await;
         assert!(area.contains("Hello"), "{area}");
-        let told = oprc.fails(2, &call);
-        assert!(told.contains("$args.factor"), "{told}");
+        let stderr = oprc.fails(2, &call);
+        assert!(stderr.contains("$args.factor"), "{stderr}");
         oprc.ok(&["delete", "shapes"]);
     })
     .await;

@@ -94,11 +94,13 @@ async fn compare(pm: &Pm) {
         .env("PYTHONPATH", &folder)
         .current_dir(pm.folder())
         .kill_on_drop(true);
-    let done =
-        timeout(CHECK_TIMEOUT, command.output()).await.expect("all to be asked in time").unwrap();
-    let told = String::from_utf8_lossy(&done.stdout);
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{told}{error}");
+    let done = timeout(CHECK_TIMEOUT, command.output())
+        .await
+        .expect("the checker didn't end in time")
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{stdout}{stderr}");
     assert!(!pm.log().contains("panicked"), "{}", pm.log());
 }
 

@@ -55,11 +55,11 @@ async fn adopts_all_orphans_without_restarting_pods() {
         .await;
         assert!(orphans.iter().all(|it| it["ownership"] == "orphan"), "{orphans:?}");
         let wrong = json!({"deployment": "other"});
-        let refused = adopt(&pm, &orphans[0], &wrong).await.unwrap_err();
-        assert!(refused.contains("by its id"), "{refused}");
+        let rejected = adopt(&pm, &orphans[0], &wrong).await.unwrap_err();
+        assert!(rejected.contains("by its id"), "{rejected}");
         for orphan in &orphans {
-            let wanted = json!({"deployment": orphan["deployment"]});
-            adopt(&pm, orphan, &wanted).await.unwrap();
+            let request = json!({"deployment": orphan["deployment"]});
+            adopt(&pm, orphan, &request).await.unwrap();
         }
         assert_eq!(pm.get("/orphans").await["items"], json!([]));
         for key in ["shop", "bank"] {
@@ -99,9 +99,9 @@ async fn deletes_an_orphan() {
         let setup = Setup::of([("east", east.crm.url.as_str()), ("west", west.crm.url.as_str())]);
         let pm = Pm::start(&setup).await;
         pm.publish(&package("1.0.0")).await;
-        let mut wanted = deployment("shop", "1.0.0");
-        wanted["targetClusters"] = json!(["east"]);
-        pm.deploy(&wanted).await.unwrap();
+        let mut request = deployment("shop", "1.0.0");
+        request["targetClusters"] = json!(["east"]);
+        pm.deploy(&request).await.unwrap();
         pm.wait_for_condition("shop", "RUNNING").await;
         // A unit of a deployment is not an orphan.
         let path = "/orphans/east/shop.Sample..east";

@@ -41,7 +41,7 @@ impl TestCluster<'_> {
     pub(crate) async fn exactly(&self, prefix: &str, expected: &[(&str, &str)]) {
         let expected: Vec<_> =
             expected.iter().map(|(id, mark)| ((*id).to_owned(), (*mark).to_owned())).collect();
-        eventually("the right classes", ROLLOUT_TIMEOUT, || async {
+        eventually("the expected classes", ROLLOUT_TIMEOUT, || async {
             let mut found = self.classes().await?;
             found.retain(|(id, _)| id.starts_with(prefix));
             if found == expected { Ok(()) } else { Err(format!("{found:?} for {expected:?}")) }

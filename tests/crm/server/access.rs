@@ -23,7 +23,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tonic::{Code, Status};
 
-use super::{Http, RESPONSE_TIMEOUT, ask, http, plain, serves, trust};
+use super::{Http, RESPONSE_TIMEOUT, http, plain, send_request, trust, wait_serving};
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -132,80 +132,80 @@ async fn call(client: &Http, url: &str, token: Option<&str>) -> Result<(), Statu
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
     let mut client = DeploymentServiceClient::with_origin(client.clone(), url.parse().unwrap());
-    let answer =
+    let response =
         tokio::time::timeout(RESPONSE_TIMEOUT, client.get_cluster_info(request)).await.unwrap();
-    answer.map(drop)
+    response.map(drop)
 }
 
 /// Starts a CRM with TLS and waits until it is ready.
-async fn guarded(ns: &TestNamespace, files: &Files, options: &Options) -> (CrmTask, String) {
-    let begun = CrmTask::start(ns, options).await;
-    let url = format!("https://{}", begun.address);
+async fn start_with_tls(ns: &TestNamespace, files: &Files, options: &Options) -> (CrmTask, String) {
+    let crm = CrmTask::start(ns, options).await;
+    let url = format!("https://{}", crm.address);
     let probe = trusting(&[&files.server], None);
     eventually("CRM to be ready", RESPONSE_TIMEOUT, || async {
-        match ask(&probe, Method::GET, &format!("{url}/health/ready"), None, "").await? {
+        match send_request(&probe, Method::GET, &format!("{url}/health/ready"), None, "").await? {
             (StatusCode::OK, ..) => Ok(()),
             (status, _, body) => Err(format!("{status}: {body}")),
         }
     })
     .await;
-    (begun, url)
+    (crm, url)
 }
 
 /// Asserts that probes and metrics need no authentication.
 async fn assert_open_endpoints(files: &Files, url: &str) {
-    let nobody = trusting(&[&files.server], None);
+    let anonymous = trusting(&[&files.server], None);
     for path in ["/healthz", "/health/live", "/health/ready", "/metrics"] {
         let (status, ..) =
-            ask(&nobody, Method::GET, &format!("{url}{path}"), None, "").await.unwrap();
+            send_request(&anonymous, Method::GET, &format!("{url}{path}"), None, "").await.unwrap();
         assert_eq!(status, StatusCode::OK, "{path}");
     }
     for service in ["", "deployment.DeploymentService"] {
-        serves(&nobody, url, service).await;
+        wait_serving(&anonymous, url, service).await;
     }
     let (status, headers, body) =
-        ask(&nobody, Method::GET, &format!("{url}/log-level"), None, "").await.unwrap();
+        send_request(&anonymous, Method::GET, &format!("{url}/log-level"), None, "").await.unwrap();
     assert_eq!(status, StatusCode::UNAUTHORIZED);
     assert_eq!(headers["www-authenticate"], "Bearer");
     assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["status"], 401);
 }
 
-fn unauthenticated(answer: Result<(), Status>) {
-    let status = answer.unwrap_err();
+fn assert_unauthenticated(response: Result<(), Status>) {
+    let status = response.unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated, "{status:?}");
 }
 
 /// Asserts that the TLS handshake failed.
-fn assert_handshake_fails(answer: Result<(), Status>, about: &str) {
-    let status = answer.unwrap_err();
+fn assert_handshake_fails(response: Result<(), Status>, expected: &str) {
+    let status = response.unwrap_err();
     assert_ne!(status.code(), Code::Unauthenticated, "{status:?}");
-    let said = format!("{status:?}");
-    assert!(said.contains(about), "{said}");
+    let text = format!("{status:?}");
+    assert!(text.contains(expected), "{text}");
 }
 
 #[tokio::test]
 async fn requires_client_certificates_and_tokens() {
     in_namespace(async |ns: &TestNamespace| {
         let files = Files::new();
-        let good = || Some(files.clients.sign(&["gateway"]));
-        let stranger = Authority::new("strangers");
+        let valid_identity = || Some(files.clients.sign(&["gateway"]));
+        let untrusted = Authority::new("strangers");
 
-        let (_crm, url) = guarded(ns, &files, &files.options(true, true, false)).await;
+        let (_crm, url) = start_with_tls(ns, &files, &files.options(true, true, false)).await;
         assert_open_endpoints(&files, &url).await;
-        call(&trusting(&[&files.server], good()), &url, None).await.unwrap();
-        unauthenticated(call(&trusting(&[&files.server], None), &url, None).await);
+        call(&trusting(&[&files.server], valid_identity()), &url, None).await.unwrap();
+        assert_unauthenticated(call(&trusting(&[&files.server], None), &url, None).await);
         // A token doesn't replace a certificate.
-        unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
+        assert_unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
         assert_handshake_fails(
-            call(&trusting(&[&stranger], good()), &url, None).await,
+            call(&trusting(&[&untrusted], valid_identity()), &url, None).await,
             "UnknownIssuer",
         );
-        let elsewhere = url.replace("127.0.0.1", "localhost");
+        let other_host = url.replace("127.0.0.1", "localhost");
         assert_handshake_fails(
-            call(&trusting(&[&files.server], good()), &elsewhere, None).await,
+            call(&trusting(&[&files.server], valid_identity()), &other_host, None).await,
             "NotValidForName",
         );
-        let forged = Some(stranger.sign(&["gateway"]));
+        let forged = Some(untrusted.sign(&["gateway"]));
         assert_handshake_fails(
             call(&trusting(&[&files.server], forged), &url, None).await,
             "UnknownCA",
@@ -214,21 +214,23 @@ async fn requires_client_certificates_and_tokens() {
         let bare = url.replace("https", "http");
         assert!(call(&plain(), &bare, None).await.is_err());
 
-        let (_crm, url) = guarded(ns, &files, &files.options(true, false, true)).await;
+        let (_crm, url) = start_with_tls(ns, &files, &files.options(true, false, true)).await;
         assert_open_endpoints(&files, &url).await;
         let client = trusting(&[&files.server], None);
         call(&client, &url, Some(TOKEN)).await.unwrap();
         for wrong in
             [None, Some(""), Some("0123456789abcdef"), Some("0123456789abcdef0123456789abcdee")]
         {
-            unauthenticated(call(&client, &url, wrong).await);
+            assert_unauthenticated(call(&client, &url, wrong).await);
         }
 
-        let (_crm, url) = guarded(ns, &files, &files.options(true, true, true)).await;
+        let (_crm, url) = start_with_tls(ns, &files, &files.options(true, true, true)).await;
         assert_open_endpoints(&files, &url).await;
-        call(&trusting(&[&files.server], good()), &url, Some(TOKEN)).await.unwrap();
-        unauthenticated(call(&trusting(&[&files.server], good()), &url, None).await);
-        unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
+        call(&trusting(&[&files.server], valid_identity()), &url, Some(TOKEN)).await.unwrap();
+        assert_unauthenticated(
+            call(&trusting(&[&files.server], valid_identity()), &url, None).await,
+        );
+        assert_unauthenticated(call(&trusting(&[&files.server], None), &url, Some(TOKEN)).await);
     })
     .await;
 }
@@ -240,12 +242,13 @@ async fn changing_the_log_level_requires_a_token() {
         let crm = CrmProcess::start(ns, &files.options(false, false, true)).await;
         let (client, url) = (plain(), format!("{}/log-level", crm.url));
         let put = async |token: Option<&str>, filter: &'static str| {
-            ask(&client, Method::PUT, &url, token, filter).await.unwrap().0
+            send_request(&client, Method::PUT, &url, token, filter).await.unwrap().0
         };
         assert_eq!(put(None, "debug").await, StatusCode::UNAUTHORIZED);
         assert_eq!(put(Some(TOKEN), "info,oprc_crm=trace").await, StatusCode::NO_CONTENT);
         assert_eq!(put(Some(TOKEN), "oprc_crm=loud").await, StatusCode::BAD_REQUEST);
-        let (status, _, level) = ask(&client, Method::GET, &url, Some(TOKEN), "").await.unwrap();
+        let (status, _, level) =
+            send_request(&client, Method::GET, &url, Some(TOKEN), "").await.unwrap();
         assert_eq!(status, StatusCode::OK);
         assert!(level.contains("oprc_crm=trace"), "{level}");
     })

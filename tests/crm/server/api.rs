@@ -33,17 +33,17 @@ use tonic::Code;
 use tonic_types::StatusExt as _;
 
 use super::{
-    RESPONSE_TIMEOUT, ask, plain,
+    RESPONSE_TIMEOUT, plain,
     reflection_client::{self, Events, Reflected},
-    serves, serving,
+    send_request, serving_status, wait_serving,
 };
 
 /// Pages, filters and invalid parameters of `ListClassRuntimes`.
 async fn check_listing(api: &Reflected, names: &[String]) {
     let (mut seen, mut token) = (Vec::new(), json!(""));
     loop {
-        let asked = json!({"page_size": 2, "page_token": token});
-        let page = api.call("ListClassRuntimes", asked).await.unwrap();
+        let message = json!({"page_size": 2, "page_token": token});
+        let page = api.call("ListClassRuntimes", message).await.unwrap();
         let page_names = names_of(&page);
         assert!((1..=2).contains(&page_names.len()), "{page}");
         seen.extend(page_names);
@@ -71,8 +71,8 @@ async fn check_listing(api: &Reflected, names: &[String]) {
         json!({"page_token": "x"}),
         json!({"label_selector": "team"}),
     ] {
-        let refused = api.call("ListClassRuntimes", wrong.clone()).await.unwrap_err();
-        assert_eq!(refused.code(), Code::InvalidArgument, "{wrong}");
+        let rejected = api.call("ListClassRuntimes", wrong.clone()).await.unwrap_err();
+        assert_eq!(rejected.code(), Code::InvalidArgument, "{wrong}");
     }
 }
 
@@ -96,23 +96,23 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
             spec["target_environment"] = json!(if at == 0 { "prod" } else { "stage" });
             spec["deployment_unit"] =
                 json!({"id": name, "package": if at < 2 { "shop" } else { "bank" }});
-            let answer =
+            let response =
                 api.call("Deploy", json!({"deployment_id": name, "spec": spec})).await.unwrap();
-            assert_eq!(answer["class_runtime"]["deployment_id"], *name, "{answer}");
+            assert_eq!(response["class_runtime"]["deployment_id"], *name, "{response}");
         }
         let label = json!({"metadata": {"labels": {"team": "a", "tier": "b"}}});
         let merge = Patch::Merge(&label);
         classes(ns).patch("class-3", &PatchParams::default(), &merge).await.unwrap();
         // Deltas, until all classes are in the expected state.
-        let (mut settled, mut last) = (BTreeSet::new(), end.clone());
-        while settled.len() < 5 {
+        let (mut matched, mut last) = (BTreeSet::new(), end.clone());
+        while matched.len() < 5 {
             last = next_change(&mut events).await;
             assert_eq!(last["kind"], "CHANGED", "{last}");
             let class = &last["class_runtime"];
             let name = class["name"].as_str().unwrap();
             let marked = name != "class-3" || class["labels"]["team"] == "a";
             if class["status"]["reason"] == "Paused" && marked {
-                settled.insert(name.to_owned());
+                matched.insert(name.to_owned());
             }
         }
 
@@ -123,27 +123,27 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
 
         check_listing(&api, &names).await;
 
-        let refused =
+        let rejected =
             api.call("GetOdgmStatus", json!({"deployment_id": "class-0"})).await.unwrap_err();
-        assert_eq!(refused.code(), Code::FailedPrecondition);
-        assert_eq!(refused.get_error_details().error_info().unwrap().reason, "NO_ODGM");
+        assert_eq!(rejected.code(), Code::FailedPrecondition);
+        assert_eq!(rejected.get_error_details().error_info().unwrap().reason, "NO_ODGM");
 
         // A resumed watch delivers what was missed; an unknown token starts a new snapshot.
         let mut resumed = open_watch(&api, json!({"resume_token": last["resume_token"]})).await;
         assert_eq!(resumed.next().await["kind"], "CONTACT", "nothing was missed");
         let mut from_the_end = open_watch(&api, json!({"resume_token": end["resume_token"]})).await;
         assert_eq!(from_the_end.next().await["kind"], "CHANGED");
-        let mut bogus = open_watch(&api, json!({"resume_token": "made-up.7"})).await;
-        assert_eq!(bogus.next().await["kind"], "SNAPSHOT_BEGIN");
+        let mut unknown_token = open_watch(&api, json!({"resume_token": "made-up.7"})).await;
+        assert_eq!(unknown_token.next().await["kind"], "SNAPSHOT_BEGIN");
         for _ in 0..5 {
-            assert_eq!(bogus.next().await["kind"], "SNAPSHOT");
+            assert_eq!(unknown_token.next().await["kind"], "SNAPSHOT");
         }
-        assert_eq!(bogus.next().await["kind"], "SNAPSHOT_END");
+        assert_eq!(unknown_token.next().await["kind"], "SNAPSHOT_END");
 
         let deleted =
             api.call("DeleteDeployment", json!({"deployment_id": "class-4"})).await.unwrap();
         assert_eq!(deleted["accepted"], true);
-        for stream in [&mut resumed, &mut bogus, &mut events] {
+        for stream in [&mut resumed, &mut unknown_token, &mut events] {
             loop {
                 let event = next_change(stream).await;
                 assert_eq!(event["class_runtime"]["name"], "class-4", "{event}");
@@ -198,9 +198,9 @@ async fn enforces_deadlines_and_sizes_and_returns_correlation_ids() {
         let mut late = tonic::Request::new(request("late", &paused));
         late.metadata_mut().insert("grpc-timeout", "1n".parse().unwrap());
         assert_eq!(client.deploy(late).await.unwrap_err().code(), Code::DeadlineExceeded);
-        let mut odd = tonic::Request::new(request("late", &paused));
-        odd.metadata_mut().insert("grpc-timeout", "soon".parse().unwrap());
-        assert_eq!(client.deploy(odd).await.unwrap_err().code(), Code::InvalidArgument);
+        let mut invalid_timeout = tonic::Request::new(request("late", &paused));
+        invalid_timeout.metadata_mut().insert("grpc-timeout", "soon".parse().unwrap());
+        assert_eq!(client.deploy(invalid_timeout).await.unwrap_err().code(), Code::InvalidArgument);
 
         let mut large = paused.clone();
         large["functions"][0]["provision"]["env"][0]["value"] = json!("x".repeat(5 << 20));
@@ -210,11 +210,11 @@ async fn enforces_deadlines_and_sizes_and_returns_correlation_ids() {
 
         let mut known = tonic::Request::new(request("known", &spec_of(&[hello("greet")])));
         known.metadata_mut().insert(CORRELATION, "call-4711".parse().unwrap());
-        let answer = client.deploy(known).await.unwrap();
-        assert_eq!(answer.metadata().get(CORRELATION).unwrap(), "call-4711");
-        let answer = answer.into_inner();
-        assert_eq!(answer.correlation_id, "call-4711");
-        assert_eq!(answer.class_runtime.unwrap().correlation_id, "call-4711");
+        let response = client.deploy(known).await.unwrap();
+        assert_eq!(response.metadata().get(CORRELATION).unwrap(), "call-4711");
+        let response = response.into_inner();
+        assert_eq!(response.correlation_id, "call-4711");
+        assert_eq!(response.class_runtime.unwrap().correlation_id, "call-4711");
         let class = classes(ns).get("known").await.unwrap();
         assert_eq!(class.annotations()["oaas.io/correlation-id"], "call-4711");
         let events: Api<KubeEvent> = Api::namespaced(ns.client.clone(), &ns.name);
@@ -236,9 +236,9 @@ async fn enforces_deadlines_and_sizes_and_returns_correlation_ids() {
             ..Default::default()
         };
         for (sent, kept) in [("call-4712", true), ("not \"fit\"", false)] {
-            let mut asked = tonic::Request::new(missing());
-            asked.metadata_mut().insert(CORRELATION, sent.parse().unwrap());
-            let status = client.get_deployment_status(asked).await.unwrap_err();
+            let mut message = tonic::Request::new(missing());
+            message.metadata_mut().insert(CORRELATION, sent.parse().unwrap());
+            let status = client.get_deployment_status(message).await.unwrap_err();
             assert_eq!(status.code(), Code::NotFound);
             let back = status.metadata().get(CORRELATION).unwrap();
             assert_eq!(back == sent, kept, "{back:?}");
@@ -329,11 +329,11 @@ async fn serves_grpc_web_and_rejects_unknown_paths() {
                 .body(Full::new(Bytes::from_static(&[0; 5])))
                 .unwrap()
         };
-        let answer =
+        let response =
             old.request(web("/deployment.DeploymentService/GetClusterInfo")).await.unwrap();
-        assert_eq!(answer.status(), StatusCode::OK);
-        assert_eq!(answer.headers()["content-type"], "application/grpc-web+proto");
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()["content-type"], "application/grpc-web+proto");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
         let length = usize::try_from(u32::from_be_bytes(body[1..5].try_into().unwrap())).unwrap();
         assert_eq!(body[0], 0);
         let info = GetClusterInfoResponse::decode(&body[5..5 + length]).unwrap();
@@ -344,7 +344,8 @@ async fn serves_grpc_web_and_rejects_unknown_paths() {
         assert!(trailers.contains("grpc-status:0"), "{trailers}");
 
         let nowhere = format!("{}/nowhere", crm.url);
-        let (status, headers, body) = ask(&plain(), Method::GET, &nowhere, None, "").await.unwrap();
+        let (status, headers, body) =
+            send_request(&plain(), Method::GET, &nowhere, None, "").await.unwrap();
         assert_eq!(status, StatusCode::NOT_FOUND);
         assert_eq!(headers["content-type"], "application/problem+json");
         assert_eq!(serde_json::from_str::<Value>(&body).unwrap()["status"], 404);
@@ -352,16 +353,16 @@ async fn serves_grpc_web_and_rejects_unknown_paths() {
             let mut grpc = tonic::client::Grpc::with_origin(plain(), crm.url.parse().unwrap());
             grpc.ready().await.unwrap();
             let codec = reflection_client::raw();
-            let asked = tonic::Request::new(reflection_client::empty());
-            let status = grpc.unary(asked, path.parse().unwrap(), codec).await.unwrap_err();
+            let message = tonic::Request::new(reflection_client::empty());
+            let status = grpc.unary(message, path.parse().unwrap(), codec).await.unwrap_err();
             assert_eq!(status.code(), Code::Unimplemented, "{path}: {status:?}");
             let web = old.request(web(path)).await.unwrap();
             assert_eq!(web.status(), StatusCode::OK, "{path}");
         }
-        let unknown = serving(&plain(), &crm.url, "some.Service").await.unwrap_err();
+        let unknown = serving_status(&plain(), &crm.url, "some.Service").await.unwrap_err();
         assert_eq!(unknown.code(), Code::NotFound);
         for service in ["", "deployment.DeploymentService"] {
-            serves(&plain(), &crm.url, service).await;
+            wait_serving(&plain(), &crm.url, service).await;
         }
     })
     .await;

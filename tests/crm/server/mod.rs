@@ -51,7 +51,7 @@ pub(crate) fn plain() -> Http {
 }
 
 /// Sends an HTTP request.
-async fn ask(
+async fn send_request(
     client: &Http,
     method: Method,
     url: &str,
@@ -63,30 +63,31 @@ async fn ask(
         request = request.header(AUTHORIZATION, format!("Bearer {token}"));
     }
     let request = request.body(tonic::body::Body::new(Full::new(Bytes::from(body)))).unwrap();
-    let answering = async {
-        let answer = client.request(request).await.map_err(|error| format!("{error:?}"))?;
-        let (head, body) = answer.into_parts();
+    let exchange = async {
+        let response = client.request(request).await.map_err(|error| format!("{error:?}"))?;
+        let (head, body) = response.into_parts();
         let body = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
         Ok((head.status, head.headers, String::from_utf8_lossy(&body).into_owned()))
     };
-    tokio::time::timeout(RESPONSE_TIMEOUT, answering).await.unwrap()
+    tokio::time::timeout(RESPONSE_TIMEOUT, exchange).await.unwrap()
 }
 
-async fn serving(client: &Http, url: &str, service: &str) -> Result<i32, Status> {
+async fn serving_status(client: &Http, url: &str, service: &str) -> Result<i32, Status> {
     let mut health = HealthClient::with_origin(client.clone(), url.parse().unwrap());
     let request = HealthCheckRequest { service: service.to_owned() };
-    health.check(request).await.map(|answer| answer.into_inner().status)
+    health.check(request).await.map(|response| response.into_inner().status)
 }
 
 /// Waits until a service is SERVING: CRM reports NOT_SERVING for a moment after a slow request.
-async fn serves(client: &Http, url: &str, service: &str) {
+async fn wait_serving(client: &Http, url: &str, service: &str) {
     eventually(&format!("{service:?} to be served"), RESPONSE_TIMEOUT, || async {
-        let status = serving(client, url, service).await.map_err(|status| format!("{status:?}"))?;
+        let status =
+            serving_status(client, url, service).await.map_err(|status| format!("{status:?}"))?;
         if status == ServingStatus::Serving as i32 { Ok(()) } else { Err(status.to_string()) }
     })
     .await;
 }
 
-async fn soon<T>(what: &str, coming: impl Future<Output = Result<T, Status>>) -> T {
-    within(what, RESPONSE_TIMEOUT, coming).await.unwrap()
+async fn within_timeout<T>(what: &str, response: impl Future<Output = Result<T, Status>>) -> T {
+    within(what, RESPONSE_TIMEOUT, response).await.unwrap()
 }

@@ -18,17 +18,19 @@ use oprc_tests::{
 use serde_json::{Value, json};
 use tonic_health::pb::health_check_response::ServingStatus;
 
-use super::{RESPONSE_TIMEOUT, ask, plain, serves, serving};
+use super::{RESPONSE_TIMEOUT, plain, send_request, serving_status, wait_serving};
 
 async fn ready(url: &str) -> (StatusCode, Value) {
     let (status, _, body) =
-        ask(&plain(), Method::GET, &format!("{url}/health/ready"), None, "").await.unwrap();
+        send_request(&plain(), Method::GET, &format!("{url}/health/ready"), None, "")
+            .await
+            .unwrap();
     (status, serde_json::from_str(&body).unwrap())
 }
 
 async fn assert_health(url: &str, expected: ServingStatus) {
     for service in ["", "deployment.DeploymentService"] {
-        let status = serving(&plain(), url, service).await.unwrap();
+        let status = serving_status(&plain(), url, service).await.unwrap();
         assert_eq!(status, expected as i32, "{service:?}");
     }
 }
@@ -41,33 +43,33 @@ async fn manages_all_namespaces_once_the_crd_is_installed() {
             let url = format!("http://{}", crm.address);
             // The CRD isn't installed yet.
             eventually("only classes to be missing", RESPONSE_TIMEOUT, || async {
-                let (status, said) = ready(&url).await;
-                assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{said}");
-                let only = said["missing"] == json!(["classruntimes"]);
-                if only { Ok(()) } else { Err(said.to_string()) }
+                let (status, body) = ready(&url).await;
+                assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
+                let only = body["missing"] == json!(["classruntimes"]);
+                if only { Ok(()) } else { Err(body.to_string()) }
             })
             .await;
             assert_health(&url, ServingStatus::NotServing).await;
 
             install(&cluster);
             let client = connect(&url).await;
-            serves(&plain(), &url, "").await;
+            wait_serving(&plain(), &url, "").await;
             assert_health(&url, ServingStatus::Serving).await;
 
             in_namespace_of(cluster.clone(), async |other: &TestNamespace| {
-                for there in [ns, other] {
-                    let mut asked = request("class", &with_odgm(&[hello("greet")]));
-                    asked.namespace.clone_from(&there.name);
-                    client.clone().deploy(asked).await.unwrap();
-                    wait_available(there, "class").await;
+                for namespace in [ns, other] {
+                    let mut message = request("class", &with_odgm(&[hello("greet")]));
+                    message.namespace.clone_from(&namespace.name);
+                    client.clone().deploy(message).await.unwrap();
+                    wait_available(namespace, "class").await;
                 }
-                for there in [ns, other] {
-                    let asked = oprc_grpc::deployment::DeleteDeploymentRequest {
+                for namespace in [ns, other] {
+                    let message = oprc_grpc::deployment::DeleteDeploymentRequest {
                         deployment_id: "class".to_owned(),
-                        namespace: there.name.clone(),
+                        namespace: namespace.name.clone(),
                     };
-                    client.clone().delete_deployment(asked).await.unwrap();
-                    wait_deleted(there, "class").await;
+                    client.clone().delete_deployment(message).await.unwrap();
+                    wait_deleted(namespace, "class").await;
                 }
             })
             .await;
@@ -103,7 +105,7 @@ fn definition() -> CustomResourceDefinition {
 
 /// Waits until CRM reports the Knative capability and template.
 async fn wait_for_knative(client: &Client, expected: bool) {
-    eventually(&format!("Knative to be there: {expected}"), RESPONSE_TIMEOUT, || async {
+    eventually(&format!("Knative to be detected: {expected}"), RESPONSE_TIMEOUT, || async {
         let info = client.clone().get_cluster_info(GetClusterInfoRequest {}).await;
         let info = info.map_err(|status| format!("{status:?}"))?.into_inner();
         let offered = info.templates.iter().any(|template| template == "knative");
@@ -130,6 +132,6 @@ async fn detects_knative_repeatedly(ns: &TestNamespace, url: &str, client: &Clie
             .await
             .unwrap();
     }
-    let (status, said) = ready(url).await;
-    assert_eq!(status, StatusCode::OK, "{said}");
+    let (status, body) = ready(url).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
 }

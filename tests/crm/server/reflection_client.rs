@@ -18,7 +18,7 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-use super::{Http, soon};
+use super::{Http, within_timeout};
 
 const SERVICE: &str = "deployment.DeploymentService";
 
@@ -32,28 +32,28 @@ impl Reflected {
     pub(crate) async fn at(http: Http, url: &str) -> Self {
         let origin: hyper::Uri = url.parse().unwrap();
         let mut client = ServerReflectionClient::with_origin(http.clone(), origin.clone());
-        let mut ask = async |asked: MessageRequest| {
+        let mut query = async |message: MessageRequest| {
             let request =
-                ServerReflectionRequest { host: String::new(), message_request: Some(asked) };
-            let answers = client.server_reflection_info(futures::stream::iter([request])).await;
-            let answer = answers.unwrap().into_inner().message().await.unwrap().unwrap();
-            answer.message_response.unwrap()
+                ServerReflectionRequest { host: String::new(), message_request: Some(message) };
+            let responses = client.server_reflection_info(futures::stream::iter([request])).await;
+            let response = responses.unwrap().into_inner().message().await.unwrap().unwrap();
+            response.message_response.unwrap()
         };
-        let listed = ask(MessageRequest::ListServices(String::new())).await;
+        let listed = query(MessageRequest::ListServices(String::new())).await;
         let MessageResponse::ListServicesResponse(listed) = listed else { panic!("{listed:?}") };
         assert!(listed.service.iter().any(|it| it.name == SERVICE), "{listed:?}");
         // A file descriptor names its dependencies.
-        let mut wanted = vec![MessageRequest::FileContainingSymbol(SERVICE.to_owned())];
+        let mut pending = vec![MessageRequest::FileContainingSymbol(SERVICE.to_owned())];
         let mut files = BTreeMap::new();
-        while let Some(asked) = wanted.pop() {
-            let answer = ask(asked).await;
-            let MessageResponse::FileDescriptorResponse(answer) = answer else {
-                panic!("{answer:?}")
+        while let Some(message) = pending.pop() {
+            let response = query(message).await;
+            let MessageResponse::FileDescriptorResponse(response) = response else {
+                panic!("{response:?}")
             };
-            for file in &answer.file_descriptor_proto {
+            for file in &response.file_descriptor_proto {
                 let file = FileDescriptorProto::decode(file.as_slice()).unwrap();
-                let needed = file.dependency.iter().filter(|name| !files.contains_key(*name));
-                wanted.extend(needed.cloned().map(MessageRequest::FileByFilename));
+                let missing = file.dependency.iter().filter(|name| !files.contains_key(*name));
+                pending.extend(missing.cloned().map(MessageRequest::FileByFilename));
                 files.insert(file.name().to_owned(), file);
             }
         }
@@ -80,7 +80,7 @@ impl Reflected {
     /// Calls a method with JSON, and returns JSON.
     pub(crate) async fn call(&self, method: &str, message: Value) -> Result<Value, Status> {
         let (mut grpc, message, path, codec) = self.prepare(method, message).await;
-        grpc.unary(message, path, codec).await.map(|answer| json(&answer.into_inner()))
+        grpc.unary(message, path, codec).await.map(|response| json(&response.into_inner()))
     }
 
     /// Watches classes.
@@ -99,7 +99,7 @@ pub(crate) struct Events(Streaming<DynamicMessage>);
 
 impl Events {
     pub(crate) async fn next(&mut self) -> Value {
-        json(&soon("an event", self.0.message()).await.expect("the watch ended"))
+        json(&within_timeout("an event", self.0.message()).await.expect("the watch ended"))
     }
 }
 

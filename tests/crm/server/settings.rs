@@ -39,13 +39,13 @@ fn help_and_config_list_every_setting() {
     let file = folder.path().join("crm.yaml");
     let path = file.to_str().unwrap();
     fs::write(&file, "crm:\n  templates:\n    drain: 7s\n").unwrap();
-    let shown =
+    let output =
         oprc_crm(&["config", "--config", path, "--odgm-disk=3Gi"], &[("HTTP_PORT", "1234")]);
-    assert!(shown.status.success(), "{shown:?}");
-    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let output = String::from_utf8(output.stdout).unwrap();
     let row = |setting: &str| -> Vec<&str> {
-        let row = shown.lines().find(|line| line.split_whitespace().next() == Some(setting));
-        row.unwrap_or_else(|| panic!("{setting}: {shown}")).split_whitespace().collect()
+        let row = output.lines().find(|line| line.split_whitespace().next() == Some(setting));
+        row.unwrap_or_else(|| panic!("{setting}: {output}")).split_whitespace().collect()
     };
     assert_eq!(row("server.port")[1..], ["1234", "variable", "HTTP_PORT"]);
     assert_eq!(row("odgm.disk")[1..], ["3Gi", "flag", "--odgm-disk"]);
@@ -56,8 +56,8 @@ fn help_and_config_list_every_setting() {
     }
 
     fs::write(&file, "crm:\n  templates:\n    drian: 7s\n").unwrap();
-    let refused = oprc_crm(&["--config", path], &[]);
-    assert!(!refused.status.success());
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("crm.templates.drian") && said.contains("did you mean"), "{said}");
+    let rejected = oprc_crm(&["--config", path], &[]);
+    assert!(!rejected.status.success());
+    let stderr = String::from_utf8(rejected.stderr).unwrap();
+    assert!(stderr.contains("crm.templates.drian") && stderr.contains("did you mean"), "{stderr}");
 }

@@ -159,11 +159,10 @@ pub fn plan_actions(input: &Input<'_>) -> Decision {
 
 /// The objects of a rejected class stay as they are.
 fn reject(input: &Input<'_>, rejection: &Rejection) -> Decision {
-    let readiness = Readiness::new(input.class, input.view);
     let mut status = report::carried(input.class);
     // The deadline starts when the specification is admitted.
     status.progress_since = None;
-    let serving = readiness.refresh(&mut status);
+    let serving = Readiness::new(input.class, input.view).refresh(&mut status);
     status.mark_degraded(rejection.reason.into(), &rejection.message, serving, input.now);
     let mut actions = add_finalizer(input.class);
     write_status(&mut actions, input, status, None, false);

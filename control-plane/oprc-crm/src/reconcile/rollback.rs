@@ -4,7 +4,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
-use oprc_unit::{Admitted, Rejection, SelectionStatus, UnitSpec, Violation};
+use oprc_unit::{Admitted, Rejection, UnitSpec, Violation};
 
 use super::{Input, admission::admit, data_protection::with_nodes_kept, platform_or, remaining};
 use crate::{crd::ClassRuntimeStatus, reason::Reason};
@@ -79,10 +79,9 @@ fn last_available(
     with_nodes_kept(&mut spec, old);
     // The stored selection: that in `status.selection` may be the failed generation's.
     let reported = || input.class.selection_of(last.generation);
-    let former: Option<&SelectionStatus> = last.selection.as_ref().or_else(reported);
+    let former = last.selection.as_ref().or_else(reported);
     let identity = input.class.identity(&spec, last.generation);
-    let old = input.class.status.as_ref();
-    let admitted = admit(identity, &spec, input.platform, old, former);
+    let admitted = admit(identity, &spec, input.platform, input.class.status.as_ref(), former);
     Some(admitted.map(|admitted| (Cow::Owned(spec), admitted)))
 }
 

@@ -119,8 +119,8 @@ fn service(context: &Context<'_>, function: &ValidFunction, plan: &FunctionPlan)
         container_concurrency: function.max_concurrency,
         timeout_seconds: function.timeout_seconds(),
     };
-    let template =
-        json!({"metadata": pod::template_meta(template_labels, annotations), "spec": spec});
+    let template_meta = pod::template_meta(template_labels, annotations);
+    let template = json!({"metadata": template_meta, "spec": spec});
     let metadata = context.meta(&plan.workload, labels);
     desired_object(KNATIVE_SERVICE, &json!({"metadata": metadata, "spec": {"template": template}}))
 }

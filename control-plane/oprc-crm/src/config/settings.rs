@@ -69,6 +69,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_SERVER_HOST"],
         kind: Kind::Text,
         help: "IP address to listen on; default: all addresses in a container, loopback elsewhere",
+        ..Setting::EMPTY
     },
     Setting {
         path: "server.port",
@@ -96,6 +97,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_K8S_NAMESPACE"],
         kind: Kind::Text,
         help: "Namespace of classes that specify none; default: CRM's own, or that of the kubeconfig",
+        ..Setting::EMPTY
     },
     Setting {
         path: "kubernetes.scope",
@@ -116,6 +118,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_K8S_LEASE_NAMESPACE"],
         kind: Kind::Text,
         help: "Namespace of the Lease; default: CRM's own. Outside of the cluster with scope cluster: oaas-system if it exists, otherwise the kubeconfig's namespace",
+        ..Setting::EMPTY
     },
     Setting {
         path: "features.odgm",
@@ -150,6 +153,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_TEMPLATES_DEFAULT_TEMPLATE"],
         kind: Kind::Text,
         help: "Template of classes that match no other; default: k8s_deployment",
+        ..Setting::EMPTY
     },
     Setting {
         path: "templates.drain",
@@ -205,6 +209,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_ODGM_IMAGE"],
         kind: Kind::Text,
         help: "Image of data grids that specify none; default: that of the profile",
+        ..Setting::EMPTY
     },
     Setting {
         path: "odgm.disk",

@@ -250,7 +250,7 @@ fn the_requested_template_takes_precedence_over_scores() {
 
 #[test]
 fn rejects_unknown_templates() {
-    for name in ["Knative", "k8s", "", "full "] {
+    for name in ["Knative", "k8s", "full "] {
         let rejection = choose(&requesting(name), &platform()).unwrap_err();
         assert_eq!(rejection.reason.as_str(), "UnknownTemplate", "{name:?}");
         assert_eq!(rejection.violations[0].field, "selected_template");

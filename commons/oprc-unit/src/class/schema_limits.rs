@@ -39,7 +39,11 @@ impl SchemaLimits {
     fn read(schema: &Value) -> Self {
         let number = |key: &str| schema.get(key).and_then(Value::as_f64);
         let count = |key: &str| usize::try_from(schema.get(key)?.as_u64()?).ok();
-        let inner = |key: &str| schema.get(key).map(|schema| Box::new(Self::read(schema)));
+        // `additionalProperties` may also be a boolean, which limits no value.
+        let inner = |key: &str| {
+            let schema = schema.get(key).filter(|it| it.is_object());
+            schema.map(|schema| Box::new(Self::read(schema)))
+        };
         let properties = schema.get("properties").and_then(Value::as_object);
         let pattern = schema.get("pattern").and_then(Value::as_str);
         Self {

@@ -241,6 +241,7 @@ fn limits_of_the_schema_apply_to_every_field() {
         (0..65).map(|at| json!({"key": format!("f{at}"), "image": "img"})).collect();
     for (pointer, value, field, word) in [
         ("/target_environment", json!(long), "target_environment", "1 to 63 characters"),
+        ("/selected_template", json!(""), "selected_template", "1 to 63 characters"),
         ("/functions", json!(functions), "functions", "65 entries; at most 64"),
         ("/functions/0/key", json!("-f"), "functions[0].key", "doesn't match ^[A-Za-z0-9]"),
         ("/functions/0/bindings", binding, "functions[0].bindings[0].name", "1 to 253"),

@@ -48,7 +48,7 @@ fn two_functions_and_a_data_grid_in_dev() {
             &json!({
                 "deployment_unit": {"id": "Unit/1", "package": "store", "class": "Cart"},
                 "functions": [
-                    {"key": "Add Item", "image": "registry/add:1", "port": 9000, "bindings": [
+                    {"key": "Add.Item", "image": "registry/add:1", "port": 9000, "bindings": [
                         {"name": "onChange", "trigger_on_state_change": true},
                     ]},
                     {"key": "list", "image": "registry/list:1"},

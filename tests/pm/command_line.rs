@@ -200,8 +200,8 @@ async fn publishes_deploys_invokes_updates_and_deletes() {
         let output = oprc.run(&["diff", &two, "-o", "json"]);
         assert_eq!(output.status.code(), Some(1));
         let output: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(output[0]["what"], "deployment shop", "{output}");
-        assert!(output[0]["now"] != output[0]["wanted"], "{output}");
+        assert_eq!(output[0]["object"], "deployment shop", "{output}");
+        assert!(output[0]["current"] != output[0]["desired"], "{output}");
         let output = oprc.output_until(&["watch", "shop"], "RUNNING");
         let output: Value = serde_json::from_str(output.lines().next().unwrap()).unwrap();
         assert_eq!(output["condition"], "RUNNING", "{output}");

@@ -19,7 +19,7 @@ document! {
         /// Problems found in the submitted document, each with its position.
         #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
         #[serde(skip_serializing_if = "Vec::is_empty")]
-        pub faults: Vec<Diagnostic>,
+        pub errors: Vec<Diagnostic>,
         /// What blocks the request, such as the deployments that use a package.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub blockers: Vec<String>,

@@ -455,7 +455,7 @@ async fn deletes_an_orphan_unless_its_cluster_rejects_that() {
     let (manager, id) = with_orphan(&store, &one).await;
     one.state.lock().unwrap().fail_with = Some(Code::FailedPrecondition);
     let rejected = manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap_err();
-    assert!(matches!(rejected, Error::Conflict { reason: "REFUSED", .. }), "{rejected:?}");
+    assert!(matches!(rejected, Error::Conflict { reason: "REJECTED", .. }), "{rejected:?}");
     assert_eq!(manager.deployments.orphans().len(), 1);
     one.state.lock().unwrap().fail_with = None;
     manager.deployments.delete_orphan("one", &id, &caller()).await.unwrap();

@@ -81,7 +81,7 @@ pub(super) fn finish(mut document: OpenApi) -> OpenApi {
                 ),
                 (body, "413", "The body exceeds the size limit."),
                 (body, "415", "The content type is neither JSON nor YAML."),
-                (body, "422", "The document is invalid; `faults` lists the problems."),
+                (body, "422", "The document is invalid; `errors` lists the problems."),
                 (true, "429", "Rate limit exceeded; retry after the time in Retry-After."),
                 (true, "500", "Internal error."),
                 (true, "503", "Temporarily unavailable; retry after the time in Retry-After."),

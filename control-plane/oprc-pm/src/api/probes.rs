@@ -52,7 +52,7 @@ async fn health(State(app): State<App>) -> Response {
     let ready = problems.is_empty();
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let word = if ready { "ready" } else { "not ready" };
-    (status, Json(json!({ "status": word, "ready": ready, "troubles": problems }))).into_response()
+    (status, Json(json!({ "status": word, "ready": ready, "problems": problems }))).into_response()
 }
 
 async fn metrics(State(app): State<App>) -> Answer<Response> {

@@ -76,12 +76,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let detail = error.to_string();
         match error {
-            Error::Invalid(faults) => {
-                let count = faults.all.len() + faults.omitted;
+            Error::Invalid(diagnostics) => {
+                let count = diagnostics.all.len() + diagnostics.omitted;
                 let noun = if count == 1 { "problem" } else { "problems" };
                 let mut failure =
-                    Self::invalid(format!("The document has {count} {noun}, listed in `faults`."));
-                failure.problem.extensions.faults = faults.all;
+                    Self::invalid(format!("The document has {count} {noun}, listed in `errors`."));
+                failure.problem.extensions.errors = diagnostics.all;
                 failure
             }
             Error::Parameter { .. } => Self::bad("INVALID_PARAMETER", detail),

@@ -123,6 +123,6 @@ impl DeploymentService {
         }
         let (cluster, id) = key;
         let detail = format!("{cluster} rejects the deletion of {id}: {why}");
-        Err(conflict("REFUSED", detail, &[]))
+        Err(conflict("REJECTED", detail, &[]))
     }
 }

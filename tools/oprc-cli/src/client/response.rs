@@ -55,14 +55,14 @@ pub(super) fn to_error(status: StatusCode, body: &[u8]) -> CliError {
 
 /// Detail, reason, violations and blocking objects, without terminal control characters.
 fn describe(problem: &Problem) -> String {
-    let ProblemExtensions { reason, correlation_id, faults, blockers } = &problem.extensions;
+    let ProblemExtensions { reason, correlation_id, errors, blockers } = &problem.extensions;
     let summary = problem.detail.as_deref().or(problem.title.as_deref());
     let mut text = sanitize(summary.unwrap_or_default());
     if !reason.is_empty() {
         let _ = write!(text, " ({})", sanitize(reason));
     }
-    for fault in faults {
-        let _ = write!(text, "\n  {}", sanitize(&fault.to_string()));
+    for error in errors {
+        let _ = write!(text, "\n  {}", sanitize(&error.to_string()));
     }
     if !blockers.is_empty() {
         let _ = write!(text, "\n  blocked by: {}", sanitize(&blockers.join(", ")));
@@ -82,7 +82,7 @@ mod tests {
         let body = br#"{"type":"/problems/in-use","title":"In use","status":409,
             "detail":"hello 0.1.0 is in use","reason":"IN_USE","correlationId":"c1",
             "blockers":["deployment hello"],
-            "faults":[{"path":"classes[0].key","source":"a.yaml","line":3,"column":7,
+            "errors":[{"path":"classes[0].key","source":"a.yaml","line":3,"column":7,
                        "message":"is missing","hint":"give it one"}]}"#;
         let error = to_error(StatusCode::CONFLICT, body);
         assert!(matches!(error, CliError::Rejected(_)));
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(error.to_string(), "502 Bad Gateway: <html>[2Jproxy");
         assert!(matches!(to_error(StatusCode::NOT_FOUND, b"{}"), CliError::NotFound(_)));
         let body = br#"{"detail":"a\u001b[2Jb","reason":"\u001b]0;c","correlationId":"d\r",
-            "blockers":["e\u009b2J"],"faults":[{"path":"f\u0007","message":"g\u0008"}]}"#;
+            "blockers":["e\u009b2J"],"errors":[{"path":"f\u0007","message":"g\u0008"}]}"#;
         let text = to_error(StatusCode::CONFLICT, body).to_string();
         assert!(!text.contains(|it: char| it.is_control() && it != '\n'), "{text:?}");
         assert!("abcdefg".chars().all(|it| text.contains(it)), "{text:?}");

@@ -33,11 +33,11 @@ pub(crate) struct Command {
 
 #[derive(Debug, Serialize)]
 struct Difference {
-    what: String,
+    object: String,
     /// Null for a new object.
-    now: Value,
+    current: Value,
     /// Desired state; null for a deleted object.
-    wanted: Value,
+    desired: Value,
     /// Both as YAML, with fields in their declared order.
     #[serde(skip)]
     texts: (String, String),
@@ -150,24 +150,24 @@ async fn units(
 
 /// `None` if both are equal.
 fn differ<T: Serialize>(
-    what: &str,
-    now: Option<&T>,
-    wanted: Option<&T>,
+    object: &str,
+    current: Option<&T>,
+    desired: Option<&T>,
 ) -> Result<Option<Difference>> {
     let text = |it: Option<&T>| it.map(serde_saphyr::to_string).transpose();
-    let texts = (text(now)?.unwrap_or_default(), text(wanted)?.unwrap_or_default());
+    let texts = (text(current)?.unwrap_or_default(), text(desired)?.unwrap_or_default());
     if texts.0 == texts.1 {
         return Ok(None);
     }
-    let (now, wanted) = (serde_json::to_value(now)?, serde_json::to_value(wanted)?);
-    Ok(Some(Difference { what: what.to_owned(), now, wanted, texts }))
+    let (current, desired) = (serde_json::to_value(current)?, serde_json::to_value(desired)?);
+    Ok(Some(Difference { object: object.to_owned(), current, desired, texts }))
 }
 
 impl Difference {
     /// A unified diff.
     fn patch(&self) -> String {
-        let title = sanitize(&self.what);
-        let mut patch = format!("--- {title} (now)\n+++ {title} (desired)\n");
+        let title = sanitize(&self.object);
+        let mut patch = format!("--- {title} (current)\n+++ {title} (desired)\n");
         let diff = TextDiff::from_lines(&self.texts.0, &self.texts.1);
         for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
             let _ = writeln!(patch, "{}", hunk.header());
@@ -200,7 +200,7 @@ mod tests {
         let differs = |status: &DeploymentStatus| condition_difference("a", status).unwrap();
         for is in [Is::RollingBack, Is::RolledBack, Is::Deleting] {
             let found = differs(&status(is, true, Contact::Fresh)).unwrap();
-            assert_eq!(found.now, json!({"condition": api_name(&is)}));
+            assert_eq!(found.current, json!({"condition": api_name(&is)}));
         }
         assert!(differs(&status(Is::Deploying, false, Contact::Fresh)).is_some());
         assert!(differs(&status(Is::Running, true, Contact::Fresh)).is_none());
@@ -214,14 +214,14 @@ mod tests {
         let plain = anstream::adapter::strip_str(&found.patch()).to_string();
         assert_eq!(
             plain,
-            "--- deployment a (now)\n+++ deployment a (desired)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
+            "--- deployment a (current)\n+++ deployment a (desired)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
         );
-        let document = json!({"what": "deployment a", "now": one, "wanted": two});
+        let document = json!({"object": "deployment a", "current": one, "desired": two});
         assert_eq!(serde_json::to_value(&found).unwrap(), document);
         assert!(differ("a", Some(&one), Some(&one)).unwrap().is_none());
         let new = differ("a", None, Some(&one)).unwrap().unwrap();
-        assert!(new.now.is_null() && new.patch().contains("+a: 1"), "{new:?}");
+        assert!(new.current.is_null() && new.patch().contains("+a: 1"), "{new:?}");
         let deleted = differ("a", Some(&one), None).unwrap().unwrap();
-        assert!(deleted.wanted.is_null() && deleted.patch().contains("-a: 1"), "{deleted:?}");
+        assert!(deleted.desired.is_null() && deleted.patch().contains("-a: 1"), "{deleted:?}");
     }
 }

@@ -24,7 +24,7 @@ pub const PARTITION: &str = "oaas.io/partition";
 /// Label: the replica of that partition.
 pub const PARTITION_REPLICA: &str = "oaas.io/partition-replica";
 /// Annotation: a hash of the object's desired spec.
-pub const SPEC_HASH: &str = "oaas.io/wanted";
+pub const SPEC_HASH: &str = "oaas.io/spec-hash";
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`COMPONENT`] and [`TEMPLATE`] on objects of the data grid.
 pub const ODGM_COMPONENT: &str = oprc_unit::replication::ODGM;

@@ -145,7 +145,7 @@ async fn a_body_has_one_deployment_of_the_path() {
     let bad = server.yaml(VIEWER, "POST", "/api/v1/plan", "key: hello\nclases: []\n").await;
     let problem = bad.problem();
     assert_eq!((problem.status, problem.reason.as_str()), (422, "INVALID_DOCUMENT"));
-    assert!(!problem.faults.is_empty());
+    assert!(!problem.errors.is_empty());
 }
 
 fn class(id: &str) -> ClassRuntime {

@@ -82,7 +82,7 @@ struct ProblemBody {
     reason: String,
     correlation_id: String,
     #[serde(default)]
-    faults: Vec<Diagnostic>,
+    errors: Vec<Diagnostic>,
 }
 
 impl Answered {

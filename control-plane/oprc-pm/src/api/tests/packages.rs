@@ -106,7 +106,7 @@ async fn reports_document_problems_with_their_position() {
     for path in ["/api/v1/packages", "/api/v1/validate"] {
         let problem = server.yaml(DEPLOYER, "POST", path, &text).await.problem();
         assert_eq!((problem.status, problem.reason.as_str()), (422, "INVALID_DOCUMENT"));
-        let place = problem.faults.first().and_then(|fault| fault.location.as_ref()).unwrap();
+        let place = problem.errors.first().and_then(|it| it.location.as_ref()).unwrap();
         assert_eq!((place.source.as_str(), place.line), ("body", 3));
     }
     let text = "key: hello\npackage: hello\nclass: Greeter\n";

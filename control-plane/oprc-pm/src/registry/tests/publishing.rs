@@ -27,10 +27,12 @@ async fn publishes_all_of_a_file_or_nothing() {
     let registry = registry().await;
     let text =
         format!("{}---\n{}", package("a", "1.0.0", ""), depending("b", "1.0.0", &[("c", "*")]));
-    let Error::Invalid(faults) = publish(&registry, &text).await.unwrap_err() else { panic!() };
-    assert_eq!(faults.all.len(), 1);
-    assert_eq!(faults.all[0].path, "dependencies[0].name");
-    assert!(faults.all[0].location.as_ref().unwrap().line > 10, "{faults}");
+    let Error::Invalid(diagnostics) = publish(&registry, &text).await.unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(diagnostics.all.len(), 1);
+    assert_eq!(diagnostics.all[0].path, "dependencies[0].name");
+    assert!(diagnostics.all[0].location.as_ref().unwrap().line > 10, "{diagnostics}");
     assert_eq!(registry.count(), (0, 0));
     let text = format!("{}---\n{}", package("a", "1.0.0", ""), package("a", "1.0.0", ""));
     assert_eq!(reason(&publish(&registry, &text).await.unwrap_err()), "INVALID");

@@ -2,11 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)]
 
-mod damaged_files;
 mod deployments;
 mod examples;
 mod inheritance;
 mod packages;
+mod proof;
 mod round_trip;
 mod sample;
 mod updates;

@@ -63,7 +63,10 @@ fn violations_name_the_field() {
             json!({"collections": [{"name": "a", "shard_assignments": [{"primary": -1}]}]}),
             "odgm_config.collections[0].shard_assignments[0].primary",
         ),
-        (json!({"collections": vec!["a"; 65]}), "odgm_config.collections"),
+        (
+            json!({"collections": (0..65).map(|at| format!("c{at}")).collect::<Vec<_>>()}),
+            "odgm_config.collections",
+        ),
         (
             json!({"event_processing": {"event_triggers": [{"function_key": "nobody"}]}}),
             "odgm_config.event_processing.event_triggers[0].function_key",

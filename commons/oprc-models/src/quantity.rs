@@ -14,7 +14,11 @@ pub fn parse_quantity(text: &str) -> Result<f64, String> {
     let value = value.ok_or_else(|| {
         format!("{} is not a quantity; use a form such as 250m, 1, 256Mi or 1G", quote(text))
     })?;
-    if value < 0.0 { Err(format!("{} must not be negative", quote(text))) } else { Ok(value) }
+    if value.is_sign_negative() {
+        Err(format!("{} must not be negative", quote(text)))
+    } else {
+        Ok(value)
+    }
 }
 
 /// The size of a volume in bytes, or why it is invalid.

@@ -285,8 +285,8 @@ unit_types! {
             .message("exactly one of secret, config_map, claim and empty_dir must be set")
     )]
     VolumeMount {
-        /// Absolute path of the mount in the container.
-        #[schemars(length(min = 1, max = limits::PATH), regex(pattern = "^/"))]
+        /// Absolute path of the mount in the container, without colons.
+        #[schemars(length(min = 1, max = limits::PATH), regex(pattern = "^/[^:]*$"))]
         mount_path: String,
         /// Path within the volume to mount. Defaults to the root of the volume.
         #[schemars(length(min = 1, max = limits::PATH))]

@@ -47,7 +47,8 @@ pub struct Controller {
 enum Outcome {
     /// Everything was applied; reconcile again after this time.
     Done(Option<Duration>),
-    Failed,
+    /// Retry with backoff, but not later than after `requeue_after`.
+    Failed { transient: bool, requeue_after: Option<Duration> },
     /// The API server requested a pause.
     Throttled(Duration),
     /// The new leader reconciles the class.
@@ -86,7 +87,7 @@ impl Controller {
                 }
                 Some(ended) = tasks.join_next() => {
                     let Ok((key, outcome)) = ended else { continue };
-                    if matches!(outcome, Outcome::Failed) {
+                    if matches!(outcome, Outcome::Failed { .. }) {
                         self.metrics.requeues.inc();
                     }
                     queue.finish(key, &outcome);
@@ -110,7 +111,7 @@ impl Controller {
     }
 
     /// Reconciles one class. A panic is contained, so that it harms no other class. `failed` is the
-    /// number of consecutive failures.
+    /// number of consecutive transient failures.
     async fn reconcile(&self, key: &Key, failed: u32) -> Outcome {
         if let Some(pause) = self.api_health.retry_after() {
             return Outcome::Throttled(pause);
@@ -127,11 +128,11 @@ impl Controller {
         let work = std::panic::AssertUnwindSafe(self.reconcile_inner(&class, failed));
         let outcome = work.catch_unwind().instrument(span).await.unwrap_or_else(|_| {
             tracing::error!(namespace = key.0, name = key.1, "reconcile panicked, retrying");
-            Outcome::Failed
+            Outcome::Failed { transient: false, requeue_after: None }
         });
         let result = match outcome {
             Outcome::Done(_) | Outcome::Throttled(_) => "ok",
-            Outcome::Failed => "error",
+            Outcome::Failed { .. } => "error",
             Outcome::NotLeader => "not_leading",
         };
         self.metrics.reconciled(result, started.elapsed());
@@ -152,6 +153,7 @@ impl Controller {
         let decision = plan(&[]);
         let mut version = class.resource_version.clone();
         let mut failures: Vec<Failure> = Vec::new();
+        let mut transient = false;
         for action in &decision.actions {
             if !failures.is_empty() && !action.is_independent() {
                 continue;
@@ -166,6 +168,7 @@ impl Controller {
                 }
                 // Other writes would most likely fail, too.
                 Err(apply::Error::Transient(failure)) => {
+                    transient = true;
                     let (reason, message) = (failure.reason.as_str(), &failure.message);
                     if failed < REPORT_AFTER_FAILURES {
                         tracing::debug!(reason, message, "write failed, retrying");
@@ -174,7 +177,7 @@ impl Controller {
                         failures.push(failure);
                     }
                     if failures.is_empty() {
-                        return Outcome::Failed;
+                        return Outcome::Failed { transient, requeue_after: None };
                     }
                     break;
                 }
@@ -183,8 +186,9 @@ impl Controller {
         if failures.is_empty() {
             return Outcome::Done(decision.requeue_after);
         }
-        self.write_status(class, &mut version, &plan(&failures).actions).await;
-        Outcome::Failed
+        let report = plan(&failures);
+        self.write_status(class, &mut version, &report.actions).await;
+        Outcome::Failed { transient, requeue_after: report.requeue_after }
     }
 
     async fn apply(

@@ -24,13 +24,20 @@ type Requests = Pin<Box<dyn Stream<Item = ScheduleRequest<Key>> + Send>>;
 type Sender = mpsc::UnboundedSender<ScheduleRequest<Key>>;
 type Due = Pin<Box<Scheduler<Key, Requests>>>;
 
+/// Consecutive failures of a class.
+#[derive(Clone, Copy, Default)]
+struct Failures {
+    all: u32,
+    /// The latest of them that were transient.
+    transient: u32,
+}
+
 pub(super) struct Queue {
     requests: Sender,
     due: Due,
     waiting: HashSet<Key>,
     running: HashSet<Key>,
-    /// Consecutive failures.
-    failures: HashMap<Key, u32>,
+    failures: HashMap<Key, Failures>,
     concurrency: usize,
 }
 
@@ -49,7 +56,7 @@ impl Queue {
 
     /// Adds a class that a watch event concerns.
     pub(super) fn add(&mut self, key: Key) {
-        let delay = self.failures.get(&key).map(|count| backoff(*count)).unwrap_or_default();
+        let delay = self.failures.get(&key).map(|it| backoff(it.all)).unwrap_or_default();
         self.requeue(key, delay.min(MAX_EVENT_DELAY));
     }
 
@@ -60,7 +67,7 @@ impl Queue {
         let _ = self.requests.send(ScheduleRequest { message: key, run_at });
     }
 
-    /// The next class that is due, and how often it has failed in a row. A class is never reconciled
+    /// The next class that is due, and its consecutive transient failures. A class is never reconciled
     /// twice at once. Nothing is lost when the future is dropped.
     pub(super) async fn next(&mut self) -> Option<(Key, u32)> {
         let (running, concurrency) = (&self.running, self.concurrency);
@@ -68,7 +75,7 @@ impl Queue {
         let key = self.due.as_mut().hold_unless(free).next().await?;
         self.waiting.remove(&key);
         self.running.insert(key.clone());
-        let failed = self.failures.get(&key).copied().unwrap_or_default();
+        let failed = self.failures.get(&key).copied().unwrap_or_default().transient;
         Some((key, failed))
     }
 
@@ -82,11 +89,13 @@ impl Queue {
                 }
             }
             Outcome::Throttled(pause) => self.requeue(key, pause),
-            Outcome::Failed => {
-                let count = self.failures.entry(key.clone()).or_default();
-                *count = count.saturating_add(1);
-                let pause = backoff(*count);
-                self.requeue(key, pause);
+            Outcome::Failed { transient, requeue_after } => {
+                let failures = self.failures.entry(key.clone()).or_default();
+                failures.all = failures.all.saturating_add(1);
+                failures.transient =
+                    if transient { failures.transient.saturating_add(1) } else { 0 };
+                let pause = backoff(failures.all);
+                self.requeue(key, requeue_after.map_or(pause, |after| pause.min(after)));
             }
             Outcome::NotLeader => {
                 self.failures.remove(&key);
@@ -154,17 +163,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_counted_until_success() {
-        let mut queue = Queue::new(1);
-        queue.add(key("a"));
-        for failures in 0..3 {
-            let (key, failed) = queue.next().await.unwrap();
-            assert_eq!(failed, failures);
-            queue.finish(key, &Outcome::Failed);
+    async fn transient_failures_are_counted_until_another_outcome() {
+        for other in [
+            Outcome::Done(Some(Duration::from_secs(1))),
+            Outcome::Failed { transient: false, requeue_after: None },
+        ] {
+            let mut queue = Queue::new(1);
+            queue.add(key("a"));
+            for failures in 0..3 {
+                let (key, failed) = queue.next().await.unwrap();
+                assert_eq!(failed, failures);
+                queue.finish(key, &Outcome::Failed { transient: true, requeue_after: None });
+            }
+            let (a, _) = queue.next().await.unwrap();
+            queue.finish(a, &other);
+            assert_eq!(queue.next().await.unwrap(), (key("a"), 0));
         }
-        let (a, _) = queue.next().await.unwrap();
-        queue.finish(a, &Outcome::Done(Some(Duration::from_secs(1))));
-        assert_eq!(queue.next().await.unwrap(), (key("a"), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_cuts_the_backoff() {
+        let mut queue = Queue::new(1);
+        let after = Some(Duration::from_secs(3));
+        queue.add(key("a"));
+        for _ in 0..12 {
+            let (key, _) = queue.next().await.unwrap();
+            queue.finish(key, &Outcome::Failed { transient: false, requeue_after: after });
+        }
+        let started = Instant::now();
+        queue.next().await.unwrap();
+        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
     }
 
     #[test]

@@ -24,8 +24,6 @@ pub const OWNED_CONDITIONS: [&str; 5] =
 
 /// The data grid's entry in `stable_since`. No function can have this key.
 pub const GRID_STABILITY_KEY: &str = "addon:odgm";
-/// Its former entry, which a function with that key shared.
-const FORMER_GRID_STABILITY_KEY: &str = "odgm";
 
 const SERVING: &str = "every function has its required replicas";
 
@@ -40,20 +38,6 @@ impl ClassRuntimeStatus {
         own.last_applied_recommendations.clear();
         own.last_applied_at = None;
         own
-    }
-
-    /// Moves the record of the data grid to its present key.
-    pub fn migrate_stability_key(&mut self) {
-        if self.odgm.is_none() || self.stable_since.contains_key(GRID_STABILITY_KEY) {
-            return;
-        }
-        let shared = self.functions.iter().any(|it| it.key == FORMER_GRID_STABILITY_KEY);
-        let since = if shared {
-            self.stable_since.get(FORMER_GRID_STABILITY_KEY).cloned()
-        } else {
-            self.stable_since.remove(FORMER_GRID_STABILITY_KEY)
-        };
-        self.stable_since.extend(since.map(|since| (GRID_STABILITY_KEY.to_owned(), since)));
     }
 
     fn set_phase(&mut self, phase: Phase, reason: Reason, message: &str) {
@@ -177,31 +161,32 @@ impl ClassRuntimeStatus {
 
     /// What counts during a rollout.
     fn decisions(&self) -> Self {
-        let own = self.owned_by_reconciler();
-        let condition = |it| Condition {
+        let owned =
+            self.conditions.iter().filter(|it| OWNED_CONDITIONS.contains(&it.type_.as_str()));
+        let condition = |it: &Condition| Condition {
             message: String::new(),
             last_transition_time: Time(Timestamp::UNIX_EPOCH),
-            ..it
+            ..it.clone()
         };
-        let function = |it: FunctionStatus| FunctionStatus {
-            key: it.key,
-            reason: it.reason,
+        let function = |it: &FunctionStatus| FunctionStatus {
+            key: it.key.clone(),
+            reason: it.reason.clone(),
             ..FunctionStatus::default()
         };
         let grid = |it| OdgmStatus { ready: false, replicas: 0, message: None, ..it };
         Self {
             // Whether anything of it exists.
-            phase: if own.phase == Phase::Pending { own.phase } else { Phase::Applying },
-            observed_generation: own.observed_generation,
-            conditions: own.conditions.into_iter().map(condition).collect(),
-            functions: own.functions.into_iter().map(function).collect(),
-            odgm: own.odgm.map(grid),
-            selection: own.selection,
-            kept_collections: own.kept_collections,
-            kept_nodes: own.kept_nodes,
-            replaced: own.replaced,
-            rolled_back: own.rolled_back,
-            progress_since: own.progress_since,
+            phase: if self.phase == Phase::Pending { self.phase } else { Phase::Applying },
+            observed_generation: self.observed_generation,
+            conditions: owned.map(condition).collect(),
+            functions: self.functions.iter().map(function).collect(),
+            odgm: self.odgm.clone().map(grid),
+            selection: self.selection.clone(),
+            kept_collections: self.kept_collections.clone(),
+            kept_nodes: self.kept_nodes,
+            replaced: self.replaced.clone(),
+            rolled_back: self.rolled_back,
+            progress_since: self.progress_since.clone(),
             ..Self::default()
         }
     }
@@ -254,26 +239,6 @@ mod tests {
         let status = failing(Reason::Rejected, &"é".repeat(1_000_000));
         assert!(status.message.unwrap().chars().count() <= MAX_MESSAGE + 1);
         assert!(status.conditions.iter().all(|it| it.message.chars().count() <= MAX_MESSAGE + 1));
-    }
-
-    #[test]
-    fn the_grids_stability_record_gets_its_own_key() {
-        let since = Time(Timestamp::UNIX_EPOCH);
-        let with = |function: &str| {
-            let mut status = ClassRuntimeStatus {
-                functions: vec![FunctionStatus {
-                    key: function.to_owned(),
-                    ..FunctionStatus::default()
-                }],
-                odgm: Some(OdgmStatus::default()),
-                stable_since: [("odgm".to_owned(), since.clone())].into(),
-                ..ClassRuntimeStatus::default()
-            };
-            status.migrate_stability_key();
-            status.stable_since.into_keys().collect::<Vec<_>>()
-        };
-        assert_eq!(with("f"), [GRID_STABILITY_KEY]);
-        assert_eq!(with("odgm"), [GRID_STABILITY_KEY, "odgm"]);
     }
 
     #[test]

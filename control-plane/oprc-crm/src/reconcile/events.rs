@@ -53,6 +53,12 @@ pub(super) fn of_status(
                 events.push(EventRecord { warning: true, reason, note });
             }
         }
+        _ if waits_for_quota(status) => {
+            if old.is_none_or(|old| !waits_for_quota(old)) {
+                let reason = Reason::QuotaExceeded;
+                events.push(EventRecord { warning: true, reason, note: message });
+            }
+        }
         _ if before == status.phase => {}
         Phase::Available => events.push(EventRecord::normal(Reason::Available, message)),
         Phase::Deleting => events.push(EventRecord::normal(Reason::Deleting, message)),
@@ -60,4 +66,9 @@ pub(super) fn of_status(
         _ => events.push(EventRecord::normal(Reason::Progressing, message)),
     }
     events
+}
+
+fn waits_for_quota(status: &ClassRuntimeStatus) -> bool {
+    status.phase.is_in_progress()
+        && status.reason.as_deref() == Some(Reason::QuotaExceeded.as_str())
 }

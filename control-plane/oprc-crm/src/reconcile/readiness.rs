@@ -198,11 +198,34 @@ fn unbound_claim(claim: &Child) -> Option<Failure> {
     Some(Failure { reason: Reason::VolumeNotBound, message })
 }
 
-/// Permanent problems come first; a pod without a node comes last, because other problems can be
-/// its cause.
+/// Permanent problems come first, and each transient one before those that it can cause: without
+/// pods, claims may not be bound; without claims, pods have no node.
 fn worst(problems: impl Iterator<Item = Failure>) -> Option<Failure> {
-    let rank = |it: &Failure| (it.reason.is_transient(), it.reason == Reason::Unschedulable);
+    let rank = |it: &Failure| match it.reason {
+        Reason::QuotaExceeded => 1,
+        Reason::VolumeNotBound => 2,
+        Reason::Unschedulable => 3,
+        _ => 0,
+    };
     problems.min_by(|left, right| {
         rank(left).cmp(&rank(right)).then_with(|| left.message.cmp(&right.message))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_other_problems_is_the_worst() {
+        let all = [Reason::Unschedulable, Reason::VolumeNotBound, Reason::QuotaExceeded];
+        let problems = all.map(|reason| Failure { reason, message: format!("{reason}") });
+        for count in 1..=all.len() {
+            let found = worst(problems.iter().take(count).cloned()).unwrap();
+            assert_eq!(found.reason, all[count - 1]);
+        }
+        let permanent = Failure { reason: Reason::CrashLoop, message: "z".to_owned() };
+        let found = worst(problems.into_iter().chain([permanent])).unwrap();
+        assert_eq!(found.reason, Reason::CrashLoop);
+    }
 }

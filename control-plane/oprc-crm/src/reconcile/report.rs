@@ -76,9 +76,10 @@ impl Facts<'_> {
         self.components().all(|(_, component)| component.serving)
     }
 
-    /// The problems of components, with their names.
+    /// The problems of components that aren't ready, with their names.
     fn problems(&self) -> impl Iterator<Item = Failure> {
-        self.components().filter_map(|(key, component)| {
+        let waiting = self.components().filter(|(_, component)| !component.ready);
+        waiting.filter_map(|(key, component)| {
             let Failure { reason, message } = component.problem.as_ref()?;
             Some(Failure { reason: *reason, message: format!("{}: {message}", display(key)) })
         })
@@ -113,7 +114,6 @@ pub(super) fn carried(class: &ObservedClass) -> ClassRuntimeStatus {
     let old = class.status.as_ref();
     let mut status = old.map(ClassRuntimeStatus::owned_by_reconciler).unwrap_or_default();
     status.observed_generation = Some(class.generation);
-    status.migrate_stability_key();
     status
 }
 
@@ -216,7 +216,8 @@ fn failure(status: &ClassRuntimeStatus, facts: &Facts<'_>, settled: bool) -> Opt
 }
 
 fn deadline_exceeded(facts: &Facts<'_>) -> Failure {
-    let problem = || facts.components().find_map(|(_, it)| it.problem.clone());
+    let problem =
+        || facts.components().filter(|(_, it)| !it.ready).find_map(|(_, it)| it.problem.clone());
     let (reason, details) = match facts.objects_over_quota().or_else(problem) {
         Some(cause) => (cause.reason, format!(" ({})", cause.message)),
         None => (Reason::ProgressDeadlineExceeded, String::new()),
@@ -232,7 +233,7 @@ fn deadline_exceeded(facts: &Facts<'_>) -> Failure {
 
 fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     let (paused, blocked) = (facts.target.spec.paused, &facts.changes.blocked);
-    let none = facts.resource_refs.is_empty();
+    let none = facts.last_created.is_none();
     let (all, ready) = facts.counts();
     let pods = || facts.problems().find(|it| it.reason == Reason::QuotaExceeded);
     let (phase, reason, message) = if paused && none {
@@ -255,8 +256,11 @@ fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
         true => "a change is being applied",
         false => "not all components are ready",
     };
-    // A class that was not Available becomes so when its rollout ends: one write less.
-    let available = facts.is_serving() && facts.old().is_some_and(|old| old.is_true(AVAILABLE));
+    // A class that was not Available becomes so when its rollout ends: one write less. One that
+    // waits for a quota may have to wait for long.
+    let lasts = reason == Reason::QuotaExceeded;
+    let was_available = facts.old().is_some_and(|old| old.is_true(AVAILABLE));
+    let available = facts.is_serving() && (lasts || was_available);
     let missing = (!available).then_some(missing);
     status.mark_in_progress(phase, reason, &message, missing, facts.input.now);
 }

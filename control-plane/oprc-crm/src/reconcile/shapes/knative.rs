@@ -10,12 +10,9 @@ use serde_json::{Value, json};
 
 use super::{
     super::manifest::{Context, DesiredObject, FunctionPlan, desired_object, pod},
-    Assessed, Component, Observation, ObservedState, WorkloadShape, status, text,
+    Assessed, Component, Observation, ObservedState, WorkloadShape, quota_or, status, text,
 };
-use crate::{
-    kinds::KNATIVE_SERVICE,
-    reason::{Failure, Reason},
-};
+use crate::{kinds::KNATIVE_SERVICE, reason::Reason};
 
 const VISIBILITY: &str = "networking.knative.dev/visibility";
 const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";
@@ -57,10 +54,7 @@ fn assess(workload: &Assessed<'_>) -> Component {
         serving: !workload.deleting && (state.routed || state.ready == Some(true)),
         url: state.address.clone(),
         public_url: state.url.clone().filter(|url| Some(url) != state.address.as_ref()),
-        problem: failed.then(|| Failure {
-            reason: Reason::KnativeNotReady,
-            message: format!("{reason}: {message}"),
-        }),
+        problem: failed.then(|| quota_or(Reason::KnativeNotReady, &format!("{reason}: {message}"))),
         ..Component::default()
     }
 }

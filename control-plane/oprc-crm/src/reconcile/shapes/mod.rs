@@ -173,7 +173,12 @@ fn text(object: &Value, pointer: &str) -> Option<String> {
 
 /// The problem of a workload whose pods can't be created.
 fn creation_problem(message: &str) -> Failure {
+    quota_or(Reason::PodsNotCreated, message)
+}
+
+/// A problem whose cause may be a quota.
+fn quota_or(other: Reason, message: &str) -> Failure {
     let quota = message.contains("exceeded quota");
-    let reason = if quota { Reason::QuotaExceeded } else { Reason::PodsNotCreated };
+    let reason = if quota { Reason::QuotaExceeded } else { other };
     Failure { reason, message: message.to_owned() }
 }

@@ -7,7 +7,7 @@ use oprc_unit::{Platform, Profile};
 use serde_json::{Value, json};
 
 use super::{
-    super::{Action, remaining},
+    super::{Action, EventRecord, remaining},
     cluster::Cluster,
     specs,
 };
@@ -229,7 +229,9 @@ fn objects_wait_for_a_quota_until_the_deadline() {
         cluster.reconcile();
     }
     assert_eq!(cluster.status(), status, "only the message differs: no write");
-    assert!(cluster.events.iter().all(|it| !it.warning), "{:?}", cluster.events);
+    let warnings: Vec<_> = cluster.events.iter().filter(|it| it.warning).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(warnings[0].reason, Reason::QuotaExceeded);
 
     cluster.advance(Duration::from_mins(1));
     cluster.reconcile();
@@ -245,6 +247,25 @@ fn objects_wait_for_a_quota_until_the_deadline() {
     cluster.over_quota.clear();
     cluster.converge();
     assert_eq!(cluster.phase().0, Phase::Available);
+}
+
+#[test]
+fn a_new_class_that_serves_is_available_while_other_objects_wait_for_a_quota() {
+    let mut spec = with_deadline(specs::one("dev"));
+    spec["functions"][0]["provision"] = json!({"min_scale": 2, "max_scale": 2});
+    let mut cluster = Cluster::new();
+    cluster.over_quota.insert(DISRUPTION_BUDGET);
+    cluster.set_spec(&spec);
+    cluster.reconcile();
+    assert_eq!(condition(&cluster.status(), AVAILABLE).0, "False");
+    cluster.run_controllers();
+    cluster.reconcile();
+    let status = cluster.status();
+    assert_eq!(status.phase, Phase::Applying);
+    waiting_for_quota(&status);
+    assert!(status.is_true(AVAILABLE), "all functions serve");
+    let quota = |it: &&EventRecord| it.reason == Reason::QuotaExceeded;
+    assert_eq!(cluster.events.iter().filter(quota).count(), 1, "{:?}", cluster.events);
 }
 
 /// An object that someone deleted can't be created again.
@@ -464,21 +485,6 @@ fn a_function_named_odgm_has_its_own_stability_record() {
     let status = cluster.status();
     assert_eq!(status.stable_since[GRID_STABILITY_KEY], since, "the grid was stable throughout");
     assert_ne!(status.stable_since["odgm"], since);
-}
-
-#[test]
-fn the_grids_former_stability_record_is_kept() {
-    let mut cluster = Cluster::with(&fixed(1));
-    let since = json!("2020-01-01T00:00:00Z");
-    cluster.edit_status(|status| {
-        let records = status["stable_since"].as_object_mut().unwrap();
-        records.remove(GRID_STABILITY_KEY);
-        records.insert("odgm".to_owned(), since.clone());
-    });
-    cluster.converge();
-    let stable = serde_json::to_value(cluster.status().stable_since).unwrap();
-    assert_eq!(stable[GRID_STABILITY_KEY], since);
-    assert!(stable.get("odgm").is_none());
 }
 
 #[test]

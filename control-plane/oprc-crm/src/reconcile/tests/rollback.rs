@@ -63,6 +63,27 @@ fn an_update_that_never_becomes_ready_is_rolled_back() {
     assert!(cluster.events.iter().any(|it| it.warning && it.reason == Reason::RolledBack));
 }
 
+/// A second function would need an object that the quota has no room for.
+#[test]
+fn an_update_that_waits_for_a_quota_too_long_is_rolled_back() {
+    let mut cluster = Cluster::with(&spec("img:1", true));
+    let mut more = spec("img:1", true);
+    let mut function = more["functions"][0].clone();
+    function["key"] = "beta".into();
+    more["functions"].as_array_mut().unwrap().push(function);
+    cluster.over_quota.insert(DEPLOYMENT);
+    cluster.set_spec(&more);
+    cluster.reconcile();
+    assert_eq!(cluster.phase(), (Phase::Applying, "QuotaExceeded".to_owned()));
+    cluster.advance(Duration::from_secs(70));
+    cluster.reconcile();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "QuotaExceeded".to_owned()));
+    assert_eq!(cluster.status().rolled_back, Some(2));
+    cluster.converge();
+    assert_eq!(cluster.phase(), (Phase::Degraded, "RolledBack".to_owned()));
+    assert_eq!(condition(&cluster, "Available"), pair("True", "RolledBack"));
+}
+
 #[test]
 fn a_newer_specification_is_tried_again() {
     let mut cluster = Cluster::with(&spec("img:1", true));

@@ -131,13 +131,15 @@ impl Backend for Redb {
         let (reply, result) = oneshot::channel();
         let jobs = self.writer.lock().as_ref().map(|(jobs, _)| jobs.clone()).ok_or_else(closed)?;
         let queued = timeout(self.deadline, jobs.send(Job { transaction, reply })).await;
+        // The writer ends with the last sender: a caller that stops polling must not delay it.
+        drop(jobs);
         queued
             .map_err(|_| Error::unavailable("too many transactions are queued"))?
             .map_err(|_| closed())?;
         match timeout(self.deadline, result).await {
             Ok(Ok(result)) => result,
-            // The writer drops replies only when it ends.
-            Ok(Err(_)) => Err(closed()),
+            // The writer sends all replies unless it panics, perhaps after the commit.
+            Ok(Err(_)) => Err(Error::unknown_outcome("the writer ended without a reply")),
             Err(_) => Err(Error::unknown_outcome("writing the file timed out")),
         }
     }
@@ -152,13 +154,20 @@ impl Backend for Redb {
     }
 
     async fn close(&self) {
-        // Reads in progress keep the file open.
-        let _ = self.shared.reads.acquire_many(MAX_CONCURRENT_READS).await;
+        // Reads in progress keep the file open. An error means that the store is already closed.
+        let permits = self.shared.reads.acquire_many(MAX_CONCURRENT_READS).await;
         self.shared.reads.close();
+        drop(permits);
         let writer = self.writer.lock().take();
         if let Some((jobs, thread)) = writer {
             drop(jobs);
-            let _ = spawn_blocking(move || thread.join()).await;
+            let shared = self.shared.clone();
+            let join = move || {
+                // A writer that panicked has not closed the file.
+                let _ = thread.join();
+                shared.file.close();
+            };
+            let _ = spawn_blocking(join).await;
         }
     }
 }

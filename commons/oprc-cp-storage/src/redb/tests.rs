@@ -9,9 +9,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
 };
 
-use futures::future::join_all;
+use futures::{future::join_all, poll};
 use redb::{BackendError, Builder, Database, StorageBackend, backends::FileBackend};
 
 use super::{File, Redb, RedbOptions, tables};
@@ -218,4 +219,42 @@ async fn queued_transactions_are_batched_and_see_each_other() {
         results.iter().filter_map(|result| result.as_ref().err()).all(|error| *error == conflict)
     );
     assert_eq!(store.list("").await.unwrap().entries.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn acknowledged_commits_are_stored_despite_a_concurrent_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::redb(options(folder.path(), "first")).await.unwrap();
+    let commit = |index: u32| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let key = index.to_string();
+            store.commit(Transaction::new().put(key.clone(), "")).await.map(|_| key)
+        })
+    };
+    let commits: Vec<_> = (0..100).map(commit).collect();
+    store.close().await;
+    store.close().await;
+    let results = join_all(commits).await;
+    let store = Store::redb(options(folder.path(), "second")).await.unwrap();
+    for result in results {
+        match result.unwrap() {
+            Ok(key) => assert!(store.get(&key).await.unwrap().is_some(), "{key}"),
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn close_does_not_wait_for_a_commit_that_is_not_polled() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::redb(options(folder.path(), "we")).await.unwrap();
+    let mut commit = Box::pin(store.commit(Transaction::new().put("a", "")));
+    let queued = poll!(commit.as_mut());
+    store.close().await;
+    let result = match queued {
+        Poll::Ready(result) => result,
+        Poll::Pending => commit.await,
+    };
+    result.unwrap();
 }

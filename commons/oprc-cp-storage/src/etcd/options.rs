@@ -6,7 +6,8 @@ use crate::{DEFAULT_DEADLINE, Error, Result, key::check_key};
 
 const DEFAULT_LEASE_TTL: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone)]
+/// Debug output never shows a password.
+#[derive(Clone)]
 pub struct EtcdOptions {
     /// `http://HOST:PORT` or `https://HOST:PORT`. One is used at a time, the others on failure.
     pub endpoints: Vec<String>,
@@ -56,6 +57,23 @@ impl fmt::Debug for Password {
     }
 }
 
+impl fmt::Debug for EtcdOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { endpoints, root, tls, login, deadline, lease_ttl } = self;
+        // Invalid endpoints may contain a password, too.
+        let shown = |it: &String| if it.contains('@') { "…".to_owned() } else { it.clone() };
+        formatter
+            .debug_struct("EtcdOptions")
+            .field("endpoints", &endpoints.iter().map(shown).collect::<Vec<_>>())
+            .field("root", root)
+            .field("tls", tls)
+            .field("login", login)
+            .field("deadline", deadline)
+            .field("lease_ttl", lease_ttl)
+            .finish()
+    }
+}
+
 impl EtcdOptions {
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
@@ -81,17 +99,18 @@ impl EtcdOptions {
     /// Each endpoint, and whether it uses TLS.
     pub(super) fn addresses(&self) -> Result<Vec<(Authority, bool)>> {
         let parse = |endpoint: &String| {
+            // Checked first, because the other errors show the endpoint.
+            if endpoint.contains('@') {
+                return Err(Error::invalid(
+                    "an etcd endpoint must not contain a user: use the login settings",
+                ));
+            }
             let invalid =
                 |reason: &str| Error::invalid(format!("the endpoint {endpoint:?} {reason}"));
             let uri: Uri = endpoint.parse().map_err(|_| invalid("is not a URL"))?;
             let Some(address) = uri.authority().filter(|it| it.port().is_some()).cloned() else {
                 return Err(invalid("has no host and port"));
             };
-            if address.as_str().contains('@') {
-                return Err(Error::invalid(
-                    "an etcd endpoint must not contain a user: use the login settings",
-                ));
-            }
             match uri.scheme_str() {
                 Some("http") => Ok((address, false)),
                 Some("https") if self.tls.is_some() => Ok((address, true)),
@@ -124,8 +143,18 @@ mod tests {
         {
             assert!(matches!(error(bad), Error::Invalid { .. }), "{bad}");
         }
-        let secret = error("http://root:hunter2@localhost:2379").to_string();
-        assert!(!secret.contains("hunter2"), "{secret}");
+        for secret in [
+            "http://root:hunter2@localhost:2379",
+            "https://root:hunter2@localhost:2379",
+            "http://root:hunter2@localhost",
+            "root:hunter2@localhost:2379",
+            "http://root:hunter2@local host:x",
+        ] {
+            let message = error(secret).to_string();
+            assert!(message.contains("must not contain a user"), "{message}");
+            assert!(!message.contains("hunter2"), "{message}");
+            assert!(!format!("{:?}", EtcdOptions::new([secret])).contains("hunter2"), "{secret}");
+        }
         EtcdOptions::new(["http://[::1]:2379"]).addresses().unwrap();
         assert!(EtcdOptions::new([""; 0]).check().is_err());
     }

@@ -171,6 +171,14 @@ fn is_origin(origin: &str) -> bool {
 fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
     let deadline: Duration = settings.get("store.deadline")?;
     check_not_zero("store.deadline", deadline)?;
+    let endpoints: Option<Vec<String>> = settings.get("store.etcd.endpoints")?;
+    // Settings are printed, also those of a store that is not used.
+    if endpoints.iter().flatten().any(|endpoint| endpoint.contains('@')) {
+        return inconsistent(
+            "store.etcd.endpoints must not contain a user: use store.etcd.user and \
+             store.etcd.password_file",
+        );
+    }
     match settings.get::<&str>("store.kind")? {
         "memory" => Ok(StoreConfig::Memory),
         "redb" => Ok(StoreConfig::Redb {
@@ -179,7 +187,6 @@ fn store(settings: &Resolved) -> Result<StoreConfig, Error> {
             deadline,
         }),
         _ => {
-            let endpoints: Option<Vec<String>> = settings.get("store.etcd.endpoints")?;
             let Some(endpoints) = endpoints.filter(|all| !all.is_empty()) else {
                 return inconsistent("store.kind=etcd requires store.etcd.endpoints");
             };

@@ -47,6 +47,10 @@ fn errors_name_the_setting_and_no_secret() {
         (("HTTP_PORT", "x"), "server.port"),
         (("OPRC_PM_STORE_KIND", "mysql"), "store.kind"),
         (("OPRC_PM_STORE_KIND", "etcd"), "store.etcd.endpoints"),
+        (
+            ("OPRC_PM_STORE_ETCD_ENDPOINTS", "http://a:1,https://me:secret@b"),
+            "store.etcd.endpoints",
+        ),
         (("OPRC_PM_SECURITY_MTLS", "true"), "security.tls.client_ca"),
         (("OPRC_PM_SECURITY_TLS_KEY", "/k"), "security.tls.certificate"),
         (("OPRC_PM_SERVER_CORS_ORIGINS", "*"), "server.cors_origins"),
@@ -63,6 +67,7 @@ fn errors_name_the_setting_and_no_secret() {
         (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"token\": [\"secret\"]}}"), "a: token must be a text"),
         (("OPRC_PM_CRM_CLUSTERS", "{\"A_b\": \"http://a:1\"}"), "name must be"),
         (("OPRC_PM_CRM_CLUSTERS", "{\"a\": {\"environments\": [1]}}"), "must be a list of names"),
+        (("OPRC_PM_CRM_CLUSTERS", "[{\"\": \"a\", \"url\": \"http://a:1\"}]"), "is no field"),
         (("OPRC_PM_CRM_CLUSTERS", "secret"), "OPRC_PM_CRM_CLUSTERS"),
         (("OPRC_PM_SERVER_REQUEST_TIMEOUT", "0s"), "server.request_timeout"),
     ] {

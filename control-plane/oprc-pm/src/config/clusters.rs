@@ -225,8 +225,8 @@ fn check_fields(raw: Value) -> anyhow::Result<Map<String, Value>> {
     };
     for (name, value) in raw {
         let is_named = |field: &str, suffix: Option<&str>| {
-            let lower_case = suffix.map(str::to_ascii_lowercase).unwrap_or_default();
-            field == name || lower_case.trim_start_matches('_') == name
+            let lower_case = suffix.map(str::to_ascii_lowercase);
+            field == name || lower_case.is_some_and(|it| it.trim_start_matches('_') == name)
         };
         let known = FIELDS.into_iter().find(|(field, suffix, _)| is_named(field, *suffix));
         let Some((field, _, kind)) = known else {

@@ -16,7 +16,7 @@ use crate::{
     registry::Registry,
     rollout::Deadlines,
     service::{DeploymentService, PackageLocks},
-    state::Cache,
+    state::{Cache, check_format},
 };
 
 /// The lease of the one process that owns a store.
@@ -32,8 +32,8 @@ pub struct Pm {
 }
 
 impl Pm {
-    /// Binds the port, reads certificates and tokens, opens the store and takes its lease, so that
-    /// errors of any of these are reported at the start.
+    /// Binds the port, reads certificates and tokens, opens the store, takes its lease and checks
+    /// its format, so that errors of any of these are reported at the start.
     pub async fn bind(config: Config) -> anyhow::Result<Self> {
         if config.clusters.is_empty() {
             tracing::warn!("no cluster is configured: packages can be published, not deployed");
@@ -42,13 +42,18 @@ impl Pm {
         let identity = format!("{} (process {})", identity("oprc-pm"), std::process::id());
         let store = open(&config.store, &identity).await?;
         let lease = match store.acquire_lease(LEASE, &identity).await {
-            Ok(lease) => Arc::new(lease),
+            Ok(lease) => lease,
             Err(StoreError::LeaseHeld { holder, .. }) => {
                 anyhow::bail!("the store is owned by {holder}: stop that process first");
             }
             Err(error) => return Err(error).context("cannot take the lease of the store"),
         };
-        Ok(Self { config, server, access, store, lease })
+        if let Err(error) = check_format(&store, &lease).await {
+            // Otherwise the next start would report that this process owns the store.
+            lease.release().await;
+            return Err(error);
+        }
+        Ok(Self { config, server, access, store, lease: Arc::new(lease) })
     }
 
     pub fn address(&self) -> SocketAddr {

@@ -3,6 +3,7 @@
 mod cache;
 mod commit;
 mod deployments;
+mod format;
 pub mod packages;
 pub mod schema;
 mod size_limit;
@@ -11,5 +12,6 @@ pub use self::{
     cache::Cache,
     commit::{Attempt, replace, replace_deployment},
     deployments::{DeploymentWithUnits, Versioned, VersionedUnit, records_of},
+    format::check_format,
     size_limit::check_transaction_size,
 };

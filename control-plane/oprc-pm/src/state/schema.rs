@@ -2,6 +2,7 @@
 //!
 //! | key | record |
 //! | --- | --- |
+//! | `format` | the number of the format of all records |
 //! | `package/NAME` | [`PackageHead`]; rewritten by every transaction that publishes, deletes or begins to use a version |
 //! | `version/NAME/VERSION` | [`oprc_rest::PackageVersion`], immutable except for its deprecation |
 //! | `deployment/KEY` | [`DeploymentRecord`](crate::rollout::DeploymentRecord), with the specs of its units |
@@ -18,6 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{error::Error, rollout::UnitKey};
 
+pub const FORMAT_KEY: &str = "format";
 /// Revisions kept in a deployment's history.
 pub const MAX_REVISIONS: usize = 50;
 

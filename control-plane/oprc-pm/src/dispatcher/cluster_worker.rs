@@ -9,14 +9,16 @@ use std::{
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use oprc_cp_storage::Transaction;
 use oprc_grpc::unit::to_wire;
-use oprc_unit::UnitSpec;
 use tokio::sync::watch;
 
 use super::Dispatcher;
 use crate::{
     crm_client::CrmClient,
     error::Error,
-    rollout::{CallOutcome, RecordUpdate, Step, UnitKey, UnitRecord, next_step, record_update},
+    rollout::{
+        CallOutcome, DeploymentRecord, RecordUpdate, Step, UnitKey, UnitRecord, next_step,
+        record_update,
+    },
     state::{Versioned, replace, schema::unit_key},
 };
 
@@ -27,9 +29,22 @@ const IDLE: Duration = Duration::from_hours(1);
 struct DueCall {
     key: UnitKey,
     stored: Versioned<UnitRecord>,
-    step: Step,
-    /// The spec to deploy; none where the unit is deleted.
-    spec: Option<UnitSpec>,
+    call: Call,
+}
+
+enum Call {
+    /// With the deployment whose plan contains the spec.
+    Deploy(Arc<DeploymentRecord>),
+    Delete,
+}
+
+impl Call {
+    fn step(&self) -> Step {
+        match self {
+            Self::Deploy(_) => Step::Deploy,
+            Self::Delete => Step::Delete,
+        }
+    }
 }
 
 impl Dispatcher {
@@ -41,11 +56,12 @@ impl Dispatcher {
         let (mut stored, mut observed) = (self.cache.changes(), client.changes());
         let mut calls = FuturesUnordered::new();
         let mut in_flight = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         loop {
             stored.borrow_and_update();
             observed.borrow_and_update();
             released.borrow_and_update();
-            let (due, next) = self.due_calls(client, &in_flight);
+            let (due, next) = self.due_calls(client, &in_flight, &mut reported);
             for call in due.into_iter().take(MAX_CONCURRENT_CALLS.saturating_sub(in_flight.len())) {
                 in_flight.insert(call.key.clone());
                 calls.push(self.call(client, call));
@@ -63,11 +79,13 @@ impl Dispatcher {
         }
     }
 
-    /// The calls to make now, and when the next one is due.
+    /// The calls to make now, and when the next one is due. `reported` are deployments whose missing
+    /// record was logged.
     fn due_calls(
         &self,
         client: &CrmClient,
         in_flight: &BTreeSet<UnitKey>,
+        reported: &mut BTreeSet<String>,
     ) -> (Vec<DueCall>, Option<Instant>) {
         let (now, classes) = (Instant::now(), client.class_cache());
         let mut deployments = BTreeMap::new();
@@ -90,36 +108,54 @@ impl Dispatcher {
             if evaluation.holds(step) {
                 continue;
             }
-            let planned =
-                deployment.as_ref().and_then(|it| it.record.planned_unit(&key, &record.revision));
-            // The deployment has changed since its unit was read: the change causes another evaluation.
-            if step == Step::Deploy && planned.is_none() {
-                continue;
-            }
+            let call = match (step, deployment) {
+                (Step::Wait, _) => continue,
+                (Step::Delete, _) => Call::Delete,
+                (Step::Deploy, Some(deployment)) => {
+                    // Otherwise it has changed since its unit was read, and is evaluated again.
+                    if deployment.record.planned_unit(&key, &record.revision).is_none() {
+                        continue;
+                    }
+                    Call::Deploy(Arc::clone(&deployment.record))
+                }
+                (Step::Deploy, None) => {
+                    if reported.insert(record.deployment.clone()) {
+                        let (cluster, id) = &key;
+                        let deployment = &record.deployment;
+                        tracing::warn!(
+                            cluster,
+                            id,
+                            deployment,
+                            "cannot deploy a unit: its deployment has no valid record"
+                        );
+                    }
+                    continue;
+                }
+            };
             match self.call_backoff.next_call(&key, record) {
                 Some(at) if at > now => next = Some(next.map_or(at, |first| first.min(at))),
-                _ => {
-                    let spec = planned.map(|unit| unit.spec.clone());
-                    due.push(DueCall { key, stored, step, spec });
-                }
+                _ => due.push(DueCall { key, stored, call }),
             }
         }
         (due, next)
     }
 
     async fn call(&self, client: &CrmClient, call: DueCall) -> UnitKey {
-        let DueCall { key, stored, step, spec } = call;
-        let record = stored.record.as_ref();
-        let outcome = match (step, &spec) {
+        let DueCall { key, stored, call } = call;
+        let (record, step) = (stored.record.as_ref(), call.step());
+        let outcome = match call {
             // A process that was suspended past its lease must not undo what its successor did.
             _ if !self.lease.is_held() => {
                 CallOutcome::Failed("this process no longer owns the store".to_owned())
             }
-            (Step::Deploy, Some(spec)) => match to_wire(spec) {
-                Some(spec) => client.deploy(&key.1, record, spec).await,
-                None => CallOutcome::Rejected("the unit has no form on the wire".to_owned()),
-            },
-            _ => client.delete(&key.1, record).await,
+            Call::Deploy(deployment) => {
+                let planned = deployment.planned_unit(&key, &record.revision);
+                match planned.and_then(|unit| to_wire(&unit.spec)) {
+                    Some(spec) => client.deploy(&key.1, record, spec).await,
+                    None => CallOutcome::Rejected("the unit has no form on the wire".to_owned()),
+                }
+            }
+            Call::Delete => client.delete(&key.1, record).await,
         };
         self.call_backoff.record(Instant::now(), key.clone(), record, step, &outcome);
         let (cluster, id, correlation_id) = (&key.0, &key.1, &record.correlation_id);

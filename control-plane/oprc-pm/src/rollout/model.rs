@@ -59,7 +59,7 @@ impl DeploymentRecord {
     /// The plan of a unit that is desired with this revision.
     pub fn planned_unit(&self, key: &UnitKey, revision: &str) -> Option<&UnitPlan> {
         let (_, plan) = self.desired().filter(|(desired, _)| *desired == revision)?;
-        plan.units.iter().find(|unit| planned_key(unit) == *key)
+        plan.units.iter().find(|unit| unit.cluster == key.0 && unit.id == key.1)
     }
 
     /// Package and version of the plan and of the one that it may roll back to.

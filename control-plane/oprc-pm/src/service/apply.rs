@@ -67,7 +67,10 @@ impl DeploymentService {
     ) -> Result<(Deployment, bool), Error> {
         check_deployment(&deployment)?;
         let deployment = &deployment;
-        let precondition = &precondition.pinned(self.cache.deployment(&deployment.key));
+        let found = self.cache.deployment(&deployment.key);
+        // Checked again with the lock; here so that a failure needn't wait for it.
+        precondition.check(found.as_ref())?;
+        let precondition = &precondition.pinned(found);
         let package = deployment.package.as_deref().unwrap_or_default();
         let _lock = self.package_locks.lock(package).await?;
         let build = || async move {

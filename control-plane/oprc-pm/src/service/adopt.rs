@@ -148,7 +148,7 @@ fn check_adoptable(record: &DeploymentRecord) -> Result<(), Error> {
                 "{key} may be rolled back, which would delete this unit: adopt it when the \
                  deployment has succeeded"
             );
-            ("NOT_SETTLED", detail)
+            ("NOT_SUCCEEDED", detail)
         }
     };
     Err(conflict(reason, detail, &[key]))

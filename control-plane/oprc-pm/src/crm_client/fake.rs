@@ -110,6 +110,10 @@ impl Fake {
         self.away.send_replace(false);
     }
 
+    pub(crate) fn rejected(&self) -> u32 {
+        *self.rejected.borrow()
+    }
+
     /// Waits until this many calls were rejected.
     pub(crate) async fn wait_for_rejected(&self, calls: u32) {
         let mut rejected = self.rejected.subscribe();

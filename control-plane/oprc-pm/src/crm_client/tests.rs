@@ -187,6 +187,7 @@ async fn retries_reads_but_not_changes_while_no_server_answers() {
     fake.stop();
     let failed = client.deploy("unit", &unit("call"), ClassSpec::default()).await;
     assert!(matches!(failed, CallOutcome::Failed(_)), "{failed:?}");
+    assert_eq!(fake.rejected(), 1);
     let resume = async {
         // The deployment, and the first attempt to read.
         tokio::time::timeout(DEADLINE, fake.wait_for_rejected(2)).await.unwrap();

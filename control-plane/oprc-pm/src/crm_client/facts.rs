@@ -4,7 +4,7 @@ use oprc_grpc::{deployment::GetClusterInfoResponse, unit::platform_from_wire};
 use oprc_rest::Health;
 use oprc_unit::Capacity;
 
-use super::CrmClient;
+use super::{ClassCache, CrmClient};
 use crate::{clock, planner::ClusterFacts};
 
 fn count(nodes: i32) -> usize {
@@ -40,16 +40,21 @@ fn capacity(info: &GetClusterInfoResponse) -> Option<Capacity> {
     })
 }
 
-pub(super) fn view(client: &CrmClient) -> oprc_rest::Cluster {
-    let cache = client.class_cache();
-    let (health, message) = match &cache.info {
+/// The health of a cluster, and the reason unless it is healthy.
+pub(super) fn health(cache: &ClassCache) -> (Health, String) {
+    match &cache.info {
         _ if !cache.connected => (Health::Unreachable, cache.problem.clone()),
         _ if !cache.is_fresh() => (Health::Degraded, cache.problem.clone()),
         Some(info) if info.nodes_known && info.ready_nodes == 0 => {
             (Health::Degraded, "no node is ready".to_owned())
         }
         _ => (Health::Healthy, String::new()),
-    };
+    }
+}
+
+pub(super) fn view(client: &CrmClient, units: usize) -> oprc_rest::Cluster {
+    let cache = client.class_cache();
+    let (health, message) = health(&cache);
     // An open stream is a sign of life even without events: keep-alive would have closed it.
     let last_seen = if cache.connected { Some(clock::now()) } else { cache.last_seen };
     let info = cache.info.as_deref().cloned().unwrap_or_default();
@@ -68,6 +73,6 @@ pub(super) fn view(client: &CrmClient) -> oprc_rest::Cluster {
         capacity: info.capacity,
         templates: info.templates,
         profile: info.profile,
-        units: 0,
+        units,
     }
 }

@@ -15,6 +15,7 @@ mod tests;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::join_all;
+use oprc_rest::Health;
 
 pub use self::{
     class_cache::{ClassCache, acknowledged, observed_unit},
@@ -55,8 +56,18 @@ impl Clusters {
         self.clients.iter().map(|(name, client)| (name.clone(), facts::facts(client))).collect()
     }
 
-    /// Without the number of their units.
-    pub fn view(&self) -> Vec<oprc_rest::Cluster> {
-        self.clients.values().map(|client| facts::view(client)).collect()
+    /// `units` is the number of units on each cluster.
+    pub fn view(&self, units: &BTreeMap<String, usize>) -> Vec<oprc_rest::Cluster> {
+        let units_on = |name: &str| units.get(name).copied().unwrap_or_default();
+        let view = |client: &Arc<CrmClient>| facts::view(client, units_on(client.name()));
+        self.clients.values().map(view).collect()
+    }
+
+    /// The name and health of each cluster, and the reason unless it is healthy.
+    pub fn health(&self) -> impl Iterator<Item = (&str, Health, String)> {
+        self.clients.values().map(|client| {
+            let (health, message) = facts::health(&client.class_cache());
+            (client.name(), health, message)
+        })
     }
 }

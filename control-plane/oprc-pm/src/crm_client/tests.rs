@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use oprc_grpc::{client::Token, deployment::unit::ClassSpec};
 use oprc_rest::{Contact, Health};
@@ -125,7 +125,7 @@ async fn denied_and_throttled_calls_leave_the_breaker_closed() {
 #[tokio::test]
 async fn reconnects_to_a_cluster_that_was_unreachable() {
     let fake = Fake::start().await;
-    let health = |clusters: &Clusters| clusters.view().first().map(|it| it.health);
+    let health = |clusters: &Clusters| clusters.health().next().map(|(_, health, _)| health);
     let unconnected = Clusters::new([fake.config("one")], DEADLINE);
     assert_eq!(health(&unconnected), Some(Health::Unreachable));
     let (clusters, client, running) = connect(&fake).await;
@@ -156,7 +156,7 @@ async fn follows_the_nodes_of_a_cluster_without_asking() {
     let ready = |cache: &ClassCache| cache.info.as_ref().map(|info| info.ready_nodes);
     until("no node", &client, |it| ready(it) == Some(0)).await;
     assert_eq!(clusters.facts()["one"].ready_nodes, 0);
-    let view = clusters.view().remove(0);
+    let view = clusters.view(&BTreeMap::new()).remove(0);
     assert_eq!((view.health, view.ready_nodes), (Health::Degraded, Some(0)));
     fake.set_ready_nodes(2);
     until("two nodes", &client, |it| ready(it) == Some(2)).await;

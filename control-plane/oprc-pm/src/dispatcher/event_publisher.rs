@@ -91,11 +91,9 @@ impl Dispatcher {
     }
 
     fn publish_clusters(&self, published: &mut Published) {
-        for cluster in self.clusters.view() {
-            let before = published.clusters.insert(cluster.name.clone(), cluster.health);
-            if before != Some(cluster.health) {
-                let (subject, message) = (&cluster.name, &cluster.message);
-                self.events.publish(event("cluster.health", subject, &cluster.health, message));
+        for (cluster, health, message) in self.clusters.health() {
+            if published.clusters.insert(cluster.to_owned(), health) != Some(health) {
+                self.events.publish(event("cluster.health", cluster, &health, &message));
             }
         }
     }

@@ -172,12 +172,10 @@ impl DeploymentService {
 
     /// The configured clusters, and those that still have units although they aren't.
     pub fn clusters(&self) -> Vec<oprc_rest::Cluster> {
-        let mut counts = self.cache.units_per_cluster();
-        let mut clusters = self.clusters.view();
-        for cluster in &mut clusters {
-            cluster.units = counts.remove(&cluster.name).unwrap_or_default();
-        }
-        clusters.extend(counts.into_iter().map(|(name, units)| oprc_rest::Cluster {
+        let counts = self.cache.units_per_cluster();
+        let mut clusters = self.clusters.view(&counts);
+        let removed = counts.into_iter().filter(|(name, _)| self.clusters.client(name).is_none());
+        clusters.extend(removed.map(|(name, units)| oprc_rest::Cluster {
             name,
             message: "it is no longer configured and may still have units".to_owned(),
             units,

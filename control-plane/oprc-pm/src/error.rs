@@ -41,8 +41,9 @@ impl Error {
         Self::Parameter { field, message: message.into() }
     }
 
-    pub fn conflict(reason: &'static str, detail: impl Into<String>) -> Self {
-        Self::Conflict { reason, detail: detail.into(), blockers: Vec::new() }
+    pub fn conflict(reason: &'static str, detail: impl Into<String>, blockers: &[&str]) -> Self {
+        let blockers = blockers.iter().map(ToString::to_string).collect();
+        Self::Conflict { reason, detail: detail.into(), blockers }
     }
 }
 
@@ -51,7 +52,7 @@ impl From<storage::Error> for Error {
         match error {
             storage::Error::Conflict { key, .. } => {
                 let detail = format!("{key} was changed by another request at the same time");
-                Self::conflict("RACE", detail)
+                Self::conflict("RACE", detail, &[])
             }
             storage::Error::Invalid { reason } => Self::Internal(reason),
             storage::Error::TooLarge { .. } => Self::parameter("body", error.to_string()),

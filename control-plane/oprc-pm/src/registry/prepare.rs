@@ -143,7 +143,7 @@ impl Prepared {
         if head.versions.len() > MAX_VERSIONS {
             let name = &package.name;
             let detail = format!("{name} has the maximum of {MAX_VERSIONS} versions: delete some");
-            return Err(Error::conflict("TOO_MANY_VERSIONS", detail));
+            return Err(Error::conflict("TOO_MANY_VERSIONS", detail, &[]));
         }
         for name in solution.keys() {
             // Rewritten unchanged, so that a concurrent deletion of the dependency conflicts.
@@ -236,7 +236,7 @@ fn exists(package: &OPackage, there: &PackageVersion) -> Error {
          under a new version",
         package.name, package.version, there.published_at
     );
-    Error::conflict("VERSION_EXISTS", detail)
+    Error::conflict("VERSION_EXISTS", detail, &[])
 }
 
 fn diagnostic(path: &str, message: String) -> Diagnostics {

@@ -7,7 +7,7 @@ use oprc_models::{OClassDeployment, VersionRange, check_deployment};
 use oprc_rest::{Deployment, Plan, Reason, UnitPlan};
 use oprc_unit::{Capacity, Identity, UnitSpec, admit, requested};
 
-use super::{Caller, DeploymentService, apply::new_record, conflict};
+use super::{Caller, DeploymentService, apply::new_record};
 use crate::{
     clock,
     crm_client::acknowledged,
@@ -36,7 +36,7 @@ impl DeploymentService {
         let class = client.class(id, &namespace, &caller.correlation_id).await?;
         let spec = class.spec.as_ref().and_then(|spec| from_wire(spec).ok()).ok_or_else(|| {
             let detail = format!("{cluster} does not report a readable spec of {id}");
-            conflict("UNREADABLE", detail, &[])
+            Error::conflict("UNREADABLE", detail, &[])
         })?;
         let unit = UnitPlan {
             id: id.to_owned(),
@@ -77,7 +77,7 @@ impl DeploymentService {
             let (before, known) = self.cache.deployment_with_units(key);
             if self.cache.unit(&planned_key(unit)).is_some() {
                 let detail = format!("{} is no orphan any more", unit.id);
-                return Err(conflict("NO_ORPHAN", detail, &[]));
+                return Err(Error::conflict("NO_ORPHAN", detail, &[]));
             }
             if known.len() >= MAX_UNITS {
                 let message = format!("already has the maximum of {MAX_UNITS} units");
@@ -151,7 +151,7 @@ fn check_adoptable(record: &DeploymentRecord) -> Result<(), Error> {
             ("NOT_SUCCEEDED", detail)
         }
     };
-    Err(conflict(reason, detail, &[key]))
+    Err(Error::conflict(reason, detail, &[key]))
 }
 
 /// Extends the deployment's classes and targets by those of a unit.
@@ -159,7 +159,7 @@ fn add_target(record: &mut DeploymentRecord, unit: &UnitPlan) -> Result<(), Erro
     let (units, deployment) = (&record.plan.units, &mut record.deployment);
     if units.iter().any(|it| it.environment.is_empty() != unit.environment.is_empty()) {
         let detail = "either all units of a deployment have an environment, or none";
-        return Err(conflict("ENVIRONMENTS", detail, &[&unit.id]));
+        return Err(Error::conflict("ENVIRONMENTS", detail, &[&unit.id]));
     }
     if !deployment.classes().any(|class| class == unit.class) {
         deployment.classes.push(unit.class.clone());

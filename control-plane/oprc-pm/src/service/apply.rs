@@ -6,7 +6,7 @@ use oprc_cp_storage::Transaction;
 use oprc_models::{OClassDeployment, check_deployment};
 use oprc_rest::{Deployment, Plan, Revision, UnitPlan};
 
-use super::{Caller, DeploymentService, Precondition, conflict};
+use super::{Caller, DeploymentService, Precondition};
 use crate::{
     clock,
     error::Error,
@@ -103,7 +103,7 @@ impl DeploymentService {
             } else if unit.namespace != known.record.namespace {
                 let detail = "the namespace of a deployment cannot be changed: delete it and create \
                               it again";
-                return Err(conflict("NAMESPACE_FIXED", detail, &[&unit.id]));
+                return Err(Error::conflict("NAMESPACE_FIXED", detail, &[&unit.id]));
             }
         }
         Ok(plan)
@@ -122,7 +122,7 @@ impl DeploymentService {
         let former = before.as_ref().map(|stored| stored.record.as_ref());
         if former.is_some_and(DeploymentRecord::is_deleting) {
             let detail = format!("{key} is being deleted: create it again afterwards");
-            return Err(conflict("DELETING", detail, &[]));
+            return Err(Error::conflict("DELETING", detail, &[]));
         }
         let record = new_record(deployment, plan, former, caller);
         let units = desired_units(&record, &records_of(&known));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use oprc_cp_storage::Transaction;
 
-use super::{Caller, DeploymentService, conflict};
+use super::{Caller, DeploymentService};
 use crate::{
     error::Error,
     state::{
@@ -19,7 +19,7 @@ impl DeploymentService {
     pub async fn forget_cluster(&self, cluster: &str, caller: &Caller) -> Result<usize, Error> {
         if self.clusters.client(cluster).is_some() {
             let detail = format!("{cluster} is configured: remove it from the configuration first");
-            return Err(conflict("CONFIGURED", detail, &[]));
+            return Err(Error::conflict("CONFIGURED", detail, &[]));
         }
         let units = self.cache.units_on(cluster);
         if units.is_empty() {

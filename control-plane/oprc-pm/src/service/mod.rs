@@ -194,8 +194,3 @@ impl DeploymentService {
         });
     }
 }
-
-fn conflict(reason: &'static str, detail: impl Into<String>, blockers: &[&str]) -> Error {
-    let blockers = blockers.iter().map(ToString::to_string).collect();
-    Error::Conflict { reason, detail: detail.into(), blockers }
-}

@@ -7,7 +7,7 @@ use oprc_cp_storage::Transaction;
 use oprc_rest::ClassRuntime;
 use tokio::time::timeout;
 
-use super::{Caller, DeploymentService, RuntimeFilter, conflict};
+use super::{Caller, DeploymentService, RuntimeFilter};
 use crate::{
     error::Error,
     id,
@@ -39,14 +39,14 @@ impl DeploymentService {
         let stored = self.cache.unit(&(cluster.to_owned(), id.to_owned()));
         if class.deleting || stored.is_some_and(|stored| !stored.record.desired) {
             let detail = format!("{id} on {cluster} is already being deleted");
-            return Err(conflict("DELETING", detail, &[]));
+            return Err(Error::conflict("DELETING", detail, &[]));
         }
         if document.ownership == "orphan" {
             let parts = parse_unit_id(id).ok_or_else(|| Error::not_found("orphan", id))?;
             return Ok((parts, document.unit.namespace));
         }
         let detail = format!("{id} on {cluster} is {}, no orphan", document.ownership);
-        Err(conflict("NO_ORPHAN", detail, document.deployment.as_deref().as_slice()))
+        Err(Error::conflict("NO_ORPHAN", detail, document.deployment.as_deref().as_slice()))
     }
 
     /// Deletes an orphan from its cluster. The deletion is stored like that of any unit: an
@@ -73,7 +73,7 @@ impl DeploymentService {
         let change = replace(Transaction::new(), unit_key(&key), None, Some(&deletion))?;
         if !self.cache.commit(change.fenced(&self.lease)).await? {
             let detail = format!("{id} on {cluster} is no orphan any more");
-            return Err(conflict("NO_ORPHAN", detail, &[]));
+            return Err(Error::conflict("NO_ORPHAN", detail, &[]));
         }
         match timeout(REJECTION_TIMEOUT, self.deletion_rejected(&key, &deletion)).await {
             Ok(Some(why)) => self.restore_orphan(&key, &deletion, &why).await,
@@ -123,6 +123,6 @@ impl DeploymentService {
         }
         let (cluster, id) = key;
         let detail = format!("{cluster} rejects the deletion of {id}: {why}");
-        Err(conflict("REJECTED", detail, &[]))
+        Err(Error::conflict("REJECTED", detail, &[]))
     }
 }

@@ -1,6 +1,5 @@
 //! Writes that hold only for one state of a deployment (`If-Match`, `If-None-Match`).
 
-use super::conflict;
 use crate::{error::Error, rollout::DeploymentRecord, state::Versioned};
 
 /// What a write requires of the stored deployment.
@@ -30,7 +29,8 @@ impl Precondition {
         match (self, found.map(|stored| stored.record.as_ref())) {
             (Self::Absent, Some(record)) => {
                 let key = &record.deployment.key;
-                Err(conflict("EXISTS", format!("the deployment {key:?} already exists"), &[key]))
+                let detail = format!("the deployment {key:?} already exists");
+                Err(Error::conflict("EXISTS", detail, &[key]))
             }
             (Self::Exists | Self::Revision(_), None) => Err(Error::Changed("none".to_owned())),
             (Self::Revision(revision), Some(record)) if record.revision != *revision => {

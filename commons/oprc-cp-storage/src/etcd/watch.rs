@@ -133,7 +133,8 @@ impl Follower {
         }
     }
 
-    /// Fails once the reader has ended the watch.
+    /// Pushes the commits of a response that are complete: the last one may continue in the next
+    /// fragment. Fails if the watch has ended, the reader is too slow, or an event is corrupt.
     fn deliver(&mut self, response: WatchResponse) -> Result<()> {
         if response.events.is_empty() {
             self.after = self.after.max(header_revision(response.header));

@@ -36,12 +36,13 @@ pub fn check_transaction_size(record: &DeploymentRecord, units: &Units) -> Resul
     Err(Error::Parameter { field: "deployment", message })
 }
 
-/// The largest of: this change, its rollback, and another change of the same size.
+/// Without rollback, this change. With rollback, the larger of its rollback and the next change, if
+/// that has the same size: both also write a second plan.
 fn largest_transaction(record: &DeploymentRecord, units: &Units) -> Result<usize, Error> {
     if !rolls_back_on_failure(&record.deployment) {
         return transaction_bytes(record, units);
     }
-    // A rollback also writes the record with both plans, and all units.
+    // The record has both plans, and all units are written.
     let stage = Stage::RollingBack { because: String::new() };
     let rollback = DeploymentRecord { stage, ..record.clone() };
     let rollback = transaction_bytes(&rollback, &desired_units(&rollback, units))?;

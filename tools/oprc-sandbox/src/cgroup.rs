@@ -3,16 +3,17 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
-use crate::{Error, Result, command, files, network::Addresses, node, spec::Spec};
+use crate::{Error, Result, files, network::Addresses, node, spec::Spec};
 
 const HIERARCHIES: &str = "/sys/fs/cgroup";
 /// Controllers that kubelet expects in its root cgroup, if the machine has them.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "hugetlb", "io", "memory", "pids"];
-/// Killed processes may take a minute to leave their cgroups.
-const REMOVE_ATTEMPTS: u32 = 3000;
+/// How long killed processes may take to leave the cgroups of all hierarchies.
+const REMOVE_TIMEOUT: Duration = Duration::from_mins(1);
 const REMOVE_DELAY: Duration = Duration::from_millis(20);
 
 /// The cgroup roots: one for each controller with cgroup v1, a single one with v2.
@@ -64,12 +65,19 @@ fn delegate(root: &Path, above: &[&Path]) -> io::Result<()> {
 
 /// Removes all cgroups of a cluster; waits for processes that are exiting.
 pub(crate) fn remove(addresses: Addresses) -> Result<()> {
+    let deadline = Instant::now() + REMOVE_TIMEOUT;
     for root in roots() {
         let folder = root.join(addresses.bridge());
-        // There is no notification when the last process leaves a cgroup v1.
-        let remove = || if folder.exists() { remove_below(&folder) } else { Ok(()) };
-        command::retry(REMOVE_ATTEMPTS, REMOVE_DELAY, remove)
-            .map_err(Error::path("removing", &folder))?;
+        while folder.exists() {
+            match remove_below(&folder) {
+                Ok(()) => break,
+                Err(error) if Instant::now() > deadline => {
+                    return Err(Error::path("removing", &folder)(error));
+                }
+                // There is no notification when the last process leaves a cgroup v1.
+                Err(_) => thread::sleep(REMOVE_DELAY),
+            }
+        }
     }
     Ok(())
 }

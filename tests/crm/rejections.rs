@@ -279,6 +279,12 @@ async fn rejections_of_long_values_fit_into_headers() {
                 assert_eq!(reason_of(&refused), "INVALID_SPEC");
             }
         }
+        // The maximum length in the schema.
+        let mut unknown = spec_of(&[hello("greet")]);
+        unknown["selected_template"] = json!("a".repeat(63));
+        let refused = deploy(&crm.client, "wrong", &unknown).await.unwrap_err();
+        assert_eq!(refused.code(), Code::FailedPrecondition, "{refused:?}");
+        assert_eq!(reason_of(&refused), "UNKNOWN_TEMPLATE");
     })
     .await;
 }

@@ -69,7 +69,7 @@ async fn fill(pm: &Pm) {
         assert!(page["items"].as_array().is_some_and(|items| !items.is_empty()), "{list}: {page}");
     }
     let runtime = pm.get("/class-runtimes/hello.Hello..east").await;
-    assert_eq!(runtime["ownership"], "driven", "{runtime}");
+    assert_eq!(runtime["ownership"], "managed", "{runtime}");
     let functions = pm.get("/functions?package=hello").await;
     assert_eq!(functions["items"][0]["status"][0]["condition"], "RUNNING", "{functions}");
     assert_eq!(pm.get("/deployments/hello/history").await["items"].as_array().unwrap().len(), 2);

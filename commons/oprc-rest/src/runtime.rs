@@ -121,8 +121,8 @@ document! {
         pub environment: String,
         /// State: PENDING, ACTIVE, FAILED or DELETED.
         pub status: String,
-        /// Owner: `driven` (a deployment of this package manager), `orphan` (created by a package
-        /// manager but unknown to this one) or `foreign` (created by another client).
+        /// Owner: `managed` (a deployment of this package manager), `orphan` (created by a package
+        /// manager but unknown to this one) or `unmanaged` (created by another client).
         pub ownership: String,
         /// Key of the deployment it belongs to, if any.
         #[serde(skip_serializing_if = "Option::is_none")]

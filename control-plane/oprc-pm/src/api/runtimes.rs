@@ -30,7 +30,7 @@ pub(super) struct ListParams {
     environment: Option<String>,
     /// Only ClassRuntimes of this deployment.
     deployment: Option<String>,
-    /// Only ClassRuntimes with this ownership: `driven`, `orphan` or `foreign`.
+    /// Only ClassRuntimes with this ownership: `managed`, `orphan` or `unmanaged`.
     ownership: Option<String>,
     /// Maximum number of items to return.
     #[param(minimum = 1, maximum = 500)]
@@ -61,9 +61,11 @@ pub(super) struct OrphanListParams {
 
 fn page(app: &App, params: ListParams) -> Answer<Json<Page<ClassRuntime>>> {
     let ListParams { cluster, package, environment, deployment, ownership, limit, cursor } = params;
-    if ownership.as_ref().is_some_and(|it| !["driven", "orphan", "foreign"].contains(&it.as_str()))
+    if ownership
+        .as_ref()
+        .is_some_and(|it| !["managed", "orphan", "unmanaged"].contains(&it.as_str()))
     {
-        return Err(Error::parameter("ownership", "must be driven, orphan or foreign").into());
+        return Err(Error::parameter("ownership", "must be managed, orphan or unmanaged").into());
     }
     let filter = RuntimeFilter { cluster, package, environment, deployment, ownership };
     Ok(Json(app.deployments.class_runtimes(&filter, cursor.as_deref(), page_size(limit)?)))

@@ -21,7 +21,7 @@ pub struct RuntimeFilter {
     pub package: Option<String>,
     pub environment: Option<String>,
     pub deployment: Option<String>,
-    /// `driven`, `orphan` or `foreign`.
+    /// `managed`, `orphan` or `unmanaged`.
     pub ownership: Option<String>,
 }
 
@@ -97,9 +97,9 @@ impl DeploymentService {
             None => class_status(cluster, class, contact),
         };
         let ownership = match (&stored, &parsed) {
-            (Some(_), _) => "driven",
+            (Some(_), _) => "managed",
             (None, Some(_)) if !class.deleting => "orphan",
-            (None, _) => "foreign",
+            (None, _) => "unmanaged",
         };
         let status = class.status.as_ref();
         oprc_rest::ClassRuntime {

@@ -163,14 +163,14 @@ async fn lists_class_runtimes_by_ownership() {
     for (path, ids) in [
         ("orphans", ["shop.Cart..east"].as_slice()),
         ("class-runtimes", &["shop.Cart..east", "team/shop"]),
-        ("deployment-records?ownership=foreign", &["team/shop"]),
-        ("class-runtimes?ownership=driven", &[]),
+        ("deployment-records?ownership=unmanaged", &["team/shop"]),
+        ("class-runtimes?ownership=managed", &[]),
     ] {
         let page = server.get(&format!("/api/v1/{path}")).await.json();
         let found = page["items"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap());
         assert_eq!(found.collect::<Vec<_>>(), ids, "{path}");
     }
-    let answered = server.get("/api/v1/orphans?ownership=foreign").await;
+    let answered = server.get("/api/v1/orphans?ownership=unmanaged").await;
     assert_eq!(answered.problem().reason, "INVALID_PARAMETER");
 }
 

@@ -26,14 +26,7 @@ use crate::output::Color;
 #[command(name = "oprc", version, propagate_version = true, after_help = error::EXIT_CODES)]
 struct Arguments {
     /// When to use colors; `NO_COLOR` and `TERM=dumb` are respected.
-    #[arg(
-        long = "colour",
-        visible_alias = "color",
-        value_enum,
-        value_name = "WHEN",
-        default_value_t,
-        global = true
-    )]
+    #[arg(long, alias = "colour", value_enum, value_name = "WHEN", default_value_t, global = true)]
     color: Color,
     #[command(subcommand)]
     command: Command,

@@ -8,7 +8,7 @@ use crate::oprc;
 fn output_of(terminal: bool, color: Option<&str>, variables: &[(&str, &str)]) -> String {
     let program = oprc();
     let mut line = format!("'{}' status --server none", program.get_program().display());
-    line.extend(color.map(|color| format!(" --colour {color}")));
+    line.extend(color.map(|color| format!(" --color {color}")));
     let mut command = if terminal {
         let mut script = Command::new("script");
         script.args(["--quiet", "--return", "--command", &line, "/dev/null"]);

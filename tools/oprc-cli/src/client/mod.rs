@@ -22,10 +22,7 @@ use hyper_util::{
 };
 use oprc_rest::Page;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{
-    Serialize,
-    de::{DeserializeOwned, IgnoredAny},
-};
+use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::{events::Events, response::read_body};
 use crate::error::CliError;
@@ -90,7 +87,7 @@ impl Client {
         bail!(CliError::Failed(format!("{server} returned more than {MAX_PAGES} pages for {path}")))
     }
 
-    /// Sends JSON. `T` may be [`IgnoredAny`] for a response without content.
+    /// Sends JSON.
     pub(crate) async fn send<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -106,6 +103,19 @@ impl Client {
         self.fetch(path, request, serde_json::to_vec(body)?).await
     }
 
+    /// Like [`Self::send`], for a response whose body isn't needed.
+    pub(crate) async fn send_only(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<()> {
+        let request = self.api_request(method, path)?;
+        let request = request.header(header::CONTENT_TYPE, "application/json");
+        let body = Bytes::from(serde_json::to_vec(body)?);
+        self.read(request.body(Full::new(body))?).await.map(drop)
+    }
+
     pub(crate) async fn send_yaml<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -116,8 +126,8 @@ impl Client {
     }
 
     pub(crate) async fn delete(&self, path: &str) -> Result<()> {
-        let request = self.api_request(Method::DELETE, path)?;
-        self.fetch::<IgnoredAny>(path, request, Bytes::new()).await.map(drop)
+        let request = self.api_request(Method::DELETE, path)?.body(Full::default())?;
+        self.read(request).await.map(drop)
     }
 
     /// Fetches text outside of the versioned API, such as `/metrics`.
@@ -169,7 +179,6 @@ impl Client {
         Ok(request)
     }
 
-    /// Reads an empty response as JSON null.
     async fn fetch<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -177,8 +186,7 @@ impl Client {
         body: impl Into<Bytes>,
     ) -> Result<T> {
         let bytes = self.read(request.body(Full::new(body.into()))?).await?;
-        let json = if bytes.is_empty() { b"null" } else { &*bytes };
-        serde_json::from_slice(json).map_err(|error| {
+        serde_json::from_slice(&bytes).map_err(|error| {
             let server = &self.server;
             CliError::Failed(format!(
                 "unexpected response from {server}{path}: {error}; \

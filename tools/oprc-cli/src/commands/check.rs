@@ -11,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, api::PostParams};
-use oprc_rest::{Cluster, Health};
+use oprc_rest::{Cluster, Health, Page};
 use serde::{Serialize, de::IgnoredAny};
 
 use crate::{
@@ -198,7 +198,7 @@ async fn check_package_manager(checks: &mut Checks, client: &Client) -> Option<V
     checks.require(texts, client.text("/health/ready").await, hint);
     let texts = ("credentials accepted", "credentials not accepted");
     let hint = "use a valid token: --token-file, or `oprc context set NAME --token-file FILE`";
-    checks.require(texts, client.get::<IgnoredAny>("/packages?limit=1").await, hint)?;
+    checks.require(texts, client.get::<Page<IgnoredAny>>("/packages?limit=1").await, hint)?;
     let texts = ("clusters listed", "cannot list clusters");
     checks.require(texts, client.list("/clusters").await, "see the logs of oprc-pm")
 }

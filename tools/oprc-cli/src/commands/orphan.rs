@@ -4,7 +4,6 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use hyper::Method;
 use oprc_rest::{Adoption, ClassRuntime};
-use serde::de::IgnoredAny;
 
 use crate::{
     client::escape,
@@ -83,7 +82,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
             for ClassRuntime { cluster, id, deployment, .. } in orphans {
                 let path = format!("/orphans/{}/{}/adopt", escape(&cluster), escape(&id));
                 let body = Adoption { deployment: deployment.unwrap_or_default() };
-                client.send::<IgnoredAny>(Method::POST, &path, &body, None).await?;
+                client.send_only(Method::POST, &path, &body).await?;
                 note(&format!("{id} on {cluster} adopted into deployment {}", body.deployment));
             }
         }

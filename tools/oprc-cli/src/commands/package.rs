@@ -184,7 +184,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
                 note(&format!("package {package} no longer deprecated"));
             } else {
                 let body = Deprecation { reason: reason.unwrap_or_default() };
-                client.send::<IgnoredAny>(Method::PUT, &path, &body, None).await?;
+                client.send_only(Method::PUT, &path, &body).await?;
                 note(&format!("package {package} deprecated"));
             }
             Ok(())

@@ -11,7 +11,8 @@ use std::{
 use serde_json::Value;
 
 /// Responses by method and path without query. A string is an event stream that stays open; an
-/// object with a title is a problem document.
+/// object with a title is a problem document; null is an empty body, and true is a body that isn't
+/// JSON.
 pub(crate) type Responses = BTreeMap<String, Value>;
 
 /// Returns its URL. It stops with the process.
@@ -35,6 +36,8 @@ fn serve(mut stream: TcpStream, responses: &Responses) -> io::Result<()> {
         Some(problem) if problem["title"].is_string() => {
             ("409 Conflict", "application/problem+json", problem.to_string())
         }
+        Some(Value::Null) => ("200 OK", "application/json", String::new()),
+        Some(Value::Bool(true)) => ("200 OK", "text/plain", "done".to_owned()),
         Some(document) => ("200 OK", "application/json", document.to_string()),
         None => {
             let problem = serde_json::json!({"title": "Not found", "detail": request});

@@ -72,3 +72,20 @@ fn plan_prints_one_unit_per_line_by_name() {
     let stdout = String::from_utf8(done.unwrap().stdout).unwrap();
     assert_eq!(stdout, "counter.Counter..east\ncounter.Other..east\n");
 }
+
+#[test]
+fn parses_only_bodies_that_are_needed() {
+    let mut responses = fixtures::all();
+    responses.insert("DELETE /api/v1/packages/counter".to_owned(), true.into());
+    responses.insert("GET /api/v1/packages".to_owned(), serde_json::Value::Null);
+    let server = fake_pm::start(responses);
+    let run = |arguments: &[&str]| {
+        let done = oprc().args(arguments).args(["--server", &server]).output().unwrap();
+        let output = String::from_utf8([done.stdout, done.stderr].concat()).unwrap();
+        (done.status.success(), output)
+    };
+    let (deleted, output) = run(&["package", "delete", "counter", "--all"]);
+    assert!(deleted, "{output}");
+    let (accepted, output) = run(&["check", "--no-clusters"]);
+    assert!(!accepted && output.contains("credentials not accepted"), "{output}");
+}

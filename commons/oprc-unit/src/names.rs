@@ -26,8 +26,8 @@ const HASH_LENGTH: usize = 10;
 const SEPARATOR: &str = "--";
 /// Deployment, class and environment.
 const CLASS_MAX_PARTS: usize = 3;
-/// Suffixes of generated names; no part ends with one.
-const RESERVED_SUFFIXES: [&str; 5] = ["-odgm", "-odgm-svc", "-odgm-peers", "-kn", "-fn"];
+/// Suffixes of generated names; no part ends with one, or like [`with_kind`].
+const RESERVED_SUFFIXES: [&str; 4] = ["-odgm", "-odgm-svc", "-odgm-peers", "-fn"];
 
 /// The name of the ClassRuntime of a deployment id.
 pub fn class_runtime(deployment_id: &str) -> String {
@@ -82,7 +82,13 @@ pub fn function(base: &str, key: Option<&str>) -> String {
 /// The name of a function's Knative Service. It differs from [`function`], because Knative creates
 /// a Service of the same name.
 pub fn knative(base: &str, key: Option<&str>) -> String {
-    function_name(base, key, "-kn", KNATIVE_MAX)
+    with_kind(base, key, 'n', KNATIVE_MAX)
+}
+
+/// The name of a function's workload of another kind than a Deployment: it ends with `-k` and a
+/// lower-case letter for the kind. During a change of template both workloads exist.
+pub fn with_kind(base: &str, key: Option<&str>, kind: char, max: usize) -> String {
+    function_name(base, key, &format!("-k{kind}"), max)
 }
 
 /// The name of a function's Job for one generation of its class.
@@ -190,6 +196,11 @@ fn is_name_part(part: &str) -> bool {
         && !part.contains(SEPARATOR)
         && !RESERVED_SUFFIXES.iter().any(|suffix| part.ends_with(suffix))
         && !ends_with_generation(part)
+        && !ends_with_kind(part)
+}
+
+fn ends_with_kind(part: &str) -> bool {
+    matches!(part.as_bytes(), [.., b'-', b'k', b'a'..=b'z'])
 }
 
 fn ends_with_hash(name: &str) -> bool {

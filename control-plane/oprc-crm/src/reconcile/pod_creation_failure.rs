@@ -1,10 +1,10 @@
 //! Pods that can't be created because of a quota or an admission policy. A Deployment reports that
-//! in its status; for StatefulSets and Jobs it is only in Events.
+//! in its status; for other workloads it is only in Events.
 
 use k8s_openapi::api::core::v1::Event;
 use oprc_unit::truncate_message;
 
-use crate::kinds::{JOB, Kind, STATEFUL_SET};
+use crate::kinds::{BUILT_IN, Kind};
 
 /// The field selector of these Events.
 pub const FAILED_CREATE_EVENTS: &str = "reason=FailedCreate,type=Warning";
@@ -20,7 +20,7 @@ pub struct PodCreationFailure {
 
 pub fn pod_creation_failure(event: &Event) -> Option<PodCreationFailure> {
     let of = &event.involved_object;
-    let kind = [STATEFUL_SET, JOB].into_iter().find(|kind| {
+    let kind = BUILT_IN.into_iter().find(|kind| {
         of.kind.as_deref() == Some(kind.kind)
             && of.api_version.as_ref() == Some(&kind.api_version())
     })?;

@@ -342,8 +342,7 @@ fn record_remarks(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     if unlimited.is_empty() {
         status.remove_condition(CONCURRENCY_LIMITED);
     } else {
-        let message =
-            format!("k8s_deployment doesn't enforce max_concurrency, knative does: {unlimited}");
+        let message = format!("only Knative enforces max_concurrency, not for: {unlimited}");
         status.set_condition(CONCURRENCY_LIMITED, false, Reason::NotEnforced, &message, now);
     }
 }

@@ -3,7 +3,7 @@
 use k8s_openapi::{
     api::{
         apps::v1::DeploymentStatus,
-        core::v1::{Lifecycle, LifecycleHandler, ServiceSpec, SleepAction},
+        core::v1::{Lifecycle, LifecycleHandler, PodTemplateSpec, ServiceSpec, SleepAction},
     },
     apimachinery::pkg::util::intstr::IntOrString,
 };
@@ -40,16 +40,27 @@ fn objects(
     plan: &FunctionPlan,
 ) -> Vec<DesiredObject> {
     let meta = || context.meta(&plan.workload, context.function_labels(plan));
-    let pods = || context.function_selector(plan);
-    let service = ServiceSpec {
-        selector: Some(pods()),
+    let deployment = manifest::deployment(
+        meta(),
+        context.function_selector(plan),
+        plan.min,
+        [IntOrString::String("25%".to_owned()), IntOrString::Int(0)],
+        pods(context, function, plan),
+    );
+    let mut objects = vec![service(context, plan), deployment];
+    objects.extend(plan.autoscaled.then(|| autoscaler(context, plan)));
+    objects.extend(plan.is_many().then(|| budget(meta(), context.function_selector(plan))));
+    objects
+}
+
+/// The Service of a function.
+pub(super) fn service(context: &Context<'_>, plan: &FunctionPlan) -> DesiredObject {
+    let spec = ServiceSpec {
+        selector: Some(context.function_selector(plan)),
         ports: Some(vec![service_port(HTTP, PORT)]),
         ..ServiceSpec::default()
     };
-    let mut objects = vec![manifest::service(meta(), service), deployment(context, function, plan)];
-    objects.extend(plan.autoscaled.then(|| autoscaler(context, plan)));
-    objects.extend(plan.is_many().then(|| budget(meta(), pods())));
-    objects
+    manifest::service(context.meta(&plan.workload, context.function_labels(plan)), spec)
 }
 
 fn assess(workload: &Assessed<'_>) -> Component {
@@ -90,11 +101,12 @@ pub(super) fn observe_autoscaler(object: &Value, _: i64) -> Observation {
     (ObservedState::Autoscaler(kind, name), None)
 }
 
-fn deployment(
+/// The pods of a function that serves calls through a Service.
+pub(super) fn pods(
     context: &Context<'_>,
     function: &ValidFunction,
     plan: &FunctionPlan,
-) -> DesiredObject {
+) -> PodTemplateSpec {
     let http = IntOrString::String(HTTP.to_owned());
     let mut container = pod::with_probes(context.container(function, HTTP), function, http);
     // Knative sets this itself and rejects it in the manifest.
@@ -114,11 +126,5 @@ fn deployment(
     spec.topology_spread_constraints = context.spread(plan);
     let labels = context.function_labels(plan);
     let scrape = context.scrape_function(function.port);
-    manifest::deployment(
-        context.meta(&plan.workload, labels.clone()),
-        context.function_selector(plan),
-        plan.min,
-        [IntOrString::String("25%".to_owned()), IntOrString::Int(0)],
-        pod::pod_template(labels, scrape, spec),
-    )
+    pod::pod_template(labels, scrape, spec)
 }

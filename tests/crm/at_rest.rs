@@ -44,7 +44,7 @@ mod proof {
 
     #[tokio::test]
     async fn sends_no_requests_while_idle() {
-        let proof = proof::begin("minutes with an idle CRM", 1, 10);
+        let proof = proof::begin("idle CRM, in minutes", 1, 10);
         let minutes = u64::try_from(proof.rounds).unwrap();
         in_namespace(async |ns: &TestNamespace| {
             let proxy = ApiProxy::start(&ns.cluster).await.unwrap();
@@ -82,9 +82,8 @@ mod proof {
             let watches: u64 = seen.values().sum();
             // Each watch is reopened within five minutes, an inactive one within two.
             assert!(watches <= 20 * (minutes.div_ceil(4)), "{watches}");
-            let seen = format!(
-                "{watches} watches reopened, {renewals} requests for the lease, nothing else"
-            );
+            let seen =
+                format!("{watches} watches reopened, {renewals} lease requests, no other requests");
             proof.held(&seen);
         })
         .await;

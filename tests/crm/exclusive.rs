@@ -369,8 +369,8 @@ mod proof {
         let p99 = took[(took.len() - 1) * 99 / 100].0;
         let (most, what) = took.last().unwrap();
         let seen = format!(
-            "{} changes restored, 99 % within {} ms, all within {} ms; {} rejected, {} without \
-             effect",
+            "{} changes restored, 99 % within {} ms, all within {} ms; {} not applicable \
+             (rejected by the API server), {} without effect",
             took.len(),
             p99.as_millis(),
             most.as_millis(),

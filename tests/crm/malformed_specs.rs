@@ -155,7 +155,7 @@ async fn collect_statuses_and_delete(ns: &TestNamespace, count: &mut Count) {
             generation == class.metadata.generation && !reason.is_empty() && phase != "Pending";
         is_reported.then(|| {
             if phase == "Degraded" {
-                format!("{phase} by {reason}")
+                format!("{phase} ({reason})")
             } else {
                 "in progress".to_owned()
             }

@@ -137,7 +137,7 @@ mod proof {
             proof.rounds = planned;
             let each: Vec<_> = writes.iter().map(u64::to_string).collect();
             proof.held(&format!(
-                "stages of {} writes, {cuts} stops: same final state",
+                "{cuts} stops in stages of {} writes; all converged to the same state",
                 each.join(", ")
             ));
         })
@@ -170,7 +170,7 @@ mod proof {
             }
             assert!(found_work > 0, "every kill came after the last write");
             proof.held(&format!(
-                "{} kills, {found_work} with work left: same final state",
+                "{} kills, {found_work} of them before the last write; all converged to the same state",
                 rounds * STAGES
             ));
         })

@@ -123,7 +123,8 @@ mod proof {
             deploy(&last.client, "class", &spec).await.unwrap();
             assert_eq!(wait_available(ns, "class").await.functions.len(), 2);
             let seen = format!(
-                "{} killed, the next led within {} ms; {} stopped, within {} ms",
+                "{} leaders killed, the next took over within {} ms; {} leaders shut down, the next \
+                 took over within {} ms",
                 proof.rounds,
                 killed.as_millis(),
                 proof.rounds,

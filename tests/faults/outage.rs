@@ -147,7 +147,8 @@ mod proof {
         })
         .await;
         proof.held(&format!(
-            "{} s without an API server: stale reads, rejected writes, recovered",
+            "{} s without an API server: reads were served from the cache, writes failed, CRM \
+             recovered",
             away.as_secs()
         ));
     }
@@ -188,7 +189,7 @@ mod proof {
         })
         .await;
         proof.held(&format!(
-            "{} s of each: stale reads, rejected writes, recovered",
+            "{} s of each: reads were served from the cache, writes failed, CRM recovered",
             duration.as_secs()
         ));
     }
@@ -232,7 +233,8 @@ mod proof {
         })
         .await;
         proof.held(&format!(
-            "{} s without an answer: stale reads, writes rejected in time, recovered",
+            "{} s without a response: reads were served from the cache, writes failed within their \
+             deadline, CRM recovered",
             duration.as_secs()
         ));
     }

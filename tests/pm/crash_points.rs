@@ -2,6 +2,7 @@
 //! state is the same.
 
 use std::{
+    fmt,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
@@ -51,6 +52,22 @@ pub(crate) const OPERATIONS: [Operation; 8] = [
     Operation::CreateUnreachable,
     Operation::UpdateUnreachable,
 ];
+
+/// For the results of `make prove`.
+impl fmt::Display for Operation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Create => "a creation",
+            Self::Update => "an update",
+            Self::Delete => "a deletion",
+            Self::CreateRejected => "an all-or-nothing creation that a cluster rejects",
+            Self::UpdateRejected => "an all-or-nothing update that a cluster rejects",
+            Self::UpdatePartial => "an update with an unreachable cluster",
+            Self::CreateUnreachable => "an all-or-nothing creation with an unreachable cluster",
+            Self::UpdateUnreachable => "an all-or-nothing update with an unreachable cluster",
+        })
+    }
+}
 
 impl Operation {
     /// Whether it creates the deployment.

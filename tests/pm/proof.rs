@@ -56,8 +56,11 @@ async fn converges_when_pm_is_killed_before_or_after_any_write() {
         let all: usize = seen.iter().map(|(_, count)| count).sum();
         assert!(all >= proof.rounds, "{seen:?}");
         let counts: Vec<_> =
-            seen.iter().map(|(operation, count)| format!("{operation:?} {count}")).collect();
-        proof.held(&format!("{all} kills, all converged: {}", counts.join(", ")));
+            seen.iter().map(|(operation, count)| format!("{count} during {operation}")).collect();
+        proof.held(&format!(
+            "{all} kills, all converged to the expected state: {}",
+            counts.join("; ")
+        ));
     })
     .await;
 }
@@ -68,6 +71,6 @@ async fn acknowledged_packages_survive_a_kill() {
     let acknowledged = killed::kills(proof.rounds).await;
     assert!(acknowledged >= proof.rounds / 2, "too few writes");
     proof.held(&format!(
-        "{acknowledged} pairs of packages acknowledged, all stored, none partially"
+        "{acknowledged} pairs of packages acknowledged, all stored, no partial writes"
     ));
 }

@@ -9,7 +9,7 @@ use crate::killed::{Acknowledged, round_on_etcd, round_on_redb};
 
 #[tokio::test]
 async fn acknowledged_writes_survive_a_killed_redb_writer() {
-    let proof = proof::begin("process of a redb store killed during writes", 20, 200);
+    let proof = proof::begin("redb store killed during writes", 20, 200);
     let folder = tempfile::tempdir().unwrap();
     let (mut acknowledged, mut total) = (Acknowledged::new(), 0);
     for round in 0..proof.rounds {
@@ -26,12 +26,12 @@ async fn acknowledged_writes_survive_a_killed_redb_writer() {
     }
     total += acknowledged.values().sum::<u64>();
     assert!(total > u64::try_from(proof.rounds).unwrap(), "too few writes");
-    proof.held(&format!("{total} transactions of four writers, all stored, none partially"));
+    proof.held(&format!("{total} transactions of four writers, all stored, no partial writes"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_writes_survive_a_killed_etcd() {
-    let proof = proof::begin("etcd of a store killed during writes", 3, 30);
+    let proof = proof::begin("etcd store killed during writes", 3, 30);
     let etcd = Etcd::start();
     // Writers fail fast while etcd is down; checks wait for its restart.
     let reading = etcd.store("test").await;
@@ -43,5 +43,5 @@ async fn acknowledged_writes_survive_a_killed_etcd() {
     }
     let total: u64 = acknowledged.values().sum();
     assert!(total > 0, "nothing was written");
-    proof.held(&format!("{total} transactions of four writers, all stored, none partially"));
+    proof.held(&format!("{total} transactions of four writers, all stored, no partial writes"));
 }

@@ -7,7 +7,7 @@ use crate::workspace;
 
 /// Names the file for the results; if it is set, all rounds run.
 const VARIABLE: &str = "OPRC_PROVE";
-const HEAD: &str = "# Proof\n\nResults of the last run of `make prove`.\n\n| suite | rounds | result | duration |\n| --- | --- | --- | --- |\n";
+const HEAD: &str = "# Fault-injection test results\n\nResults of the last run of `make prove`. Each row is the last successful run of one suite.\n\n| suite | rounds | result | duration |\n| --- | --- | --- | --- |\n";
 
 pub struct Proof {
     suite: &'static str,

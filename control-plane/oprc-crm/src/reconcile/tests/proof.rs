@@ -12,7 +12,7 @@ const STACK: usize = 16 << 20;
 
 #[test]
 fn every_history_converges_to_the_same_state() {
-    let proof = proofs::begin("lives of classes, decided without a cluster", 100, 5_000);
+    let proof = proofs::begin("class lifecycles, simulated without a cluster", 100, 5_000);
     let cases = u32::try_from(proof.rounds).unwrap();
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     // What may happen, of so many kinds, needs more room than a test is given.
@@ -24,5 +24,7 @@ fn every_history_converges_to_the_same_state() {
     });
     let lived = living.unwrap().join().unwrap();
     lived.unwrap_or_else(|error| panic!("{error}"));
-    proof.held("specifications, ends and stale views in any order: the same in the end");
+    proof.held(
+        "specifications, crashes and stale views in any order; all converged to the same state",
+    );
 }

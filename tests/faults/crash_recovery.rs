@@ -170,7 +170,8 @@ mod proof {
             }
             assert!(found_work > 0, "every kill came after the last write");
             proof.held(&format!(
-                "{} kills, {found_work} of them before the last write; all converged to the same state",
+                "{} kills, {found_work} of them before the last write; all converged to the \
+                 same state",
                 rounds * STAGES
             ));
         })

@@ -229,12 +229,12 @@ async fn never_changes_objects_of_other_owners() {
             let api = objects(ns, &kind);
             let foreign = api.create(&as_other_manager(), &foreign).await.unwrap();
             deploy(&crm.client, id, &spec_of(&[hello("greet")])).await.unwrap();
-            let status = wait_degraded(ns, id, "NameTaken").await;
+            let status = wait_degraded(ns, id, "NameConflict").await;
             let message = status.message.unwrap();
             assert!(message.contains(&format!("{kind} {name}")), "{message}");
             // CRM creates and reconciles the other objects.
             wait_for_reconcile(ns, &other, &name).await;
-            let status = wait_degraded(ns, id, "NameTaken").await;
+            let status = wait_degraded(ns, id, "NameConflict").await;
             assert!(!status.resource_refs.iter().any(|it| it.kind == kind.kind));
             let now = api.get(&name).await.unwrap();
             assert_eq!(initial_part(&now), initial_part(&foreign));

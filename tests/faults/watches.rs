@@ -158,7 +158,7 @@ async fn does_not_overwrite_objects_it_has_not_observed() {
         .await;
         assert_eq!(services.get(&name).await.unwrap(), foreign);
         drop(held);
-        wait_degraded(ns, "class", "NameTaken").await;
+        wait_degraded(ns, "class", "NameConflict").await;
         assert_eq!(services.get(&name).await.unwrap(), foreign);
     })
     .await;

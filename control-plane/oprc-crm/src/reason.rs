@@ -52,11 +52,11 @@ reasons! {
     TemplateRejected,
     UnknownTemplate,
     // An object can't be written.
-    ApiServerFails,
+    ApiServerError,
     Conflict,
     Forbidden,
     KindMissing,
-    NameTaken,
+    NameConflict,
     QuotaExceeded,
     Rejected,
     // A component doesn't become ready.
@@ -73,18 +73,18 @@ reasons! {
     // An Event for a class that became Degraded; its note begins with the reason.
     Failed,
     // Only in gRPC responses.
+    AdmissionDenied,
     ApiServerThrottled,
     ApiServerUnauthenticated,
     ApiServerUnavailable,
-    ClusterRefuses,
     CrdMissing,
+    DataGridNotEnabled,
     Internal,
     NamespaceMissing,
-    NoAddress,
-    NoOdgm,
     NotFound,
     NotReady,
     OdgmUnavailable,
+    ServiceAddressPending,
     TooLarge,
     WebhookUnavailable,
 }
@@ -112,7 +112,7 @@ impl Reason {
             | Self::QuotaExceeded
             | Self::Unschedulable => String::new(),
             // The API server's messages contain request ids, ports and counters.
-            Self::ApiServerFails | Self::Conflict | Self::Forbidden | Self::Rejected => {
+            Self::ApiServerError | Self::Conflict | Self::Forbidden | Self::Rejected => {
                 let words = message.split(|it: char| !it.is_alphanumeric());
                 let plain = words.filter(|word| !word.contains(|it: char| it.is_ascii_digit()));
                 plain.collect::<Vec<_>>().join(" ")

@@ -126,7 +126,10 @@ async fn a_reflection_client_deploys_watches_lists_and_deletes() {
         let rejected =
             api.call("GetOdgmStatus", json!({"deployment_id": "class-0"})).await.unwrap_err();
         assert_eq!(rejected.code(), Code::FailedPrecondition);
-        assert_eq!(rejected.get_error_details().error_info().unwrap().reason, "NO_ODGM");
+        assert_eq!(
+            rejected.get_error_details().error_info().unwrap().reason,
+            "DATA_GRID_NOT_ENABLED"
+        );
 
         // A resumed watch delivers what was missed; an unknown token starts a new snapshot.
         let mut resumed = open_watch(&api, json!({"resume_token": last["resume_token"]})).await;

@@ -23,7 +23,7 @@ impl From<Error> for Status {
             Error::Invalid(_) => (Code::InvalidArgument, Reason::InvalidSpec),
             Error::Precondition { reason, .. } => (Code::FailedPrecondition, *reason),
             Error::NotFound(_) => (Code::NotFound, Reason::NotFound),
-            Error::AlreadyExists(_) => (Code::AlreadyExists, Reason::NameTaken),
+            Error::AlreadyExists(_) => (Code::AlreadyExists, Reason::NameConflict),
             Error::Unavailable { reason, .. } => (Code::Unavailable, *reason),
             Error::Throttled(_) => (Code::ResourceExhausted, Reason::ApiServerThrottled),
             // Not UNAUTHENTICATED, which would be about the caller's credentials, and not

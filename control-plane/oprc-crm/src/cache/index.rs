@@ -185,5 +185,5 @@ fn claiming_class(child: &Child) -> Option<Key> {
 
 fn is_blocked(class: &ObservedClass) -> bool {
     let reason = class.status.as_ref().and_then(|status| status.reason.as_deref());
-    reason == Some(Reason::NameTaken.as_str())
+    reason == Some(Reason::NameConflict.as_str())
 }

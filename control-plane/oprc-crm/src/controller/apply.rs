@@ -280,8 +280,8 @@ impl RequestError {
     fn transient(self, what: &str) -> Error {
         let (reason, message) = match self {
             Self::Api(409, message) => (Reason::Conflict, message),
-            Self::Api(code, message) => (Reason::ApiServerFails, format!("{code}: {message}")),
-            Self::Other(message) => (Reason::ApiServerFails, message),
+            Self::Api(code, message) => (Reason::ApiServerError, format!("{code}: {message}")),
+            Self::Other(message) => (Reason::ApiServerError, message),
         };
         Error::Transient(Failure { reason, message: format!("{what}: {message}") })
     }
@@ -323,7 +323,7 @@ mod tests {
         let message = |said: &str| format!("Service shop: {said}");
         for (error, permanent, reason, said) in [
             (api(400, "no JSON"), true, Reason::Rejected, "no JSON"),
-            (api(401, "who?"), false, Reason::ApiServerFails, "401: who?"),
+            (api(401, "who?"), false, Reason::ApiServerError, "401: who?"),
             (api(403, "may not"), true, Reason::Forbidden, "may not"),
             (api(403, quota), true, Reason::QuotaExceeded, quota),
             (api(404, "not found"), true, Reason::KindMissing, "not found"),
@@ -331,10 +331,10 @@ mod tests {
             (api(409, "changed"), false, Reason::Conflict, "changed"),
             (api(413, "too large"), true, Reason::Rejected, "too large"),
             (api(422, "immutable"), true, Reason::Rejected, "immutable"),
-            (api(429, "later"), false, Reason::ApiServerFails, "429: later"),
-            (api(500, "webhook"), false, Reason::ApiServerFails, "500: webhook"),
-            (api(503, "away"), false, Reason::ApiServerFails, "503: away"),
-            (RequestError::Other("cut".to_owned()), false, Reason::ApiServerFails, "cut"),
+            (api(429, "later"), false, Reason::ApiServerError, "429: later"),
+            (api(500, "webhook"), false, Reason::ApiServerError, "500: webhook"),
+            (api(503, "away"), false, Reason::ApiServerError, "503: away"),
+            (RequestError::Other("cut".to_owned()), false, Reason::ApiServerError, "cut"),
         ] {
             assert_eq!(outcome(error.classify("Service shop")), (permanent, reason, message(said)));
         }
@@ -344,11 +344,11 @@ mod tests {
     #[test]
     fn errors_of_status_and_finalizer_are_transient() {
         for (code, reason, said) in [
-            (403, Reason::ApiServerFails, "the status: 403: no"),
-            (404, Reason::ApiServerFails, "the status: 404: no"),
+            (403, Reason::ApiServerError, "the status: 403: no"),
+            (404, Reason::ApiServerError, "the status: 404: no"),
             (409, Reason::Conflict, "the status: no"),
-            (422, Reason::ApiServerFails, "the status: 422: no"),
-            (500, Reason::ApiServerFails, "the status: 500: no"),
+            (422, Reason::ApiServerError, "the status: 422: no"),
+            (500, Reason::ApiServerError, "the status: 500: no"),
         ] {
             let error = RequestError::Api(code, "no".to_owned());
             assert_eq!(outcome(error.transient("the status")), (false, reason, said.to_owned()));

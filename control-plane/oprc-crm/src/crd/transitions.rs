@@ -223,15 +223,15 @@ mod tests {
         assert!(failing(Reason::CrashLoop, "pod a-1").differs_materially_from(Some(&before)));
 
         let reset = |port: u16| {
-            failing(Reason::ApiServerFails, &format!("500: tcp 10.0.0.5:{port}: reset"))
+            failing(Reason::ApiServerError, &format!("500: tcp 10.0.0.5:{port}: reset"))
         };
         assert!(!reset(1).differs_materially_from(Some(&reset(2))));
-        let other = failing(Reason::ApiServerFails, "500: tcp 10.0.0.5:1: refused");
+        let other = failing(Reason::ApiServerError, "500: tcp 10.0.0.5:1: refused");
         assert!(other.differs_materially_from(Some(&reset(1))));
 
         // Other messages count.
-        let before = failing(Reason::NameTaken, "Service a");
-        assert!(failing(Reason::NameTaken, "Service b").differs_materially_from(Some(&before)));
+        let before = failing(Reason::NameConflict, "Service a");
+        assert!(failing(Reason::NameConflict, "Service b").differs_materially_from(Some(&before)));
     }
 
     #[test]

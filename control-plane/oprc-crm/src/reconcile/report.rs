@@ -201,7 +201,7 @@ fn failure(status: &ClassRuntimeStatus, facts: &Facts<'_>, settled: bool) -> Opt
     if !facts.changes.conflicts.is_empty() {
         let names = facts.changes.conflicts.join(", ");
         let message = format!("owned by another controller or user: {names}");
-        return Some(Failure { reason: Reason::NameTaken, message });
+        return Some(Failure { reason: Reason::NameConflict, message });
     }
     if settled {
         return None;

@@ -57,7 +57,7 @@ impl Error {
         Self::Unavailable { reason: Reason::Deleting, message }
     }
 
-    pub(super) fn name_taken(id: &str) -> Self {
+    pub(super) fn name_conflict(id: &str) -> Self {
         let name = names::class_runtime(id);
         Self::AlreadyExists(format!("{id:?} needs the name {name}, which another ClassRuntime has"))
     }
@@ -131,7 +131,7 @@ impl Error {
         let status = *status;
         let message = status.message;
         match status.code {
-            400 | 422 if message.contains(TAKEN) => Self::name_taken(id),
+            400 | 422 if message.contains(TAKEN) => Self::name_conflict(id),
             400 | 422 => {
                 let causes = status.details.into_iter().flat_map(|it| it.causes);
                 let violations: Vec<_> = causes
@@ -145,7 +145,7 @@ impl Error {
             }
             // The text of the API server's RBAC authorizer.
             403 if message.contains("is forbidden: User \"") => Self::permission_missing(&message),
-            403 => Self::precondition(Reason::ClusterRefuses, "namespace", message),
+            403 => Self::precondition(Reason::AdmissionDenied, "namespace", message),
             413 => Self::invalid("spec", "is larger than the API server accepts"),
             404 if message.contains("namespaces") => {
                 Self::precondition(Reason::NamespaceMissing, "namespace", message)

@@ -105,7 +105,7 @@ impl Service {
         let known = self.cache.class(&(namespace.clone(), name.clone()));
         match &known {
             Some(known) if known.deleting.is_some() => return Err(Error::deleting(id)),
-            Some(known) if deployment_id(known) != id => return Err(Error::name_taken(id)),
+            Some(known) if deployment_id(known) != id => return Err(Error::name_conflict(id)),
             _ => {}
         }
         let (spec, admitted) = self.check(&namespace, id, spec, known.as_deref())?;
@@ -263,7 +263,7 @@ impl Service {
         let service = bounded(api.get_opt(name)).await.map_err(|error| self.read_error(error))?;
         let address = service.and_then(|it| it.spec?.cluster_ip).filter(|it| it != "None");
         address.ok_or_else(|| Error::Unavailable {
-            reason: Reason::NoAddress,
+            reason: Reason::ServiceAddressPending,
             message: format!("Service {name} has no cluster IP yet"),
         })
     }

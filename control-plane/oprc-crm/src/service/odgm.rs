@@ -27,7 +27,7 @@ impl Service {
         let (class, _) = self.get(namespace, id).await?;
         let Some(odgm) = class.status.as_ref().and_then(|status| status.odgm.as_ref()) else {
             let message = format!("class {id} has no data grid");
-            return Err(Error::precondition(Reason::NoOdgm, "deployment_id", message));
+            return Err(Error::precondition(Reason::DataGridNotEnabled, "deployment_id", message));
         };
         let name = names::odgm_service(&names::base(&class.name));
         let address = self.service_address(&class.namespace, &name).await?;

@@ -36,7 +36,7 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(cluster.phase(), (Phase::Degraded, "NameTaken".to_owned()));
+        prop_assert_eq!(cluster.phase(), (Phase::Degraded, "NameConflict".to_owned()));
         prop_assert!(cluster.status().message.unwrap().contains(&key.1));
         prop_assert_eq!(cluster.reconcile().actions, [], "reported once");
         prop_assert_eq!(cluster.object(key).cloned(), theirs.clone());

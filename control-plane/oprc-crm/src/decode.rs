@@ -40,7 +40,13 @@ pub fn decode(class: &RawClass) -> ObservedClass {
     let name = meta.name.clone().unwrap_or_default();
     let namespace = meta.namespace.clone().unwrap_or_default();
     let on_dropped = |path: &str, error: &str| {
-        tracing::warn!(namespace, name, path, error, "dropped an unreadable entry of status");
+        tracing::warn!(
+            namespace,
+            class_runtime = name,
+            path,
+            error,
+            "dropped an unreadable entry of status"
+        );
     };
     let status = class.status.as_ref().and_then(|it| decode_status(it.get(), on_dropped));
     ObservedClass {

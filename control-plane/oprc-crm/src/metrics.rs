@@ -26,6 +26,7 @@ use crate::{
     cache::{ApiHealth, Cache},
     crd::{ClassRuntimeStatus, Phase},
     leader::Leadership,
+    reason::code_name,
     reconcile::ObservedClass,
 };
 
@@ -62,21 +63,21 @@ impl Metrics {
     pub fn new(api_health: &ApiHealth, cache: Arc<Cache>, leadership: Leadership) -> Self {
         let mut registry = Registry::default();
         let all = &mut registry;
-        let help = "Deployments by the state that they reached";
+        let help = "State transitions of ClassRuntimes";
         let deployments = register(all, "crm_deployments", help, Family::default());
-        let help = "Time from a new generation to Available";
+        let help = "Time from a new generation of a ClassRuntime until it is Available";
         let family = Histograms::new_with_constructor(|| buckets(0.25, 2.0, 13));
         let durations = register(all, "crm_deployment_duration_seconds", help, family);
-        let help = "Failed deployments by reason";
+        let help = "Failures of ClassRuntimes by reason";
         let failures = register(all, "crm_deployment_failures", help, Family::default());
         let help = "Time spent reconciling a ClassRuntime";
         let family = Histograms::new_with_constructor(|| buckets(0.001, 2.5, 12));
         let reconciliations = register(all, "crm_reconciliation_duration_seconds", help, family);
-        let help = "Reconciliations that failed and were requeued";
+        let help = "Reconciliations that failed and are retried";
         let requeues = register(all, "crm_requeues", help, Counter::default());
         let help = "Reconciliations in progress";
         let running = register(all, "crm_reconciliations_running", help, Gauge::default());
-        let help = "ClassRuntimes waiting to be reconciled, now or later";
+        let help = "ClassRuntimes waiting to be reconciled, including delayed items";
         let waiting = register(all, "crm_queue_depth", help, Gauge::default());
         let calls = register(all, "crm_grpc_requests", "gRPC calls served", Family::default());
         let help = "Requests sent to the Kubernetes API server";
@@ -192,7 +193,7 @@ fn buckets(start: f64, factor: f64, length: u16) -> Histogram {
 }
 
 fn by_call(method: &str, code: Code) -> Labels<2> {
-    [("method", method.to_owned()), ("code", format!("{code:?}"))]
+    [("method", method.to_owned()), ("code", code_name(code))]
 }
 
 fn by_template(class: &ObservedClass, status: Option<&ClassRuntimeStatus>) -> Labels<2> {

@@ -123,15 +123,24 @@ impl Reason {
 
     /// The reason in `google.rpc.ErrorInfo`, such as `NO_SUITABLE_TEMPLATE`.
     pub fn grpc(self) -> String {
-        let mut text = String::with_capacity(self.as_str().len() + 4);
-        for (at, letter) in self.as_str().chars().enumerate() {
-            if at > 0 && letter.is_ascii_uppercase() {
-                text.push('_');
-            }
-            text.push(letter.to_ascii_uppercase());
-        }
-        text
+        upper_snake_case(self.as_str())
     }
+}
+
+/// The canonical name of a gRPC status code, such as `DEADLINE_EXCEEDED`.
+pub fn code_name(code: tonic::Code) -> String {
+    upper_snake_case(&format!("{code:?}"))
+}
+
+fn upper_snake_case(camel_case: &str) -> String {
+    let mut text = String::with_capacity(camel_case.len() + 4);
+    for (at, letter) in camel_case.chars().enumerate() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            text.push('_');
+        }
+        text.push(letter.to_ascii_uppercase());
+    }
+    text
 }
 
 impl fmt::Display for Reason {
@@ -182,5 +191,7 @@ mod tests {
         }
         assert_eq!(Reason::parse("Unheard"), None);
         assert_eq!(Reason::NoSuitableTemplate.grpc(), "NO_SUITABLE_TEMPLATE");
+        assert_eq!(code_name(tonic::Code::Ok), "OK");
+        assert_eq!(code_name(tonic::Code::DeadlineExceeded), "DEADLINE_EXCEEDED");
     }
 }

@@ -25,12 +25,14 @@ use super::{
 use crate::{
     deadline::until,
     metrics::Metrics,
+    reason::code_name,
     service::{Error, Filter, Service},
 };
 
 /// The longest deadline of a call, and that of calls that set none.
 const MAX_DEADLINE: Duration = Duration::from_secs(30);
 const MAX_WATCHERS: usize = 256;
+const WATCH: &str = "WatchClassRuntimes";
 
 pub struct DeploymentApi {
     service: Arc<Service>,
@@ -65,6 +67,7 @@ impl DeploymentApi {
         // Not validated yet, so it may be long.
         let deployment_id: String = deployment_id.chars().take(253).collect();
         let span = tracing::info_span!("call", method, deployment_id, caller, correlation_id = id);
+        let started = Instant::now();
         let outcome = async {
             let end = end(&metadata)?;
             // Checked by the clock, because timers fire late on a busy machine.
@@ -75,10 +78,13 @@ impl DeploymentApi {
         .await;
         let code = outcome.as_ref().err().map_or(Code::Ok, Status::code);
         self.metrics.count_call(method, code);
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         span.in_scope(|| match &outcome {
-            Ok(_) => tracing::debug!("call completed"),
+            Ok(_) if method == WATCH => tracing::debug!("watch started"),
+            Ok(_) => tracing::debug!(code = code_name(code), duration_ms, "gRPC call completed"),
             Err(status) => {
-                tracing::info!(code = ?status.code(), message = status.message(), "call failed");
+                let (code, error) = (code_name(code), status.message());
+                tracing::info!(code, error, duration_ms, "gRPC call failed");
             }
         });
         let mut response = outcome.map(Response::new);
@@ -198,7 +204,7 @@ impl DeploymentService for DeploymentApi {
         &self,
         request: Request<WatchClassRuntimesRequest>,
     ) -> Result<Response<Events>, Status> {
-        self.call("WatchClassRuntimes", request, "", |request, _, _| async move {
+        self.call(WATCH, request, "", |request, _, _| async move {
             self.service.ready()?;
             self.service.check_namespace(&request.namespace)?;
             let permit = Arc::clone(&self.watchers)

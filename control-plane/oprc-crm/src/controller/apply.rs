@@ -208,13 +208,13 @@ impl Applier {
 
     /// A failure to record an Event doesn't fail the reconcile.
     async fn record_event(&self, class: &ObservedClass, record: &EventRecord, end: Instant) {
-        tracing::info!(reason = record.reason.as_str(), note = record.note, "recording an Event");
+        let (reason, note) = (record.reason.as_str(), &record.note);
         let event = event(class, record, &self.identity, Timestamp::now());
         let api: Api<Event> = Api::namespaced(self.client.clone(), &class.namespace);
         match until(end, api.create(&PostParams::default(), &event)).await {
-            Some(Ok(_)) => {}
-            Some(Err(error)) => tracing::debug!(%error, "failed to record an Event"),
-            None => tracing::debug!("failed to record an Event in time"),
+            Some(Ok(_)) => tracing::info!(reason, note, "event recorded"),
+            Some(Err(error)) => tracing::info!(reason, note, %error, "failed to record event"),
+            None => tracing::info!(reason, note, "timed out recording event"),
         }
     }
 }

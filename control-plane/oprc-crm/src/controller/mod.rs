@@ -120,14 +120,15 @@ impl Controller {
         let span = tracing::info_span!(
             "reconcile",
             namespace = key.0,
-            name = key.1,
+            class_runtime = key.1,
             deployment_id = deployment_id(&class),
             correlation_id = class.correlation_id.as_deref().unwrap_or_default(),
         );
         let started = Instant::now();
         let work = std::panic::AssertUnwindSafe(self.reconcile_inner(&class, failed));
         let outcome = work.catch_unwind().instrument(span).await.unwrap_or_else(|_| {
-            tracing::error!(namespace = key.0, name = key.1, "reconcile panicked, retrying");
+            let (namespace, class_runtime) = (&key.0, &key.1);
+            tracing::error!(namespace, class_runtime, "reconcile panicked, retrying");
             Outcome::Failed { transient: false, requeue_after: None }
         });
         let result = match outcome {
@@ -162,18 +163,18 @@ impl Controller {
                 Ok(()) => {}
                 Err(apply::Error::NotLeader) => return Outcome::NotLeader,
                 Err(apply::Error::Permanent(failure)) => {
-                    let (reason, message) = (failure.reason.as_str(), &failure.message);
-                    tracing::warn!(reason, message, "API server rejected a write, retrying");
+                    let (reason, error) = (failure.reason.as_str(), &failure.message);
+                    tracing::warn!(reason, error, "API server rejected a write, retrying");
                     failures.push(failure);
                 }
                 // Other writes would most likely fail, too.
                 Err(apply::Error::Transient(failure)) => {
                     transient = true;
-                    let (reason, message) = (failure.reason.as_str(), &failure.message);
+                    let (reason, error) = (failure.reason.as_str(), &failure.message);
                     if failed < REPORT_AFTER_FAILURES {
-                        tracing::debug!(reason, message, "write failed, retrying");
+                        tracing::debug!(reason, error, "write failed, retrying");
                     } else {
-                        tracing::warn!(reason, message, failed, "write keeps failing, retrying");
+                        tracing::warn!(reason, error, failed, "write keeps failing, retrying");
                         failures.push(failure);
                     }
                     if failures.is_empty() {

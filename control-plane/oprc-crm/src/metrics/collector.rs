@@ -31,7 +31,8 @@ impl Collector for ClassCollector {
         leading.set(i64::from(is_leader));
         let classes = if is_leader { self.cache.classes_after(None) } else { Vec::new() };
         let (active, templates) = count(&classes);
-        encode_gauge(&mut encoder, "crm_leading", "Whether this process is the leader.", &leading)?;
+        let help = "1 if this process is the leader, otherwise 0.";
+        encode_gauge(&mut encoder, "crm_leading", help, &leading)?;
         let help = "ClassRuntimes that are Available.";
         encode_gauge(&mut encoder, "crm_active_deployments", help, &active)?;
         let help = "ClassRuntimes by selected template.";

@@ -17,13 +17,13 @@ use crate::{
 /// Selected template with the reason for its selection.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct SelectionStatus {
-    /// Name of the template.
+    /// Name of the selected template.
     pub template: String,
     /// Profile whose sizes and defaults apply.
     pub profile: String,
-    /// Generation for which the template was selected.
+    /// Number of the generation for which the template was selected.
     pub generation: i64,
-    /// Reason for the selection.
+    /// Basis of the selection: the request, the highest score or the default, as text.
     pub basis: String,
     /// Score of each template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -36,13 +36,13 @@ pub struct SelectionStatus {
 pub struct TemplateScore {
     /// Name of the template.
     pub template: String,
-    /// Mean of all criteria that apply, 0 to 10. Omitted if none applies.
+    /// Mean score of all applicable criteria, 0 to 10. Omitted if none applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// Value of each criterion that applies, 0 to 10.
+    /// Score of each applicable criterion, 0 to 10, by name of the criterion.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rows: BTreeMap<String, f64>,
-    /// Reason why the template cannot be used.
+    /// Why the template cannot be used, as text. Omitted if it can be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<String>,
 }

@@ -38,7 +38,8 @@ unit_types! {
         #[schemars(length(max = limits::BINDINGS))]
         bindings?: Vec<Binding>,
         /// Who may call the function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
-        /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`.
+        /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`. A function has the widest access of
+        /// all its bindings. Not enforced within the cluster; use NetworkPolicies.
         access?: Option<Access>,
         /// Scaling bounds, resources and pod settings of the function.
         provision?: Option<Provision>,
@@ -83,7 +84,8 @@ unit_types! {
         #[schemars(length(min = 1, max = limits::NAME))]
         name: String,
         /// Who may call the function through this binding: `PRIVATE` (the class itself), `INTERNAL`
-        /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
+        /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`. Not
+        /// enforced within the cluster; use NetworkPolicies.
         access?: Option<Access>,
         /// Calls the function when an object of the class changes. Requires the addon `odgm`.
         /// Defaults to false.
@@ -95,7 +97,8 @@ unit_types! {
 
 /// Who may call a function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the cluster) or
 /// `PUBLIC` (anyone). A binding defaults to the access of its function, a function to `INTERNAL`.
-/// The widest access of its bindings applies to a function.
+/// A function has the widest access of all its bindings. Not enforced within the cluster; use
+/// NetworkPolicies.
 #[derive(
     JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord,
 )]
@@ -204,7 +207,7 @@ unit_types! {
         ephemeral_storage?: Option<String>,
     }
 
-    /// An environment variable with at most one source. Without a source its value is empty.
+    /// An environment variable with at most one source. Its value is empty if no source is set.
     #[x_kube(
         validation = Rule::new("(has(self.value) ? 1 : 0) + (has(self.secret) ? 1 : 0) + (has(self.config_map) ? 1 : 0) <= 1")
             .message("at most one of value, secret and config_map may be set")
@@ -254,16 +257,16 @@ unit_types! {
     }
 }
 
-/// When the kubelet pulls the image: `Always` (at each start), `IfNotPresent` (if the node doesn't
-/// have it) or `Never` (the node must have it). If omitted, the default of Kubernetes for the image
-/// tag applies.
+/// When the kubelet pulls the image: `Always` (at each start), `IfNotPresent` (if the Kubernetes
+/// node doesn't have it) or `Never` (the Kubernetes node must have it). If omitted, the default of
+/// Kubernetes for the image tag applies.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullPolicy {
     /// At each start.
     Always,
-    /// If the node doesn't have it.
+    /// If the Kubernetes node doesn't have it.
     IfNotPresent,
-    /// Never; the node must have it.
+    /// Never; the Kubernetes node must have it.
     Never,
 }
 
@@ -335,7 +338,7 @@ unit_types! {
         #[schemars(range(min = limits::PROBE_SECONDS.min, max = limits::PROBE_SECONDS.max))]
         period_seconds?: Option<i32>,
         /// Timeout of each probe in seconds, 1 to 3600. Defaults to the call timeout of the
-        /// function, bounded to 1 to 5.
+        /// function, clamped to 1–5 s, or to 1 s without a call timeout.
         #[schemars(range(min = limits::PROBE_SECONDS.min, max = limits::PROBE_SECONDS.max))]
         timeout_seconds?: Option<i32>,
         /// Number of consecutive failures after which a probe fails, 1 to 100. Defaults to 3.
@@ -345,8 +348,9 @@ unit_types! {
 
     /// Call timeout and environment variables of a function.
     FunctionConfig {
-        /// Maximum duration of a call in milliseconds, 1 to 86400000. If omitted, the default of
-        /// the template applies.
+        /// Maximum duration of a call in milliseconds, 1 to 86400000; of the whole run for a Job. If
+        /// omitted, a Job has no limit, Knative's own default applies, and a terminating pod of a
+        /// Deployment has 25 s to finish calls.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         timeout_ms?: Option<i32>,
         /// Environment variables by name. Variables of `provision.env` take precedence.

@@ -56,18 +56,19 @@ unit_types! {
         /// later.
         deployment_unit?: Option<DeploymentUnit>,
 
-        /// Environment that the class runs in, such as `prod`. Immutable. If omitted, the class
-        /// belongs to no environment.
+        /// Environment that the class runs in, such as `prod`. Immutable. If omitted, the class has
+        /// no environment.
         #[schemars(length(min = 1, max = limits::LABEL))]
         target_environment?: Option<String>,
 
-        /// Template to use: `k8s_deployment`, `knative`, `unified` or `job`. The name of a profile
-        /// (`dev`, `edge`, `full`) selects `k8s_deployment` with that profile's sizes. If omitted,
-        /// the template is selected by the requirements.
+        /// Requested template: `k8s_deployment`, `knative`, `unified` or `job`. The name of a profile
+        /// (`dev`, `edge`, `full`) is also accepted and requests `k8s_deployment` with that profile's
+        /// sizes. Binding: a class that the template cannot run is rejected. If omitted, CRM selects
+        /// a template by the requirements; the selected one is in `status.selection`.
         #[schemars(length(min = 1, max = limits::LABEL))]
         selected_template?: Option<String>,
 
-        /// Alias of `selected_template`. If both are set, they must be equal.
+        /// Alias of `selected_template`, equally binding. If both are set, they must be equal.
         #[schemars(length(min = 1, max = limits::LABEL))]
         template_hint?: Option<String>,
 
@@ -89,7 +90,7 @@ unit_types! {
         /// Hard limits that apply to each function of the class.
         constraints?: Option<Constraints>,
 
-        /// Enforcement of the requirements. Stored, but not evaluated yet.
+        /// Enforcement of the requirements. Not implemented yet; stored only.
         nfr?: Option<NfrSpec>,
 
         /// Addons of the class. The only addon is `odgm`, the data grid.
@@ -111,8 +112,9 @@ unit_types! {
         #[x_kube(merge_strategy = ListMerge::Set)]
         disabled_functions?: Vec<String>,
 
-        /// Keys of functions that run at minimum cost: scaled to zero on Knative, and otherwise as
-        /// one instance unless `min_scale` is larger.
+        /// Keys of functions that run at minimum cost: the selection prefers templates that scale to
+        /// zero, the required availability doesn't raise the number of instances, and the minimum is
+        /// 0 on Knative and 1 as a Deployment, unless `min_scale` of the Deployment is larger.
         #[schemars(length(max = limits::FUNCTIONS), inner(length(min = 1, max = limits::NAME)))]
         #[x_kube(merge_strategy = ListMerge::Set)]
         standby_functions?: Vec<String>,
@@ -176,7 +178,8 @@ unit_types! {
 
     /// Resources that the package manager planned for a class.
     ResourceAllocation {
-        /// Minimum number of data grid nodes, 1 to 99. Defaults to 1.
+        /// Minimum number of grid nodes (pods of the data grid), 1 to 99. Not the number of replicas
+        /// of a partition, which is `replica_count`. Defaults to 1.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replication_factor?: Option<i32>,
     }
@@ -187,8 +190,8 @@ unit_types! {
         /// them, `delete` deletes them. Defaults to `retain`.
         #[serde(default)]
         on_delete: OnDelete,
-        /// Permits changes that discard data of a persistent collection: of its partitions, shard
-        /// type, replicas or persistence, or of the number of nodes. Defaults to false; such
+        /// Permits changes to partition count, shard type, replica count or persistence, or fewer
+        /// grid nodes, even if data of a persistent collection is lost. Defaults to false; such
         /// changes are then rejected.
         allow_data_loss?: bool,
     }
@@ -223,14 +226,15 @@ unit_types! {
     /// How changes of a class are rolled out.
     Rollout {
         /// Seconds that the class may take to become Available before it is Degraded, 1 to 86400.
-        /// Defaults to CRM's setting `performance.deployment_timeout`.
+        /// Defaults to CRM's setting `performance.deployment_timeout`: 600 (profile `dev`), 300
+        /// (`edge`) or 180 (`full`) unless configured.
         #[schemars(range(min = limits::PROGRESS_DEADLINE_SECONDS.min, max = limits::PROGRESS_DEADLINE_SECONDS.max))]
         progress_deadline_seconds?: Option<i32>,
         /// Rolls an update that misses its deadline back to the last specification that was
         /// Available. Defaults to false.
         rollback?: bool,
         /// Seconds that replaced objects keep serving after a change of template, 0 to 3600.
-        /// Defaults to CRM's setting `templates.drain`.
+        /// Defaults to CRM's setting `templates.drain`, 10 unless configured.
         #[schemars(range(min = limits::DRAIN_SECONDS.min, max = limits::DRAIN_SECONDS.max))]
         drain_seconds?: Option<i32>,
     }

@@ -75,33 +75,34 @@ unit_types! {
         /// derived from `state`.
         #[schemars(length(max = limits::COLLECTIONS))]
         collections?: Vec<Collection>,
-        /// Container image of the nodes. Defaults to the image of the profile.
+        /// Container image of the grid nodes. Defaults to the image of the profile.
         #[schemars(length(min = 1, max = limits::IMAGE))]
         image?: Option<String>,
-        /// Minimum number of nodes, 1 to 99. A larger `resource_allocation.replication_factor`
-        /// takes precedence. Defaults to 1.
+        /// Number of grid nodes (pods of the data grid), 1 to 99. A larger
+        /// `resource_allocation.replication_factor` takes precedence; without one, the required
+        /// availability sets a minimum. With `raft`, 2 grid nodes become 3. Defaults to 1.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replicas?: Option<i32>,
         /// Number of partitions of collections that don't set it, 1 to 4096. Defaults to 1, 4, 8 or
         /// 16, depending on the required throughput.
         #[schemars(range(min = limits::PARTITIONS.min, max = limits::PARTITIONS.max))]
         partition_count?: Option<i32>,
-        /// Number of replicas of each partition of collections that don't set it, 1 to 99, limited
-        /// by the number of nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
+        /// Replicas of each partition in collections that don't set it, 1 to 99, limited by the
+        /// number of grid nodes. Defaults to 2, or to 3 for the collections of `COLLECTION` and
         /// `SINGLETON` state. With `raft`, 2 replicas become 3.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replica_count?: Option<i32>,
         /// Replication protocol of collections that don't set it: `raft`, `basic` or `mst`. If
         /// omitted, it depends on replicas, latency and consistency.
         shard_type?: Option<ShardType>,
-        /// Assignment of shards to nodes, for collections that don't set it. If omitted, the grid
+        /// Assignment of shards to grid nodes, for collections that don't set it. If omitted, the grid
         /// assigns them.
         #[schemars(length(max = limits::ASSIGNMENTS))]
         shard_assignments?: Vec<ShardAssignment>,
-        /// Id that the nodes of the grid share. Defaults to `<deployment id>-<environment>-<name>`.
+        /// Id that the grid nodes share. Defaults to `<deployment id>-<environment>-<name>`.
         #[schemars(length(min = 1, max = limits::NAME))]
         cluster_id?: Option<String>,
-        /// Prefix of the node ids, followed by the number of the node. Defaults to
+        /// Prefix of the ids of grid nodes, followed by the number of the grid node. Defaults to
         /// `crm-<environment>-<package>`.
         #[schemars(length(min = 1, max = limits::NODE_ID_PREFIX))]
         node_id_prefix?: Option<String>,
@@ -111,13 +112,14 @@ unit_types! {
         /// are added automatically.
         #[schemars(extend("maxProperties" = limits::ROUTES))]
         invocation_routes?: BTreeMap<String, Route>,
-        /// PersistentVolumeClaim of each node. Used if a collection is persistent.
+        /// PersistentVolumeClaim of each grid node. Used if a collection is persistent.
         storage?: Option<Storage>,
-        /// Resources requested for each node. Defaults to CRM's configured size.
+        /// Resources requested for each grid node. Defaults to CRM's configured size.
         requests?: Option<Resources>,
-        /// Resource limits of each node. Defaults to CRM's configured limits.
+        /// Resource limits of each grid node. Defaults to CRM's configured limits.
         limits?: Option<Resources>,
-        /// Additional environment variables of each node. Names starting with `ODGM_` are rejected.
+        /// Additional environment variables of each grid node. Names starting with `ODGM_` are
+        /// rejected.
         #[schemars(length(max = limits::GRID_ENV))]
         #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
         env?: Vec<EnvVar>,
@@ -139,12 +141,12 @@ pub enum ShardType {
 }
 
 unit_types! {
-    /// Assignment of shards to nodes.
+    /// Assignment of shards to grid nodes.
     ShardAssignment {
-        /// Number of the primary node.
+        /// Number of the primary grid node, starting at 0.
         #[schemars(range(min = 0))]
         primary?: Option<i32>,
-        /// Numbers of all nodes that hold a replica.
+        /// Numbers of all grid nodes that hold a replica.
         #[schemars(length(max = limits::OWNERS))]
         owners?: Vec<i32>,
         /// Ids of the assigned shards.
@@ -159,11 +161,11 @@ unit_types! {
         url: String,
         /// Calls don't refer to an object. Defaults to false.
         stateless?: bool,
-        /// Marks the function as a standby function. Defaults to false.
+        /// Used only if no other route is available. Defaults to false.
         standby?: bool,
     }
 
-    /// PersistentVolumeClaim of a data grid node.
+    /// PersistentVolumeClaim of a grid node.
     Storage {
         /// Name of the StorageClass. Defaults to the cluster's default class.
         #[schemars(length(min = 1, max = limits::NAME))]
@@ -194,10 +196,11 @@ unit_types! {
 
     /// A function that is called when objects change.
     EventTrigger {
-        /// Key of a function of the class that runs.
+        /// Key of the function to call; must not be disabled.
         #[schemars(length(min = 1, max = limits::NAME))]
         function_key: String,
-        /// Names or patterns of collections whose changes trigger the call.
+        /// Names of collections whose changes trigger the call; `*` matches any characters, such as
+        /// in `Order_*`. Defaults to all collections.
         #[schemars(length(max = limits::COLLECTIONS), inner(length(min = 1, max = limits::NAME)))]
         collection_filters?: Vec<String>,
         /// Does not wait for the result of the call. Defaults to false.
@@ -222,7 +225,7 @@ unit_types! {
         name: String,
         #[schemars(range(min = limits::PARTITIONS.min, max = limits::PARTITIONS.max))]
         partition_count?: Option<i32>,
-        /// Replicas of each partition.
+        /// Replicas of each partition, limited by the number of grid nodes.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replica_count?: Option<i32>,
         shard_type?: Option<ShardType>,

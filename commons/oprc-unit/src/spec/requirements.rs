@@ -14,7 +14,7 @@ unit_types! {
         /// Required throughput in requests per second, 0 to 1000000000.
         #[schemars(range(min = limits::THROUGHPUT.min, max = limits::THROUGHPUT.max))]
         min_throughput_rps?: Option<i32>,
-        /// Required response time in milliseconds, 1 to 86400000.
+        /// Target response time in milliseconds, used for planning only, 1 to 86400000.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         max_latency_ms?: Option<i32>,
         /// Required availability as a fraction from 0 to 1, such as 0.999. Must not be combined
@@ -53,36 +53,37 @@ pub enum Consistency {
 unit_types! {
     /// Hard limits. A class that cannot meet them in this cluster is rejected.
     Constraints {
-        /// Maximum response time in milliseconds, 1 to 86400000. Templates that cannot guarantee it
-        /// are not used; if none is left, the class is rejected.
+        /// Maximum response time in milliseconds, 1 to 86400000. Templates whose latency floor
+        /// exceeds this are excluded; if none is left, the class is rejected. Not enforced at run
+        /// time.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         hard_latency_ms?: Option<i32>,
-        /// Maximum number of concurrent calls of an instance, 1 to 1000. Enforced by Knative only.
+        /// Maximum number of concurrent requests per instance, 1 to 1000. Enforced by Knative only.
         #[schemars(range(min = limits::CONCURRENCY.min, max = limits::CONCURRENCY.max))]
         max_concurrency?: Option<i32>,
     }
 
-    /// Enforcement of non-functional requirements. Stored, but not evaluated yet.
+    /// Enforcement of non-functional requirements. Not implemented yet; stored only.
     NfrSpec {
-        /// What CRM does about requirements that are not met.
+        /// What CRM does about requirements that are not met. Not implemented yet; stored only.
         enforcement?: Option<Enforcement>,
     }
 
-    /// What CRM does about requirements that are not met.
+    /// What CRM does about requirements that are not met. Not implemented yet; stored only.
     Enforcement {
         /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce`
-        /// applies them. Defaults to `observe`.
+        /// applies them. Defaults to `observe`. Not implemented yet; stored only.
         #[serde(default)]
         mode: EnforcementMode,
         /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all
-        /// of them.
+        /// of them. Not implemented yet; stored only.
         #[schemars(length(max = 3))]
         dimensions?: Vec<Dimension>,
     }
 }
 
 /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce` applies
-/// them. Defaults to `observe`.
+/// them. Defaults to `observe`. Not implemented yet; stored only.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum EnforcementMode {
@@ -95,7 +96,8 @@ pub enum EnforcementMode {
     Enforce,
 }
 
-/// A quantity that enforcement may change: `replicas`, `memory` or `cpu`.
+/// A quantity that enforcement may change: `replicas`, `memory` or `cpu`. Not implemented yet;
+/// stored only.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {

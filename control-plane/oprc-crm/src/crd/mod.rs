@@ -28,7 +28,7 @@ pub const GROUP: &str = "oaas.io";
     namespaced,
     status = "ClassRuntimeStatus",
     derive = "PartialEq",
-    doc = "ClassRuntime is a class of the OaaS platform that runs in one environment of this cluster.",
+    doc = "ClassRuntime is a class of the OaaS (Object-as-a-Service) platform that runs in one environment of this cluster. CRM (Class Runtime Manager) reconciles it.",
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.ready"}"#,
     printcolumn = r#"{"name":"Template","type":"string","jsonPath":".status.selection.template"}"#,

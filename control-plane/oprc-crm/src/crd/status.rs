@@ -23,14 +23,15 @@ pub struct ClassRuntimeStatus {
     /// Human-readable explanation of the phase, at most 2048 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// Number of ready components and of all components, such as `2/3`.
+    /// Components as `ready/all`, such as `2/3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// Generation of the spec that this status describes.
+    /// Number of the generation of the spec that this status describes.
     #[serde(rename = "observedGeneration", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions of the class. The reconciler applies Available, Progressing, Degraded,
-    /// ForeignAutoscaler and ConcurrencyLimited.
+    /// Conditions of the class. CRM sets Available, Progressing, Degraded, ForeignAutoscaler (True
+    /// if an autoscaler that CRM does not own scales a function) and ConcurrencyLimited (False if
+    /// `max_concurrency` is not enforced).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -54,35 +55,36 @@ pub struct ClassRuntimeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub kept_collections: Vec<OdgmCollectionStatus>,
-    /// Number of data grid nodes whose PersistentVolumeClaims may still exist.
+    /// Number of grid nodes whose PersistentVolumeClaims may still exist.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept_nodes: Option<i32>,
-    /// Time since which each component has been ready without interruption. Functions have their
-    /// key, the data grid has `addon:odgm`.
+    /// Times since which components have been ready. Keys are function keys, or `addon:odgm` for
+    /// the data grid.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(schema_with = "times_by_key")]
     pub stable_since: BTreeMap<String, Time>,
     /// Start of the current rollout. The progress deadline is measured from this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_since: Option<Time>,
-    /// Last specification that was Available. Stored if `rollout.rollback` is set.
+    /// Last specification that was Available, which a rollback restores. Stored if `rollout.rollback` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_available: Option<LastAvailable>,
-    /// Generation that missed its progress deadline and was rolled back.
+    /// Number of the generation that missed its progress deadline and was rolled back.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<i64>,
-    /// Objects that a change of template replaced, or of a data grid that was removed. They keep
-    /// serving until the drain time has passed.
+    /// Objects being drained: replaced by a change of template, or belonging to a removed data
+    /// grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Replaced>,
-    /// Changes recommended by enforcement. Not reported yet.
+    /// Changes recommended by enforcement. Not implemented yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub nfr_recommendations: Vec<Recommendation>,
-    /// Changes most recently applied by enforcement. Not reported yet.
+    /// Changes most recently applied by enforcement. Not implemented yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub last_applied_recommendations: Vec<Recommendation>,
-    /// Time at which enforcement last applied changes.
+    /// Time at which enforcement last applied changes. Not implemented yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_at: Option<Time>,
     /// Time at which this status was written.
@@ -126,7 +128,7 @@ pub struct FunctionStatus {
     /// Public URL of the function, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
-    /// Generation for which the function's Job completed. Set for Jobs only.
+    /// Number of the generation for which the function's Job completed. Set for Jobs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed: Option<i64>,
     /// Machine-readable reason why the function is not ready, in CamelCase.
@@ -140,12 +142,12 @@ pub struct FunctionStatus {
 /// Status of the data grid of a class.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct OdgmStatus {
-    /// Whether all nodes are ready.
+    /// Whether all grid nodes are ready.
     #[serde(default)]
     pub ready: bool,
     /// Address of the grid's Service.
     pub service: String,
-    /// Desired number of nodes.
+    /// Desired number of grid nodes.
     pub replicas: i32,
     /// Collections with their effective settings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -166,7 +168,7 @@ pub struct OdgmCollectionStatus {
     pub name: String,
     /// Number of partitions.
     pub partition_count: i32,
-    /// Number of replicas of each partition.
+    /// Replicas of each partition.
     pub replica_count: i32,
     /// Replication protocol: `raft`, `basic` or `mst`.
     pub shard_type: String,
@@ -177,7 +179,7 @@ pub struct OdgmCollectionStatus {
 /// Last specification of a class that was Available.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct LastAvailable {
-    /// Generation of the specification.
+    /// Number of the generation of the specification.
     pub generation: i64,
     /// The specification.
     #[schemars(schema_with = "any_object")]
@@ -187,12 +189,20 @@ pub struct LastAvailable {
     pub selection: Option<SelectionStatus>,
 }
 
+/// Without the description of `Time`, which documents its Go type.
+fn times_by_key(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "additionalProperties": {"type": "string", "format": "date-time"},
+    })
+}
+
 /// The API server checks a specification when it is admitted, and not again in the status.
 fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Objects that a change of template replaced, or of a data grid that was removed.
+/// Objects being drained: replaced by a change of template, or belonging to a removed data grid.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct Replaced {
     /// Time since which the objects are no longer needed. They are deleted after the drain time.
@@ -212,13 +222,13 @@ pub struct Recommendation {
     pub dimension: String,
     /// Recommended value.
     pub target: f64,
-    /// Measurement that the recommendation is based on.
+    /// Measurement that the recommendation is based on, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<String>,
     /// Confidence from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Generation that the recommendation applies to.
+    /// Number of the generation that the recommendation applies to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
 }

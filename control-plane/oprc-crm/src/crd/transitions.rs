@@ -18,7 +18,7 @@ pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
 /// False if `max_concurrency` isn't enforced.
 pub const CONCURRENCY_LIMITED: &str = "ConcurrencyLimited";
 
-/// The conditions that the reconciler applies. Others belong to other field managers.
+/// The conditions that CRM sets. Others belong to other field managers.
 pub const OWNED_CONDITIONS: [&str; 5] =
     [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER, CONCURRENCY_LIMITED];
 

@@ -64,7 +64,7 @@ impl Resolved {
         self.entry(path).map(|entry| &entry.source)
     }
 
-    /// Problems that didn't stop the start.
+    /// Problems that didn't prevent startup.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -63,7 +63,7 @@ impl Settings {
         self.mtls || self.token_file.is_some()
     }
 
-    /// Binds the port and reads certificates and tokens, so that their errors stop the start.
+    /// Binds the port and reads certificates and tokens, so that their errors prevent startup.
     pub async fn bind(&self) -> Result<(Server, Access), Error> {
         let read = |path| TokenFile::load(path, self.require_roles);
         let tokens = self.token_file.as_ref().map(read).transpose()?;

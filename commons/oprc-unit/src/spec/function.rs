@@ -38,8 +38,8 @@ unit_types! {
         #[schemars(length(max = limits::BINDINGS))]
         bindings?: Vec<Binding>,
         /// Who may call the function: `PRIVATE` (the class itself), `INTERNAL` (workloads in the
-        /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`. A function has the widest access of
-        /// all its bindings. Not enforced within the cluster; use NetworkPolicies.
+        /// cluster) or `PUBLIC` (anyone). Defaults to `INTERNAL`. A function has the widest access
+        /// of all its bindings. Not enforced within the cluster; use NetworkPolicies.
         access?: Option<Access>,
         /// Scaling bounds, resources and pod settings of the function.
         provision?: Option<Provision>,
@@ -84,8 +84,8 @@ unit_types! {
         #[schemars(length(min = 1, max = limits::NAME))]
         name: String,
         /// Who may call the function through this binding: `PRIVATE` (the class itself), `INTERNAL`
-        /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`. Not
-        /// enforced within the cluster; use NetworkPolicies.
+        /// (workloads in the cluster) or `PUBLIC` (anyone). Defaults to the function's `access`.
+        /// Not enforced within the cluster; use NetworkPolicies.
         access?: Option<Access>,
         /// Calls the function when an object of the class changes. Requires the addon `odgm`.
         /// Defaults to false.
@@ -348,8 +348,8 @@ unit_types! {
 
     /// Call timeout and environment variables of a function.
     FunctionConfig {
-        /// Maximum duration of a call in milliseconds, 1 to 86400000; of the whole run for a Job. If
-        /// omitted, a Job has no limit, Knative's own default applies, and a terminating pod of a
+        /// Maximum duration of a call in milliseconds, 1 to 86400000; of the whole run for a Job.
+        /// If omitted, a Job has no limit, Knative's own default applies, and a terminating pod of a
         /// Deployment has 25 s to finish calls.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         timeout_ms?: Option<i32>,

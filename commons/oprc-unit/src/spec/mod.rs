@@ -179,7 +179,8 @@ unit_types! {
     /// Resources that the package manager planned for a class.
     ResourceAllocation {
         /// Minimum number of grid nodes (pods of the data grid), 1 to 99. Not the number of replicas
-        /// of a partition, which is `replica_count`. Defaults to 1.
+        /// of a partition, which is `replica_count`. If omitted, it follows from the required
+        /// availability.
         #[schemars(range(min = limits::REPLICAS.min, max = limits::REPLICAS.max))]
         replication_factor?: Option<i32>,
     }

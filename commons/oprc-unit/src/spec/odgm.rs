@@ -143,7 +143,7 @@ pub enum ShardType {
 unit_types! {
     /// Assignment of shards to grid nodes.
     ShardAssignment {
-        /// Number of the primary grid node, starting at 0.
+        /// Number of the primary grid node.
         #[schemars(range(min = 0))]
         primary?: Option<i32>,
         /// Numbers of all grid nodes that hold a replica.

@@ -66,7 +66,8 @@ pub struct ClassRuntimeStatus {
     /// Start of the current rollout. The progress deadline is measured from this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_since: Option<Time>,
-    /// Last specification that was Available, which a rollback restores. Stored if `rollout.rollback` is set.
+    /// Last specification that was Available, which a rollback restores. Stored if
+    /// `rollout.rollback` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_available: Option<LastAvailable>,
     /// Number of the generation that missed its progress deadline and was rolled back.

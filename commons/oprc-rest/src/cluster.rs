@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use crate::{document, string_enum};
 
 string_enum! {
-    /// Health of a cluster.
+    /// Health of a cluster. HEALTHY: its CRM is reachable and ready. DEGRADED: its CRM is reachable,
+    /// but reports a problem. UNREACHABLE: its CRM is not reachable.
     pub enum Health {
-        /// The CRM answers and is ready.
+        /// The CRM is reachable and ready.
         Healthy,
-        /// The CRM answers but reports a problem.
+        /// The CRM is reachable, but reports a problem.
         Degraded,
-        /// The CRM doesn't answer.
+        /// The CRM is not reachable.
         #[default]
         Unreachable,
     }
@@ -34,7 +35,7 @@ document! {
         /// Time of the last contact.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub last_seen: Option<String>,
-        /// Number of nodes; absent if the CRM may not read nodes.
+        /// Number of nodes; absent if the CRM is not permitted to read nodes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub nodes: Option<usize>,
         /// Number of ready nodes.

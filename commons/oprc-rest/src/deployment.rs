@@ -5,7 +5,12 @@ use oprc_models::OClassDeployment;
 use crate::{Plan, UnitStatus, document, string_enum};
 
 string_enum! {
-    /// Condition of a deployment.
+    /// Condition of a deployment: the summary state of all of its units. PENDING: stored, but not sent
+    /// to any cluster yet. DEPLOYING: being rolled out. RUNNING: all units are Available. PARTIAL: some
+    /// units are Available, others failed or are unreachable. DOWN: all units failed or are
+    /// unreachable. ROLLING_BACK: the rollout failed, and the previous revision is being restored.
+    /// ROLLED_BACK: the rollout failed, and the previous revision was restored. DELETING: being
+    /// deleted. DELETED: deleted.
     pub enum DeploymentCondition {
         /// Stored, but not sent to any cluster yet.
         #[default]
@@ -14,9 +19,9 @@ string_enum! {
         Deploying,
         /// All units are Available.
         Running,
-        /// Some units are Available, others can't be at present.
+        /// Some units are Available, others failed or are unreachable.
         Partial,
-        /// The rollout failed.
+        /// All units failed or are unreachable.
         Down,
         /// The rollout failed, and the previous revision is being restored.
         RollingBack,
@@ -32,13 +37,13 @@ string_enum! {
 document! {
     /// A deployment. The ETag is the revision.
     pub struct Deployment {
-        /// Requested deployment.
+        /// Specification of the deployment.
         pub deployment: OClassDeployment,
-        /// Revision, which changes with each change of the request.
+        /// Revision, which changes with each change of the specification.
         pub revision: String,
         /// Creation time.
         pub created_at: String,
-        /// Time of the last change of the request.
+        /// Time of the last change of the specification.
         pub updated_at: String,
         /// Caller who changed it last, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,7 +56,7 @@ document! {
 
     /// Observed status of a deployment.
     pub struct DeploymentStatus {
-        /// Summary of all units.
+        /// Summary state of the deployment.
         pub condition: DeploymentCondition,
         /// Human-readable explanation of the condition.
         #[serde(skip_serializing_if = "String::is_empty")]
@@ -81,7 +86,7 @@ document! {
         pub cause: String,
         /// Version of the package.
         pub version: String,
-        /// Requested deployment.
+        /// Specification of the deployment.
         pub deployment: OClassDeployment,
         /// Outcome of the rollout, if known.
         #[serde(skip_serializing_if = "String::is_empty")]

@@ -11,7 +11,8 @@ document! {
         pub at: String,
         /// Type: `package.published`, `package.deprecated`, `package.undeprecated`,
         /// `package.deleted`, `deployment.created`, `deployment.updated`, `deployment.condition`,
-        /// `deployment.deleted`, `unit.condition`, `cluster.health`, `orphan.found`.
+        /// `deployment.deleted`, `unit.condition`, `cluster.health`, `orphan.found`, or `gap` if events
+        /// were lost.
         #[serde(rename = "type")]
         pub kind: String,
         /// Package, deployment, unit or cluster that the event is about.

@@ -148,7 +148,7 @@ document! {
         /// Display name.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub name: Option<String>,
-        /// Type of the function.
+        /// Type of the function: BUILTIN, TASK, MACRO, LOGICAL or CUSTOM.
         #[serde(rename = "type")]
         pub kind: String,
         /// Description.
@@ -166,7 +166,7 @@ document! {
         /// Descriptions of its variables.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub variable_descriptions: Vec<VariableEntry>,
-        /// Lifecycle state.
+        /// Lifecycle state: ENABLED, DISABLED (doesn't run) or FROZEN (runs, but can't be changed).
         pub state: String,
         /// Keys of the classes of the package that bind it.
         pub classes: Vec<String>,

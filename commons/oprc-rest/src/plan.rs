@@ -29,27 +29,28 @@ document! {
         pub id: String,
         /// Name of the cluster.
         pub cluster: String,
-        /// Environment; empty for the default of the cluster.
+        /// Environment; empty: no environment.
         pub environment: String,
         /// Namespace; empty for the default of the cluster.
         pub namespace: String,
         /// Key of the class.
         pub class: String,
-        /// The template that the cluster's CRM selects; absent where the cluster never connected.
+        /// The template that the cluster's CRM selects; absent if PM has never connected to the
+        /// cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub template: Option<String>,
         /// Why that template is selected.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub template_basis: String,
-        /// Each template with its score from 0 to 10, the rows that it is the mean of, and why it is
-        /// rejected.
+        /// Each template with its score from 0 to 10, its criteria (the score is their mean), and why
+        /// it is rejected.
         #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub scores: Vec<TemplateScore>,
-        /// CPU and memory that all instances request that always run.
+        /// Sum of the CPU and memory requests at minimum scale.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub requested: Capacity,
-        /// The unit as the cluster gets it: the spec of its ClassRuntime.
+        /// The spec of the ClassRuntime.
         #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         pub spec: UnitSpec,
         /// Why each value was chosen.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::{document, string_enum};
 
 string_enum! {
-    /// Condition of a unit or a function.
+    /// Condition of a unit or a function. PENDING: not started. DEPLOYING: being rolled out. RUNNING:
+    /// running. DOWN: failed, not running. DELETED: being deleted, or deleted.
     pub enum Condition {
         /// Not started.
         #[default]
@@ -14,22 +15,24 @@ string_enum! {
         Deploying,
         /// Running.
         Running,
-        /// Not running.
+        /// Failed, not running.
         Down,
-        /// Deleted.
+        /// Being deleted, or deleted.
         Deleted,
     }
 
-    /// How current the reported status of a unit is.
+    /// Whether the reported status of a unit is up to date. FRESH: it is up to date. STALE: it is
+    /// outdated, because the cluster or its API server is unreachable. UNCONFIGURED: the cluster is no
+    /// longer configured in PM. UNKNOWN: the cluster has never reported a status.
     pub enum Contact {
-        /// The status is current.
+        /// The status is up to date.
         #[default]
         Fresh,
         /// The status is outdated: the cluster or its API server is unreachable.
         Stale,
-        /// The cluster is no longer configured.
+        /// The cluster is no longer configured in PM.
         Unconfigured,
-        /// The cluster never reported a status.
+        /// The cluster has never reported a status.
         Unknown,
     }
 }
@@ -41,13 +44,13 @@ document! {
         pub id: String,
         /// Name of the cluster.
         pub cluster: String,
-        /// Environment; empty for the default of the cluster.
+        /// Environment; empty: no environment.
         pub environment: String,
         /// Namespace of the unit.
         pub namespace: String,
         /// Key of the class.
         pub class: String,
-        /// Condition.
+        /// Summary state of the unit.
         pub condition: Condition,
         /// Phase reported by CRM: Pending, Applying, Progressing, Available, Degraded, Deleting.
         pub phase: String,
@@ -62,7 +65,7 @@ document! {
         pub template: String,
         /// Whether the cluster runs the planned spec.
         pub current: bool,
-        /// How current this status is.
+        /// Whether this status is up to date.
         pub contact: Contact,
         /// Time of the last change of the phase.
         #[serde(skip_serializing_if = "String::is_empty")]
@@ -82,7 +85,7 @@ document! {
         pub unit: String,
         /// Name of the cluster.
         pub cluster: String,
-        /// Condition.
+        /// Summary state of the function.
         pub condition: Condition,
         /// URL to invoke it: the public one if there is one, else the one within the cluster.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,9 +120,9 @@ document! {
         pub package_name: String,
         /// Version of the package.
         pub package_version: String,
-        /// Environment.
+        /// Environment; empty: no environment.
         pub environment: String,
-        /// State: PENDING, ACTIVE, FAILED or DELETED.
+        /// State: PENDING, ACTIVE, FAILED or DELETED (being deleted, or deleted).
         pub status: String,
         /// Owner: `managed` (a deployment of this package manager), `orphan` (created by a package
         /// manager but unknown to this one) or `unmanaged` (created by another client).

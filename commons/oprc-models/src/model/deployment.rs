@@ -18,8 +18,8 @@ models! {
         class | "cls" | "clsKey": Option<String>,
         /// The classes to deploy.
         classes: Vec<String>,
-        /// Target environments. Without `targetEnvs` and `members`, PM uses its default environment.
-        /// Sent to CRM as `target_environment`.
+        /// Target environments. Without `targetEnvs` and `members`, PM uses its default environment,
+        /// if one is configured. Sent to CRM as `target_environment`.
         target_envs: Vec<String>,
         /// Target clusters, by their names in PM; by default PM chooses.
         target_clusters: Vec<String>,
@@ -40,7 +40,8 @@ models! {
         /// Workload template for all members without `forceTemplate`. Sent to CRM as
         /// `selected_template`.
         template: Option<String>,
-        /// Handling of clusters that cannot be updated.
+        /// Handling of clusters that cannot be updated. BEST_EFFORT (the default): the other clusters
+        /// are updated, and these as soon as possible. ALL_OR_NOTHING: no cluster is updated.
         policy: Option<Policy>,
         /// Whether a failed update is rolled back: by PM for the units of an ALL_OR_NOTHING
         /// deployment (default true), and by CRM within a cluster (`rollout.rollback`, default
@@ -48,7 +49,8 @@ models! {
         rollback_on_failure: Option<bool>,
         /// Configuration of the data grid. Sent to CRM as `odgm_config` and `data_retention`.
         odgm: Option<Grid>,
-        /// Handling of requirements that are not met. Sent to CRM as `nfr.enforcement`.
+        /// Handling of requirements that are not met. Not implemented yet; stored only. Sent to CRM as
+        /// `nfr.enforcement`.
         enforcement: Option<Enforcement>,
         /// Rollout and telemetry options.
         options: Option<Options>,
@@ -73,7 +75,7 @@ impl OClassDeployment {
 models! {
     /// Settings for one target.
     Member {
-        /// Number that assignments refer to.
+        /// Id of the member, referenced by `assignments`.
         id: i32,
         /// Environment; optional if `targetEnvs` has only one.
         env: Option<String>,
@@ -117,18 +119,19 @@ string_enums! {
 
     /// Handling of clusters that cannot be updated.
     Policy {
-        /// Update the other clusters, and these as soon as possible.
+        /// The other clusters are updated, and these as soon as possible.
         #[default]
         BestEffort = "BEST_EFFORT",
-        /// Update no cluster.
+        /// No cluster is updated.
         AllOrNothing = "ALL_OR_NOTHING",
     }
 }
 
 models! {
-    /// Handling of requirements that are not met.
+    /// Handling of requirements that are not met. Not implemented yet; stored only.
     Enforcement {
-        /// The default is OBSERVE.
+        /// OFF: requirements are not monitored. OBSERVE (the default): recommendations are reported.
+        /// ENFORCE: recommendations are applied. Not implemented yet; stored only.
         mode: Option<EnforcementMode>,
         /// Resources that enforcement may change; by default all.
         dimensions: Vec<Dimension>,
@@ -136,14 +139,14 @@ models! {
 }
 
 string_enums! {
-    /// Whether requirements that are not met lead to changes.
+    /// Whether requirements that are not met lead to changes. Not implemented yet; stored only.
     EnforcementMode {
         /// Requirements are not monitored.
         Off = "OFF",
         /// Recommendations are reported.
         #[default]
         Observe = "OBSERVE",
-        /// Recommendations are applied, within safeguards. Plans warn while this is not implemented.
+        /// Recommendations are applied, within safeguards. Plans warn that this is not implemented.
         Enforce = "ENFORCE",
     }
 
@@ -166,9 +169,9 @@ models! {
         progress_deadline_seconds: Option<i32>,
         /// Seconds for which the old workload keeps serving after a change of template.
         drain_seconds: Option<i32>,
-        /// Suspends all changes.
+        /// Suspends reconciliation.
         paused: bool,
-        /// Whether Prometheus scrapes the functions; the default is true.
+        /// Adds Prometheus scrape annotations to the functions; the default is true.
         metrics: Option<bool>,
         /// HTTP path of the functions' metrics.
         metrics_path: Option<String>,

@@ -14,7 +14,10 @@ models! {
         name: Option<String>,
         /// Purpose of the function, shown in the catalogue.
         description: Option<String>,
-        /// Type of the function; the default is TASK. Sent to CRM as `functions[].type`.
+        /// Type of the function. TASK (the default): runs in a container. BUILTIN: provided by the
+        /// platform; runs in a container only if it has an image. MACRO: calls other functions in
+        /// sequence. LOGICAL: no implementation of its own; runs in a container only if it has an
+        /// image. CUSTOM: runs in a container, and never as a Job. Sent to CRM as `functions[].type`.
         kind = "type": Option<FunctionType>,
         /// Class of the returned object: `class`, or `package.class` for a dependency. Macro steps can
         /// call functions of that class on the result; the catalogue shows it.
@@ -31,7 +34,9 @@ models! {
         config: Option<FunctionConfig>,
         /// Use of the data grid of the class. Sent to CRM as `functions[].odgm`.
         odgm: Option<GridUse>,
-        /// Whether the function runs and may change; the default is ENABLED.
+        /// Whether the function runs and can be changed. ENABLED (the default): it runs. DISABLED: it
+        /// does not run. FROZEN: it runs, and cannot be changed until a version sets only its state to
+        /// ENABLED.
         state: Option<FunctionState>,
         /// Prevents changes and removal by later versions.
         immutable: bool,
@@ -87,13 +92,14 @@ string_enums! {
         Custom = "CUSTOM",
     }
 
-    /// Whether a function runs and may change.
+    /// Whether a function runs and can be changed.
     FunctionState {
+        /// The function runs.
         #[default]
         Enabled = "ENABLED",
         /// The function does not run. Sent to CRM in `disabled_functions`.
         Disabled = "DISABLED",
-        /// The function runs, and cannot change until a version sets only its state to ENABLED.
+        /// The function runs, and cannot be changed until a version sets only its state to ENABLED.
         Frozen = "FROZEN",
     }
 }
@@ -106,7 +112,7 @@ models! {
         knative: Option<Container>,
         /// Prefers the template `k8s_deployment`, if no function of the class prefers another.
         deployment: Option<Container>,
-        /// No preference: the template is selected by the requirements.
+        /// A container with no preference for a template: the requirements determine it.
         docker: Option<Container>,
     }
     => rejected {

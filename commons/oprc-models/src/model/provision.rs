@@ -125,9 +125,9 @@ models! {
     KeyRef {
         /// Name of the Secret or ConfigMap.
         name: String,
-        /// Key within it.
+        /// Key within the Secret or ConfigMap.
         key: String,
-        /// Whether the pod starts if it does not exist.
+        /// Whether the pod starts if the Secret or ConfigMap, or its key, does not exist.
         optional: bool,
     }
 
@@ -139,7 +139,7 @@ models! {
         config_map: Option<String>,
         /// Prefix of the variable names.
         prefix: Option<String>,
-        /// Whether the pod starts if it does not exist.
+        /// Whether the pod starts if the Secret or ConfigMap does not exist.
         optional: bool,
     }
 }

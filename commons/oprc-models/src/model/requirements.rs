@@ -8,7 +8,7 @@ models! {
     Requirements {
         /// Required throughput in requests per second.
         throughput | "minThroughputRps": Option<i32>,
-        /// Maximum response time in milliseconds.
+        /// Target response time in milliseconds, used for planning only.
         latency | "maxLatencyMs": Option<i32>,
         /// Required availability as a fraction, such as 0.999.
         availability: Option<f64>,
@@ -29,7 +29,8 @@ impl Requirements {
 models! {
     /// Hard limits. Sent to CRM as `constraints`.
     Constraints {
-        /// Maximum response time in milliseconds. A function that cannot meet it is not deployed.
+        /// Hard limit of the response time in milliseconds. Templates whose latency floor exceeds this
+        /// are excluded.
         hard_latency | "hardLatencyMs": Option<i32>,
         /// Maximum number of concurrent calls of one instance.
         max_concurrency: Option<i32>,

@@ -44,12 +44,14 @@ pub(super) async fn get(
     Ok(Json(find(&app, &name)?))
 }
 
-/// Forgets the units on a cluster that is no longer configured, without deleting them.
+/// Removes PM's records of the units of a cluster that is no longer configured.
+///
+/// The units keep running on the cluster.
 #[utoipa::path(
     delete,
     path = "/api/v1/clusters/{name}",
     responses(
-        (status = 204, description = "The units were forgotten"),
+        (status = 204, description = "The records were removed"),
         (status = 404, description = "The cluster has no units"),
         (status = 409, description = "The cluster is still configured"),
     ),
@@ -64,13 +66,15 @@ pub(super) async fn forget(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the health of a cluster, also as the response status.
+/// Returns the health of a cluster: 200 if its CRM is reachable, 503 otherwise.
+///
+/// The status is also 200 if the health is DEGRADED.
 #[utoipa::path(
     get,
     path = "/api/v1/clusters/{name}/health",
     responses(
-        (status = 200, description = "The CRM of the cluster answers", body = Cluster),
-        (status = 503, description = "The CRM of the cluster doesn't answer"),
+        (status = 200, description = "The CRM of the cluster is reachable (HEALTHY or DEGRADED)", body = Cluster),
+        (status = 503, description = "The CRM of the cluster is unreachable"),
     ),
 )]
 pub(super) async fn health(

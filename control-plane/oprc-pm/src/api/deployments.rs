@@ -224,7 +224,8 @@ pub(super) async fn get(
     path = "/api/v1/deployments/{key}",
     params(
         DryRunParams,
-        ("If-Match" = Option<String>, Header, description = "Revision to update, or `*` for any"),
+        ("If-Match" = Option<String>, Header,
+            description = "ETag that the deployment must currently have, or `*` for any"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: create only"),
     ),
     request_body(
@@ -274,7 +275,10 @@ pub(super) async fn put(
 #[utoipa::path(
     delete,
     path = "/api/v1/deployments/{key}",
-    params(("If-Match" = Option<String>, Header, description = "Revision to delete")),
+    params(
+        ("If-Match" = Option<String>, Header,
+            description = "ETag that the deployment must currently have"),
+    ),
     responses(
         (status = 202, description = "Deletion was accepted", body = Deployment),
         (status = 409, description = "Concurrent updates; retry"),
@@ -324,7 +328,10 @@ pub(super) async fn history(
 #[utoipa::path(
     post,
     path = "/api/v1/deployments/{key}/rollback",
-    params(("If-Match" = Option<String>, Header, description = "Revision to roll back from")),
+    params(
+        ("If-Match" = Option<String>, Header,
+            description = "ETag that the deployment must currently have"),
+    ),
     request_body = Rollback,
     responses(
         (status = 200, description = "The deployment was stored", body = Deployment),

@@ -46,10 +46,10 @@ impl EventParams {
     }
 }
 
-/// Streams events as they happen.
+/// Streams events as server-sent events.
 ///
-/// After a disconnect, send `Last-Event-ID` to resume after that event. An event `gap` means that
-/// events were lost: read the current state again.
+/// After a disconnect, send `Last-Event-ID` to resume after that event. An event of type `gap` means
+/// that events were lost: read the current state again.
 #[utoipa::path(
     get,
     path = "/api/v1/events",

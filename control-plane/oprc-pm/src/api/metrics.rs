@@ -132,7 +132,7 @@ impl Metrics {
         let mut state = Registry::default();
         state.register(
             "pm_cluster_reachable",
-            "Whether the CRM of a cluster answers (1) or not (0)",
+            "Whether the CRM of a cluster is reachable",
             reachable,
         );
         state.register("pm_deployments", "Deployments by condition", deployments);

@@ -37,8 +37,7 @@ pub(super) struct ListParams {
     prefix: Option<String>,
     /// Only the package with this name.
     package: Option<String>,
-    /// Only packages with this version. Classes and functions are those of the version, which
-    /// requires `package` too; the default is the latest version.
+    /// Version of the package; requires `package`. Defaults to the latest version.
     version: Option<String>,
     /// Only packages with all of these tags, separated by commas.
     tags: Option<String>,
@@ -104,7 +103,7 @@ pub(super) async fn list(
     Ok(Json(app.registry.list(&filter, &paging)?))
 }
 
-/// Publishes packages: all of the body, or none.
+/// Publishes all packages in the request body atomically.
 ///
 /// Versions are immutable: publishing the same content again succeeds, other content is rejected
 /// with `VERSION_EXISTS`.
@@ -342,7 +341,7 @@ pub(super) async fn classes(
 
 /// Lists the functions of packages, in their latest version by default.
 ///
-/// Each has its status in all deployments, or in those of the requested version.
+/// Each function has its status in all deployments, or in those of the requested version.
 #[utoipa::path(
     get,
     path = "/api/v1/functions",

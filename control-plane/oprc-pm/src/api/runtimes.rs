@@ -90,7 +90,7 @@ pub(super) async fn list(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ClusterParams {
-    /// Cluster to look in; the default is the first that has it.
+    /// Name of the cluster; the default is the first cluster that contains the ClassRuntime.
     cluster: Option<String>,
 }
 
@@ -134,7 +134,8 @@ pub(super) async fn orphans(
     request_body = Adoption,
     responses(
         (status = 200, description = "The deployment, with the adopted unit", body = Deployment),
-        (status = 409, description = "The deployment can't adopt it"),
+        (status = 409, description = "The deployment can't adopt the orphan, because of its state or \
+            environments"),
     ),
 )]
 pub(super) async fn adopt(

@@ -84,12 +84,15 @@ impl Dispatcher {
                 holds.insert(key.clone(), (evaluation.hold_deploys, evaluation.hold_deletes));
             }
             let Some(transition) = evaluation.transition else { continue };
+            let revision = &stored.record.revision;
             let result = apply_transition(&transition, &stored.record, &records_of(&units), now);
             match self.store_transition(result, &stored, &units).await {
-                Ok(()) => tracing::info!(deployment = key, ?transition, "rollout transition"),
+                Ok(()) => {
+                    tracing::info!(deployment = key, revision, %transition, "rollout transition");
+                }
                 Err(error) => {
                     tracing::warn!(
-                        deployment = key, ?transition, %error,
+                        deployment = key, revision, %transition, %error,
                         "cannot store a rollout transition, retrying"
                     );
                     wait = wait.min(RETRY_DELAY);

@@ -48,7 +48,7 @@ pub struct Request<'a> {
 /// Defaults of deployments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
-    /// `None` for each cluster's default environment.
+    /// `None`: no environment.
     pub environment: Option<String>,
 }
 
@@ -150,16 +150,15 @@ fn warn_of_unsupported(
     let mode = deployment.enforcement.as_ref().and_then(|it| it.mode);
     if mode == Some(EnforcementMode::Enforce) {
         warnings
-            .push("enforcement.mode: enforcement of requirements isn't supported yet".to_owned());
+            .push("enforcement.mode: enforcement of requirements isn't implemented yet".to_owned());
     }
     for ResolvedClass { key, functions, bindings, .. } in classes {
         for it in functions.iter().filter(|it| it.function.kind() == FunctionType::Macro) {
-            warnings
-                .push(format!("{key}: {} is a macro, which only `oprc invoke` executes", it.key));
+            warnings.push(format!("{key}/{}: only `oprc invoke` executes macros", it.key));
         }
         for it in bindings.iter().filter(|it| it.access == Some(Access::Private)) {
             warnings.push(format!(
-                "{key}: {} is PRIVATE, but this isn't enforced for pods of its cluster",
+                "{key}/{}: PRIVATE access is not enforced; any pod in the cluster can call it",
                 it.name
             ));
         }
@@ -184,7 +183,7 @@ fn warn_of_lost_triggers(request: &Request<'_>, drafts: &[Draft<'_>], warnings: 
         let runs = |key: &String| own().any(|it| !it.spec.disabled_functions.contains(key));
         let bound = class.bindings.iter().filter(|it| it.trigger_on_state_change);
         let lost = bound.filter(|it| !runs(&it.function));
-        warnings.extend(lost.map(|it| format!("{}.{}: {}", class.key, it.name, off(&it.function))));
+        warnings.extend(lost.map(|it| format!("{}/{}: {}", class.key, it.name, off(&it.function))));
     }
 }
 

@@ -63,6 +63,9 @@ pub(super) fn replicas(
         }
     }
     let (default, because) = match (deployment.replica_count, &own) {
+        (Some(count), _) if rules.target.is_none() => {
+            rounded(count, "set in the deployment (replicaCount)".to_owned(), needs)
+        }
         (Some(count), _) => {
             rules.requested(count, "replicaCount of the deployment", needs, findings)
         }

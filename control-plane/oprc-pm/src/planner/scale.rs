@@ -42,12 +42,13 @@ pub(super) fn bounds(
         let required = |it: &Option<Requirements>| it.as_ref().and_then(Requirements::availability);
         let target =
             required(&resolved.function.requirements).or_else(|| required(&class.requirements));
-        let whose = format!("{} of {}", function.key, class.key);
+        let whose = format!("{}/{}", class.key, function.key);
         let planned =
             target.map(|target| instances(target, replica_count, &whose, place, findings));
         // Without state, instances are the copies.
         let requested = replica_count.filter(|_| !class.has_grid());
-        let requested = requested.map(|count| (count, "replicaCount of the deployment".to_owned()));
+        let requested =
+            requested.map(|count| (count, "set in the deployment (replicaCount)".to_owned()));
         let most = [planned, requested].into_iter().flatten().max_by_key(|(number, _)| *number);
         let Some((number, because)) = most else { continue };
         if let Some(own) = own.filter(|own| *own >= number) {

@@ -13,7 +13,7 @@ use super::{ClusterFacts, Request, findings::Findings, parse_unit_id};
 pub(super) struct Place<'a> {
     pub(super) cluster: &'a str,
     pub(super) facts: &'a ClusterFacts,
-    /// Empty for the cluster's default environment.
+    /// Empty: no environment.
     pub(super) environment: &'a str,
     pub(super) member: Option<&'a Member>,
 }
@@ -93,7 +93,11 @@ impl<'a> Search<'a, '_> {
             let place = |&environment| Place { cluster, facts, environment, member: None };
             self.places.extend(environments.iter().map(place));
         }
-        self.reasons.push(reason("clusters", target_clusters.join(", "), "set by targetClusters"));
+        self.reasons.push(reason(
+            "clusters",
+            target_clusters.join(", "),
+            "set in the deployment (targetClusters)",
+        ));
     }
 
     fn by_members(&mut self) {
@@ -114,7 +118,11 @@ impl<'a> Search<'a, '_> {
                 continue;
             }
             self.places.push(Place { cluster, facts, environment, member: Some(member) });
-            self.reasons.push(reason(member_field(member), cluster, "set by the member"));
+            self.reasons.push(reason(
+                member_field(member),
+                cluster,
+                "set in the deployment (member)",
+            ));
         }
     }
 
@@ -172,7 +180,9 @@ impl<'a> Search<'a, '_> {
         let Some((cluster, facts)) = chosen else {
             let message = match (clusters.is_empty(), candidates.is_empty()) {
                 (true, _) => "no cluster is configured".to_owned(),
-                (false, true) => "no cluster is set, and none is a default".to_owned(),
+                (false, true) => {
+                    "no target cluster specified, and no cluster is a default".to_owned()
+                }
                 (false, false) => format!("no cluster is left for environment {environment:?}"),
             };
             let hint = format!("set one of: {}", names(clusters));
@@ -181,12 +191,12 @@ impl<'a> Search<'a, '_> {
         };
         self.taken.insert((cluster, environment));
         let because = if stays.is_some() {
-            "no cluster is set; the units already run there".to_owned()
+            "no target cluster specified; current placement kept".to_owned()
         } else if free.len() == 1 {
-            "no cluster is set; the only candidate".to_owned()
+            "no target cluster specified; only one candidate".to_owned()
         } else {
             format!(
-                "no cluster is set; most free memory of the suitable, reachable ones of {}",
+                "no target cluster specified; most free memory of the suitable, reachable ones of {}",
                 free.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
             )
         };

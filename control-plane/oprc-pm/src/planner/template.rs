@@ -14,7 +14,7 @@ pub(super) fn requested(deployment: &OClassDeployment, place: &Place<'_>) -> (St
             let path = format!("members[{}].forceTemplate", at.unwrap_or_default());
             (path, format!("forced by member {}", member.id))
         }
-        None => ("template".to_owned(), "set by the deployment".to_owned()),
+        None => ("template".to_owned(), "set in the deployment".to_owned()),
     }
 }
 

@@ -53,6 +53,10 @@ pub(super) fn draft<'a>(
     if class.has_grid() {
         check_grid(class, &spec, &place, findings);
         let (count, because) = partitions(&spec);
+        let because = match deployment.partition_count {
+            Some(set) if set == count => "set in the deployment (partitionCount)".to_owned(),
+            _ => because,
+        };
         parts = count;
         reasons.push(reason("odgm_config.partition_count", count.to_string(), because));
         if let Some(config) = &mut spec.odgm_config {
@@ -79,7 +83,7 @@ fn check_grid(class: &ResolvedClass, spec: &UnitSpec, place: &Place<'_>, finding
         findings.reject("targetClusters", message, Some(hint));
     } else if place.facts.platform.is_none() {
         findings.warn(format!(
-            "{} never connected, so it is unknown whether it has a data grid for {}",
+            "PM has never connected to {}, so it is unknown whether it has a data grid for {}",
             place.cluster, class.key
         ));
     }
@@ -150,9 +154,9 @@ impl<'a> Draft<'a> {
             if shape == Shape::Deployment && function.max_scale.is_some() && bounds.max > bounds.min
             {
                 findings.warn(format!(
-                    "{} of {} on {}: maxScale {} has no effect, because the cluster has no \
-                     autoscaling (capability hpa)",
-                    function.key, self.class.key, self.place.cluster, bounds.max
+                    "{}/{}: maxScale {} has no effect; cluster {} has no autoscaling (capability \
+                     hpa)",
+                    self.class.key, function.key, bounds.max, self.place.cluster
                 ));
             }
         }
@@ -171,9 +175,13 @@ impl<'a> Draft<'a> {
             .unwrap_or_default();
         load.add(&self.place, requested);
         self.reasons.push(reason(
-            "capacity",
-            format!("{}m, {}Mi", requested.cpu_millis, requested.memory_bytes.div_ceil(1 << 20)),
-            "requests of all instances that always run, with the defaults of the profile",
+            "requests",
+            format!(
+                "{}m CPU, {}Mi memory",
+                requested.cpu_millis,
+                requested.memory_bytes.div_ceil(1 << 20)
+            ),
+            "at minimum scale",
         ));
         let selection = admitted.map(|it| it.selection);
         UnitPlan {

@@ -1,6 +1,6 @@
 //! When a rollout has succeeded, failed, been rolled back or deleted.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 use oprc_models::{OClassDeployment, Policy};
@@ -43,6 +43,17 @@ pub enum Transition {
     RollBack { because: String },
     RolledBack,
     Remove,
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Succeed => f.write_str("succeeded"),
+            Self::RollBack { because } => write!(f, "rolling back: {because}"),
+            Self::RolledBack => f.write_str("rolled back"),
+            Self::Remove => f.write_str("deleted"),
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,7 @@ impl DeploymentService {
             self.cache.wait_for(at).await?;
         }
         let (units, by) = (units.len(), caller.name.as_deref().unwrap_or_default());
-        tracing::info!(cluster, units, by, "forgot a cluster");
+        tracing::info!(cluster, units, by, "removed the unit records of a cluster");
         Ok(units)
     }
 

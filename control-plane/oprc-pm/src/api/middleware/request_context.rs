@@ -48,7 +48,11 @@ pub(in crate::api) async fn request_context(
     let duration = start.elapsed();
     metrics.observe_request(&method, &route, status, duration);
     let _entered = span.enter();
-    tracing::debug!(status = status.as_u16(), millis = duration.as_millis(), "sent response");
+    tracing::debug!(
+        status = status.as_u16(),
+        duration_ms = duration.as_millis(),
+        "request completed"
+    );
     response
 }
 

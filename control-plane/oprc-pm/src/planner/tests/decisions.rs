@@ -66,7 +66,7 @@ fn rejects_an_availability_that_nodes_never_reach() {
         let (package, deployment) = shop(&class, "    replicaCount: 4");
         let nodes = ClusterFacts { node_availability: Some(0.99), ..cluster() };
         let plan = planned(&package, &deployment, &clusters([("a", nodes)])).unwrap();
-        let expected = "buy of Cart requires availability 1, which up to 99 instances";
+        let expected = "Cart/buy requires availability 1, which up to 99 instances";
         assert!(plan.warnings.iter().any(|it| it.starts_with(expected)), "{:?}", plan.warnings);
         assert_eq!(
             spec(&plan.units[0]).functions[0].body.provision.clone().unwrap().min_scale,
@@ -155,7 +155,7 @@ fn unknown_clusters_are_reported_with_the_configured_ones() {
     assert!(diagnostics.to_string().contains("no cluster is configured"), "{diagnostics}");
     let none = ClusterFacts { default: false, ..cluster() };
     let diagnostics = planned(&package, &deployment, &clusters([("a", none.clone()), ("b", none)]));
-    assert!(diagnostics.unwrap_err().to_string().contains("none is a default"));
+    assert!(diagnostics.unwrap_err().to_string().contains("no cluster is a default"));
 }
 
 #[test]
@@ -271,8 +271,8 @@ fn warns_of_requests_above_the_capacity() {
     };
     let plan = planned(&package, &deployment, &clusters([("a", small)])).unwrap();
     // One instance at 100m, two at 50m, with the profile's 64Mi each.
-    let capacity = plan.units[0].reasons.iter().find(|it| it.field == "capacity").unwrap();
-    assert_eq!(capacity.value, "200m, 192Mi");
+    let capacity = plan.units[0].reasons.iter().find(|it| it.field == "requests").unwrap();
+    assert_eq!(capacity.value, "200m CPU, 192Mi memory");
     assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
     assert!(plan.warnings[0].contains("200m CPU"), "{:?}", plan.warnings);
 

@@ -77,17 +77,17 @@ fn functions_raised_by_availability_scale_by_load() {
 #[test]
 fn planned_requests_equal_those_of_crm() {
     for (form, function, profile, asked) in [
-        ("docker: {image: i}", "", "dev", "50m, 64Mi"),
-        ("docker: {image: i}", "", "full", "300m, 768Mi"),
-        ("docker: {image: i}", "    requirements: {latency: 99}", "dev", "500m, 512Mi"),
-        ("docker: {image: i}", "    requirements: {latency: 100}", "dev", "200m, 256Mi"),
+        ("docker: {image: i}", "", "dev", "50m CPU, 64Mi memory"),
+        ("docker: {image: i}", "", "full", "300m CPU, 768Mi memory"),
+        ("docker: {image: i}", "    requirements: {latency: 99}", "dev", "500m CPU, 512Mi memory"),
+        ("docker: {image: i}", "    requirements: {latency: 100}", "dev", "200m CPU, 256Mi memory"),
         // A limit only lowers the default.
-        ("docker: {image: i, cpu: '2', memory: 16Mi}", "", "dev", "50m, 16Mi"),
-        ("docker: {image: i, cpu: '2', requestsCpu: '1'}", "", "dev", "1000m, 64Mi"),
-        ("knative: {image: i}", "", "full", "0m, 0Mi"),
+        ("docker: {image: i, cpu: '2', memory: 16Mi}", "", "dev", "50m CPU, 16Mi memory"),
+        ("docker: {image: i, cpu: '2', requestsCpu: '1'}", "", "dev", "1000m CPU, 64Mi memory"),
+        ("knative: {image: i}", "", "full", "0m CPU, 0Mi memory"),
     ] {
         let (_, plan) = scaled(form, function, "", profile);
-        let capacity = plan.units[0].reasons.iter().find(|it| it.field == "capacity").unwrap();
+        let capacity = plan.units[0].reasons.iter().find(|it| it.field == "requests").unwrap();
         assert_eq!(capacity.value, asked, "{form} {function} {profile}");
     }
 }

@@ -64,7 +64,7 @@ fn warns_of_settings_without_effect() {
     };
     assert_eq!(warnings("", "    enforcement: {mode: OBSERVE}"), [""; 0]);
     let found = warnings("", "    enforcement: {mode: ENFORCE}");
-    assert!(found[0].contains("isn't supported yet"), "{found:?}");
+    assert!(found[0].contains("isn't implemented yet"), "{found:?}");
     let (package, deployment) = single(
         "docker: {image: i}",
         "  - {key: m, type: MACRO, macro: {steps: [{function: f}]}}",
@@ -89,7 +89,7 @@ fn warns_of_state_change_bindings_of_disabled_functions() {
     };
     let found = warnings("{id: 1, cluster: a, disabledFn: [f]}, {id: 2, cluster: b}");
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("onChange is PRIVATE"), "{found:?}");
+    assert!(found[0].contains("C/onChange: PRIVATE"), "{found:?}");
     let found = warnings("{id: 1, cluster: a, disabledFn: [f]}");
     assert!(found.iter().any(|it| it.contains("f is disabled")), "{found:?}");
 }

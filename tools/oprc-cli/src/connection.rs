@@ -34,8 +34,8 @@ pub(crate) struct ConnectionArgs {
     /// --context].
     #[arg(long, value_name = "FILE")]
     pub(crate) ca: Option<PathBuf>,
-    /// Timeout of a single request.
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = duration::parse)]
+    /// Timeout of a single request, such as 30s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration::parse)]
     pub(crate) request_timeout: Duration,
 }
 

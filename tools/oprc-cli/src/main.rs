@@ -66,12 +66,12 @@ enum Command {
     /// Inspect the clusters of the package manager.
     #[command(subcommand)]
     Cluster(commands::cluster::Command),
-    /// Manage classes that run in clusters without a deployment.
+    /// Manage orphans: ClassRuntimes that belong to no deployment.
     #[command(subcommand)]
     Orphan(commands::orphan::Command),
     /// Check the package manager and its clusters for problems.
     Check(commands::check::Command),
-    /// Collect diagnostics for a bug report, with secrets removed.
+    /// Collect diagnostics for a bug report, with secrets redacted.
     Report(commands::report::Command),
     /// Manage connections to package managers.
     #[command(subcommand)]

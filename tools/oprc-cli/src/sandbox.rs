@@ -44,7 +44,7 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value_t)]
         node: Node,
         /// Number of nodes [default: 1].
-        #[arg(long, value_name = "K")]
+        #[arg(long, value_name = "COUNT")]
         nodes: Option<u16>,
         /// Run Prometheus next to the cluster, and install the ServiceMonitor and PodMonitor CRDs.
         #[arg(long)]
@@ -129,7 +129,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct Name {
     /// Name of the cluster.
-    #[arg(long = "name", value_name = "N", default_value = DEFAULT_NAME)]
+    #[arg(long = "name", value_name = "NAME", default_value = DEFAULT_NAME)]
     cluster: String,
 }
 

@@ -20,16 +20,17 @@ pub(crate) struct TargetArgs {
     /// hello@^0.1.
     #[arg(value_name = "FILE|PACKAGE")]
     pub(crate) source: String,
-    /// Deployment to select; with --class, the key of the new deployment.
+    /// Key of the package's deployment to apply, if it has several; with --class, the key of the new
+    /// deployment.
     #[arg(long)]
     pub(crate) key: Option<String>,
     /// Class to deploy if the package defines no deployment for it; can be repeated.
     #[arg(long = "class", value_name = "CLASS")]
     pub(crate) classes: Vec<String>,
-    /// Target cluster, overrides the deployment's; can be repeated.
+    /// Target cluster; overrides the deployment's; can be repeated.
     #[arg(long = "cluster", value_name = "CLUSTER")]
     pub(crate) clusters: Vec<String>,
-    /// Target environment, overrides the deployment's; can be repeated.
+    /// Target environment, such as dev or prod; overrides the deployment's; can be repeated.
     #[arg(long = "env", value_name = "ENVIRONMENT")]
     pub(crate) environments: Vec<String>,
 }

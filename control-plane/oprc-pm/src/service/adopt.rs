@@ -142,11 +142,14 @@ fn check_adoptable(record: &DeploymentRecord) -> Result<(), Error> {
     let (reason, detail) = match record.stage {
         Stage::Succeeded => return Ok(()),
         Stage::RollingOut if !rolls_back_on_failure(&record.deployment) => return Ok(()),
-        Stage::Deleting => ("DELETING", format!("{key} is being deleted")),
+        Stage::Deleting => (
+            "DELETING",
+            format!("{key} can't adopt the orphan, because the deployment is being deleted"),
+        ),
         Stage::RollingOut | Stage::RollingBack { .. } | Stage::RolledBack { .. } => {
             let detail = format!(
-                "{key} may be rolled back, which would delete this unit: adopt it when the \
-                 deployment has succeeded"
+                "{key} can't adopt the orphan, because it may be rolled back, which would delete \
+                 the orphan: adopt it after a successful rollout"
             );
             ("NOT_SUCCEEDED", detail)
         }

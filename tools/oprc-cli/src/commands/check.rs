@@ -40,12 +40,12 @@ const OPTIONAL_APIS: [(&str, &str, &str); 2] = [
 ];
 /// Capabilities that CRM reports: key, name and hint if it is missing.
 const CAPABILITIES: [(&str, &str, &str); 3] = [
-    ("odgm", "data grid (ODGM)", "stateful classes need it; set features.odgm in CRM"),
-    ("knative", "Knative", "scaling to zero needs it; install Knative Serving"),
+    ("odgm", "data grid (ODGM)", "set features.odgm in CRM to enable stateful classes"),
+    ("knative", "Knative", "install Knative Serving to enable scale to zero"),
     (
         "hpa",
         "autoscaling (HPA)",
-        "scaling by load needs it; set features.hpa in CRM and install metrics-server",
+        "set features.hpa in CRM and install metrics-server to enable autoscaling",
     ),
 ];
 /// Permissions that `logs`, `status --pods` and `invoke` need: verb, resource and subresource.
@@ -55,8 +55,8 @@ const PERMISSIONS: [(&str, &str, &str); 3] =
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  oprc check\n  oprc check --wait 2m -o json")]
 pub(crate) struct Command {
-    /// Retry until all checks pass or this time is over.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    /// Retry until all checks pass or the timeout expires, such as 30s or 5m.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     wait: Option<Duration>,
     /// Check only the package manager and what it reports, without access to clusters.
     #[arg(long)]
@@ -199,17 +199,17 @@ async fn check_package_manager(checks: &mut Checks, client: &Client) -> Option<V
     let texts = ("credentials accepted", "credentials not accepted");
     let hint = "use a valid token: --token-file, or `oprc context set NAME --token-file FILE`";
     checks.require(texts, client.get::<Page<IgnoredAny>>("/packages?limit=1").await, hint)?;
-    let texts = ("clusters listed", "cannot list clusters");
+    let texts = ("cluster list retrieved", "cannot list clusters");
     checks.require(texts, client.list("/clusters").await, "see the logs of oprc-pm")
 }
 
 /// No component measures requirements yet, whatever is installed in the clusters.
 fn check_requirements(checks: &mut Checks) {
-    "requirements".clone_into(&mut checks.group);
+    "non-functional requirements".clone_into(&mut checks.group);
     checks.push(
         Outcome::Warning,
-        "requirements are recorded, but not yet measured or enforced",
-        "throughput, latency and availability affect planning only",
+        "requirements are used for planning only; they are not measured or enforced",
+        "",
         "measure them with your own monitoring",
     );
 }
@@ -363,7 +363,7 @@ mod tests {
         check_requirements(&mut checks);
         let [check] = checks.all.as_slice() else { panic!("{checks:?}") };
         assert_eq!(check.result, Outcome::Warning);
-        assert!(check.description.contains("not yet measured or enforced"), "{check:?}");
+        assert!(check.description.contains("not measured or enforced"), "{check:?}");
         // No hint may promise that something else makes them measured.
         assert!(OPTIONAL_APIS.iter().all(|(_, _, hint)| !hint.contains("requirement")));
     }

@@ -55,8 +55,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         api: ApiArgs,
     },
-    /// Remove the records of a cluster that is no longer configured; its workloads are not deleted.
-    #[command(after_help = "Example:\n  oprc cluster forget east")]
+    /// Remove PM's records of a cluster's units; running classes stay.
+    #[command(visible_alias = "remove", after_help = "Example:\n  oprc cluster forget east")]
     Forget {
         /// Name of the cluster.
         cluster: String,
@@ -72,7 +72,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
         Command::Forget { cluster, connection } => {
             let path = format!("/clusters/{}", escape(&cluster));
             connection.client().await?.delete(&path).await?;
-            note(&format!("cluster {cluster} removed"));
+            note(&format!("records of cluster {cluster} removed"));
         }
         Command::Health { cluster, api } => {
             let client = api.client().await?;

@@ -18,8 +18,8 @@ pub(crate) struct Command {
     #[arg(required = true, value_name = "DEPLOYMENT")]
     deployments: Vec<String>,
     /// Succeed if a deployment doesn't exist.
-    #[arg(long)]
-    ignore_missing: bool,
+    #[arg(long, alias = "ignore-missing")]
+    ignore_not_found: bool,
     #[command(flatten)]
     wait: Wait,
     #[command(flatten)]
@@ -32,7 +32,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
     for key in &command.deployments {
         match client.delete(&format!("/deployments/{}", escape(key))).await {
             Ok(()) => deleted.push(key),
-            Err(error) if command.ignore_missing && is_not_found(&error) => {
+            Err(error) if command.ignore_not_found && is_not_found(&error) => {
                 note(&format!("deployment {key} not found"));
             }
             Err(error) => return Err(error),

@@ -37,8 +37,8 @@ pub(crate) struct Wait {
     /// Return as soon as the package manager has accepted the request.
     #[arg(long)]
     no_wait: bool,
-    /// Maximum time to wait.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration::parse)]
+    /// Maximum time to wait, such as 30s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     timeout: Duration,
 }
 

@@ -20,8 +20,8 @@ const RECONNECT_DELAY: (Duration, Duration) = (Duration::from_millis(250), Durat
     after_help = "Examples:\n  oprc events --type deployment. --subject hello\n  oprc events --for 10s -o json | jq .message"
 )]
 pub(crate) struct Command {
-    /// Start after the event with this id, if the package manager still has it.
-    #[arg(long, value_name = "ID")]
+    /// Only events after this event id.
+    #[arg(long, value_name = "EVENT_ID")]
     since: Option<String>,
     /// Show only events whose type starts with this prefix.
     #[arg(long = "type", value_name = "TYPE")]
@@ -29,8 +29,8 @@ pub(crate) struct Command {
     /// Show only events of this package, deployment, unit or cluster.
     #[arg(long)]
     subject: Option<String>,
-    /// Stop after this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
+    /// Stop after this duration, such as 30s or 5m.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     limit: Option<Duration>,
     #[command(flatten)]
     api: ApiArgs,

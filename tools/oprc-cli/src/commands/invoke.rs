@@ -39,7 +39,7 @@ const MAX_MACRO_DEPTH: usize = 8;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "If the function's URL is not reachable from here, or with --kubeconfig or --kube-context, the request goes through the Service proxy of the cluster's API server.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
+    after_help = "If the function's URL is not reachable from here, or with --kubeconfig or --kube-context, the request is sent through the API server's service proxy.\n\nExamples:\n  oprc invoke hello greet --path '/?name=you'\n  oprc invoke counter increment -d '{\"by\": 2}'\n  echo '{}' | oprc invoke counter -d @-\n  oprc invoke shapes scaled-area --class Circle -d '{\"object\": {\"label\": \"a\"}, \"args\": {\"factor\": 2}}'"
 )]
 pub(crate) struct Command {
     /// Deployment of the function.
@@ -64,8 +64,8 @@ pub(crate) struct Command {
     /// Cluster, if the deployment runs on several.
     #[arg(long)]
     cluster: Option<String>,
-    /// Maximum time to wait for the response.
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::parse)]
+    /// Maximum time to wait for the response, such as 30s or 5m.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse)]
     timeout: Duration,
     #[command(flatten)]
     access: KubeArgs,

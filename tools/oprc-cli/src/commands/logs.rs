@@ -43,8 +43,8 @@ pub(crate) struct Command {
     /// Number of recent lines per pod; -1 for all.
     #[arg(long, default_value_t = 100, allow_negative_numbers = true)]
     tail: i64,
-    /// Show only lines newer than this.
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    /// Show only lines newer than this duration, such as 30s or 5m.
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     since: Option<Duration>,
     /// Show the logs of the previous container instance.
     #[arg(long)]

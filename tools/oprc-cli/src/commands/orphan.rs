@@ -20,8 +20,8 @@ pub(crate) enum Command {
         #[command(flatten)]
         api: ApiArgs,
     },
-    /// Adopt orphans into the deployments that their ids name; missing deployments are created, and
-    /// the classes keep running.
+    /// Add orphans to the deployments named in their ids; missing deployments are created, and the
+    /// classes keep running.
     #[command(
         after_help = "Examples:\n  oprc orphan adopt east hello.Hello..east\n  oprc orphan adopt --all"
     )]

@@ -39,10 +39,10 @@ pub(crate) enum Command {
         /// Show only packages with this tag.
         #[arg(long)]
         tag: Option<String>,
-        /// Show only packages with this label (KEY=VALUE).
-        #[arg(long, short = 'l')]
-        label: Option<String>,
-        /// Show only packages that contain this text.
+        /// Show only packages that match this label selector, such as team=geometry,tier.
+        #[arg(long, short = 'l', alias = "label")]
+        selector: Option<String>,
+        /// Show only packages whose name, description or tags match.
         #[arg(long, short)]
         query: Option<String>,
         #[command(flatten)]
@@ -56,7 +56,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         api: ApiArgs,
     },
-    /// Delete a package version, or all versions; rejected while it is in use.
+    /// Delete a package version, or all versions; fails if a version is in use.
     #[command(
         after_help = "Examples:\n  oprc package delete hello@0.1.0\n  oprc package delete hello --all"
     )]
@@ -110,8 +110,9 @@ pub(crate) enum Command {
 pub(crate) async fn run(command: Command) -> Result<()> {
     match command {
         Command::Apply { files, api } => apply(&files, &api).await,
-        Command::List { prefix, tag, label, query, api } => {
-            let filters = [("prefix", &prefix), ("tags", &tag), ("labels", &label), ("q", &query)];
+        Command::List { prefix, tag, selector, query, api } => {
+            let filters =
+                [("prefix", &prefix), ("tags", &tag), ("labels", &selector), ("q", &query)];
             let filters = filters.map(|(name, value)| (name, value.as_deref()));
             api.list::<PackageSummary>(
                 &filtered("/packages", &filters),

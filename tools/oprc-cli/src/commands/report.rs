@@ -1,4 +1,4 @@
-//! `oprc report`: a diagnostics archive for bug reports, with secrets removed.
+//! `oprc report`: a diagnostics archive for bug reports, with secrets redacted.
 
 use std::{
     fs::{File, OpenOptions},
@@ -23,7 +23,7 @@ const MAX_HISTORIES: usize = 100;
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Values of environment variables, command lines and fields with secret names are removed.\nReview the archive before you share it.\n\nExample:\n  oprc report --file report.tar"
+    after_help = "Environment variable values, command lines, and fields whose names indicate secrets are redacted.\nReview the archive before you share it.\n\nExample:\n  oprc report --file report.tar"
 )]
 pub(crate) struct Command {
     /// Archive to write [default: oprc-report-TIME.tar].
@@ -50,7 +50,7 @@ pub(crate) async fn run(command: Command) -> Result<()> {
     let archive = create(&file).with_context(|| format!("creating {}", file.display()))?;
     write_archive(archive, parts, now.as_second())
         .with_context(|| format!("writing {}", file.display()))?;
-    note("Known secrets were removed; review the archive before you share it.");
+    note("Known secrets were redacted; review the archive before you share it.");
     print(&format!("{}\n", file.display()))
 }
 

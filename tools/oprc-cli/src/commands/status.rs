@@ -50,10 +50,10 @@ const REVISION_COLUMNS: &[Column<Revision>] = &[
 pub(crate) struct Command {
     /// Deployment [default: all].
     deployment: Option<String>,
-    /// Show its pods; needs access to the clusters.
+    /// Show the pods of the deployment; requires a kubeconfig for each cluster.
     #[arg(long, requires = "deployment")]
     pods: bool,
-    /// Show its revisions.
+    /// Show the revisions of the deployment.
     #[arg(long, requires = "deployment", conflicts_with = "pods")]
     history: bool,
     /// Watch status changes, like `oprc watch`.
@@ -106,7 +106,7 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
     let DeploymentStatus { condition, message, since, available, units_total, units, .. } =
         &found.status;
     let version = format!("{} {}", found.plan.package, found.plan.version);
-    let counted = format!("{available}/{units_total} available");
+    let counted = format!("{available}/{units_total} units available");
     let mut title = line(key, &api_name(condition), message, since);
     title.push_str(&paint(Tone::Faint, &sanitize(&format!("  {version}, {counted}"))));
     let mut root = Tree::new(title);
@@ -131,9 +131,11 @@ fn tree(key: &str, found: &Deployment, pods: &Pods, wide: bool) -> Tree {
 }
 
 fn unit(unit: &UnitStatus, pods: Option<&Result<Vec<PodSummary>, String>>, wide: bool) -> Tree {
-    let why = join_non_empty(&[&unit.reason, &unit.message], ": ");
+    let phase = phase_of(unit);
+    let reason = if unit.reason == phase { "" } else { unit.reason.as_str() };
+    let why = join_non_empty(&[reason, &unit.message], ": ");
     let name = join_non_empty(&[&format!("class {}", unit.class), &unit.environment], " in ");
-    let mut title = line(&name, &phase_of(unit), &why, &unit.since);
+    let mut title = line(&name, &phase, &why, &unit.since);
     if !unit.current {
         title.push_str("  (update pending)");
     }
@@ -258,7 +260,7 @@ mod tests {
         };
         assert_eq!(
             rendered(&deployment, &pods),
-            "hello  PARTIAL  hello 0.1.0, 0/1 available\n\
+            "hello  PARTIAL  hello 0.1.0, 0/1 units available\n\
              └─ cluster east, stale\n   \
              └─ class Hello  Degraded: ImagePull: no image\n      \
              ├─ function greet  DOWN  http://hello.default.svc\n      \
@@ -271,6 +273,17 @@ mod tests {
         );
         let unreachable = BTreeMap::from([("u1".to_owned(), Err("no\nresponse".to_owned()))]);
         assert!(rendered(&sample(), &unreachable).contains("├─ pods: no response\n"));
+    }
+
+    #[test]
+    fn omits_a_reason_that_repeats_the_phase() {
+        let mut deployment = sample();
+        let unit = &mut deployment.status.units[0];
+        "Available".clone_into(&mut unit.phase);
+        "Available".clone_into(&mut unit.reason);
+        let text = tree("hello", &deployment, &Pods::new(), false).render();
+        let text = anstream::adapter::strip_str(&text).to_string();
+        assert!(text.contains("class Hello  Available: no image\n"), "{text}");
     }
 
     #[test]

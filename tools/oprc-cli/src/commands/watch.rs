@@ -18,8 +18,8 @@ pub(crate) struct Command {
     /// Stop when the deployment is running, like `deploy`.
     #[arg(long)]
     pub(super) until_running: bool,
-    /// Stop after this time.
-    #[arg(long = "for", value_name = "TIME", value_parser = duration::parse)]
+    /// Stop after this duration, such as 30s or 5m.
+    #[arg(long = "for", value_name = "DURATION", value_parser = duration::parse)]
     pub(super) limit: Option<Duration>,
     #[command(flatten)]
     pub(super) api: ApiArgs,

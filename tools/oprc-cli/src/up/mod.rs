@@ -33,10 +33,10 @@ const PM_READY_TIMEOUT: Duration = Duration::from_mins(1);
 )]
 pub(crate) struct Up {
     /// Name of the cluster and of the context.
-    #[arg(long, value_name = "N", default_value = DEFAULT_NAME)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_NAME)]
     name: String,
-    /// Number of local clusters; additional existing ones are kept.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    /// Number of local clusters; existing clusters beyond this number are kept.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     clusters: u8,
     /// Kind of nodes.
     #[arg(long, value_enum, default_value_t)]
@@ -45,12 +45,13 @@ pub(crate) struct Up {
     #[arg(long)]
     knative: bool,
     /// Directory with the image archives that `make image` creates.
-    #[arg(long, value_name = "FOLDER", default_value = "target")]
+    #[arg(long, value_name = "DIR", default_value = "target")]
     images: PathBuf,
     /// Don't deploy the sample package.
     #[arg(long)]
     no_sample: bool,
-    /// Install into an existing cluster (kind, k3d, any), by kubeconfig context.
+    /// Context of the kubeconfig to install into, for an existing cluster such as kind or k3d [default:
+    /// a new local cluster].
     #[arg(long, value_name = "NAME", conflicts_with_all = ["clusters", "node", "knative", "images"])]
     context: Option<String>,
     /// Kubeconfig file of the existing cluster.
@@ -68,9 +69,9 @@ pub(crate) struct Up {
 #[command(after_help = "Examples:\n  oprc down\n  oprc down --context kind-dev --classes")]
 pub(crate) struct Down {
     /// Name that was given to `oprc up`.
-    #[arg(long, value_name = "N", default_value = DEFAULT_NAME)]
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_NAME)]
     name: String,
-    /// Uninstall from an existing cluster, by kubeconfig context.
+    /// Context of the kubeconfig to uninstall from [default: the local cluster].
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// Kubeconfig file of the existing cluster.

@@ -59,7 +59,7 @@ document! {
 
     /// Why a value was chosen.
     pub struct Reason {
-        /// Field of the unit, or `clusters` or `version`.
+        /// Field of the unit, or `clusters`, `version` or `requests`.
         pub field: String,
         /// Chosen value.
         pub value: String,

@@ -73,7 +73,8 @@ pub(super) async fn forget(
     get,
     path = "/api/v1/clusters/{name}/health",
     responses(
-        (status = 200, description = "The CRM of the cluster is reachable (HEALTHY or DEGRADED)", body = Cluster),
+        (status = 200, description = "The CRM of the cluster is reachable (HEALTHY or DEGRADED)",
+            body = Cluster),
         (status = 503, description = "The CRM of the cluster is unreachable"),
     ),
 )]

@@ -37,7 +37,8 @@ pub(super) struct ListParams {
     prefix: Option<String>,
     /// Only the package with this name.
     package: Option<String>,
-    /// Version of the package; requires `package`. Defaults to the latest version.
+    /// Version of the package; requires `package`. Defaults to the latest version. The list of
+    /// packages can be filtered by version without `package`.
     version: Option<String>,
     /// Only packages with all of these tags, separated by commas.
     tags: Option<String>,

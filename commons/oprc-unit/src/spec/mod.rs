@@ -61,10 +61,10 @@ unit_types! {
         #[schemars(length(min = 1, max = limits::LABEL))]
         target_environment?: Option<String>,
 
-        /// Requested template: `k8s_deployment`, `knative`, `unified` or `job`. The name of a profile
-        /// (`dev`, `edge`, `full`) is also accepted and requests `k8s_deployment` with that profile's
-        /// sizes. Binding: a class that the template cannot run is rejected. If omitted, CRM selects
-        /// a template by the requirements; the selected one is in `status.selection`.
+        /// Requested template, such as `k8s_deployment` or `knative`. The name of a profile (`dev`,
+        /// `edge`, `full`) is also accepted and requests `k8s_deployment` with that profile's sizes.
+        /// Binding: a class that the template cannot run is rejected. If omitted, CRM selects a
+        /// template by the requirements; the selected one is in `status.selection`.
         #[schemars(length(min = 1, max = limits::LABEL))]
         selected_template?: Option<String>,
 

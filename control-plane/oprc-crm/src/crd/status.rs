@@ -116,7 +116,7 @@ pub struct ResourceRef {
 pub struct FunctionStatus {
     /// Key of the function.
     pub key: String,
-    /// Workload of the function: `k8s_deployment`, `knative` or `job`. Omitted for a function
+    /// Workload of the function, such as `k8s_deployment` or `knative`. Omitted for a function
     /// without a container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs_as: Option<String>,

@@ -163,7 +163,13 @@ impl Dispatcher {
             CallOutcome::Rejected(error) | CallOutcome::Failed(error) => {
                 tracing::warn!(cluster, id, correlation_id, ?step, error, "call failed, retrying");
             }
-            outcome => tracing::debug!(cluster, id, correlation_id, ?step, ?outcome, "call done"),
+            CallOutcome::Accepted(it) => {
+                let generation = it.generation;
+                tracing::debug!(cluster, id, correlation_id, generation, "unit accepted by CRM");
+            }
+            outcome => {
+                tracing::debug!(cluster, id, correlation_id, ?step, ?outcome, "call completed");
+            }
         }
         if let Err(error) = self.store_outcome(&key, &stored, &outcome).await {
             tracing::warn!(cluster, id, correlation_id, %error, "cannot store the outcome of a call");

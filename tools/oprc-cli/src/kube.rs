@@ -140,7 +140,11 @@ impl From<&Pod> for PodSummary {
             name: pod.name_any(),
             namespace: pod.namespace().unwrap_or_default(),
             function: pod.labels().get(FUNCTION_LABEL).cloned().unwrap_or_default(),
-            phase: status.phase.unwrap_or_default(),
+            // As kubectl shows it: a terminating pod may still be ready.
+            phase: match pod.metadata.deletion_timestamp {
+                Some(_) => "Terminating".to_owned(),
+                None => status.phase.unwrap_or_default(),
+            },
             ready: !containers.is_empty() && containers.iter().all(|it| it.ready),
             restarts: containers.iter().map(|it| it.restart_count).sum(),
             waiting: waiting.unwrap_or_default(),
@@ -192,5 +196,8 @@ mod tests {
         let pod = PodSummary::from(&pod);
         assert_eq!(pod.function, "greet");
         assert_eq!(pod.describe(), "pod hello-1  Pending, not ready, 2 restarts: ImagePullBackOff");
+        let terminating = json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}});
+        let terminating: Pod = serde_json::from_value(terminating).unwrap();
+        assert_eq!(PodSummary::from(&terminating).phase, "Terminating");
     }
 }

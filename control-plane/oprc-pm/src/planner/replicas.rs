@@ -86,8 +86,8 @@ pub(super) fn replicas(
     let ready = place.facts.ready_nodes;
     if place.facts.nodes_known && usize::try_from(factor).is_ok_and(|factor| factor > ready) {
         findings.warn(format!(
-            "{class} on {}: {factor} copies on {ready} ready nodes: a failing node \
-             affects several copies",
+            "{class} on {}: {factor} replicas, but only {ready} ready Kubernetes nodes: a failing \
+             node affects several replicas",
             place.cluster
         ));
     }

@@ -1,10 +1,18 @@
 //! The settings of CRM.
 
+use std::time::Duration;
+
 use oprc_config::{Kind, Schema, Setting};
 use oprc_unit::{Platform, Profile};
 
 fn platform(profile: &str) -> Platform {
     Platform::of(Profile::parse(profile).unwrap_or_default())
+}
+
+// The signature is that of `Setting::default`.
+#[allow(clippy::unnecessary_wraps)]
+fn seconds(duration: Duration) -> Option<String> {
+    Some(format!("{}s", duration.as_secs()))
 }
 
 // The signature is that of `Setting::default`.
@@ -160,35 +168,35 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_TEMPLATES_DRAIN"],
         kind: Kind::Duration,
         help: "Time that workloads keep serving after a change of template has replaced them",
-        default: |_| Some("10s".to_owned()),
+        default: |profile| seconds(platform(profile).drain),
     },
     Setting {
         path: "templates.floors.k8s_deployment_ms",
         env: &["OPRC_CRM_TEMPLATES_FLOORS_K8S_DEPLOYMENT_MS"],
         kind: MILLISECONDS,
         help: "Lowest latency in milliseconds that k8s_deployment can guarantee",
-        default: |_| Some("1".to_owned()),
+        default: |profile| Some(platform(profile).floors.k8s_deployment.to_string()),
     },
     Setting {
         path: "templates.floors.knative_warm_ms",
         env: &["OPRC_CRM_TEMPLATES_FLOORS_KNATIVE_WARM_MS"],
         kind: MILLISECONDS,
         help: "Lowest latency in milliseconds that knative can guarantee with a minimum scale of at least 1",
-        default: |_| Some("10".to_owned()),
+        default: |profile| Some(platform(profile).floors.knative_warm.to_string()),
     },
     Setting {
         path: "templates.floors.knative_cold_ms",
         env: &["OPRC_CRM_TEMPLATES_FLOORS_KNATIVE_COLD_MS"],
         kind: MILLISECONDS,
         help: "Lowest latency in milliseconds that knative can guarantee when it scales from zero",
-        default: |_| Some("3000".to_owned()),
+        default: |profile| Some(platform(profile).floors.knative_cold.to_string()),
     },
     Setting {
         path: "templates.knative_max_timeout",
         env: &["OPRC_CRM_TEMPLATES_KNATIVE_MAX_TIMEOUT"],
         kind: Kind::Duration,
         help: "Maximum request timeout that Knative accepts: its max-revision-timeout-seconds",
-        default: |_| Some("10m".to_owned()),
+        default: |profile| seconds(platform(profile).knative_timeout),
     },
     Setting {
         path: "performance.max_concurrent_deployments",
@@ -202,7 +210,7 @@ const SETTINGS: &[Setting] = &[
         env: &["OPRC_CRM_PERFORMANCE_DEPLOYMENT_TIMEOUT"],
         kind: Kind::Duration,
         help: "Maximum time for a class to become Available, unless the class specifies one",
-        default: |profile| Some(format!("{}s", platform(profile).progress_deadline.as_secs())),
+        default: |profile| seconds(platform(profile).progress_deadline),
     },
     Setting {
         path: "odgm.image",

@@ -122,7 +122,7 @@ impl Service {
             "spec": spec,
         });
         let key = (namespace, name);
-        self.single_flight.share(&key, &json!(spec), || self.write(&key, id, &object)).await
+        self.single_flight.share(&key, &spec, || self.write(&key, id, &object)).await
     }
 
     async fn write(

@@ -5,14 +5,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
+use oprc_unit::UnitSpec;
 use parking_lot::Mutex;
-use serde_json::Value;
 
 use super::Error;
 use crate::{cache::Key, reconcile::ObservedClass};
 
 /// The last write of a key: when it started, what it wrote, and its result.
-type Last = Option<(Instant, Value, Arc<ObservedClass>)>;
+type Last = Option<(Instant, UnitSpec, Arc<ObservedClass>)>;
 
 /// One write at a time for each key.
 #[derive(Default)]
@@ -23,7 +23,7 @@ impl SingleFlight {
     pub(super) async fn share<F>(
         &self,
         key: &Key,
-        what: &Value,
+        spec: &UnitSpec,
         write: impl FnOnce() -> F,
     ) -> Result<Arc<ObservedClass>, Error>
     where
@@ -38,13 +38,13 @@ impl SingleFlight {
         let mut last = guard.flight.lock().await;
         if let Some((started, wrote, class)) = &*last
             && *started >= arrived
-            && wrote == what
+            && wrote == spec
         {
             return Ok(Arc::clone(class));
         }
         let started = Instant::now();
         let class = write().await?;
-        *last = Some((started, what.clone(), Arc::clone(&class)));
+        *last = Some((started, spec.clone(), Arc::clone(&class)));
         Ok(class)
     }
 }

@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{DESCRIPTORS, deployment::unit::Requirements};
+    use crate::{DESCRIPTORS, deployment::unit::{Function, Requirements}};
 
     /// Follows references of a schema.
     fn resolve<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {
@@ -166,8 +166,23 @@ mod tests {
 
     #[test]
     fn a_number_that_is_not_finite_is_rejected() {
-        let requirements = Requirements { availability: Some(f64::NAN), ..Default::default() };
-        let message = ClassSpec { nfr_requirements: Some(requirements), ..Default::default() };
-        assert_eq!(from_wire(&message).unwrap_err().field, "spec.nfr_requirements.availability");
+        let of_class = |number| {
+            let requirements = Requirements { availability: Some(number), ..Default::default() };
+            ClassSpec { nfr_requirements: Some(requirements), ..Default::default() }
+        };
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let requirements =
+                Requirements { availability_pct: Some(number), ..Default::default() };
+            let function = Function { requirements: Some(requirements), ..Default::default() };
+            let of_function = ClassSpec { functions: vec![function], ..Default::default() };
+            for (spec, field) in [
+                (of_class(number), "spec.nfr_requirements.availability"),
+                (of_function, "spec.functions[0].requirements.availability_pct"),
+            ] {
+                assert_eq!(from_wire(&spec).unwrap_err().field, field, "{number}");
+            }
+        }
+        let fine = from_wire(&of_class(0.9)).unwrap().nfr_requirements.unwrap();
+        assert_eq!(fine.availability, Some(0.9));
     }
 }

@@ -81,6 +81,23 @@ mod tests {
     }
 
     #[test]
+    fn bounds_that_are_set_apply_as_far_as_the_shape_allows() {
+        use Shape::{Deployment, Job, Knative};
+        let standby = json!({"standby_functions": ["f"]});
+        for (provision, more, shape, expected) in [
+            (json!({"max_scale": 2}), json!({}), Deployment, (2, 2)),
+            (json!({"min_scale": 0}), json!({}), Deployment, (1, 1)),
+            (json!({}), standby, Deployment, (1, 1)),
+            (json!({"min_scale": 2}), json!({}), Knative, (2, 0)),
+            (json!({"min_scale": 2}), json!({}), Job, (1, 1)),
+        ] {
+            let function = function(&provision, &json!({}));
+            let found = bounds(&function, &more, shape, Profile::Full);
+            assert_eq!(found, expected, "{provision} {shape:?}");
+        }
+    }
+
+    #[test]
     fn a_function_with_throughput_and_without_bounds_can_grow_in_every_profile() {
         for (profile, throughput, expected) in [
             (Profile::Dev, 100, (1, 2)),

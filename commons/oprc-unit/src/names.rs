@@ -385,6 +385,15 @@ mod tests {
 
     proptest! {
         #[test]
+        fn labels_are_valid_for_any_text(text in "\\PC{0,300}") {
+            let label = label(&text);
+            let edge = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
+            prop_assert!(label.len() <= 63 && edge(label.chars().next()) && edge(label.chars().last()));
+            let allowed = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
+            prop_assert!(label.chars().all(allowed), "{label}");
+        }
+
+        #[test]
         fn names_are_valid_for_any_id_and_key(id in "\\PC{0,300}", key in "\\PC{0,300}") {
             for id in [id.clone(), unit_id(&id, &key, &id, "x"), unit_id(&key, &id, "", "x")] {
                 let base = base(&class_runtime(&id));

@@ -327,10 +327,9 @@ mod tests {
         let Some(Err(CliError::Failed(message))) = outcome_of(Is::Down, "05") else {
             panic!("not failed")
         };
-        assert!(
-            message.starts_with("deployment hello failed: Hello on east: no image\nhint: "),
-            "{message}"
-        );
+        let expected = "deployment hello failed: Hello on east: no image\n\
+                        hint: `oprc status hello --pods` and `oprc logs hello` show details";
+        assert_eq!(message, expected);
         assert!(matches!(outcome_of(Is::RolledBack, "04"), Some(Err(CliError::Failed(_)))));
     }
 

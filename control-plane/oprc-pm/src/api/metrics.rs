@@ -34,6 +34,8 @@ pub struct Metrics {
     requests: Family<Labels<3>, Counter>,
     durations: Family<Labels<2>, Histogram, fn() -> Histogram>,
     last_scrape: Arc<Mutex<Option<Scrape>>>,
+    #[cfg(test)]
+    pub evaluations: Counter,
     /// Open event streams.
     pub streams: Gauge,
     /// Requests rejected by a rate or concurrency limit.
@@ -51,6 +53,8 @@ impl Default for Metrics {
             requests: Family::default(),
             durations: Family::new_with_constructor(seconds),
             last_scrape: Arc::default(),
+            #[cfg(test)]
+            evaluations: Counter::default(),
             streams: Gauge::default(),
             limited: Counter::default(),
         };
@@ -104,6 +108,8 @@ impl Metrics {
             return Ok(last.text.clone());
         }
         let evaluate = spawn_blocking(move || {
+            #[cfg(test)]
+            self.evaluations.inc();
             let text = self.render(&deployments.clusters(), deployments.count_conditions());
             *last = Some(Scrape { at: Instant::now(), text: text.clone() });
             text

@@ -8,10 +8,11 @@ use oprc_models::Version;
 use super::{Registry, check_tag, etag, missing_head, parse_version};
 use crate::{
     error::Error,
+    rollout::DeploymentRecord,
     state::{
         Attempt, Cache,
         packages::Package,
-        schema::{encode, package_key, version_key},
+        schema::{deployment_key, encode, package_key, version_key},
     },
 };
 
@@ -33,7 +34,7 @@ impl Registry {
             let found = self.version(name, version)?;
             check_tag(expected, etag(&found))?;
             let versions = BTreeSet::from([parse_version(version)?]);
-            Ok(Attempt::Commit(self.deletion(name, &package, &versions)?, ()))
+            Ok(Attempt::Commit(self.deletion(name, &package, &versions).await?, ()))
         };
         self.cache.commit_with_retry(build).await?;
         tracing::info!(package = name, version, "deleted a version");
@@ -52,14 +53,14 @@ impl Registry {
                 if at == 0 {
                     // Later batches change the ETag themselves.
                     check_tag(expected, package.etag())?;
-                    check_unused(&self.cache, name, &all.iter().cloned().collect())?;
+                    self.check_unused(name, &all.iter().cloned().collect()).await?;
                 }
                 let exists = |version: &&Version| package.versions.contains_key(version);
                 let versions: BTreeSet<_> = batch.iter().filter(exists).cloned().collect();
                 if versions.is_empty() {
                     return Ok(Attempt::Done(()));
                 }
-                Ok(Attempt::Commit(self.deletion(name, &package, &versions)?, ()))
+                Ok(Attempt::Commit(self.deletion(name, &package, &versions).await?, ()))
             };
             self.cache.commit_with_retry(build).await?;
         }
@@ -67,7 +68,7 @@ impl Registry {
         Ok(())
     }
 
-    fn deletion(
+    async fn deletion(
         &self,
         name: &str,
         package: &Package,
@@ -76,7 +77,7 @@ impl Registry {
         // The head was read before users are looked for: a transaction that begins to
         // use one of the versions afterwards rewrites it.
         let (at, mut head) = package.head.clone().ok_or_else(|| missing_head(name))?;
-        check_unused(&self.cache, name, versions)?;
+        self.check_unused(name, versions).await?;
         let key = package_key(name);
         let mut transaction = Transaction::new().check(key.clone(), Check::Version(at));
         for version in versions {
@@ -89,13 +90,29 @@ impl Registry {
             transaction.put(key, encode(&head)?)
         })
     }
+
+    async fn check_unused(&self, name: &str, versions: &BTreeSet<Version>) -> Result<(), Error> {
+        let texts: BTreeSet<String> = versions.iter().map(ToString::to_string).collect();
+        if users(&self.cache, name, &texts).is_empty() {
+            return Ok(());
+        }
+        // The cache may still show deployments that are already deleted or changed.
+        for stored in self.cache.deployments() {
+            if used_versions(&stored.record, name, &texts).next().is_some() {
+                let key = deployment_key(&stored.record.deployment.key);
+                let entry = self.cache.store().get(&key).await?;
+                if entry.map(|it| it.version) != Some(stored.version) {
+                    let check = Check::Version(stored.version);
+                    self.cache.wait_until_changed(&key, Some(check)).await;
+                }
+            }
+        }
+        let users = users(&self.cache, name, &texts);
+        if users.is_empty() { Ok(()) } else { Err(in_use(name, versions, users)) }
+    }
 }
 
-fn check_unused(cache: &Cache, name: &str, versions: &BTreeSet<Version>) -> Result<(), Error> {
-    let mut users = users(cache, name, versions);
-    if users.is_empty() {
-        return Ok(());
-    }
+fn in_use(name: &str, versions: &BTreeSet<Version>, mut users: Vec<String>) -> Error {
     let more = users.len().saturating_sub(MAX_BLOCKERS);
     users.truncate(MAX_BLOCKERS);
     if more > 0 {
@@ -106,23 +123,33 @@ fn check_unused(cache: &Cache, name: &str, versions: &BTreeSet<Version>) -> Resu
         _ => name.to_owned(),
     };
     let detail = format!("{what} is in use by {}", users.join(", "));
-    Err(Error::Conflict { reason: "IN_USE", detail, blockers: users })
+    Error::Conflict { reason: "IN_USE", detail, blockers: users }
+}
+
+/// Those of the versions that a deployment uses.
+fn used_versions<'a>(
+    record: &'a DeploymentRecord,
+    name: &str,
+    versions: &BTreeSet<String>,
+) -> impl Iterator<Item = &'a str> {
+    let used: BTreeSet<_> = record.used_versions().collect();
+    let used =
+        used.into_iter().filter(move |(of, version)| *of == name && versions.contains(*version));
+    used.map(|(_, version)| version)
 }
 
 /// Everything that uses one of the versions: deployments first.
-fn users(cache: &Cache, name: &str, versions: &BTreeSet<Version>) -> Vec<String> {
-    let texts: BTreeSet<String> = versions.iter().map(ToString::to_string).collect();
+fn users(cache: &Cache, name: &str, versions: &BTreeSet<String>) -> Vec<String> {
     let mut users = Vec::new();
     for stored in cache.deployments() {
         let key = &stored.record.deployment.key;
-        let used: BTreeSet<_> = stored.record.used_versions().collect();
-        let used = used.into_iter().filter(|(of, version)| *of == name && texts.contains(*version));
-        users.extend(used.map(|(_, version)| format!("deployment {key} (uses {version})")));
+        let used = used_versions(&stored.record, name, versions);
+        users.extend(used.map(|version| format!("deployment {key} (uses {version})")));
     }
     cache.packages(|index| {
         for (other, package) in index.packages().iter().filter(|(other, _)| *other != name) {
             for (by, it) in &package.versions {
-                if let Some(version) = it.resolved.get(name).filter(|it| texts.contains(*it)) {
+                if let Some(version) = it.resolved.get(name).filter(|it| versions.contains(*it)) {
                     users.push(format!("package {other} {by} (uses {version})"));
                 }
             }

@@ -173,7 +173,7 @@ impl Cache {
     }
 
     /// Waits until the condition that a transaction failed on no longer holds in the cache either.
-    pub(super) async fn wait_until_changed(&self, key: &str, check: Option<Check>) {
+    pub async fn wait_until_changed(&self, key: &str, check: Option<Check>) {
         let mut changes = self.changes();
         let unchanged = || check.is_some_and(|check| self.holds(key, check));
         let changed = async { while unchanged() && changes.changed().await.is_ok() {} };

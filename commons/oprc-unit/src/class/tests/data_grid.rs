@@ -212,6 +212,12 @@ fn availability_sets_copies_where_no_plan_does() {
     assert_eq!(plan(&spec).replicas, 3);
     let planned = with(&spec, "/resource_allocation/replication_factor", json!(1));
     assert_eq!(plan(&planned).replicas, 1);
+    let by_function = with(
+        &grid(&json!({"collections": ["a"]})),
+        "/functions/0/requirements",
+        json!({"availability": 0.999}),
+    );
+    assert_eq!(plan(&by_function).replicas, 3);
 }
 
 #[test]

@@ -54,6 +54,7 @@ const LIMITS: Limits = Limits {
 struct Server {
     router: Router,
     deployments: Arc<DeploymentService>,
+    metrics: Arc<Metrics>,
     driving: JoinHandle<()>,
     stop: watch::Sender<bool>,
     _folder: tempfile::TempDir,
@@ -153,10 +154,11 @@ impl Server {
         let Components { deployments, dispatcher } =
             Components::assemble(&store, &ownership, wiring).await.unwrap();
         let driving = tokio::spawn(drive(Arc::clone(&deployments), dispatcher));
+        let metrics = Arc::<Metrics>::default();
         let app = App {
             registry: deployments.registry.clone(),
             deployments: Arc::clone(&deployments),
-            metrics: Arc::default(),
+            metrics: Arc::clone(&metrics),
             streams: Arc::new(Semaphore::new(limits.streams)),
             stopping,
         };
@@ -166,7 +168,7 @@ impl Server {
             cors_origins: vec!["https://console.example.org".to_owned()],
             docs: true,
         };
-        Self { router: router(app, options), deployments, driving, stop, _folder: folder }
+        Self { router: router(app, options), deployments, metrics, driving, stop, _folder: folder }
     }
 
     async fn send(&self, request: Request<Body>) -> Answered {

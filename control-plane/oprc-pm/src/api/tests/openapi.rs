@@ -86,9 +86,11 @@ async fn concurrent_scrapes_share_one_evaluation_per_second() {
     let ask = || server.send(open("/metrics"));
     let (one, two, three) = futures::join!(ask(), ask(), ask());
     assert!(one.status == StatusCode::OK && one.body == two.body && two.body == three.body);
+    assert_eq!(server.metrics.evaluations.get(), 1);
     assert_eq!(ask().await.body, one.body, "requests counted since are not shown yet");
     advance(Duration::from_secs(1)).await;
     assert_ne!(ask().await.body, one.body);
+    assert_eq!(server.metrics.evaluations.get(), 2);
 }
 
 /// Examples are names of existing resources and valid bodies.

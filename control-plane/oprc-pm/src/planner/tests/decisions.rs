@@ -13,6 +13,13 @@ fn availability_is_that_of_the_most_demanding_function() {
     let (package, deployment) = shop(GRID, "");
     let plan = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap();
     let unit = spec(&plan.units[0]);
+    // The requirement stays where it is written, for CRM to enforce it there.
+    let required = |key: &str| {
+        let function = unit.functions.iter().find(|it| it.key == key).unwrap();
+        function.body.requirements.as_ref().and_then(|it| it.availability)
+    };
+    assert_eq!((required("buy"), required("sell")), (None, Some(0.99)));
+    assert_eq!(unit.nfr_requirements, None);
     // Two copies, and three because they agree by consensus.
     assert_eq!(unit.resource_allocation.unwrap().replication_factor, Some(3));
     assert_eq!(unit.odgm_config.unwrap().replica_count, Some(3));

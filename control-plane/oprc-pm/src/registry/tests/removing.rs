@@ -54,8 +54,8 @@ async fn version_is_deleted_only_after_its_deployment() {
     let error = registry.delete_version("a", "1.0.0", None).await.unwrap_err();
     assert!(error.to_string().contains("deployment prod (uses 1.0.0)"), "{error}");
     registry.delete_version("a", "1.1.0", None).await.unwrap();
-    let deleted = store.commit(Transaction::new().delete("deployment/prod")).await.unwrap();
-    registry.cache.wait_for(deleted).await.unwrap();
+    store.commit(Transaction::new().delete("deployment/prod")).await.unwrap();
+    // The cache may not show the deletion yet.
     registry.delete_version("a", "1.0.0", None).await.unwrap();
 }
 

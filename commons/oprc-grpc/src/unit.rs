@@ -91,7 +91,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{DESCRIPTORS, deployment::unit::{Function, Requirements}};
+    use crate::{
+        DESCRIPTORS,
+        deployment::unit::{Function, Requirements},
+    };
 
     /// Follows references of a schema.
     fn resolve<'a>(root: &'a Value, mut schema: &'a Value) -> &'a Value {

@@ -63,6 +63,9 @@ enum Command {
     Logs(commands::logs::Command),
     /// Invoke a function.
     Invoke(commands::invoke::Command),
+    /// Examine requirements at run time.
+    #[command(subcommand)]
+    Nfr(commands::nfr::Command),
     /// Inspect the clusters of the package manager.
     #[command(subcommand)]
     Cluster(commands::cluster::Command),
@@ -127,6 +130,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Events(command) => commands::events::run(command).await?,
         Command::Logs(command) => commands::logs::run(command).await?,
         Command::Invoke(command) => commands::invoke::run(command).await?,
+        Command::Nfr(command) => commands::nfr::run(command)?,
         Command::Cluster(command) => commands::cluster::run(command).await?,
         Command::Orphan(command) => commands::orphan::run(command).await?,
         Command::Check(command) => return commands::check::run(command).await,

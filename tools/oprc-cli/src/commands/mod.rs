@@ -11,6 +11,7 @@ pub(crate) mod diff;
 pub(crate) mod events;
 pub(crate) mod invoke;
 pub(crate) mod logs;
+pub(crate) mod nfr;
 pub(crate) mod orphan;
 pub(crate) mod package;
 pub(crate) mod plan;

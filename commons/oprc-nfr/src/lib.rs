@@ -1,0 +1,13 @@
+//! Requirements at run time, as pure functions: how many instances a load needs, what the load will
+//! be, what to change and when. The simulator plays loads against the same functions.
+
+mod convert;
+mod forecast;
+pub mod queueing;
+mod replicas;
+pub mod simulate;
+
+pub use self::{
+    forecast::{Forecast, History, Sample, forecast},
+    replicas::{Bounds, Change, Input, Needs, Safeguards, decide},
+};

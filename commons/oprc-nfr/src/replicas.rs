@@ -1,0 +1,164 @@
+//! How many instances a function gets, and when that number changes.
+//!
+//! There are two speeds. Too few instances are urgent: the number is raised at once. Too many are
+//! not: it is lowered only if the higher number hasn't been needed for a while, some time after the
+//! last change, and by a limited step.
+//!
+//! Nothing here keeps state: what was needed earlier is computed from the history again, so that a
+//! restart neither forgets nor repeats a decision.
+
+use serde::Serialize;
+
+use crate::{
+    convert::{ceil, ceil_items, floor},
+    forecast::{Forecast, History, forecast},
+    queueing::instances_for,
+};
+
+/// Capacity that is kept free, as a fraction of the load.
+const HEADROOM: f64 = 0.05;
+/// The precaution never costs more than an autoscaler with this CPU target ...
+const REFERENCE_UTILISATION: f64 = 0.7;
+/// ... by more than this factor, unless the expected load itself needs it.
+const MAX_PRECAUTION: f64 = 1.05;
+/// The precaution follows the highest rate of this time, in seconds.
+const PRECAUTION_SECONDS: f64 = 180.0;
+/// The number isn't lowered by less than this fraction.
+const TOLERANCE: f64 = 0.1;
+
+/// What a function needs to meet its latency requirement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Needs {
+    /// Seconds that an instance is busy with one call: the inverse of its capacity.
+    pub service_time: f64,
+    /// Seconds that a call may wait for an instance.
+    pub wait: f64,
+    /// Seconds from a decision until a new instance serves.
+    pub startup: f64,
+}
+
+impl Needs {
+    fn instances(&self, rate: f64, max: u32) -> u32 {
+        instances_for(rate * self.service_time, self.wait / self.service_time, max)
+    }
+}
+
+/// The allowed number of instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub min: u32,
+    pub max: u32,
+}
+
+/// Limits on how fast the number of instances changes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Safeguards {
+    /// Seconds for which fewer instances must have been enough before the number is lowered.
+    pub stability: f64,
+    /// Seconds between the last change and lowering the number.
+    pub cooldown: f64,
+    /// The largest step down, as a fraction of the number.
+    pub max_step_down: f64,
+}
+
+impl Default for Safeguards {
+    fn default() -> Self {
+        Self { stability: 180.0, cooldown: 120.0, max_step_down: 0.3 }
+    }
+}
+
+/// What a decision follows from.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    pub history: History<'a>,
+    pub needs: Needs,
+    pub current: u32,
+    pub bounds: Bounds,
+    pub safeguards: Safeguards,
+    /// Seconds since the number was last changed; none if it never was.
+    pub since_change: Option<f64>,
+}
+
+/// A decision about the number of instances.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Change {
+    /// The number of instances from now on; the present one if nothing changes.
+    pub instances: u32,
+    /// What the expected load needs, without precaution.
+    pub needed: u32,
+    /// What is recommended: the need with precaution, within the bounds.
+    pub recommended: u32,
+    pub forecast: Forecast,
+}
+
+impl Change {
+    /// The decision in one line, with its numbers.
+    pub fn explain(&self, needs: &Needs) -> String {
+        let Forecast { level, growth, .. } = self.forecast;
+        let (margin, capacity) = (self.forecast.margin(), 1.0 / needs.service_time);
+        let bound = 1000.0 * (needs.wait + needs.service_time);
+        format!(
+            "{level:.1} req/s + trend {growth:.1} + margin {margin:.1}; one instance serves \
+             {capacity:.1}/s → {} instances keep p95 ≤ {bound:.0} ms",
+            self.recommended
+        )
+    }
+}
+
+/// Decides on the number of instances. None if there is no data: nothing changes then.
+pub fn decide(input: &Input<'_>) -> Option<Change> {
+    let recommended = recommend(input, &input.history)?;
+    let current = input.current.clamp(input.bounds.min, input.bounds.max);
+    let instances = if recommended.recommended > current {
+        raise(&recommended, current)
+    } else {
+        lower(input, recommended.recommended, current)
+    };
+    Some(Change { instances, ..recommended })
+}
+
+/// What the load of a history needs, regardless of the present number.
+fn recommend(input: &Input<'_>, history: &History<'_>) -> Option<Change> {
+    let Input { needs, bounds, .. } = input;
+    let horizon = needs.startup + history.interval;
+    let forecast = forecast(history, horizon)?;
+    let needed = needs.instances(forecast.expected(), bounds.max);
+    let with_margin = (forecast.expected() + forecast.margin()) * (1.0 + HEADROOM);
+    let cautious = needs.instances(with_margin, bounds.max);
+    let peak = history.peak(ceil_items(PRECAUTION_SECONDS / history.interval));
+    let reference = peak * needs.service_time / REFERENCE_UTILISATION;
+    let affordable = ceil(reference * MAX_PRECAUTION).max(needed);
+    let recommended = cautious.min(affordable).clamp(bounds.min, bounds.max);
+    Some(Change { instances: recommended, needed, recommended, forecast })
+}
+
+/// At most the larger of twice the number and four more, as an autoscaler does it.
+fn raise(change: &Change, current: u32) -> u32 {
+    change.recommended.min(current.saturating_mul(2).max(current + 4))
+}
+
+fn lower(input: &Input<'_>, recommended: u32, current: u32) -> u32 {
+    let Safeguards { stability, cooldown, max_step_down } = input.safeguards;
+    if input.since_change.is_some_and(|seconds| seconds < cooldown) {
+        return current;
+    }
+    let samples = ceil_items(stability / input.history.interval);
+    // Without data for the whole time, more may have been needed.
+    if input.history.samples.len() <= samples {
+        return current;
+    }
+    let is_close = |number: u32| f64::from(number) > f64::from(current) * (1.0 - TOLERANCE);
+    let mut highest = recommended;
+    for ago in 1..=samples {
+        if is_close(highest) {
+            return current;
+        }
+        let earlier = recommend(input, &input.history.before(ago));
+        highest = highest.max(earlier.map_or(current, |it| it.recommended));
+    }
+    if is_close(highest) {
+        return current;
+    }
+    let lowest = floor(f64::from(current) * (1.0 - max_step_down)).min(current.saturating_sub(1));
+    highest.max(lowest).clamp(input.bounds.min, current)
+}

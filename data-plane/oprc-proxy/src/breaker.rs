@@ -6,6 +6,9 @@
 //! | open | none admitted | half-open after 5 s |
 //! | half-open | 10 probes admitted | closed if at most half of the probes breach, otherwise open |
 //!
+//! Calls are measured to the end of their responses, so that long-lived streams breach when they end.
+//! Calls to upgrade a connection are measured to the upgrade.
+//!
 //! The state machine is pure: callers pass the time, which must not decrease.
 
 use std::{

@@ -42,7 +42,8 @@
 //! | the queue is full, or the breaker is open | 503 with `Retry-After` | 8 `RESOURCE_EXHAUSTED` |
 //!
 //! The breaker opens if at least 20 calls ended within 10 s and more than half of them breached. It
-//! rejects calls for 5 s and then lets 10 calls through: if at most half of them breach, it closes.
+//! rejects calls for 5 s and then lets 10 calls through: if at most half of them breach, it closes. Calls
+//! are measured to the end of their responses: don't enable it for functions with long-lived streams.
 //!
 //! `oprc-proxy wait HOST:PORT [--timeout SECONDS]` waits until the gRPC health service at an address
 //! reports `SERVING`, for use as an init container.

@@ -22,6 +22,8 @@ const FIRST_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A connection is closed after one to two intervals without a call. Longer than the idle timeout of
 /// common clients, so that usually they close connections.
 const IDLE_CHECK_INTERVAL: Duration = Duration::from_mins(3);
+/// Time for the graceful end of an idle connection.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// HTTP/2 clients that don't answer a ping in time are disconnected.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long calls in flight may take after SIGTERM.
@@ -119,16 +121,18 @@ async fn serve_connection(
             }
             () = idle_check.as_mut() => {
                 let calls = connection.calls_started();
-                if calls == calls_at_check && !connection.has_running_calls() {
-                    // A client that has not sent a complete head doesn't end gracefully.
-                    if calls == 0 || is_closing {
-                        return;
-                    }
+                let is_idle = calls == calls_at_check && !connection.has_running_calls();
+                // A client that has not sent a complete head doesn't end gracefully.
+                if is_idle && is_closing {
+                    return;
+                }
+                if is_idle {
                     serving.as_mut().graceful_shutdown();
                     is_closing = true;
                 }
                 calls_at_check = calls;
-                idle_check.as_mut().reset(Instant::now() + IDLE_CHECK_INTERVAL);
+                let delay = if is_closing { CLOSE_TIMEOUT } else { IDLE_CHECK_INTERVAL };
+                idle_check.as_mut().reset(Instant::now() + delay);
             }
         }
     }

@@ -68,8 +68,9 @@ impl Program {
     }
 }
 
-/// The process exits if one of its ports is in use; then other ports are tried.
-async fn start_proxy(app_port: u16) -> (Program, u16) {
+/// The process exits if one of its ports is in use; then other ports are tried. Also returns its first
+/// line and its port.
+async fn start_proxy(app_port: u16, variables: &[(&str, &str)]) -> (Program, String, u16) {
     within(async {
         loop {
             let port = unused_port();
@@ -77,11 +78,11 @@ async fn start_proxy(app_port: u16) -> (Program, u16) {
             command
                 .env("OPRC_PROXY_PORT", port.to_string())
                 .env("OPRC_PROXY_ADMIN_PORT", unused_port().to_string())
-                .env("OPRC_PROXY_APP_PORT", app_port.to_string());
+                .env("OPRC_PROXY_APP_PORT", app_port.to_string())
+                .envs(variables.iter().copied());
             let mut proxy = Program::spawn(&mut command);
             if let Some(line) = proxy.line().await {
-                assert!(line.contains(&format!("listening on 127.0.0.1:{port}")), "{line}");
-                return (proxy, port);
+                return (proxy, line, port);
             }
         }
     })
@@ -91,7 +92,8 @@ async fn start_proxy(app_port: u16) -> (Program, u16) {
 #[tokio::test]
 async fn finishes_calls_in_flight_after_sigterm() {
     let function = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let (mut proxy, port) = start_proxy(function.local_addr().unwrap().port()).await;
+    let (mut proxy, line, port) = start_proxy(function.local_addr().unwrap().port(), &[]).await;
+    assert!(line.contains(&format!("listening on 127.0.0.1:{port}")), "{line}");
     let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nhost: hello.example\r\n\r\n").await.unwrap();
     let (mut call, _) = within(function.accept()).await.unwrap();
@@ -103,6 +105,14 @@ async fn finishes_calls_in_flight_after_sigterm() {
     within(client.read_to_string(&mut response)).await.unwrap();
     assert!(response.starts_with("HTTP/1.1 200 OK") && response.ends_with("\r\n\r\nok"));
     assert!(within(proxy.child.wait()).await.unwrap().success());
+}
+
+#[tokio::test]
+async fn listens_on_all_addresses_in_a_container() {
+    let (_proxy, line, port) = start_proxy(1, &[("container", "oci")]).await;
+    let addresses = [format!("[::]:{port}"), format!("0.0.0.0:{port}")];
+    assert!(addresses.iter().any(|address| line.contains(address)), "{line}");
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.unwrap();
 }
 
 #[tokio::test]

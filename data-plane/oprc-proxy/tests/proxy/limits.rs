@@ -44,6 +44,26 @@ async fn never_exceeds_the_maximum_concurrency() {
 }
 
 #[tokio::test]
+async fn limits_calls_on_one_http2_connection() {
+    let mut function = Function::start().await;
+    let proxy =
+        TestProxy::start(function.address.port(), |config| config.max_concurrency = Some(2)).await;
+    let (mut client, _) = http2_client(proxy.address).await;
+    let calls: Vec<_> =
+        (0..10).map(|_| tokio::spawn(client.send_request(grpc_request("".into())))).collect();
+    proxy.until_metric(QUEUE_LENGTH, 8).await;
+    for _ in 0..5 {
+        let both = [function.next().await, function.next().await];
+        assert!(!function.has_arrivals());
+        both.into_iter().for_each(Arrived::ok);
+    }
+    for call in calls {
+        let response = within(call).await.unwrap().unwrap();
+        assert_eq!(crate::support::collect(response).await.text(), "ok");
+    }
+}
+
+#[tokio::test]
 async fn rejects_calls_when_the_queue_is_full() {
     let mut function = Function::start().await;
     let proxy = TestProxy::start(function.address.port(), |config| {

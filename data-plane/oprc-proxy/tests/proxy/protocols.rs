@@ -80,6 +80,20 @@ async fn survives_a_restart_of_the_function() {
 }
 
 #[tokio::test]
+async fn forwards_heads_without_bodies() {
+    let function = Function::start().await;
+    let proxy = TestProxy::start(function.address.port(), |_| {}).await;
+    function
+        .answer(|_| Response::builder().header("content-length", "99").body("".into()).unwrap());
+    let mut client = http1_client(proxy.address).await;
+    let mut head = request("/");
+    *head.method_mut() = Method::HEAD;
+    let response = collect(within(client.send_request(head)).await.unwrap()).await;
+    assert_eq!(response.headers["content-length"], "99");
+    assert_eq!(proxy.outcome("ok").await, 1);
+}
+
+#[tokio::test]
 async fn serves_http_1_0() {
     let mut function = Function::start().await;
     let proxy = TestProxy::start(function.address.port(), |_| {}).await;

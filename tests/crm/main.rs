@@ -13,6 +13,7 @@ mod lifecycle;
 mod malformed_specs;
 mod metrics;
 mod owned_fields;
+mod proxy;
 mod rejections;
 mod request_counts;
 mod security;

@@ -30,6 +30,7 @@ use crate::{TestNamespace, manifest, program, workspace};
 
 /// The image of the data grid's stand-in on the nodes.
 pub const ODGM: &str = "oprc.local/odgm-stand-in:dev";
+const PROXY: &str = "oprc.local/oprc-proxy:dev";
 const READY_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub type Client = DeploymentServiceClient<Channel>;
@@ -108,6 +109,7 @@ impl Options {
             ("OPRC_CRM_K8S_NAMESPACE", namespace),
             ("OPRC_CRM_FEATURES_ODGM", "true"),
             ("OPRC_CRM_ODGM_IMAGE", ODGM),
+            ("OPRC_CRM_PROXY_IMAGE", PROXY),
             ("OPRC_CRM_TEMPLATES_DRAIN", "2s"),
         ];
         let defaults = defaults.map(|(name, value)| (name.to_owned(), value.to_owned()));

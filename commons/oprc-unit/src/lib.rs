@@ -22,15 +22,15 @@ pub use oprc_models::{exceeds, is_quantity, is_volume_size, same_quantity};
 pub use self::{
     admission::{Admitted, admit, readmit},
     class::{
-        ADDONS, Addon, CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, Passive, PassiveReason,
-        Rejection, RejectionReason, ValidClass, ValidFunction, Violation, persistence, shard_type,
-        truncate_message, validate,
+        ADDONS, Addon, CollectionPlan, Identity, MAX_MESSAGE, OdgmPlan, PROXY_ADMIN_PORT,
+        PROXY_PORT, Passive, PassiveReason, Rejection, RejectionReason, ValidClass, ValidFunction,
+        Violation, persistence, shard_type, truncate_message, validate,
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
     phase::Phase,
     platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
-    sizing::{Capacity, function_sizes, grid_sizes, requested},
+    sizing::{Capacity, function_sizes, grid_sizes, proxy_sizes, requested},
     spec::UnitSpec,
     unit_id::{UnitId, parse_unit_id, unit_id},
 };

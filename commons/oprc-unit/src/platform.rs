@@ -139,6 +139,8 @@ pub struct Platform {
     pub odgm_images: OdgmImages,
     /// Volume size of each node of a persistent data grid.
     pub odgm_disk: String,
+    /// Image of the proxy in front of functions. Also waits for the data grid, as an init container.
+    pub proxy_image: String,
 }
 
 impl Platform {
@@ -175,6 +177,7 @@ impl Platform {
             odgm_sizes,
             odgm_images: OdgmImages { any: None },
             odgm_disk: "1Gi".to_owned(),
+            proxy_image: "ghcr.io/pawissanutt/oprc-proxy:latest".to_owned(),
         }
     }
 

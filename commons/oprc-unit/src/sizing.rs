@@ -9,7 +9,7 @@ use crate::{
     class::{ValidClass, ValidFunction},
     instances::instance_bounds,
     platform::{Platform, Profile, Sizes},
-    select::{Selection, shape_under},
+    select::{Selection, Shape, shape_under},
     spec::Resources,
 };
 
@@ -59,6 +59,17 @@ pub fn grid_sizes(platform: &Platform, profile: Profile) -> Sizes {
     sized(platform, profile).odgm_sizes.clone()
 }
 
+/// Requests and limits of the proxy in front of a function. It has no CPU limit: throttling would add
+/// to the latency of calls.
+pub fn proxy_sizes() -> Sizes {
+    let sizes = |cpu: Option<&str>, memory: &str| Resources {
+        cpu: cpu.map(str::to_owned),
+        memory: Some(memory.to_owned()),
+        ephemeral_storage: None,
+    };
+    Sizes { requests: sizes(Some("10m"), "16Mi"), limits: sizes(None, "64Mi") }
+}
+
 /// Requests of all instances and grid nodes of a unit that always run.
 pub fn requested(class: &ValidClass, selection: &Selection, platform: &Platform) -> Capacity {
     let profile = selection.profile;
@@ -67,7 +78,12 @@ pub fn requested(class: &ValidClass, selection: &Selection, platform: &Platform)
         let shape = shape_under(selection.template, function, platform);
         let sizes = function_sizes(function, platform, profile);
         let one = one_container(&function.requests, &function.limits, &sizes.requests);
-        sum = sum.plus(one, instance_bounds(function, shape, profile).min);
+        let instances = instance_bounds(function, shape, profile).min;
+        sum = sum.plus(one, instances);
+        if function.proxy && shape == Shape::Deployment {
+            let proxy = Resources::default();
+            sum = sum.plus(one_container(&proxy, &proxy, &proxy_sizes().requests), instances);
+        }
     }
     if let Some(grid) = &class.odgm {
         let sizes = grid_sizes(platform, profile);

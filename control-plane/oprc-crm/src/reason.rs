@@ -38,7 +38,6 @@ reasons! {
     Disabled,
     ForeignAutoscaler,
     NoContainer,
-    NotEnforced,
     Paused,
     Progressing,
     TemplateSelected,

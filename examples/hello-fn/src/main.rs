@@ -9,6 +9,8 @@
 //! | `hold_mb=N` | allocates N megabytes until the response |
 //! | `fail=N` | responds with status N |
 //!
+//! The response has the number of concurrent requests at its start, with itself.
+//!
 //! | variable | effect |
 //! | --- | --- |
 //! | `PORT` | port to listen on, 8080 by default |
@@ -29,7 +31,7 @@ use std::{
     str::FromStr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -53,6 +55,8 @@ use self::{metrics::Metrics, options::RequestOptions};
 struct Function {
     metrics: Metrics,
     concurrency: Semaphore,
+    /// Requests in progress.
+    in_progress: AtomicUsize,
     draining: AtomicBool,
     pod: String,
 }
@@ -84,6 +88,7 @@ async fn run() -> Result<(), String> {
     let function = Arc::new(Function {
         metrics: Metrics::default(),
         concurrency: Semaphore::new(concurrency),
+        in_progress: AtomicUsize::new(0),
         draining: AtomicBool::new(false),
         pod: env::var("HOSTNAME").unwrap_or_default(),
     });
@@ -144,6 +149,23 @@ async fn metrics_text(State(function): State<Arc<Function>>) -> Response {
     ([(CONTENT_TYPE, kind)], function.metrics.text()).into_response()
 }
 
+/// A request in progress, whether it ends with a response or because the client has gone.
+struct InProgress(Arc<Function>);
+
+impl InProgress {
+    /// Also returns the number of requests in progress, with this one.
+    fn begin(function: &Arc<Function>) -> (Self, usize) {
+        let before = function.in_progress.fetch_add(1, Ordering::Relaxed);
+        (Self(Arc::clone(function)), before + 1)
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 async fn invoke(
     State(function): State<Arc<Function>>,
     method: Method,
@@ -156,10 +178,17 @@ async fn invoke(
         Err(problem) => (StatusCode::BAD_REQUEST, Json(json!({"error": problem}))),
         Ok(options) => {
             let _permit = function.concurrency.acquire().await;
+            let (_counted, concurrent) = InProgress::begin(&function);
             let status = options.simulate().await;
             let name = options.name.as_deref().unwrap_or("world");
             let message = format!("Hello, {name}!");
-            (status, Json(json!({"message": message, "path": uri.path(), "pod": function.pod})))
+            (
+                status,
+                Json(json!({
+                    "message": message, "path": uri.path(), "pod": function.pod,
+                    "concurrent": concurrent,
+                })),
+            )
         }
     };
     function.metrics.observe(&method, response.0, started.elapsed());

@@ -77,6 +77,14 @@ pub(crate) fn config(layout: &Layout) -> Value {
     let mut pods = vec![keep(&pod("scrape")), path(&pod("path")), port(&pod("port"))];
     pods.push(drop("__meta_kubernetes_pod_phase", "Succeeded|Failed"));
     pods.extend(pod_labels.clone());
+    // The metrics of proxies in front of functions, beside those of the functions.
+    let mut proxies = vec![json!({
+        "source_labels": ["__meta_kubernetes_pod_container_port_name"],
+        "action": "keep",
+        "regex": "proxy-metrics",
+    })];
+    proxies.push(drop("__meta_kubernetes_pod_phase", "Succeeded|Failed"));
+    proxies.extend(pod_labels.clone());
     let mut services = vec![
         keep(&service("scrape")),
         // A pod with its own annotation is not scraped twice.
@@ -90,6 +98,11 @@ pub(crate) fn config(layout: &Layout) -> Value {
         "global": {"scrape_interval": "5s", "scrape_timeout": "4s"},
         "scrape_configs": [
             {"job_name": "pods", "kubernetes_sd_configs": discover("pod"), "relabel_configs": pods},
+            {
+                "job_name": "proxies",
+                "kubernetes_sd_configs": discover("pod"),
+                "relabel_configs": proxies,
+            },
             {
                 "job_name": "services",
                 "kubernetes_sd_configs": discover("endpointslice"),

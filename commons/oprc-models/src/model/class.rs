@@ -32,6 +32,9 @@ models! {
         requirements: Option<Requirements>,
         /// Limits for each function of the class. Sent to CRM as `constraints`.
         constraints: Option<Constraints>,
+        /// Whether a proxy runs in front of functions, to measure calls and enforce limits; the
+        /// default is AUTO. Inherited. Sent to CRM as `proxy`.
+        proxy: Option<ProxyMode>,
         /// Excludes the class from deployment; other classes can still inherit from it.
         disabled: bool,
         /// Allows a later compatible version to remove the class.
@@ -47,6 +50,17 @@ models! {
 }
 
 string_enums! {
+    /// Whether a proxy runs in front of functions.
+    ProxyMode {
+        /// In front of functions with requirements or constraints.
+        #[default]
+        Auto = "AUTO",
+        /// In front of all functions.
+        Always = "ALWAYS",
+        /// In front of none. Can't be combined with `maxConcurrency`.
+        Never = "NEVER",
+    }
+
     /// Number and use of the objects of a class.
     StateType {
         /// Any number of objects.

@@ -66,6 +66,7 @@ fn resolve_class(
         functions,
         requirements: merge::requirements(ancestors),
         constraints: merge::constraints(ancestors),
+        proxy: ancestors.iter().find_map(|(_, class)| class.proxy),
         disabled: class.disabled,
         mark_for_removal: class.mark_for_removal,
     };

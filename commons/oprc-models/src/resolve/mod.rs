@@ -20,8 +20,8 @@ use crate::{
     check,
     diagnostics::{Diagnostics, FieldCursor},
     model::{
-        Access, Constraints, OClass, OFunction, OPackage, Provider, Reference, Requirements,
-        StateSpec, StateType, Version,
+        Access, Constraints, OClass, OFunction, OPackage, Provider, ProxyMode, Reference,
+        Requirements, StateSpec, StateType, Version,
     },
     names::{quote, split_reference},
 };
@@ -105,6 +105,7 @@ pub struct ResolvedClass {
     pub requirements: Option<Requirements>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraints: Option<Constraints>,
+    pub proxy: Option<ProxyMode>,
     pub disabled: bool,
     pub mark_for_removal: bool,
 }

@@ -11,7 +11,7 @@ mod violations;
 pub use self::{
     addon::{ADDONS, Addon},
     grid::{CollectionPlan, OdgmPlan, persistence, shard_type},
-    validate::validate,
+    validate::{PROXY_ADMIN_PORT, PROXY_PORT, validate},
 };
 use crate::{
     names,
@@ -124,6 +124,8 @@ pub struct ValidFunction {
     pub hard_latency: Option<i32>,
     /// Maximum number of concurrent calls.
     pub max_concurrency: Option<i32>,
+    /// Whether a proxy runs in front of it if it runs as a Deployment.
+    pub proxy: bool,
     /// The widest access of all bindings.
     pub access: Access,
     /// Whether it runs at the lowest cost.

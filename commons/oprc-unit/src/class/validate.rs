@@ -18,12 +18,16 @@ use crate::{
     platform::{Platform, Profile},
     replication,
     spec::{
-        Access, EnvVar, FunctionConfig, FunctionType, Provision, Requirements, SingleFunction,
-        UnitSpec, VolumeMount,
+        Access, EnvVar, FunctionConfig, FunctionType, Provision, ProxyMode, Requirements,
+        SingleFunction, UnitSpec, VolumeMount,
     },
 };
 
 const DEFAULT_PORT: i32 = 8080;
+/// The port on which the proxy accepts calls.
+pub const PROXY_PORT: i32 = 18080;
+/// The port of the proxy's metrics, health check and drain hook.
+pub const PROXY_ADMIN_PORT: i32 = 18081;
 
 /// Validates a specification. `profile` applies if it requests none.
 pub fn validate(
@@ -166,12 +170,36 @@ fn function(
     let widest = body.bindings.iter().map(|it| it.access.unwrap_or(default_access)).max();
     let standby = spec.standby_functions.iter().any(|standby| standby == key);
     let availability = own.availability().or_else(|| class.availability());
+    let throughput = own.min_throughput_rps.or(class.min_throughput_rps);
+    let latency = own.max_latency_ms.or(class.max_latency_ms);
+    let hard_latency = tighter(own_limits.hard_latency_ms, class_limits.hard_latency_ms);
+    let max_concurrency = tighter(own_limits.max_concurrency, class_limits.max_concurrency);
+    let port = body.port.unwrap_or(DEFAULT_PORT);
+    let limits = [throughput, latency, hard_latency, max_concurrency];
+    let is_measured = availability.is_some() || limits.iter().any(Option::is_some);
+    let proxy = match spec.proxy.unwrap_or_default() {
+        ProxyMode::Auto => is_measured,
+        ProxyMode::Always => true,
+        ProxyMode::Never => false,
+    };
+    if !proxy && max_concurrency.is_some() {
+        let message = format!(
+            "never can't be combined with max_concurrency of {key:?}, which the proxy enforces; use auto or always"
+        );
+        violations.add("proxy", message);
+    }
+    if proxy && [PROXY_PORT, PROXY_ADMIN_PORT].contains(&port) {
+        let message = format!(
+            "{port} is a port of the proxy in front of the function; use another one, or set proxy to never"
+        );
+        violations.add(format!("{field}.port"), message);
+    }
     ValidFunction {
         key: key.to_owned(),
         name_key: name_key.map(str::to_owned),
         task: body.kind.unwrap_or_default() == FunctionType::Task,
         image: image.to_owned(),
-        port: body.port.unwrap_or(DEFAULT_PORT),
+        port,
         min_scale: provision.min_scale,
         max_scale: provision.max_scale,
         requests: provision.requests.unwrap_or_default(),
@@ -187,10 +215,11 @@ fn function(
         security: provision.security,
         health,
         timeout_ms: config.timeout_ms,
-        throughput: own.min_throughput_rps.or(class.min_throughput_rps),
-        latency: own.max_latency_ms.or(class.max_latency_ms),
-        hard_latency: tighter(own_limits.hard_latency_ms, class_limits.hard_latency_ms),
-        max_concurrency: tighter(own_limits.max_concurrency, class_limits.max_concurrency),
+        throughput,
+        latency,
+        hard_latency,
+        max_concurrency,
+        proxy,
         access: widest.unwrap_or(default_access),
         required_instances: availability.filter(|_| !standby).map(floor),
         standby,

@@ -91,6 +91,7 @@ pub fn unit_spec(source: &Source<'_>) -> UnitSpec {
         state: state(class),
         nfr_requirements: class.requirements.as_ref().map(requirements),
         constraints: class.constraints.as_ref().map(constraints),
+        proxy: class.proxy.map(Into::into),
         nfr: deployment
             .enforcement
             .as_ref()
@@ -133,6 +134,7 @@ same! {
     FunctionType => FunctionType { Builtin, Task, Macro, Logical, Custom }
     OnDelete => OnDelete { Retain, Delete }
     Persistence => PersistenceMode { Persistent, Ephemeral }
+    ProxyMode => ProxyMode { Auto, Always, Never }
     PullPolicy => PullPolicy { Always, IfNotPresent, Never }
     SecurityLevel => SecurityLevel { Restricted, Baseline }
     ShardType => ShardType { Basic, Raft, Mst }

@@ -90,6 +90,12 @@ unit_types! {
         /// Hard limits that apply to each function of the class.
         constraints?: Option<Constraints>,
 
+        /// Whether a proxy runs as a sidecar in front of functions that run as Deployments: `auto` in
+        /// front of functions with requirements or constraints, `always` in front of all, `never` in
+        /// front of none. It measures calls and enforces `max_concurrency` and `timeout_ms`. `never`
+        /// can't be combined with `max_concurrency`. Defaults to `auto`.
+        proxy?: Option<ProxyMode>,
+
         /// Enforcement of the requirements. Not implemented yet; stored only.
         nfr?: Option<NfrSpec>,
 

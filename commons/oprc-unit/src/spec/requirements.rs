@@ -54,11 +54,12 @@ unit_types! {
     /// Hard limits. A class that cannot meet them in this cluster is rejected.
     Constraints {
         /// Maximum response time in milliseconds, 1 to 86400000. Templates whose latency floor
-        /// exceeds this are excluded; if none is left, the class is rejected. Not enforced at run
-        /// time.
+        /// exceeds this are excluded; if none is left, the class is rejected. Calls that take
+        /// longer are counted.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         hard_latency_ms?: Option<i32>,
-        /// Maximum number of concurrent requests per instance, 1 to 1000. Enforced by Knative only.
+        /// Maximum number of concurrent requests per instance, 1 to 1000. Further requests wait in a
+        /// bounded queue; if it is full, they are answered with 503.
         #[schemars(range(min = limits::CONCURRENCY.min, max = limits::CONCURRENCY.max))]
         max_concurrency?: Option<i32>,
     }
@@ -80,6 +81,20 @@ unit_types! {
         #[schemars(length(max = 3))]
         dimensions?: Vec<Dimension>,
     }
+}
+
+/// Whether a proxy runs in front of functions: `auto` in front of functions with requirements or
+/// constraints, `always` in front of all, `never` in front of none. Defaults to `auto`.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum ProxyMode {
+    /// In front of functions with requirements or constraints.
+    #[default]
+    Auto,
+    /// In front of all functions.
+    Always,
+    /// In front of none.
+    Never,
 }
 
 /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce` applies

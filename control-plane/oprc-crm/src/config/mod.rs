@@ -54,6 +54,7 @@ impl Config {
             odgm_sizes: sizes(settings, "odgm")?,
             odgm_images: OdgmImages { any: settings.get("odgm.image")? },
             odgm_disk: settings.get("odgm.disk")?,
+            proxy_image: settings.get("proxy.image")?,
             ..Platform::of(profile)
         };
         let config = Self {

@@ -227,6 +227,13 @@ const SETTINGS: &[Setting] = &[
         default: |profile| Some(platform(profile).odgm_disk),
     },
     Setting {
+        path: "proxy.image",
+        env: &["OPRC_CRM_PROXY_IMAGE"],
+        kind: Kind::Text,
+        help: "Image of the proxy in front of functions, which is also the init container that waits for the data grid",
+        default: |profile| Some(platform(profile).proxy_image),
+    },
+    Setting {
         path: "odgm.container_resources.function.requests.cpu",
         env: &["OPRC_CRM_FUNCTION_REQUESTS_CPU"],
         kind: Kind::Text,

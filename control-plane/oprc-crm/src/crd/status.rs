@@ -29,9 +29,8 @@ pub struct ClassRuntimeStatus {
     /// Number of the generation of the spec that this status describes.
     #[serde(rename = "observedGeneration", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Conditions of the class. CRM sets Available, Progressing, Degraded, ForeignAutoscaler (True
-    /// if an autoscaler that CRM does not own scales a function) and ConcurrencyLimited (False if
-    /// `max_concurrency` is not enforced).
+    /// Conditions of the class. CRM sets Available, Progressing, Degraded and ForeignAutoscaler (True
+    /// if an autoscaler that CRM does not own scales a function).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

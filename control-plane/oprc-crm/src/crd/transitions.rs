@@ -15,12 +15,9 @@ pub const PROGRESSING: &str = "Progressing";
 pub const DEGRADED: &str = "Degraded";
 /// An autoscaler of another owner scales the class.
 pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
-/// False if `max_concurrency` isn't enforced.
-pub const CONCURRENCY_LIMITED: &str = "ConcurrencyLimited";
 
 /// The conditions that CRM sets. Others belong to other field managers.
-pub const OWNED_CONDITIONS: [&str; 5] =
-    [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER, CONCURRENCY_LIMITED];
+pub const OWNED_CONDITIONS: [&str; 4] = [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER];
 
 /// The data grid's entry in `stable_since`. No function can have this key.
 pub const GRID_STABILITY_KEY: &str = "addon:odgm";

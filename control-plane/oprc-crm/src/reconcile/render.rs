@@ -15,7 +15,6 @@ pub use super::manifest::{
     ODGM_ENABLED, OWNER, PARTITION, PARTITION_REPLICA, SPEC_HASH, TEMPLATE,
 };
 pub use super::shapes::grid::DesiredGrid;
-use crate::kinds::SERVICE;
 
 /// Everything that must exist for a class.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +32,11 @@ pub fn render(class: &ValidClass, selection: &Selection, platform: &Platform) ->
     let (odgm, objects) = grid.unzip();
     let mut objects = objects.unwrap_or_default();
     for (function, plan) in class.functions.iter().zip(&functions) {
-        let own = (shapes::of(plan.shape).objects)(&context, function, plan).into_iter();
-        objects.extend(own.map(|it| DesiredObject { waits_for_odgm: it.kind != SERVICE, ..it }));
+        let shape = shapes::of(plan.shape);
+        let own = (shape.objects)(&context, function, plan).into_iter();
+        // An init container waits otherwise.
+        let waits_for_odgm = !shape.takes_init_containers;
+        objects.extend(own.map(|it| DesiredObject { waits_for_odgm, ..it }));
     }
     objects.iter_mut().for_each(add_spec_hash);
     Desired { objects, functions, odgm }
@@ -56,6 +58,6 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
         min,
         max,
         autoscaled: rules.needs_autoscaler && max > min && context.platform.features.hpa,
-        unenforced_concurrency: function.max_concurrency.filter(|_| !rules.enforces_concurrency),
+        proxied: function.proxy && rules.takes_init_containers,
     }
 }

@@ -16,7 +16,7 @@ use super::{
     shapes::Component,
 };
 pub use crate::{
-    crd::{AVAILABLE, CONCURRENCY_LIMITED, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING},
+    crd::{AVAILABLE, DEGRADED, FOREIGN_AUTOSCALER, PROGRESSING},
     reason::Failure,
 };
 use crate::{
@@ -247,6 +247,9 @@ fn mark_in_progress(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
     } else if !blocked.is_empty() {
         let message = format!("{} objects wait for the data grid", blocked.len());
         (Phase::Applying, Reason::WaitingForDataGrid, message)
+    } else if facts.odgm.as_ref().is_some_and(|grid| !grid.serving) {
+        let message = format!("{ready} of {all} components are ready; the data grid is not");
+        (Phase::Progressing, Reason::WaitingForDataGrid, message)
     } else {
         let message = format!("{ready} of {all} components are ready");
         (Phase::Progressing, Reason::Progressing, message)
@@ -336,13 +339,5 @@ fn record_remarks(status: &mut ClassRuntimeStatus, facts: &Facts<'_>) {
         let message =
             format!("an autoscaler of another owner scales {scaled}: CRM doesn't set replicas");
         status.set_condition(FOREIGN_AUTOSCALER, true, Reason::ForeignAutoscaler, &message, now);
-    }
-    let plans = facts.desired.functions.iter().filter(|it| it.unenforced_concurrency.is_some());
-    let unlimited = plans.map(|plan| plan.key.as_str()).collect::<Vec<_>>().join(", ");
-    if unlimited.is_empty() {
-        status.remove_condition(CONCURRENCY_LIMITED);
-    } else {
-        let message = format!("only Knative enforces max_concurrency, not for: {unlimited}");
-        status.set_condition(CONCURRENCY_LIMITED, false, Reason::NotEnforced, &message, now);
     }
 }

@@ -434,3 +434,33 @@ fn resources_of_the_data_grid_are_validated() {
         assert_rejected(&spec, &format!("odgm_config.{field}"), word);
     }
 }
+
+#[test]
+fn the_proxy_needs_its_ports_and_enforces_the_concurrency_limit() {
+    let limited = with(&plain(), "/constraints", json!({"max_concurrency": 5}));
+    assert!(check(&limited).unwrap().functions[0].proxy);
+    assert_rejected(&with(&limited, "/proxy", json!("never")), "proxy", "max_concurrency");
+    for port in [18080, 18081] {
+        let at_its_port = with(&limited, "/functions/0/port", json!(port));
+        assert_rejected(&at_its_port, "functions[0].port", "proxy");
+        assert!(check(&with(&plain(), "/functions/0/port", json!(port))).is_ok(), "{port}");
+    }
+}
+
+#[test]
+fn functions_with_requirements_or_constraints_are_measured() {
+    for (field, value) in [
+        ("/nfr_requirements/min_throughput_rps", json!(5)),
+        ("/nfr_requirements/availability", json!(0.99)),
+        ("/functions/0/requirements", json!({"max_latency_ms": 5})),
+        ("/functions/0/constraints", json!({"hard_latency_ms": 500})),
+    ] {
+        assert!(check(&with(&plain(), field, value)).unwrap().functions[0].proxy, "{field}");
+    }
+    let consistent = with(&plain(), "/nfr_requirements/consistency", json!("strong"));
+    for spec in [plain(), consistent] {
+        assert!(!check(&spec).unwrap().functions[0].proxy, "{spec}");
+        let always = with(&spec, "/proxy", json!("always"));
+        assert!(check(&always).unwrap().functions[0].proxy, "{spec}");
+    }
+}

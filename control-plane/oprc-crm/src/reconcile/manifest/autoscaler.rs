@@ -1,12 +1,12 @@
 //! The autoscaler of a function's Deployment: fast up, gradual down.
 
 use k8s_openapi::api::autoscaling::v2::{
-    CrossVersionObjectReference, HPAScalingPolicy, HPAScalingRules, HorizontalPodAutoscaler,
-    HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec, MetricSpec, MetricTarget,
-    ResourceMetricSource,
+    ContainerResourceMetricSource, CrossVersionObjectReference, HPAScalingPolicy, HPAScalingRules,
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerBehavior, HorizontalPodAutoscalerSpec,
+    MetricSpec, MetricTarget,
 };
 
-use super::{Context, DesiredObject, FunctionPlan, desired_object};
+use super::{Context, DesiredObject, FunctionPlan, desired_object, pod::CONTAINER};
 use crate::kinds::{AUTOSCALER, DEPLOYMENT};
 
 const CPU_PERCENT: i32 = 70;
@@ -34,8 +34,10 @@ pub(crate) fn autoscaler(context: &Context<'_>, plan: &FunctionPlan) -> DesiredO
                 name: plan.workload.clone(),
             },
             metrics: Some(vec![MetricSpec {
-                type_: "Resource".to_owned(),
-                resource: Some(ResourceMetricSource {
+                // Of the function alone: a proxy would skew the mean of the pod.
+                type_: "ContainerResource".to_owned(),
+                container_resource: Some(ContainerResourceMetricSource {
+                    container: CONTAINER.to_owned(),
                     name: "cpu".to_owned(),
                     target: MetricTarget {
                         type_: "Utilization".to_owned(),

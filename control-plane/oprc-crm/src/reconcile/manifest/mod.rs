@@ -6,6 +6,7 @@ mod deployment;
 mod disruption_budget;
 mod labels;
 pub(super) mod pod;
+pub(super) mod proxy;
 mod service;
 mod spec_hash;
 
@@ -31,7 +32,7 @@ use crate::kinds::{JOB, Kind};
 pub const ODGM_ENABLED: &str = "ODGM_ENABLED";
 /// The port of the data grid's HTTP and gRPC server.
 pub(super) const GRID_PORT: i32 = 8081;
-/// The name of the port that a function listens on.
+/// The name of the port that calls arrive at: the proxy's or the function's.
 pub(super) const HTTP: &str = "http";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -67,8 +68,9 @@ pub struct FunctionPlan {
     pub max: i32,
     /// Whether CRM creates an autoscaler.
     pub autoscaled: bool,
-    /// `max_concurrency`, if the shape doesn't enforce it.
-    pub unenforced_concurrency: Option<i32>,
+    /// Whether a proxy runs in front of the function. It enforces `max_concurrency`; Knative does
+    /// so itself.
+    pub proxied: bool,
 }
 
 impl FunctionPlan {

@@ -14,7 +14,7 @@ use super::{
     super::manifest::{
         self, Context, DesiredObject, FunctionPlan, HTTP, autoscaler, budget,
         pod::{self, LAME_DUCK_SECONDS},
-        service_port,
+        proxy, service_port,
     },
     Assessed, Component, Observation, ObservedState, Required, Workload, WorkloadShape,
     creation_problem, spec_replicas, status, text,
@@ -28,7 +28,7 @@ pub(crate) static SHAPE: WorkloadShape = WorkloadShape {
     kind: DEPLOYMENT,
     address_kind: Some(SERVICE),
     needs_autoscaler: true,
-    enforces_concurrency: false,
+    takes_init_containers: true,
     workload_name: |identity, key| names::function(&identity.base, key),
     objects,
     assess,
@@ -101,27 +101,33 @@ pub(super) fn observe_autoscaler(object: &Value, _: i64) -> Observation {
     (ObservedState::Autoscaler(kind, name), None)
 }
 
+fn lame_duck() -> LifecycleHandler {
+    LifecycleHandler {
+        sleep: Some(SleepAction { seconds: LAME_DUCK_SECONDS }),
+        ..LifecycleHandler::default()
+    }
+}
+
 /// The pods of a function that serves calls through a Service.
 pub(super) fn pods(
     context: &Context<'_>,
     function: &ValidFunction,
     plan: &FunctionPlan,
 ) -> PodTemplateSpec {
-    let http = IntOrString::String(HTTP.to_owned());
-    let mut container = pod::with_probes(context.container(function, HTTP), function, http);
+    let port_name = if plan.proxied { proxy::APP } else { HTTP };
+    let port = IntOrString::String(port_name.to_owned());
+    let mut container = pod::with_probes(context.container(function, port_name), function, port);
     // Knative sets this itself and rejects it in the manifest.
     if let Some(env) = &mut container.env {
         env.push(pod::variable("PORT", function.port.to_string()));
     }
     // Calls arrive until every node has removed the terminating pod from its endpoints.
-    container.lifecycle = Some(Lifecycle {
-        pre_stop: Some(LifecycleHandler {
-            sleep: Some(SleepAction { seconds: LAME_DUCK_SECONDS }),
-            ..LifecycleHandler::default()
-        }),
-        ..Lifecycle::default()
-    });
+    let pre_stop = if plan.proxied { proxy::drain() } else { lame_duck() };
+    container.lifecycle = Some(Lifecycle { pre_stop: Some(pre_stop), ..Lifecycle::default() });
     let mut spec = pod::pod_spec(function, container);
+    let proxy = plan.proxied.then(|| context.proxy(function));
+    let init_containers = context.wait_for_grid().into_iter().chain(proxy).collect::<Vec<_>>();
+    spec.init_containers = (!init_containers.is_empty()).then_some(init_containers);
     spec.termination_grace_period_seconds = Some(pod::grace_seconds(function));
     spec.topology_spread_constraints = context.spread(plan);
     let labels = context.function_labels(plan);

@@ -19,7 +19,7 @@ pub(crate) static SHAPE: WorkloadShape = WorkloadShape {
     kind: JOB,
     address_kind: None,
     needs_autoscaler: false,
-    enforces_concurrency: true,
+    takes_init_containers: false,
     workload_name: |identity, key| names::job(&identity.base, key, identity.generation),
     objects: |context, function, plan| vec![job(context, function, plan)],
     assess,

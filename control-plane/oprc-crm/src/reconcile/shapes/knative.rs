@@ -22,7 +22,7 @@ pub(crate) static SHAPE: WorkloadShape = WorkloadShape {
     kind: KNATIVE_SERVICE,
     address_kind: Some(KNATIVE_SERVICE),
     needs_autoscaler: false,
-    enforces_concurrency: true,
+    takes_init_containers: false,
     workload_name: |identity, key| names::knative(&identity.base, key),
     objects: |context, function, plan| vec![service(context, function, plan)],
     assess,

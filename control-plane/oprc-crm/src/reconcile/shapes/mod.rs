@@ -27,7 +27,9 @@ pub(super) struct WorkloadShape {
     pub(super) address_kind: Option<Kind>,
     /// Whether CRM scales it with an autoscaler.
     pub(super) needs_autoscaler: bool,
-    pub(super) enforces_concurrency: bool,
+    /// Whether its pods can have init containers, and sidecars such as the proxy. Knative has its own
+    /// proxy and allows none by default; in a Job they would count towards the deadline.
+    pub(super) takes_init_containers: bool,
     /// The key is none for the only function of a class.
     pub(super) workload_name: fn(&Identity, key: Option<&str>) -> String,
     /// The objects of a function, in the order in which they are applied.

@@ -34,18 +34,47 @@ fn set_available(cluster: &mut Cluster, nodes: i32) {
     cluster.reconcile();
 }
 
+/// The init containers of the function.
+fn init_containers(cluster: &Cluster) -> Vec<Value> {
+    let object = cluster.object(&function()).unwrap();
+    let containers = &object["spec"]["template"]["spec"]["initContainers"];
+    containers.as_array().cloned().unwrap_or_default()
+}
+
 #[test]
-fn functions_are_created_when_enough_nodes_are_available() {
+fn functions_wait_in_their_pods_until_enough_nodes_are_available() {
+    for (replicas, shard_type, address, nodes) in [
+        (3, "raft", "shop-odgm-peers:8081", "2"),
+        (3, "basic", "shop-odgm-peers:8081", "3"),
+        (1, "basic", "shop-odgm-svc:8081", "1"),
+    ] {
+        let mut cluster = Cluster::new();
+        cluster.stopped.extend([STATEFUL_SET, DEPLOYMENT]);
+        cluster.set_spec(&spec(replicas, shard_type));
+        cluster.reconcile();
+        let containers = init_containers(&cluster);
+        assert_eq!(containers.len(), 1);
+        assert_eq!(containers[0]["args"], json!(["wait", address, "--nodes", nodes]));
+    }
+}
+
+#[test]
+fn functions_on_knative_are_created_when_enough_nodes_are_available() {
     for (shard_type, needed) in [("raft", 2), ("basic", 3)] {
         let mut cluster = Cluster::new();
         cluster.stopped.insert(STATEFUL_SET);
-        cluster.set_spec(&spec(3, shard_type));
+        let mut spec = spec(3, shard_type);
+        spec["selected_template"] = json!("knative");
+        cluster.set_spec(&spec);
         cluster.reconcile();
+        let is_created = |cluster: &Cluster| {
+            cluster.keys().iter().any(|(kind, _)| *kind == crate::kinds::KNATIVE_SERVICE)
+        };
         for nodes in 0..=needed {
-            assert!(cluster.object(&function()).is_none(), "{shard_type}: {nodes}");
+            assert!(!is_created(&cluster), "{shard_type}: {nodes}");
             set_available(&mut cluster, nodes);
         }
-        assert!(cluster.object(&function()).is_some(), "{shard_type}");
+        assert!(is_created(&cluster), "{shard_type}");
     }
 }
 
@@ -66,22 +95,21 @@ fn existing_functions_are_updated_although_the_grid_is_not_ready() {
     assert_eq!(object["spec"]["template"]["spec"]["containers"][0]["image"], "img:2");
 }
 
-/// A class gets a grid: its functions stay as they are until the grid is ready.
+/// A class gets a grid: new pods wait for it, and the old ones serve meanwhile.
 #[test]
 fn functions_that_start_to_use_a_grid_wait_for_it() {
     let mut alone = spec(3, "raft");
     alone["addons"] = json!([]);
     let mut cluster = Cluster::with(&alone);
-    cluster.stopped.insert(STATEFUL_SET);
+    assert_eq!(init_containers(&cluster), Vec::<Value>::new());
+    cluster.stopped.extend([STATEFUL_SET, DEPLOYMENT]);
     cluster.set_spec(&spec(3, "raft"));
     cluster.reconcile();
     cluster.reconcile();
-    let uses_grid =
-        |cluster: &Cluster| cluster.child(&function()).unwrap().mentions("ODGM_ENABLED");
-    assert!(!uses_grid(&cluster));
+    assert_eq!(init_containers(&cluster).len(), 1);
+    assert_eq!(cluster.phase(), (Phase::Progressing, "WaitingForDataGrid".to_owned()));
     cluster.stopped.clear();
     cluster.converge();
-    assert!(uses_grid(&cluster));
     assert_eq!(cluster.phase().0, Phase::Available);
 }
 

@@ -86,6 +86,47 @@ fn a_replicated_persistent_data_grid_in_production() {
 }
 
 #[test]
+fn a_function_with_limits_behind_its_proxy() {
+    keep(
+        "a_function_with_limits_behind_its_proxy",
+        &objects(
+            Profile::Full,
+            &json!({
+                "selected_template": "k8s_deployment",
+                "functions": [{
+                    "key": "greet", "image": "img:1", "port": 8081,
+                    "config": {"timeout_ms": 1500},
+                    "requirements": {"max_latency_ms": 200, "min_throughput_rps": 50},
+                    "constraints": {"max_concurrency": 5, "hard_latency_ms": 900},
+                }],
+            }),
+        ),
+    );
+}
+
+#[test]
+fn the_proxy_runs_as_the_class_says() {
+    let proxied = |template: &str, proxy: &Value, requirements: &Value| {
+        let spec = json!({
+            "selected_template": template, "proxy": proxy,
+            "functions": [{"key": "f", "image": "i", "requirements": requirements}],
+        });
+        let objects = objects(Profile::Dev, &spec);
+        objects.iter().any(|it| it.to_string().contains("oprc-proxy"))
+    };
+    let (none, latency) = (json!({}), json!({"max_latency_ms": 50}));
+    for (mode, plain, measured) in
+        [(json!(null), false, true), (json!("always"), true, true), (json!("never"), false, false)]
+    {
+        assert_eq!(proxied("k8s_deployment", &mode, &none), plain, "{mode}");
+        assert_eq!(proxied("k8s_deployment", &mode, &latency), measured, "{mode}");
+        for template in ["knative", "job"] {
+            assert!(!proxied(template, &mode, &none) && !proxied(template, &mode, &latency));
+        }
+    }
+}
+
+#[test]
 fn knative() {
     keep(
         "knative",

@@ -12,10 +12,7 @@ use super::{
     specs,
 };
 use crate::{
-    crd::{
-        AVAILABLE, CONCURRENCY_LIMITED, ClassRuntimeStatus, DEGRADED, GRID_STABILITY_KEY,
-        PROGRESSING, Phase,
-    },
+    crd::{AVAILABLE, ClassRuntimeStatus, DEGRADED, GRID_STABILITY_KEY, PROGRESSING, Phase},
     kinds::{DEPLOYMENT, DISRUPTION_BUDGET, JOB, SERVICE, STATEFUL_SET},
     reason::{Failure, Reason},
 };
@@ -58,21 +55,31 @@ fn a_deployment_takes_two_status_writes() {
 
 #[test]
 fn functions_wait_for_the_data_grid() {
-    let mut cluster = Cluster::new();
-    cluster.set_spec(&fixed(1));
-    cluster.stopped.insert(DEPLOYMENT);
-    for _ in 0..3 {
-        cluster.reconcile();
-        cluster.run_controllers();
+    for (template, phase, function) in [
+        // An init container waits.
+        ("dev", Phase::Progressing, Some("Deployment shop--f0")),
+        // Knative allows none by default.
+        ("knative", Phase::Applying, None),
+    ] {
+        let mut spec = fixed(1);
+        spec["selected_template"] = json!(template);
+        let mut cluster = Cluster::new();
+        cluster.set_spec(&spec);
+        cluster.stopped.extend([DEPLOYMENT, STATEFUL_SET]);
+        for _ in 0..3 {
+            cluster.reconcile();
+            cluster.run_controllers();
+        }
+        let names = cluster.names();
+        let of_function = |name: &&String| {
+            name.starts_with("Deployment shop--") || name.starts_with("KnativeService")
+        };
+        assert_eq!(names.iter().find(of_function).map(String::as_str), function);
+        assert_eq!(cluster.phase(), (phase, "WaitingForDataGrid".to_owned()));
+        cluster.stopped.clear();
+        cluster.converge();
+        assert_eq!(cluster.phase().0, Phase::Available);
     }
-    assert_eq!(
-        cluster.names(),
-        ["Service shop--f0", "Service shop-odgm-svc", "Deployment shop-odgm"]
-    );
-    assert_eq!(cluster.phase(), (Phase::Applying, "WaitingForDataGrid".to_owned()));
-    cluster.stopped.clear();
-    cluster.converge();
-    assert_eq!(cluster.phase().0, Phase::Available);
 }
 
 #[test]
@@ -503,6 +510,7 @@ fn a_class_that_is_paused_before_its_first_object_is_pending() {
 #[test]
 fn progressing_is_written_over_applying_only_if_it_lasts() {
     let mut spec = fixed(1);
+    spec["selected_template"] = json!("knative");
     spec["functions"][0]["image"] = json!("broken");
     let mut cluster = Cluster::new();
     cluster.set_spec(&spec);
@@ -547,24 +555,4 @@ fn status_writes_keep_what_other_field_managers_own() {
         assert!(status.last_applied_at.is_some());
     }
     assert_eq!(cluster.phase().0, Phase::Available);
-}
-
-#[test]
-fn a_condition_says_that_a_concurrency_limit_is_not_enforced() {
-    let mut limited = json!({
-        "selected_template": "k8s_deployment",
-        "constraints": {"max_concurrency": 5},
-        "functions": [{"key": "greet", "image": "img:1"}],
-    });
-    let mut cluster = Cluster::with(&limited);
-    let status = cluster.status();
-    let condition = status.conditions.iter().find(|it| it.type_ == CONCURRENCY_LIMITED).unwrap();
-    assert_eq!((condition.status.as_str(), condition.reason.as_str()), ("False", "NotEnforced"));
-    assert!(condition.message.ends_with(": greet"), "{}", condition.message);
-    assert_eq!(status.phase, Phase::Available);
-
-    limited["constraints"] = json!({});
-    cluster.set_spec(&limited);
-    cluster.converge();
-    assert!(cluster.status().conditions.iter().all(|it| it.type_ != CONCURRENCY_LIMITED));
 }

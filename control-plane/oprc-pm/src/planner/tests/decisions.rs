@@ -277,11 +277,12 @@ fn warns_of_requests_above_the_capacity() {
         ..cluster()
     };
     let plan = planned(&package, &deployment, &clusters([("a", small)])).unwrap();
-    // One instance at 100m, two at 50m, with the profile's 64Mi each.
+    // One instance at 100m, two at 50m, with the profile's 64Mi each. Those with a requirement have
+    // a proxy with 10m and 16Mi.
     let capacity = plan.units[0].reasons.iter().find(|it| it.field == "requests").unwrap();
-    assert_eq!(capacity.value, "200m CPU, 192Mi memory");
+    assert_eq!(capacity.value, "220m CPU, 224Mi memory");
     assert_eq!(plan.warnings.len(), 1, "{:?}", plan.warnings);
-    assert!(plan.warnings[0].contains("200m CPU"), "{:?}", plan.warnings);
+    assert!(plan.warnings[0].contains("220m CPU"), "{:?}", plan.warnings);
 
     // Requests of other deployments count.
     let half = Capacity { cpu_millis: 150, memory_bytes: 0 };

@@ -79,9 +79,9 @@ fn planned_requests_equal_those_of_crm() {
     for (form, function, profile, asked) in [
         ("docker: {image: i}", "", "dev", "50m CPU, 64Mi memory"),
         ("docker: {image: i}", "", "full", "300m CPU, 768Mi memory"),
-        ("docker: {image: i}", "    requirements: {latency: 99}", "dev", "500m CPU, 512Mi memory"),
-        ("docker: {image: i}", "    requirements: {latency: 100}", "dev", "200m CPU, 256Mi memory"),
-        // A limit only lowers the default.
+        ("docker: {image: i}", "    requirements: {latency: 99}", "dev", "510m CPU, 528Mi memory"),
+        ("docker: {image: i}", "    requirements: {latency: 100}", "dev", "210m CPU, 272Mi memory"),
+        // With a proxy of 10m and 16Mi. A limit only lowers the default.
         ("docker: {image: i, cpu: '2', memory: 16Mi}", "", "dev", "50m CPU, 16Mi memory"),
         ("docker: {image: i, cpu: '2', requestsCpu: '1'}", "", "dev", "1000m CPU, 64Mi memory"),
         ("knative: {image: i}", "", "full", "0m CPU, 0Mi memory"),

@@ -42,7 +42,7 @@ impl Reader<'_> {
         let rejected = self.schema.rejected.iter().find(|(key, _)| names::snake(key) == path);
         let is_root = prefix.is_empty() && self.schema.root == Some(path.as_str());
         let is_section = is_root || self.is_section(&path);
-        let problem = match (rejected, self.schema.setting(&path), value) {
+        let problem = match (rejected, self.schema.setting_of_key(&path), value) {
             (Some((_, reason)), ..) => format!("{full_key}: not supported in {file}: {reason}"),
             (_, _, Raw::Object(section)) if is_section => {
                 for (name, value) in section {
@@ -81,6 +81,7 @@ impl Reader<'_> {
     fn is_section(&self, path: &str) -> bool {
         let below = |known: &str| known.strip_prefix(path).is_some_and(|it| it.starts_with('.'));
         self.schema.settings.iter().any(|setting| below(setting.path))
+            || self.schema.aliases.iter().any(|(alias, _)| below(alias))
             || self.schema.rejected.iter().any(|(key, _)| below(&names::snake(key)))
     }
 

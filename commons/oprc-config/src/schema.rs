@@ -53,6 +53,8 @@ pub struct Schema {
     /// The path of the setting that selects the profile; its kind is a [`Kind::OneOf`] of the
     /// profiles.
     pub profile: &'static str,
+    /// Other paths in the file, each with the path of the setting that it means.
+    pub aliases: &'static [(&'static str, &'static str)],
     /// Paths in the file that are rejected with everything below them, each with the reason.
     pub rejected: &'static [(&'static str, &'static str)],
 }
@@ -64,6 +66,12 @@ impl Schema {
 
     pub(crate) fn setting(&self, path: &str) -> Option<&'static Setting> {
         self.settings.iter().find(|setting| setting.path == path)
+    }
+
+    /// The setting of a key in the file.
+    pub(crate) fn setting_of_key(&self, path: &str) -> Option<&'static Setting> {
+        let alias = self.aliases.iter().find(|(alias, _)| *alias == path);
+        self.setting(alias.map_or(path, |(_, setting)| setting))
     }
 
     /// One without a name if the schema has no profiles.
@@ -92,6 +100,17 @@ impl Schema {
             claim(format!("flag {}", setting.flag()));
             claim(format!("file {}", names::snake(setting.path)));
             setting.env.iter().for_each(|name| claim(format!("variable {name}")));
+        }
+        for (alias, _) in self.aliases {
+            claim(format!("file {}", names::snake(alias)));
+        }
+        for (alias, path) in self.aliases {
+            if *alias != names::snake(alias) {
+                errors.push(format!("{alias} is not in snake_case"));
+            }
+            if self.setting(path).is_none() {
+                errors.push(format!("{alias} is an alias of {path}, which is not declared"));
+            }
         }
         for setting in self.settings {
             if setting.path != names::snake(setting.path) {

@@ -48,6 +48,7 @@ const SCHEMA: Schema = Schema {
         Setting { path: "log.level", help: "Either | or", ..Setting::EMPTY },
     ],
     profile: "profile",
+    aliases: &[("limits.units", "deploy.max_units")],
     rejected: &[("security.disableTls", "TLS cannot be turned off")],
 };
 
@@ -89,6 +90,7 @@ fn reports_errors_of_a_schema() {
             "flag a-b is declared twice",
             "variable OPRC_CRM_CONFIG is declared twice",
             "file a_b is declared twice",
+            "limits.units is an alias of deploy.max_units, which is not declared",
             "a.b: invalid value \"x\" from default: expected true or false",
             "aB is not in snake_case",
             "the profile setting profile is not declared",
@@ -196,6 +198,21 @@ fn rejects_a_setting_that_the_file_sets_twice() {
         problems(resolve(&[], &[], "crm: {deploy: {maxUnits: 1}}\ndeploy: {max_units: 2}")),
         ["deploy.max_units: set twice in crm.yaml, by crm.deploy.maxUnits and deploy.max_units: \
           remove one"]
+    );
+}
+
+#[test]
+fn alias_in_the_file_sets_the_setting() {
+    let resolved = resolve(&[], &[], "crm: {limits: {units: 4}}").unwrap();
+    assert_eq!(resolved.get::<u32>("deploy.max_units").unwrap(), 4);
+    let key = "crm.limits.units".to_owned();
+    let source = Source::File { path: "crm.yaml".into(), key };
+    assert_eq!(resolved.source("deploy.max_units"), Some(&source));
+    assert_eq!(
+        problems(resolve(&[], &[], "limits: {units: 1}\ndeploy: {maxUnits: 2}")),
+        [
+            "deploy.max_units: set twice in crm.yaml, by deploy.maxUnits and limits.units: remove one"
+        ]
     );
 }
 

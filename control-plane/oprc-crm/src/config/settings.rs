@@ -30,6 +30,7 @@ pub const SCHEMA: Schema = Schema {
     root: Some("crm"),
     profile: "profile",
     settings: SETTINGS,
+    aliases: &[],
     rejected: &[
         ("kubernetes.crd_group", "the group is oaas.io"),
         ("kubernetes.crd_version", "the version is v1alpha1"),

@@ -9,6 +9,7 @@ pub const SCHEMA: Schema = Schema {
     root: Some("pm"),
     profile: "profile",
     settings: SETTINGS,
+    aliases: &[],
     rejected: &[
         ("crm.clusters", "clusters may contain secrets: use crm.clusters_file"),
         ("store.etcd.password", "use store.etcd.password_file"),

@@ -2,7 +2,8 @@
 //!
 //! Decisions are pure functions ([`reconcile`], [`phase_mapping`]) of what the watches
 //! report ([`cache`]). Only [`controller`] writes children and status, and only while this process is
-//! the leader ([`leader`]). [`service`] serves clients, over the protocols of [`api`].
+//! the leader ([`leader`]). Metrics come from [`provider`].
+//! [`service`] serves clients, over the protocols of [`api`].
 
 pub mod api;
 pub mod cache;
@@ -15,6 +16,7 @@ pub mod kinds;
 pub mod leader;
 pub mod metrics;
 pub mod phase_mapping;
+pub mod provider;
 pub mod reason;
 pub mod reconcile;
 pub mod run;

@@ -1,0 +1,50 @@
+//! Access to a metrics store: queries over a range of time and at one instant.
+
+mod answer;
+mod breaker;
+mod error;
+mod prometheus;
+mod series;
+mod tls;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::jiff::Timestamp;
+
+pub use self::{
+    error::QueryError,
+    prometheus::{PrometheusOptions, PrometheusProvider, url_problem},
+    series::{MAX_VALUE, Point, Series, SeriesSet, known_value},
+};
+
+/// Bound on an answer. A longer one is an error, and is not read to its end.
+pub const MAX_BODY_BYTES: usize = 32 << 20;
+
+/// A store of metrics. Prometheus and what is compatible with it (Thanos, Mimir, VictoriaMetrics) share
+/// one implementation.
+///
+/// Scrape targets aren't part of it: ServiceMonitors and PodMonitors are children of a class, which
+/// only the reconciler writes.
+#[async_trait]
+pub trait MetricsProvider: Send + Sync {
+    /// The values from `start` to `end`, both inclusive, at multiples of `step` after `start`.
+    async fn query_range(&self, query: &RangeQuery) -> Result<SeriesSet, QueryError>;
+
+    /// The values at one time: each series has at most one point.
+    async fn query_instant(&self, promql: &str, at: Timestamp) -> Result<SeriesSet, QueryError>;
+
+    /// Whether queries are answered and the credentials are accepted.
+    async fn health_check(&self) -> Result<(), QueryError>;
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct RangeQuery {
+    pub promql: String,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    pub step: Duration,
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -2,7 +2,7 @@
 //!
 //! Decisions are pure functions ([`reconcile`], [`phase_mapping`]) of what the watches
 //! report ([`cache`]). Only [`controller`] writes children and status, and only while this process is
-//! the leader ([`leader`]). Metrics come from [`provider`].
+//! the leader ([`leader`]). [`signals`] are what metrics ([`provider`]) say about load and resources.
 //! [`service`] serves clients, over the protocols of [`api`].
 
 pub mod api;
@@ -21,6 +21,7 @@ pub mod reason;
 pub mod reconcile;
 pub mod run;
 pub mod service;
+pub mod signals;
 
 #[cfg(test)]
 fn workspace() -> std::path::PathBuf {

@@ -1,0 +1,266 @@
+//! The queries of a pass. Their number doesn't depend on the number of classes: each returns a signal
+//! of all pods, and CRM knows which pods belong to a component.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use super::promql;
+
+/// Where a signal comes from, in order of preference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// CRM's proxy in front of a function.
+    Proxy,
+    /// Knative's queue-proxy.
+    Knative,
+    /// The histogram that a function itself exports.
+    OwnHistogram,
+    /// The kubelet's metrics of containers.
+    CAdvisor,
+}
+
+/// A query of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Query {
+    ProxyRequests,
+    ProxyLatency,
+    ProxyInFlight,
+    ProxyQueueLength,
+    ProxyRejected,
+    ProxyHardLatencyBreaches,
+    KnativeRequests,
+    KnativeLatency,
+    KnativeInFlight,
+    KnativeQueueLength,
+    OwnRequests,
+    OwnLatency,
+    Cpu,
+    Memory,
+    CpuThrottling,
+    OomEvents,
+}
+
+/// Bound on a query that replaces a default.
+pub const MAX_QUERY_LENGTH: usize = 4096;
+
+/// Scrapes in a rate window: `rate` needs two, and one or two may fail.
+const SCRAPES: u32 = 4;
+
+impl Query {
+    pub const ALL: [Self; 16] = [
+        Self::ProxyRequests,
+        Self::ProxyLatency,
+        Self::ProxyInFlight,
+        Self::ProxyQueueLength,
+        Self::ProxyRejected,
+        Self::ProxyHardLatencyBreaches,
+        Self::KnativeRequests,
+        Self::KnativeLatency,
+        Self::KnativeInFlight,
+        Self::KnativeQueueLength,
+        Self::OwnRequests,
+        Self::OwnLatency,
+        Self::Cpu,
+        Self::Memory,
+        Self::CpuThrottling,
+        Self::OomEvents,
+    ];
+
+    /// The last part of its setting, `prometheus.queries.NAME`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ProxyRequests => "proxy_requests",
+            Self::ProxyLatency => "proxy_latency",
+            Self::ProxyInFlight => "proxy_in_flight",
+            Self::ProxyQueueLength => "proxy_queue_length",
+            Self::ProxyRejected => "proxy_rejected",
+            Self::ProxyHardLatencyBreaches => "proxy_hard_latency_breaches",
+            Self::KnativeRequests => "knative_requests",
+            Self::KnativeLatency => "knative_latency",
+            Self::KnativeInFlight => "knative_in_flight",
+            Self::KnativeQueueLength => "knative_queue_length",
+            Self::OwnRequests => "own_requests",
+            Self::OwnLatency => "own_latency",
+            Self::Cpu => "cpu",
+            Self::Memory => "memory",
+            Self::CpuThrottling => "cpu_throttling",
+            Self::OomEvents => "oom_events",
+        }
+    }
+
+    pub fn source(self) -> Source {
+        match self {
+            Self::ProxyRequests
+            | Self::ProxyLatency
+            | Self::ProxyInFlight
+            | Self::ProxyQueueLength
+            | Self::ProxyRejected
+            | Self::ProxyHardLatencyBreaches => Source::Proxy,
+            Self::KnativeRequests
+            | Self::KnativeLatency
+            | Self::KnativeInFlight
+            | Self::KnativeQueueLength => Source::Knative,
+            Self::OwnRequests | Self::OwnLatency => Source::OwnHistogram,
+            Self::Cpu | Self::Memory | Self::CpuThrottling | Self::OomEvents => Source::CAdvisor,
+        }
+    }
+
+    /// With the placeholders `$window`, the rate window, and `$namespace_matcher`, which is empty or
+    /// a label matcher.
+    pub fn default_promql(self) -> &'static str {
+        match self {
+            Self::ProxyRequests => promql::PROXY_REQUESTS,
+            Self::ProxyLatency => promql::PROXY_LATENCY,
+            Self::ProxyInFlight => promql::PROXY_IN_FLIGHT,
+            Self::ProxyQueueLength => promql::PROXY_QUEUE_LENGTH,
+            Self::ProxyRejected => promql::PROXY_REJECTED,
+            Self::ProxyHardLatencyBreaches => promql::PROXY_HARD_LATENCY_BREACHES,
+            Self::KnativeRequests => promql::KNATIVE_REQUESTS,
+            Self::KnativeLatency => promql::KNATIVE_LATENCY,
+            Self::KnativeInFlight => promql::KNATIVE_IN_FLIGHT,
+            Self::KnativeQueueLength => promql::KNATIVE_QUEUE_LENGTH,
+            Self::OwnRequests => promql::OWN_REQUESTS,
+            Self::OwnLatency => promql::OWN_LATENCY,
+            Self::Cpu => promql::CPU,
+            Self::Memory => promql::MEMORY,
+            Self::CpuThrottling => promql::CPU_THROTTLING,
+            Self::OomEvents => promql::OOM_EVENTS,
+        }
+    }
+
+    /// The label that distinguishes series of a pod.
+    pub(super) fn dimension(self) -> Option<&'static str> {
+        match self {
+            Self::ProxyRequests | Self::OwnRequests => Some("outcome"),
+            Self::KnativeRequests => Some("http_response_status_code"),
+            Self::ProxyLatency | Self::KnativeLatency | Self::OwnLatency => Some("le"),
+            _ => None,
+        }
+    }
+
+    /// Whether requests with this value of [`Self::dimension`] failed on the server's side.
+    pub(super) fn is_error(self, outcome: &str) -> bool {
+        match self {
+            Self::KnativeRequests => outcome.starts_with('5'),
+            // Micrometer, the usual exporter of this histogram, has upper case.
+            Self::OwnRequests => outcome.eq_ignore_ascii_case("server_error"),
+            _ => matches!(outcome, "server_error" | "timeout" | "unreachable"),
+        }
+    }
+}
+
+/// The time over which rates are taken: several scrapes, and no gap between two steps.
+pub fn rate_window(scrape_interval: Duration, step: Duration) -> Duration {
+    scrape_interval.saturating_mul(SCRAPES).max(step)
+}
+
+/// The queries of a pass, as they are sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueryTable {
+    queries: Vec<(Query, String)>,
+}
+
+impl QueryTable {
+    /// `replaced` has the texts that differ from the defaults. With `namespace`, only series of that
+    /// namespace are read.
+    pub fn new(
+        replaced: &BTreeMap<Query, String>,
+        rate_window: Duration,
+        namespace: Option<&str>,
+    ) -> Self {
+        let window = format!("{}ms", rate_window.as_millis().max(1));
+        // The name of a namespace needs no escapes.
+        let matcher = namespace.map(|name| format!(r#"namespace="{name}""#)).unwrap_or_default();
+        let render = |query: Query| {
+            let text = replaced.get(&query).map_or_else(|| query.default_promql(), String::as_str);
+            (query, text.replace("$window", &window).replace("$namespace_matcher", &matcher))
+        };
+        Self { queries: Query::ALL.map(render).into() }
+    }
+
+    /// Without the queries of a source that the cluster doesn't have.
+    #[must_use]
+    pub fn without(mut self, source: Source) -> Self {
+        self.queries.retain(|(query, _)| query.source() != source);
+        self
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (Query, &str)> {
+        self.queries.iter().map(|(query, text)| (*query, text.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn text(table: &QueryTable, query: Query) -> &str {
+        table.iter().find(|(it, _)| *it == query).unwrap().1
+    }
+
+    #[test]
+    fn number_of_queries_is_bounded() {
+        let table = QueryTable::new(&BTreeMap::new(), Duration::from_mins(1), None);
+        assert!(table.iter().count() <= 20);
+        let names: BTreeSet<_> = Query::ALL.iter().map(|query| query.name()).collect();
+        assert_eq!(names.len(), Query::ALL.len());
+        assert!(Query::ALL.iter().all(|query| query.default_promql().len() <= MAX_QUERY_LENGTH));
+    }
+
+    #[test]
+    fn placeholders_are_replaced() {
+        let none = BTreeMap::new();
+        for (namespace, matcher) in [(None, ""), (Some("shop"), r#"namespace="shop""#)] {
+            let table = QueryTable::new(&none, Duration::from_mins(1), namespace);
+            for (query, text) in table.iter() {
+                assert!(!text.contains('$'), "{query:?}: {text}");
+                assert!(text.contains("[60000ms]"), "{query:?}: {text}");
+                assert!(text.contains(matcher), "{query:?}: {text}");
+                assert_eq!(text.matches('(').count(), text.matches(')').count(), "{text}");
+            }
+            assert_eq!(
+                text(&table, Query::ProxyInFlight),
+                format!(
+                    "max by (namespace, pod) (sum by (namespace, pod, job, instance) \
+                     (avg_over_time(oprc_proxy_requests_in_flight{{{matcher}}}[60000ms])))"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn configured_queries_replace_defaults() {
+        let replaced = BTreeMap::from([(Query::Cpu, "my_cpu{$namespace_matcher}[$window]".into())]);
+        let table = QueryTable::new(&replaced, Duration::from_secs(30), Some("a"));
+        assert_eq!(text(&table, Query::Cpu), r#"my_cpu{namespace="a"}[30000ms]"#);
+        assert_eq!(table.iter().count(), Query::ALL.len());
+        let table = table.without(Source::Knative);
+        assert!(table.iter().all(|(query, _)| query.source() != Source::Knative));
+        assert_eq!(table.iter().count(), Query::ALL.len() - 4);
+    }
+
+    #[test]
+    fn rate_window_has_several_scrapes_and_covers_a_step() {
+        let seconds = Duration::from_secs;
+        assert_eq!(rate_window(seconds(15), seconds(30)), seconds(60));
+        assert_eq!(rate_window(seconds(5), seconds(30)), seconds(30));
+    }
+
+    #[test]
+    fn errors_of_the_server_are_told_from_those_of_clients() {
+        for (query, outcome, error) in [
+            (Query::ProxyRequests, "server_error", true),
+            (Query::ProxyRequests, "timeout", true),
+            (Query::ProxyRequests, "unreachable", true),
+            (Query::ProxyRequests, "client_error", false),
+            (Query::ProxyRequests, "success", false),
+            (Query::KnativeRequests, "503", true),
+            (Query::KnativeRequests, "404", false),
+            (Query::OwnRequests, "SERVER_ERROR", true),
+            (Query::OwnRequests, "SUCCESS", false),
+        ] {
+            assert_eq!(query.is_error(outcome), error, "{query:?} {outcome}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+/// The times of a range query: `start`, and multiples of `step` after it until `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    start: i64,
+    /// In milliseconds, at least 1.
+    step: i64,
+    /// The number of steps after `start`.
+    steps: usize,
+}
+
+impl Window {
+    /// Bound on the number of points of a series.
+    pub const MAX_STEPS: usize = 1000;
+
+    /// The last time is `now`, so that decisions use the newest data. `range` is shortened to a
+    /// multiple of `step`, and to [`Self::MAX_STEPS`].
+    pub fn ending_at(now: Timestamp, range: Duration, step: Duration) -> Self {
+        let step = milliseconds(step).max(1);
+        let steps = usize::try_from(milliseconds(range) / step).unwrap_or(Self::MAX_STEPS);
+        let steps = steps.min(Self::MAX_STEPS);
+        let length = i64::try_from(steps).unwrap_or_default().saturating_mul(step);
+        Self { start: now.as_millisecond().saturating_sub(length), step, steps }
+    }
+
+    pub fn start(&self) -> Timestamp {
+        self.at(0)
+    }
+
+    pub fn end(&self) -> Timestamp {
+        self.at(self.steps)
+    }
+
+    pub fn step(&self) -> Duration {
+        Duration::from_millis(self.step.unsigned_abs())
+    }
+
+    /// The number of times, including both ends.
+    pub(super) fn len(&self) -> usize {
+        self.steps + 1
+    }
+
+    pub(super) fn at(&self, index: usize) -> Timestamp {
+        let offset = i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(self.step);
+        Timestamp::from_millisecond(self.start.saturating_add(offset)).unwrap_or(Timestamp::MAX)
+    }
+
+    /// None for a time that isn't one of the window.
+    pub(super) fn index(&self, at: Timestamp) -> Option<usize> {
+        let offset = at.as_millisecond().checked_sub(self.start)?;
+        if offset % self.step != 0 {
+            return None;
+        }
+        usize::try_from(offset / self.step).ok().filter(|index| *index <= self.steps)
+    }
+
+    /// The first time that is not before `at`; `len` if there is none.
+    pub(super) fn first_from(&self, at: Timestamp) -> usize {
+        let offset = at.as_millisecond().saturating_sub(self.start).max(0);
+        let index = offset / self.step + i64::from(offset % self.step != 0);
+        usize::try_from(index).map_or(self.len(), |index| index.min(self.len()))
+    }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millisecond: i64) -> Timestamp {
+        Timestamp::from_millisecond(millisecond).unwrap()
+    }
+
+    #[test]
+    fn times_end_at_now() {
+        let window =
+            Window::ending_at(at(100_007), Duration::from_secs(70), Duration::from_secs(30));
+        assert_eq!((window.start(), window.end()), (at(40_007), at(100_007)));
+        assert_eq!(window.len(), 3);
+        assert_eq!(window.index(at(70_007)), Some(1));
+        assert_eq!(window.index(at(70_008)), None);
+        assert_eq!(window.index(at(130_007)), None);
+        assert_eq!(window.index(at(10_007)), None);
+        for (time, index) in [(0, 0), (40_007, 0), (40_008, 1), (100_007, 2), (100_008, 3)] {
+            assert_eq!(window.first_from(at(time)), index, "{time}");
+        }
+    }
+
+    #[test]
+    fn number_of_steps_is_bounded() {
+        let window = Window::ending_at(at(0), Duration::MAX, Duration::ZERO);
+        assert_eq!(window.len(), Window::MAX_STEPS + 1);
+        let window = Window::ending_at(at(0), Duration::ZERO, Duration::MAX);
+        assert_eq!((window.len(), window.start()), (1, at(0)));
+    }
+}

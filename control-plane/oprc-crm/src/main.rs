@@ -18,7 +18,8 @@ fn main() -> anyhow::Result<()> {
     let settings = SCHEMA.resolve(&matches, &environment)?;
     let config = Config::of(&settings)?;
     let port = port_warning(&environment, config.server.address.port());
-    let warnings: Vec<_> = settings.warnings().iter().cloned().chain(port).collect();
+    let warnings = settings.warnings().iter().cloned().chain(config.warnings());
+    let warnings: Vec<_> = warnings.chain(port).collect();
     if matches.subcommand_matches("config").is_some() {
         for warning in &warnings {
             eprintln!("warning: {warning}");

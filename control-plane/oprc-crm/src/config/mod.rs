@@ -1,5 +1,7 @@
 //! The configuration of CRM, by precedence: flag, environment variable, file, profile default.
 
+mod nfr;
+mod prometheus;
 mod settings;
 
 use std::collections::BTreeMap;
@@ -10,7 +12,11 @@ use oprc_unit::{
     Features, Floors, OdgmImages, Platform, Profile, Sizes, Template, names, spec::Resources,
 };
 
-pub use self::settings::SCHEMA;
+pub use self::{
+    nfr::Nfr,
+    prometheus::{Prometheus, ScrapeKind},
+    settings::SCHEMA,
+};
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -20,6 +26,8 @@ pub struct Config {
     /// Whether CRM is restricted to that namespace.
     pub namespaced: bool,
     pub platform: Platform,
+    pub prometheus: Prometheus,
+    pub nfr: Nfr,
     pub leader_election: bool,
     pub lease: String,
     /// By default the namespace of the pod.
@@ -57,11 +65,15 @@ impl Config {
             proxy_image: settings.get("proxy.image")?,
             ..Platform::of(profile)
         };
+        let server = oprc_server::Settings::from_resolved(settings)?;
+        let prometheus = Prometheus::of(settings, profile)?;
         let config = Self {
-            server: oprc_server::Settings::from_resolved(settings)?,
+            server,
             namespace: settings.get("kubernetes.namespace")?,
             namespaced: settings.get::<&str>("kubernetes.scope")? == "namespace",
             platform,
+            nfr: Nfr::of(settings, &prometheus)?,
+            prometheus,
             leader_election: settings.get("features.leader_election")?,
             lease: settings.get("kubernetes.lease")?,
             lease_namespace: settings.get("kubernetes.lease_namespace")?,
@@ -74,6 +86,11 @@ impl Config {
         };
         config.check(profile)?;
         Ok(config)
+    }
+
+    /// Problems that don't prevent startup.
+    pub fn warnings(&self) -> Vec<String> {
+        self.prometheus.warnings()
     }
 
     fn check(&self, profile: Profile) -> Result<(), Error> {
@@ -149,10 +166,16 @@ pub fn port_warning(environment: &BTreeMap<String, String>, port: u16) -> Option
 mod tests {
     use super::*;
 
-    fn config(variables: &[(&str, &str)]) -> Result<Config, Error> {
+    pub(super) fn config(variables: &[(&str, &str)]) -> Result<Config, Error> {
         let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let matches = SCHEMA.command().get_matches_from(["oprc-crm"]);
         Config::of(&SCHEMA.resolve(&matches, &variables.iter().map(own).collect())?)
+    }
+
+    pub(super) fn config_of_file(text: &str) -> Result<Config, Error> {
+        let matches = SCHEMA.command().get_matches_from(["oprc-crm", "--config", "crm.yaml"]);
+        let settings = SCHEMA.resolve_with(&matches, &BTreeMap::new(), |_| Ok(text.to_owned()))?;
+        Config::of(&settings)
     }
 
     #[test]
@@ -165,6 +188,7 @@ mod tests {
                 ("OPRC_CRM_PROFILE", name),
                 ("OPRC_CRM_SERVER_HOST", "127.0.0.1"),
                 ("OPRC_CRM_SECURITY_MTLS", "false"),
+                ("OPRC_CRM_PROM_URL", "http://prometheus:9090"),
             ]);
             assert_eq!(config.unwrap().platform, Platform::of(profile), "{name}");
         }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use oprc_config::{Kind, Schema, Setting};
 use oprc_unit::{Platform, Profile};
 
+use crate::signals::Query;
+
 fn platform(profile: &str) -> Platform {
     Platform::of(Profile::parse(profile).unwrap_or_default())
 }
@@ -21,6 +23,25 @@ fn only_full(profile: &str) -> Option<String> {
     Some((Profile::parse(profile) == Some(Profile::Full)).to_string())
 }
 
+// The signature is that of `Setting::default`.
+#[allow(clippy::unnecessary_wraps)]
+fn not_dev(profile: &str) -> Option<String> {
+    Some((Profile::parse(profile) != Some(Profile::Dev)).to_string())
+}
+
+/// The setting of a query, with its default.
+macro_rules! query {
+    ($name:literal, $query:ident, $returns:literal) => {
+        Setting {
+            path: concat!("prometheus.queries.", $name),
+            kind: Kind::Text,
+            help: concat!("PromQL query for ", $returns),
+            default: |_| Some(Query::$query.default_promql().to_owned()),
+            ..Setting::EMPTY
+        }
+    };
+}
+
 const MILLISECONDS: Kind = Kind::Integer { min: 0, max: 86_400_000 };
 
 pub const SCHEMA: Schema = Schema {
@@ -30,7 +51,12 @@ pub const SCHEMA: Schema = Schema {
     root: Some("crm"),
     profile: "profile",
     settings: SETTINGS,
-    aliases: &[],
+    aliases: &[
+        ("nfr_enforcement.check_interval", "nfr.interval"),
+        ("nfr_enforcement.prometheus_url", "prometheus.url"),
+        ("nfr_enforcement.enforcement_rules.throughput.max_replicas", "limits.max_replicas"),
+        ("nfr_enforcement.enforcement_rules.throughput.cooldown_period", "enforcement.cooldown"),
+    ],
     rejected: &[
         ("kubernetes.crd_group", "the group is oaas.io"),
         ("kubernetes.crd_version", "the version is v1alpha1"),
@@ -61,9 +87,23 @@ pub const SCHEMA: Schema = Schema {
         ("odgm.collection_templates", "defaults are derived from the requirements of the class"),
         ("odgm.partition_strategies", "the number of partitions is derived from the throughput"),
         ("odgm.health_checks", "the data grid is probed by gRPC health checks"),
-        ("nfr_enforcement", "requirements are not enforced yet"),
+        (
+            "nfr_enforcement.enforcement_rules.throughput.violation_threshold",
+            "the throughput of a class is a requirement, not a share of one",
+        ),
+        (
+            "nfr_enforcement.enforcement_rules.throughput.scale_factor",
+            "the number of replicas is computed; enforcement.max_replica_delta bounds a change",
+        ),
+        (
+            "nfr_enforcement.enforcement_rules.latency",
+            "latency is a requirement of each class, and enforcement is set by nfr.enforcement of the class",
+        ),
     ],
 };
+
+/// The only metrics provider; any other value of `prometheus.provider` causes a warning.
+pub(super) const PROVIDER: &str = "prometheus-operator";
 
 const SETTINGS: &[Setting] = &[
     Setting {
@@ -158,6 +198,20 @@ const SETTINGS: &[Setting] = &[
         default: |_| Some("true".to_owned()),
     },
     Setting {
+        path: "features.prometheus",
+        env: &["OPRC_CRM_FEATURES_PROMETHEUS"],
+        kind: Kind::Bool,
+        help: "Whether CRM reads metrics of functions and data grids from Prometheus",
+        default: only_full,
+    },
+    Setting {
+        path: "features.nfr_enforcement",
+        env: &["OPRC_CRM_FEATURES_NFR_ENFORCEMENT"],
+        kind: Kind::Bool,
+        help: "Whether recommendations are applied to classes with enforcement mode enforce; otherwise they are only reported",
+        default: not_dev,
+    },
+    Setting {
         path: "templates.default_template",
         env: &["OPRC_CRM_TEMPLATES_DEFAULT_TEMPLATE"],
         kind: Kind::Text,
@@ -212,6 +266,211 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Duration,
         help: "Maximum time for a class to become Available, unless the class specifies one",
         default: |profile| seconds(platform(profile).progress_deadline),
+    },
+    Setting {
+        path: "prometheus.provider",
+        env: &["OPRC_CRM_PROM_PROVIDER"],
+        kind: Kind::Text,
+        help: "Kind of metrics provider; others than prometheus-operator are ignored with a warning",
+        default: |_| Some(PROVIDER.to_owned()),
+    },
+    Setting {
+        path: "prometheus.url",
+        env: &["OPRC_CRM_PROM_URL"],
+        kind: Kind::Text,
+        help: "Base URL of the Prometheus HTTP API, such as http://prometheus.monitoring:9090, with its path prefix",
+        ..Setting::EMPTY
+    },
+    Setting {
+        path: "prometheus.match_labels",
+        env: &["OPRC_CRM_PROM_MATCH_LABELS"],
+        kind: Kind::List,
+        help: "Labels (key=value) of ServiceMonitors and PodMonitors, by which the Prometheus Operator selects them",
+        ..Setting::EMPTY
+    },
+    Setting {
+        path: "prometheus.scrape_kind",
+        env: &["OPRC_CRM_PROM_SCRAPE_KIND"],
+        kind: Kind::OneOf(&["auto", "service", "pod", "none"]),
+        help: "Monitors that CRM creates: ServiceMonitors, PodMonitors, none, or auto, which creates none for Knative",
+        default: |_| Some("auto".to_owned()),
+    },
+    Setting {
+        path: "prometheus.scrape_interval",
+        env: &["OPRC_CRM_PROM_SCRAPE_INTERVAL"],
+        kind: Kind::Duration,
+        help: "Scrape interval of the monitors that CRM creates, or the one that is configured elsewhere; rates are taken over four times as long",
+        default: |_| Some("15s".to_owned()),
+    },
+    Setting {
+        path: "prometheus.query_timeout",
+        env: &["OPRC_CRM_PROM_QUERY_TIMEOUT_SECS"],
+        kind: Kind::Duration,
+        help: "Maximum time of a query, including retries",
+        default: |_| Some("5s".to_owned()),
+    },
+    Setting {
+        path: "prometheus.range",
+        env: &["OPRC_CRM_PROM_RANGE"],
+        kind: Kind::Duration,
+        help: "Time that queries look back; at least enforcement.stability",
+        default: |_| Some("10m".to_owned()),
+    },
+    Setting {
+        path: "prometheus.step",
+        env: &["OPRC_CRM_PROM_STEP"],
+        kind: Kind::Duration,
+        help: "Time between two values of a query; values older than three steps are stale",
+        default: |_| Some("30s".to_owned()),
+    },
+    Setting {
+        path: "prometheus.ca_file",
+        env: &["OPRC_CRM_PROM_CA_FILE"],
+        kind: Kind::Path,
+        help: "PEM file with the CA certificates that verify Prometheus; default: those of the system; read for each connection",
+        ..Setting::EMPTY
+    },
+    Setting {
+        path: "prometheus.token_file",
+        env: &["OPRC_CRM_PROM_TOKEN_FILE"],
+        kind: Kind::Path,
+        help: "File with the bearer token for Prometheus; read for each request",
+        ..Setting::EMPTY
+    },
+    Setting {
+        path: "prometheus.client_certificate",
+        env: &["OPRC_CRM_PROM_CLIENT_CERTIFICATE"],
+        kind: Kind::Path,
+        help: "PEM file with the client certificate chain for Prometheus; read for each connection",
+        ..Setting::EMPTY
+    },
+    Setting {
+        path: "prometheus.client_key",
+        env: &["OPRC_CRM_PROM_CLIENT_KEY"],
+        kind: Kind::Path,
+        help: "PEM file with the private key of the client certificate; read for each connection",
+        ..Setting::EMPTY
+    },
+    query!(
+        "proxy_requests",
+        ProxyRequests,
+        "requests per second by namespace, pod and outcome, from CRM's proxy"
+    ),
+    query!(
+        "proxy_latency",
+        ProxyLatency,
+        "rates of latency buckets by namespace, pod and le, from CRM's proxy"
+    ),
+    query!(
+        "proxy_in_flight",
+        ProxyInFlight,
+        "requests in progress by namespace and pod, from CRM's proxy"
+    ),
+    query!(
+        "proxy_queue_length",
+        ProxyQueueLength,
+        "queued requests by namespace and pod, from CRM's proxy"
+    ),
+    query!(
+        "proxy_rejected",
+        ProxyRejected,
+        "rejected requests per second by namespace and pod, from CRM's proxy"
+    ),
+    query!(
+        "proxy_hard_latency_breaches",
+        ProxyHardLatencyBreaches,
+        "requests per second above the hard latency by namespace and pod, from CRM's proxy"
+    ),
+    query!(
+        "knative_requests",
+        KnativeRequests,
+        "requests per second by namespace, pod and http_response_status_code, from Knative's queue-proxy"
+    ),
+    query!(
+        "knative_latency",
+        KnativeLatency,
+        "rates of latency buckets by namespace, pod and le, from Knative's queue-proxy"
+    ),
+    query!(
+        "knative_in_flight",
+        KnativeInFlight,
+        "requests in progress by namespace and pod, from Knative's queue-proxy"
+    ),
+    query!(
+        "knative_queue_length",
+        KnativeQueueLength,
+        "queued requests by namespace and pod, from Knative's queue-proxy"
+    ),
+    query!(
+        "own_requests",
+        OwnRequests,
+        "requests per second by namespace, pod and outcome, from the function's own metrics"
+    ),
+    query!(
+        "own_latency",
+        OwnLatency,
+        "rates of latency buckets by namespace, pod and le, from the function's own metrics"
+    ),
+    query!("cpu", Cpu, "CPU cores in use by namespace, pod and container"),
+    query!("memory", Memory, "working set in bytes by namespace, pod and container"),
+    query!(
+        "cpu_throttling",
+        CpuThrottling,
+        "share of throttled CPU periods by namespace, pod and container"
+    ),
+    query!(
+        "oom_events",
+        OomEvents,
+        "out-of-memory kills in the rate window by namespace, pod and container"
+    ),
+    Setting {
+        path: "nfr.interval",
+        env: &["OPRC_CRM_ANALYZER_INTERVAL_SECS"],
+        kind: Kind::Duration,
+        help: "Time between two evaluations of the requirements of classes",
+        default: |_| Some("60s".to_owned()),
+    },
+    Setting {
+        path: "nfr.urgent_interval",
+        env: &["OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS"],
+        kind: Kind::Duration,
+        help: "Time between two evaluations while a requirement is violated or about to be; at most nfr.interval",
+        default: |_| Some("15s".to_owned()),
+    },
+    Setting {
+        path: "nfr.cpu_per_pod_m",
+        env: &["OPRC_CRM_REQ_CPU_PER_POD_M"],
+        kind: Kind::Integer { min: 1, max: 1_000_000 },
+        help: "CPU in millicores that one replica is assumed to provide while its capacity is not known",
+        default: |_| Some("500".to_owned()),
+    },
+    Setting {
+        path: "enforcement.stability",
+        env: &["OPRC_CRM_ENFORCEMENT_STABILITY_SECS"],
+        kind: Kind::Duration,
+        help: "Time that a recommendation must be stable before it is applied, unless it is urgent",
+        default: |_| Some("180s".to_owned()),
+    },
+    Setting {
+        path: "enforcement.cooldown",
+        env: &["OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS"],
+        kind: Kind::Duration,
+        help: "Minimum time between two changes of a component, unless the second is urgent",
+        default: |_| Some("120s".to_owned()),
+    },
+    Setting {
+        path: "enforcement.max_replica_delta",
+        env: &["OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA"],
+        kind: Kind::Integer { min: 1, max: 1000 },
+        help: "Maximum change of replicas at once in percent, unless it is urgent",
+        default: |_| Some("30".to_owned()),
+    },
+    Setting {
+        path: "limits.max_replicas",
+        env: &["OPRC_CRM_LIMITS_MAX_REPLICAS"],
+        kind: Kind::Integer { min: 1, max: 10_000 },
+        help: "Maximum number of replicas that enforcement sets for a component",
+        default: |_| Some("50".to_owned()),
     },
     Setting {
         path: "odgm.image",
@@ -351,5 +610,17 @@ mod tests {
     #[test]
     fn schema_is_valid() {
         assert_eq!(SCHEMA.errors(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_query_has_its_setting() {
+        let settings: Vec<_> = SETTINGS
+            .iter()
+            .filter_map(|it| {
+                Some((it.path.strip_prefix("prometheus.queries.")?, (it.default)("dev")?))
+            })
+            .collect();
+        let queries = Query::ALL.map(|it| (it.name(), it.default_promql().to_owned()));
+        assert_eq!(settings, queries);
     }
 }

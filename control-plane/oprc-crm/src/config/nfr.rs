@@ -1,0 +1,159 @@
+use std::time::Duration;
+
+use oprc_config::{Error, Resolved};
+
+use super::Prometheus;
+
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_DURATION: Duration = Duration::from_hours(24);
+
+/// How requirements are evaluated and enforced at run time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Nfr {
+    /// `features.nfr_enforcement`. Without it recommendations are only reported.
+    pub enforcement: bool,
+    pub interval: Duration,
+    /// At most `interval`.
+    pub urgent_interval: Duration,
+    /// How long a recommendation must be stable before it is applied, unless it is urgent.
+    pub stability: Duration,
+    /// The shortest time between two changes of a component, unless the second is urgent.
+    pub cooldown: Duration,
+    /// The largest change of replicas at once, in percent, unless it is urgent.
+    pub max_replica_delta: u32,
+    pub max_replicas: u32,
+    /// CPU of one replica in millicores, while its capacity isn't known.
+    pub cpu_per_pod_m: u32,
+}
+
+impl Nfr {
+    pub(super) fn of(settings: &Resolved, prometheus: &Prometheus) -> Result<Self, Error> {
+        let nfr = Self {
+            enforcement: settings.get("features.nfr_enforcement")?,
+            interval: settings.get("nfr.interval")?,
+            urgent_interval: settings.get("nfr.urgent_interval")?,
+            stability: settings.get("enforcement.stability")?,
+            cooldown: settings.get("enforcement.cooldown")?,
+            max_replica_delta: settings.get("enforcement.max_replica_delta")?,
+            max_replicas: settings.get("limits.max_replicas")?,
+            cpu_per_pod_m: settings.get("nfr.cpu_per_pod_m")?,
+        };
+        nfr.check(prometheus)?;
+        Ok(nfr)
+    }
+
+    fn check(&self, prometheus: &Prometheus) -> Result<(), Error> {
+        let inconsistent = |message: String| Err(Error::Inconsistent(message));
+        let Self { interval, urgent_interval, stability, cooldown, .. } = *self;
+        if urgent_interval < MIN_INTERVAL || urgent_interval > interval || interval > MAX_DURATION {
+            return inconsistent(
+                "nfr.urgent_interval must be at least 1s, and nfr.interval from that to 24h".into(),
+            );
+        }
+        if cooldown > MAX_DURATION {
+            return inconsistent("enforcement.cooldown must be at most 24h".to_owned());
+        }
+        // What CRM knows about the past is what a query returns.
+        if stability > prometheus.range {
+            return inconsistent(format!(
+                "enforcement.stability ({}s) must be at most prometheus.range ({}s)",
+                stability.as_secs(),
+                prometheus.range.as_secs()
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::tests::{config, config_of_file},
+        *,
+    };
+
+    #[test]
+    fn defaults() {
+        let expected = Nfr {
+            enforcement: false,
+            interval: Duration::from_mins(1),
+            urgent_interval: Duration::from_secs(15),
+            stability: Duration::from_mins(3),
+            cooldown: Duration::from_mins(2),
+            max_replica_delta: 30,
+            max_replicas: 50,
+            cpu_per_pod_m: 500,
+        };
+        assert_eq!(config(&[]).unwrap().nfr, expected);
+        for (profile, enforcement) in [("dev", false), ("edge", true), ("full", true)] {
+            let config = config(&[
+                ("OPRC_CRM_PROFILE", profile),
+                ("OPRC_CRM_SERVER_HOST", "127.0.0.1"),
+                ("OPRC_CRM_SECURITY_MTLS", "false"),
+                ("OPRC_CRM_PROM_URL", "http://p"),
+            ]);
+            assert_eq!(config.unwrap().nfr, Nfr { enforcement, ..expected.clone() }, "{profile}");
+        }
+    }
+
+    #[test]
+    fn variables_of_the_seeds_are_read() {
+        let found = config(&[
+            ("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true"),
+            ("OPRC_CRM_ANALYZER_INTERVAL_SECS", "90"),
+            ("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "10"),
+            ("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "60"),
+            ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "30"),
+            ("OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA", "50"),
+            ("OPRC_CRM_LIMITS_MAX_REPLICAS", "20"),
+            ("OPRC_CRM_REQ_CPU_PER_POD_M", "250"),
+        ]);
+        let expected = Nfr {
+            enforcement: true,
+            interval: Duration::from_secs(90),
+            urgent_interval: Duration::from_secs(10),
+            stability: Duration::from_mins(1),
+            cooldown: Duration::from_secs(30),
+            max_replica_delta: 50,
+            max_replicas: 20,
+            cpu_per_pod_m: 250,
+        };
+        assert_eq!(found.unwrap().nfr, expected);
+    }
+
+    #[test]
+    fn keys_of_the_seeds_are_aliases_or_rejected() {
+        let found = config_of_file(
+            "nfr_enforcement: {check_interval: 30s, prometheus_url: 'http://prometheus:9090', \
+             enforcement_rules: {throughput: {max_replicas: 20, cooldown_period: 300s}}}",
+        )
+        .unwrap();
+        assert_eq!(found.prometheus.options.unwrap().url, "http://prometheus:9090");
+        assert_eq!((found.nfr.interval.as_secs(), found.nfr.max_replicas), (30, 20));
+        assert_eq!(found.nfr.cooldown.as_secs(), 300);
+        let error = config_of_file(
+            "nfr_enforcement: {enforcement_rules: {throughput: {violation_threshold: 0.8, \
+             scale_factor: 1.5}, latency: {p95_threshold_ms: 500}}}",
+        );
+        let error = error.unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 3, "{error}");
+        assert!(error.lines().all(|line| line.contains("not supported in")), "{error}");
+    }
+
+    #[test]
+    fn invalid_values_are_rejected() {
+        for (variable, value, message) in [
+            ("OPRC_CRM_ANALYZER_INTERVAL_SECS", "0", "nfr.interval"),
+            ("OPRC_CRM_ANALYZER_INTERVAL_SECS", "14", "nfr.urgent_interval"),
+            ("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "0", "nfr.urgent_interval"),
+            ("OPRC_CRM_ENFORCEMENT_STABILITY_SECS", "601", "prometheus.range"),
+            ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "25h", "enforcement.cooldown"),
+            ("OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA", "0", "max_replica_delta"),
+            ("OPRC_CRM_LIMITS_MAX_REPLICAS", "0", "max_replicas"),
+            ("OPRC_CRM_REQ_CPU_PER_POD_M", "0", "cpu_per_pod_m"),
+        ] {
+            let error = config(&[(variable, value)]).unwrap_err().to_string();
+            assert!(error.contains(message), "{variable}={value}: {error}");
+        }
+    }
+}

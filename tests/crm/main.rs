@@ -18,5 +18,6 @@ mod rejections;
 mod request_counts;
 mod security;
 mod server;
+mod signals;
 mod spec_fuzzer;
 mod update;

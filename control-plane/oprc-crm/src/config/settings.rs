@@ -404,7 +404,7 @@ const SETTINGS: &[Setting] = &[
     query!(
         "own_requests",
         OwnRequests,
-        "requests per second by namespace, pod and outcome, from the function's own metrics"
+        "requests per second by namespace, pod and status, from the function's own metrics"
     ),
     query!(
         "own_latency",

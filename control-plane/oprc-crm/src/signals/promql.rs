@@ -124,7 +124,7 @@ pub(super) const KNATIVE_QUEUE_LENGTH: &str = concat!(
     queue_proxy_was_scraped!()
 );
 pub(super) const OWN_REQUESTS: &str = by!(
-    "namespace, pod, outcome",
+    "namespace, pod, status",
     "rate(http_server_requests_seconds_count{$namespace_matcher}[$window])"
 );
 pub(super) const OWN_LATENCY: &str = by!(

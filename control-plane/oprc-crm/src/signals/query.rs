@@ -130,8 +130,9 @@ impl Query {
     /// The label that distinguishes series of a pod.
     pub(super) fn dimension(self) -> Option<&'static str> {
         match self {
-            Self::ProxyRequests | Self::OwnRequests => Some("outcome"),
+            Self::ProxyRequests => Some("outcome"),
             Self::KnativeRequests => Some("http_response_status_code"),
+            Self::OwnRequests => Some("status"),
             Self::ProxyLatency | Self::KnativeLatency | Self::OwnLatency => Some("le"),
             _ => None,
         }
@@ -140,9 +141,8 @@ impl Query {
     /// Whether requests with this value of [`Self::dimension`] failed on the server's side.
     pub(super) fn is_error(self, outcome: &str) -> bool {
         match self {
-            Self::KnativeRequests => outcome.starts_with('5'),
-            // Micrometer, the usual exporter of this histogram, has upper case.
-            Self::OwnRequests => outcome.eq_ignore_ascii_case("server_error"),
+            // HTTP status codes.
+            Self::KnativeRequests | Self::OwnRequests => outcome.starts_with('5'),
             _ => matches!(outcome, "server_error" | "timeout" | "unreachable"),
         }
     }
@@ -257,8 +257,8 @@ mod tests {
             (Query::ProxyRequests, "success", false),
             (Query::KnativeRequests, "503", true),
             (Query::KnativeRequests, "404", false),
-            (Query::OwnRequests, "SERVER_ERROR", true),
-            (Query::OwnRequests, "SUCCESS", false),
+            (Query::OwnRequests, "500", true),
+            (Query::OwnRequests, "200", false),
         ] {
             assert_eq!(query.is_error(outcome), error, "{query:?} {outcome}");
         }

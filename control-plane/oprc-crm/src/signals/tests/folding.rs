@@ -177,7 +177,7 @@ fn first_source_with_a_current_value_counts() {
         Answers::from([
             (Query::ProxyRequests, answer(proxy)),
             (Query::KnativeRequests, answer(vec![])),
-            (Query::OwnRequests, answer(vec![constant("p", &[("outcome", "SUCCESS")], 3.0)])),
+            (Query::OwnRequests, answer(vec![constant("p", &[("status", "200")], 3.0)])),
         ])
     };
     let rate = |answers: Answers| {

@@ -1,6 +1,6 @@
 //! Variables and creation of functions with a data grid.
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt as _, api::ListParams};
 use oprc_crm::kinds::Kind;
 use oprc_tests::{
@@ -9,8 +9,8 @@ use oprc_tests::{
 };
 use oprc_unit::names;
 
-/// Asserts that the functions of a class know its data grid, and were created only when enough of
-/// its nodes ran: a majority where all collections are under consensus, otherwise all.
+/// Asserts that the functions of a class know its data grid, and started only when enough of its
+/// nodes ran: a majority where all collections are under consensus, otherwise all.
 pub(crate) async fn assert_after_grid(
     ns: &TestNamespace,
     class: &str,
@@ -19,14 +19,8 @@ pub(crate) async fn assert_after_grid(
     let pods: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
     let own = format!("oaas.io/owner={class},oaas.io/component=odgm");
     let nodes = pods.list(&ListParams::default().labels(&own)).await.unwrap().items;
-    let mut started: Vec<_> = nodes
-        .iter()
-        .map(|pod| {
-            let status = pod.status.as_ref().and_then(|it| it.container_statuses.as_ref());
-            let running = status.and_then(|all| all.first()?.state.as_ref()?.running.as_ref());
-            running.and_then(|it| it.started_at.clone()).unwrap_or_else(|| panic!("{pod:?}"))
-        })
-        .collect();
+    let mut started: Vec<_> =
+        nodes.iter().map(|it| start_of(it, "odgm").unwrap_or_else(|| panic!("{it:?}"))).collect();
     started.sort();
     let status = classes(ns).get(class).await.unwrap().status.unwrap().odgm.unwrap();
     assert_eq!(usize::try_from(status.replicas).unwrap(), started.len());
@@ -35,8 +29,15 @@ pub(crate) async fn assert_after_grid(
     let ready_after = &started[needed - 1];
     for (kind, name) in functions {
         let function = objects(ns, kind).get(name).await.unwrap();
-        let created = function.creation_timestamp().unwrap();
-        assert!(created >= *ready_after, "{kind} {name} of {created:?}, but nodes of {started:?}");
+        let key = &function.labels()["oaas.io/function"];
+        let own = format!("oaas.io/owner={class},oaas.io/function={key}");
+        let own = pods.list(&ListParams::default().labels(&own)).await.unwrap().items;
+        let starts: Vec<_> = own.iter().filter_map(|pod| start_of(pod, "function")).collect();
+        // Jobs and Knative's revisions may have no pod any more.
+        let starts =
+            if starts.is_empty() { vec![function.creation_timestamp().unwrap()] } else { starts };
+        let early = starts.iter().find(|it| *it < ready_after);
+        assert!(early.is_none(), "{kind} {name} of {early:?}, but nodes of {started:?}");
         let pod = function.data.pointer("/spec/template/spec").unwrap();
         let service = format!("{}:8081", names::odgm_service(&names::base(class)));
         let endpoint = format!("http://{service}");
@@ -55,4 +56,11 @@ pub(crate) async fn assert_after_grid(
             assert!(matches, "{variable_name} of {kind} {name} is {given:?}");
         }
     }
+}
+
+/// When a running container was started.
+fn start_of(pod: &Pod, container: &str) -> Option<Time> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let status = statuses.iter().find(|it| it.name == container)?;
+    status.state.as_ref()?.running.as_ref()?.started_at.clone()
 }

@@ -28,7 +28,7 @@ pub use self::{
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
     phase::Phase,
-    platform::{Features, Floors, OdgmImages, Platform, Profile, Sizes},
+    platform::{Features, Floors, MonitorKind, Monitors, OdgmImages, Platform, Profile, Sizes},
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
     sizing::{Capacity, function_sizes, grid_sizes, proxy_sizes, requested},
     spec::UnitSpec,

@@ -1,6 +1,6 @@
 //! Settings of a cluster's CRM and capabilities of the cluster.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +141,25 @@ pub struct Platform {
     pub odgm_disk: String,
     /// Image of the proxy in front of functions. Also waits for the data grid, as an init container.
     pub proxy_image: String,
+    /// The objects by which the Prometheus Operator finds metrics. None if there are to be none. PM
+    /// doesn't need it.
+    #[serde(skip)]
+    pub monitors: Option<Monitors>,
+}
+
+/// Objects of the Prometheus Operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitors {
+    pub kind: MonitorKind,
+    /// Labels by which Prometheus selects them.
+    pub labels: BTreeMap<String, String>,
+    pub interval: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MonitorKind {
+    Service,
+    Pod,
 }
 
 impl Platform {
@@ -178,6 +197,7 @@ impl Platform {
             odgm_images: OdgmImages { any: None },
             odgm_disk: "1Gi".to_owned(),
             proxy_image: "ghcr.io/pawissanutt/oprc-proxy:latest".to_owned(),
+            monitors: None,
         }
     }
 

@@ -52,6 +52,12 @@ pub const DISRUPTION_BUDGET: Kind =
     Kind::new(["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"]);
 pub const JOB: Kind = Kind::new(["batch", "v1", "Job", "jobs"]);
 pub const KNATIVE_SERVICE: Kind = Kind::new(["serving.knative.dev", "v1", "Service", "services"]);
+/// A kind of the Prometheus Operator.
+pub const SERVICE_MONITOR: Kind =
+    Kind::new(["monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"]);
+/// A kind of the Prometheus Operator.
+pub const POD_MONITOR: Kind =
+    Kind::new(["monitoring.coreos.com", "v1", "PodMonitor", "podmonitors"]);
 pub const CLAIM: Kind = Kind::new(["", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"]);
 
 /// Kinds that every cluster serves.

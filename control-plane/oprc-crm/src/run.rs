@@ -108,6 +108,7 @@ impl Crm {
             Arc::clone(&cache),
             api_health.clone(),
             Arc::clone(&nodes),
+            config.prometheus.enabled,
         );
         let platform = platform_now(&config, &watches, &cache);
         let identity = identity("oprc-crm");
@@ -228,12 +229,14 @@ async fn synced(service: &Service) {
 
 fn platform_now(config: &Config, watches: &Watches, cache: &Arc<Cache>) -> PlatformNow {
     let (platform, detected) = (config.platform.clone(), watches.detected());
+    let prometheus = config.prometheus.clone();
     let cache = Arc::clone(cache);
     Arc::new(move || {
-        let Detected { knative, metrics } = *detected.borrow();
+        let Detected { knative, metrics, service_monitors, pod_monitors } = *detected.borrow();
         // CRM watches autoscalers anyway: the watch syncs only if autoscaling/v2 is served.
         let autoscaling = metrics && cache.is_synced(AUTOSCALER.plural);
-        Platform { knative, autoscaling, ..platform.clone() }
+        let monitors = prometheus.monitors(service_monitors, pod_monitors);
+        Platform { knative, autoscaling, monitors, ..platform.clone() }
     })
 }
 

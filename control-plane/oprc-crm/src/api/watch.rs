@@ -236,7 +236,7 @@ mod tests {
         nodes.send_replace(());
         feed.changed().await;
         assert_eq!(feed.if_changed(info(2, false)), Some(info(2, false)));
-        detected.0.send_replace(Detected { knative: true, metrics: false });
+        detected.0.send_replace(Detected { knative: true, ..Detected::default() });
         feed.changed().await;
         assert_eq!(feed.if_changed(info(2, true)), Some(info(2, true)));
         let leading = GetClusterInfoResponse { leading: true, stale: true, ..info(2, true) };

@@ -1,7 +1,7 @@
 //! APIs that a cluster may lack. CRM detects them at start and while it runs; another one is one
 //! more entry in [`OPTIONAL_APIS`].
 
-use crate::kinds::{KNATIVE_SERVICE, Kind};
+use crate::kinds::{KNATIVE_SERVICE, Kind, POD_MONITOR, SERVICE_MONITOR};
 
 /// Which optional APIs the cluster serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,6 +9,9 @@ pub struct Detected {
     pub knative: bool,
     /// Resource metrics, without which an autoscaler has nothing to scale by.
     pub metrics: bool,
+    /// The kinds of the Prometheus Operator.
+    pub service_monitors: bool,
+    pub pod_monitors: bool,
 }
 
 /// The object whose state says whether an API is served.
@@ -32,7 +35,7 @@ pub(super) struct OptionalApi {
     pub(super) detected: fn(&mut Detected) -> &mut bool,
 }
 
-pub(super) static OPTIONAL_APIS: [OptionalApi; 2] = [
+pub(super) static OPTIONAL_APIS: [OptionalApi; 4] = [
     OptionalApi {
         group: "serving.knative.dev",
         version: "v1",
@@ -51,9 +54,32 @@ pub(super) static OPTIONAL_APIS: [OptionalApi; 2] = [
         prefix: "metrics",
         detected: |detected| &mut detected.metrics,
     },
+    OptionalApi {
+        group: SERVICE_MONITOR.group,
+        version: SERVICE_MONITOR.version,
+        resource: SERVICE_MONITOR.plural,
+        evidence: Evidence::CustomResourceDefinition,
+        children: Some(SERVICE_MONITOR),
+        prefix: "prometheus",
+        detected: |detected| &mut detected.service_monitors,
+    },
+    OptionalApi {
+        group: POD_MONITOR.group,
+        version: POD_MONITOR.version,
+        resource: POD_MONITOR.plural,
+        evidence: Evidence::CustomResourceDefinition,
+        children: Some(POD_MONITOR),
+        prefix: "prometheus",
+        detected: |detected| &mut detected.pod_monitors,
+    },
 ];
 
 impl OptionalApi {
+    /// Whether it is of use only if CRM reads metrics from Prometheus.
+    pub(super) fn is_for_metrics(&self) -> bool {
+        self.group == SERVICE_MONITOR.group
+    }
+
     pub(super) fn group_version(&self) -> String {
         format!("{}/{}", self.group, self.version)
     }
@@ -68,7 +94,7 @@ impl OptionalApi {
 
     /// What the detection of this API is called in readiness reports.
     pub(super) fn detection(&self) -> String {
-        format!("detection of {}", self.group)
+        format!("detection of {}", self.evidence_name())
     }
 }
 
@@ -100,7 +126,10 @@ mod tests {
     #[test]
     fn evidence_is_named_as_the_api_server_names_it() {
         let names = OPTIONAL_APIS.each_ref().map(OptionalApi::evidence_name);
-        assert_eq!(names, ["services.serving.knative.dev", "v1beta1.metrics.k8s.io"]);
+        let monitors = ["servicemonitors", "podmonitors"];
+        let [services, pods] = monitors.map(|it| format!("{it}.monitoring.coreos.com"));
+        let knative = "services.serving.knative.dev".to_owned();
+        assert_eq!(names, [knative, "v1beta1.metrics.k8s.io".to_owned(), services, pods]);
     }
 
     #[test]
@@ -116,7 +145,8 @@ mod tests {
         for api in &OPTIONAL_APIS {
             let mut detected = Detected::default();
             *(api.detected)(&mut detected) = true;
-            let all = [detected.knative, detected.metrics];
+            let Detected { knative, metrics, service_monitors, pod_monitors } = detected;
+            let all = [knative, metrics, service_monitors, pod_monitors];
             assert_eq!(all.iter().filter(|it| **it).count(), 1, "{}", api.group);
         }
     }

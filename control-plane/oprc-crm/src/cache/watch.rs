@@ -79,6 +79,7 @@ impl Watches {
         cache: Arc<Cache>,
         api_health: ApiHealth,
         nodes: Arc<Nodes>,
+        reads_metrics: bool,
     ) -> Arc<Self> {
         let watches = Arc::new(Self {
             client,
@@ -99,7 +100,7 @@ impl Watches {
         if watches.namespace.is_none() {
             watches.nodes();
         }
-        for api in &OPTIONAL_APIS {
+        for api in OPTIONAL_APIS.iter().filter(|api| reads_metrics || !api.is_for_metrics()) {
             watches.detect(api);
         }
         watches

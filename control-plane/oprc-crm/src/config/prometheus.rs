@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use oprc_config::{Error, Resolved};
-use oprc_unit::Profile;
+use oprc_unit::{MonitorKind, Monitors, Profile};
 
 use super::settings::PROVIDER;
 use crate::{
@@ -66,6 +66,17 @@ impl Prometheus {
         };
         prometheus.check(profile)?;
         Ok(prometheus)
+    }
+
+    /// The monitors to create, given the kinds that the cluster serves.
+    pub fn monitors(&self, services: bool, pods: bool) -> Option<Monitors> {
+        let kind = match self.scrape_kind {
+            ScrapeKind::Auto | ScrapeKind::Service if services => MonitorKind::Service,
+            ScrapeKind::Pod if pods => MonitorKind::Pod,
+            _ => return None,
+        };
+        let (labels, interval) = (self.match_labels.clone(), self.scrape_interval);
+        self.enabled.then_some(Monitors { kind, labels, interval })
     }
 
     fn check(&self, profile: Profile) -> Result<(), Error> {

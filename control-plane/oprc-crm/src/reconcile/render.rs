@@ -6,7 +6,7 @@ use oprc_unit::{
 };
 
 use super::{
-    manifest::{Context, add_spec_hash},
+    manifest::{Context, add_spec_hash, monitor},
     shapes::{self, grid},
 };
 
@@ -37,6 +37,9 @@ pub fn render(class: &ValidClass, selection: &Selection, platform: &Platform) ->
         // An init container waits otherwise.
         let waits_for_odgm = !shape.takes_init_containers;
         objects.extend(own.map(|it| DesiredObject { waits_for_odgm, ..it }));
+    }
+    if let Some(monitors) = &platform.monitors {
+        objects.extend(monitor(&context, monitors, &functions));
     }
     objects.iter_mut().for_each(add_spec_hash);
     Desired { objects, functions, odgm }

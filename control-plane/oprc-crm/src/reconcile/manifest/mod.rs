@@ -5,6 +5,7 @@ mod autoscaler;
 mod deployment;
 mod disruption_budget;
 mod labels;
+mod monitor;
 pub(super) mod pod;
 pub(super) mod proxy;
 mod service;
@@ -23,6 +24,7 @@ pub(super) use self::{
     deployment::deployment,
     disruption_budget::budget,
     labels::{Labels, selector},
+    monitor::monitor,
     service::{service, service_port},
     spec_hash::add_spec_hash,
 };

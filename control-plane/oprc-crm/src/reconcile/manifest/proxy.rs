@@ -18,7 +18,7 @@ use super::{
 /// The name of the function's port behind a proxy.
 pub(crate) const APP: &str = "app";
 /// The name of the port with the proxy's metrics, by which Prometheus finds it.
-const METRICS: &str = "proxy-metrics";
+pub(crate) const METRICS: &str = "proxy-metrics";
 const CONTAINER: &str = "proxy";
 const WAIT_FOR_GRID: &str = "wait-for-grid";
 /// Seconds that the proxy may take to start.

@@ -7,7 +7,13 @@ use super::super::render;
 
 /// Everything that is written for a class.
 fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
+    objects_on(profile, spec, |_| {})
+}
+
+/// Like [`objects`], on a platform with other settings.
+fn objects_on(profile: Profile, spec: &Value, change: impl FnOnce(&mut Platform)) -> Vec<Value> {
     let mut environment = Platform::of(profile);
+    change(&mut environment);
     environment.features.odgm = true;
     environment.knative = true;
     environment.autoscaling = true;
@@ -102,6 +108,40 @@ fn a_function_with_limits_behind_its_proxy() {
             }),
         ),
     );
+}
+
+#[test]
+fn monitors_lead_the_prometheus_operator_to_all_metrics() {
+    use oprc_unit::{MonitorKind, Monitors};
+    let spec = json!({
+        "addons": ["odgm"], "selected_template": "k8s_deployment",
+        "functions": [
+            {"key": "plain", "image": "i"},
+            {"key": "measured", "image": "i", "requirements": {"max_latency_ms": 50}},
+        ],
+    });
+    let rendered = |kind, spec: &Value| {
+        let labels = [("release".to_owned(), "prometheus".to_owned())].into();
+        let interval = std::time::Duration::from_secs(15);
+        let objects = objects_on(Profile::Dev, spec, |platform| {
+            platform.monitors = Some(Monitors { kind, labels, interval });
+        });
+        objects.into_iter().find(|it| it["apiVersion"] == "monitoring.coreos.com/v1")
+    };
+    keep("monitor_of_services", &[rendered(MonitorKind::Service, &spec).unwrap()]);
+    let pods = rendered(MonitorKind::Pod, &spec).unwrap();
+    assert_eq!(pods["kind"], "PodMonitor");
+    let ports = pods["spec"]["podMetricsEndpoints"].as_array().unwrap().iter();
+    let ports: Vec<_> = ports.map(|it| it["port"].as_str().unwrap()).collect();
+    assert_eq!(ports, ["proxy-metrics", "app", "http", "grpc"]);
+    let mut on_knative = spec.clone();
+    on_knative["selected_template"] = json!("knative");
+    on_knative["addons"] = json!([]);
+    assert_eq!(rendered(MonitorKind::Service, &on_knative), None);
+    let mut without = spec;
+    without["telemetry"] = json!({"metrics": false});
+    let of_proxies = rendered(MonitorKind::Pod, &without).unwrap();
+    assert_eq!(of_proxies["spec"]["podMetricsEndpoints"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt as _, api::ListParams};
-use oprc_crm::kinds::Kind;
+use oprc_crm::kinds::{DEPLOYMENT, Kind};
 use oprc_tests::{
     TestNamespace,
     class::{classes, objects, variable},
@@ -10,7 +10,8 @@ use oprc_tests::{
 use oprc_unit::names;
 
 /// Asserts that the functions of a class know its data grid, and started only when enough of its
-/// nodes ran: a majority where all collections are under consensus, otherwise all.
+/// nodes ran: one for a Deployment; for others a majority where all collections are under consensus,
+/// otherwise all.
 pub(crate) async fn assert_after_grid(
     ns: &TestNamespace,
     class: &str,
@@ -26,8 +27,10 @@ pub(crate) async fn assert_after_grid(
     assert_eq!(usize::try_from(status.replicas).unwrap(), started.len());
     let consensus = status.collections.iter().all(|it| it.shard_type == "raft");
     let needed = if consensus { started.len() / 2 + 1 } else { started.len() };
-    let ready_after = &started[needed - 1];
     for (kind, name) in functions {
+        // The init container of a Deployment waits for one node.
+        let needed = if *kind == DEPLOYMENT { 1 } else { needed };
+        let ready_after = &started[needed - 1];
         let function = objects(ns, kind).get(name).await.unwrap();
         let key = &function.labels()["oaas.io/function"];
         let own = format!("oaas.io/owner={class},oaas.io/function={key}");

@@ -57,12 +57,12 @@ async fn limits_of_a_deployment_hold_under_load() {
         assert_eq!(statuses, BTreeMap::from([(200, 6 * CLIENTS)]), "all of them wait in the queue");
         assert_eq!(highest, LIMIT);
         // The queue holds 100 calls.
-        let (statuses, highest) = flood(&format!("{url}/?sleep_ms=300"), 160, 160).await;
+        let (statuses, highest) = flood(&format!("{url}/?sleep_ms=600"), 160, 160).await;
         assert_eq!(highest, LIMIT);
         let [served, rejected, late] =
             [200, 503, 504].map(|it| statuses.get(&it).copied().unwrap_or(0));
         assert_eq!(served + rejected + late, 160, "{statuses:?}");
-        assert!(served >= 20 && rejected >= 50, "{statuses:?}");
+        assert!(served >= 20 && rejected >= 20, "{statuses:?}");
         let (status, body) = get(&format!("{url}/?sleep_ms=6000"), None).await.unwrap();
         assert_eq!(status, 504, "{body}");
     })

@@ -10,7 +10,7 @@ use crate::convert::{ceil_items, count};
 
 /// Samples that the trend is fitted to: two minutes at intervals of 15 s.
 const TREND_SAMPLES: usize = 8;
-/// Samples whose forecasts are compared with what came: an hour at intervals of 15 s.
+/// Samples whose forecasts are compared with the actual rates: an hour at intervals of 15 s.
 const MEMORY: usize = 240;
 /// Fewer comparisons say nothing.
 const MIN_COMPARISONS: usize = 8;
@@ -20,26 +20,17 @@ const SURPRISE_QUANTILE: f64 = 0.8;
 /// trend, which doesn't continue.
 const MAX_GROWTH: f64 = 0.2;
 /// Deviations added to the forecast.
-const DEVIATIONS: f64 = 1.5;
+const DEVIATIONS: f64 = 2.0;
 /// The standard deviation of normally distributed values with a median absolute deviation of 1.
 const NORMAL: f64 = 1.482_6;
-
-/// Requests of one interval.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Sample {
-    /// Requests per second.
-    pub rate: f64,
-    /// Standard deviation of the rate between the seconds of the interval.
-    pub spread: f64,
-}
 
 /// Samples at equal intervals.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct History<'a> {
     /// Seconds between two samples.
     pub interval: f64,
-    /// The oldest first.
-    pub samples: &'a [Sample],
+    /// Requests per second, the oldest first.
+    pub samples: &'a [f64],
 }
 
 impl<'a> History<'a> {
@@ -49,14 +40,14 @@ impl<'a> History<'a> {
         Self { samples: self.samples.get(..end).unwrap_or_default(), ..*self }
     }
 
-    pub(crate) fn last(&self, samples: usize) -> &'a [Sample] {
+    pub(crate) fn last(&self, samples: usize) -> &'a [f64] {
         let start = self.samples.len().saturating_sub(samples);
         self.samples.get(start..).unwrap_or_default()
     }
 
     /// The highest rate of the last samples.
     pub(crate) fn peak(&self, samples: usize) -> f64 {
-        self.last(samples).iter().map(|sample| sample.rate).fold(0.0, f64::max)
+        self.last(samples).iter().copied().fold(0.0, f64::max)
     }
 }
 
@@ -67,7 +58,7 @@ pub struct Forecast {
     pub level: f64,
     /// Expected growth until the horizon; never negative.
     pub growth: f64,
-    /// Standard deviation of the rate around the trend, between seconds.
+    /// Standard deviation of the rate around the trend.
     pub deviation: f64,
     /// How far the load exceeded most earlier forecasts.
     pub surprise: f64,
@@ -103,38 +94,38 @@ struct Line {
 }
 
 impl Line {
-    fn fit(samples: &[Sample]) -> Self {
+    fn fit(samples: &[f64]) -> Self {
         let number = count(samples.len());
-        let mean = samples.iter().map(|sample| sample.rate).sum::<f64>() / number;
+        let mean = samples.iter().sum::<f64>() / number;
         let middle = (number - 1.0) / 2.0;
         if samples.len() < 3 {
             return Self { mean, slope: 0.0, middle };
         }
         let (mut covariance, mut variance) = (0.0, 0.0);
-        for (at, sample) in samples.iter().enumerate() {
+        for (at, rate) in samples.iter().enumerate() {
             let x = count(at) - middle;
-            covariance += x * (sample.rate - mean);
+            covariance += x * (rate - mean);
             variance += x * x;
         }
         Self { mean, slope: covariance / variance, middle }
     }
 
     /// The present rate, and its growth until some samples later.
-    fn follow(&self, samples: &[Sample], later: f64) -> Option<(f64, f64)> {
-        let level = samples.last()?.rate.max(self.mean + self.slope * self.middle);
+    fn follow(&self, samples: &[f64], later: f64) -> Option<(f64, f64)> {
+        let level = samples.last()?.max(self.mean + self.slope * self.middle);
         Some((level, (self.slope.max(0.0) * later).min(level * MAX_GROWTH)))
     }
 
-    /// The standard deviation between seconds. That between samples is estimated by the median,
-    /// which one jump doesn't change.
-    fn deviation(&self, samples: &[Sample]) -> f64 {
-        let distance = |(at, sample): (usize, &Sample)| {
-            (sample.rate - self.mean - self.slope * (count(at) - self.middle)).abs()
+    /// The standard deviation, estimated by the median, which one jump doesn't change.
+    fn deviation(&self, samples: &[f64]) -> f64 {
+        if samples.len() < 3 {
+            return 0.0;
+        }
+        let distance = |(at, rate): (usize, &f64)| {
+            (rate - self.mean - self.slope * (count(at) - self.middle)).abs()
         };
         let mut distances: Vec<f64> = samples.iter().enumerate().map(distance).collect();
-        let between = if samples.len() < 3 { 0.0 } else { quantile(&mut distances, 0.5) * NORMAL };
-        let within = samples.iter().map(|sample| sample.spread.powi(2)).sum::<f64>();
-        (between.powi(2) + within / count(samples.len())).sqrt()
+        quantile(&mut distances, 0.5) * NORMAL
     }
 }
 
@@ -147,9 +138,9 @@ fn surprise(history: &History<'_>, horizon: f64) -> f64 {
         let known = known.last(TREND_SAMPLES);
         let (level, growth) = Line::fit(known).follow(known, horizon / history.interval)?;
         let forecast = level + growth;
-        let came = history.before(ago - steps).samples.last()?;
-        // A factor of next to nothing would be without meaning.
-        Some((came.rate - forecast) / forecast.max(1.0))
+        let actual = history.before(ago - steps).samples.last()?;
+        // Relative errors of rates below 1/s mean nothing.
+        Some((actual - forecast) / forecast.max(1.0))
     };
     let mut errors: Vec<f64> = (steps..history.samples.len()).filter_map(compare).collect();
     if errors.len() < MIN_COMPARISONS {
@@ -171,8 +162,7 @@ mod tests {
     use super::*;
 
     fn of(rates: &[f64], horizon: f64) -> Forecast {
-        let samples: Vec<_> = rates.iter().map(|&rate| Sample { rate, spread: 0.0 }).collect();
-        forecast(&History { interval: 15.0, samples: &samples }, horizon).unwrap()
+        forecast(&History { interval: 15.0, samples: rates }, horizon).unwrap()
     }
 
     #[test]

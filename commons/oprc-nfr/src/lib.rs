@@ -8,6 +8,6 @@ mod replicas;
 pub mod simulate;
 
 pub use self::{
-    forecast::{Forecast, History, Sample, forecast},
+    forecast::{Forecast, History, forecast},
     replicas::{Bounds, Change, Input, Needs, Safeguards, decide},
 };

@@ -16,13 +16,17 @@ use crate::{
 };
 
 /// Capacity that is kept free, as a fraction of the load.
-const HEADROOM: f64 = 0.05;
+const HEADROOM: f64 = 0.1;
 /// The precaution never costs more than an autoscaler with this CPU target ...
 const REFERENCE_UTILISATION: f64 = 0.7;
 /// ... by more than this factor, unless the expected load itself needs it.
 const MAX_PRECAUTION: f64 = 1.05;
 /// The precaution follows the highest rate of this time, in seconds.
 const PRECAUTION_SECONDS: f64 = 180.0;
+/// Bound on the reported need.
+const NEEDED_MAX: u32 = 10_000;
+/// Seconds between two raises.
+const RAISE_INTERVAL: f64 = 15.0;
 /// The number isn't lowered by less than this fraction.
 const TOLERANCE: f64 = 0.1;
 
@@ -97,20 +101,26 @@ impl Change {
         let Forecast { level, growth, .. } = self.forecast;
         let (margin, capacity) = (self.forecast.margin(), 1.0 / needs.service_time);
         let bound = 1000.0 * (needs.wait + needs.service_time);
-        format!(
-            "{level:.1} req/s + trend {growth:.1} + margin {margin:.1}; one instance serves \
-             {capacity:.1}/s → {} instances keep p95 ≤ {bound:.0} ms",
-            self.recommended
-        )
+        let load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
+        let capacity = format!("one instance serves {capacity:.1}/s");
+        if self.needed > self.recommended {
+            let (needed, max) = (self.needed, self.recommended);
+            return format!("{load}; {capacity} → {needed} instances needed, limited to {max}");
+        }
+        let instances = self.recommended;
+        format!("{load}; {capacity} → {instances} instances keep p95 ≤ {bound:.0} ms")
     }
 }
 
 /// Decides on the number of instances. None if there is no data: nothing changes then.
 pub fn decide(input: &Input<'_>) -> Option<Change> {
+    let max = input.bounds.max.max(input.bounds.min);
+    let input = &Input { bounds: Bounds { max, ..input.bounds }, ..*input };
     let recommended = recommend(input, &input.history)?;
-    let current = input.current.clamp(input.bounds.min, input.bounds.max);
+    let current = input.current.clamp(input.bounds.min, max);
     let instances = if recommended.recommended > current {
-        raise(&recommended, current)
+        let just_changed = input.since_change.is_some_and(|seconds| seconds < RAISE_INTERVAL);
+        if just_changed { current } else { raise(&recommended, current) }
     } else {
         lower(input, recommended.recommended, current)
     };
@@ -121,20 +131,20 @@ pub fn decide(input: &Input<'_>) -> Option<Change> {
 fn recommend(input: &Input<'_>, history: &History<'_>) -> Option<Change> {
     let Input { needs, bounds, .. } = input;
     let horizon = needs.startup + history.interval;
-    let forecast = forecast(history, horizon)?;
-    let needed = needs.instances(forecast.expected(), bounds.max);
+    let forecast = forecast(history, horizon).filter(|it| it.expected().is_finite())?;
+    let needed = needs.instances(forecast.expected(), NEEDED_MAX);
     let with_margin = (forecast.expected() + forecast.margin()) * (1.0 + HEADROOM);
     let cautious = needs.instances(with_margin, bounds.max);
     let peak = history.peak(ceil_items(PRECAUTION_SECONDS / history.interval));
     let reference = peak * needs.service_time / REFERENCE_UTILISATION;
-    let affordable = ceil(reference * MAX_PRECAUTION).max(needed);
+    let affordable = ceil(reference * MAX_PRECAUTION).max(needed.min(bounds.max));
     let recommended = cautious.min(affordable).clamp(bounds.min, bounds.max);
     Some(Change { instances: recommended, needed, recommended, forecast })
 }
 
 /// At most the larger of twice the number and four more, as an autoscaler does it.
 fn raise(change: &Change, current: u32) -> u32 {
-    change.recommended.min(current.saturating_mul(2).max(current + 4))
+    change.recommended.min(current.saturating_mul(2).max(current.saturating_add(4)))
 }
 
 fn lower(input: &Input<'_>, recommended: u32, current: u32) -> u32 {
@@ -161,4 +171,88 @@ fn lower(input: &Input<'_>, recommended: u32, current: u32) -> u32 {
     }
     let lowest = floor(f64::from(current) * (1.0 - max_step_down)).min(current.saturating_sub(1));
     highest.max(lowest).clamp(input.bounds.min, current)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NEEDS: Needs = Needs { service_time: 0.1, wait: 0.2, startup: 20.0 };
+
+    fn input(samples: &[f64], current: u32, since_change: Option<f64>) -> Input<'_> {
+        Input {
+            history: History { interval: 15.0, samples },
+            needs: NEEDS,
+            current,
+            bounds: Bounds { min: 2, max: 30 },
+            safeguards: Safeguards::default(),
+            since_change,
+        }
+    }
+
+    #[test]
+    fn too_few_instances_are_raised_at_once_and_too_many_only_later() {
+        let busy = [100.0; 40];
+        let change = decide(&input(&busy, 5, None)).unwrap();
+        assert_eq!((change.instances, change.needed), (10, 12));
+        assert_eq!(decide(&input(&busy, 5, Some(14.0))).unwrap().instances, 5);
+        assert_eq!(decide(&input(&busy, 10, Some(15.0))).unwrap().instances, change.recommended);
+        let mut calmer = busy.to_vec();
+        calmer.extend([20.0; 12]);
+        assert_eq!(decide(&input(&calmer, 14, None)).unwrap().instances, 14, "not stable yet");
+        calmer.extend([20.0; 9]);
+        assert_eq!(decide(&input(&calmer, 14, Some(119.0))).unwrap().instances, 14, "cooldown");
+        assert_eq!(decide(&input(&calmer, 14, Some(120.0))).unwrap().instances, 9);
+    }
+
+    #[test]
+    fn a_decision_explains_itself() {
+        let change = decide(&input(&[100.0; 40], 5, None)).unwrap();
+        let expected = "100.0 req/s + trend 0.0 + margin 0.0; one instance serves 10.0/s → 13 \
+                        instances keep p95 ≤ 300 ms";
+        assert_eq!(change.explain(&NEEDS), expected);
+        let change = decide(&input(&[1000.0; 40], 30, None)).unwrap();
+        assert!(change.explain(&NEEDS).ends_with("instances needed, limited to 30"));
+    }
+
+    #[test]
+    fn nothing_changes_without_data() {
+        assert_eq!(decide(&input(&[], 5, None)), None);
+        assert_eq!(decide(&input(&[f64::INFINITY; 40], 5, None)), None);
+        assert_eq!(decide(&input(&[f64::NAN; 40], 5, None)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn bounds_and_steps_are_kept(
+            samples in proptest::collection::vec(0.0..1e5_f64, 0..60),
+            current in 0..100_u32, min in 0..50_u32, max in 0..50_u32,
+            since_change in proptest::option::of(0.0..1e4_f64),
+        ) {
+            let bounds = Bounds { min, max };
+            let input = Input { bounds, ..input(&samples, current, since_change) };
+            if let Some(change) = decide(&input) {
+                prop_assert!(change.instances >= min && change.instances <= max.max(min));
+                let before = current.clamp(min, max.max(min));
+                prop_assert!(change.instances <= (2 * before).max(before + 4));
+                let lowest = f64::from(before) * 0.7 - 1.0;
+                prop_assert!(f64::from(change.instances) >= lowest);
+                prop_assert_eq!(Some(change), decide(&input));
+            }
+        }
+
+        #[test]
+        fn a_constant_load_ends_at_one_number(rate in 0.0..200.0_f64, start in 2..30_u32) {
+            let samples = [rate; 60];
+            let mut current = start;
+            for _ in 0..20 {
+                current = decide(&input(&samples, current, Some(200.0))).unwrap().instances;
+            }
+            let settled = decide(&input(&samples, current, Some(200.0))).unwrap();
+            prop_assert_eq!(settled.instances, current);
+            prop_assert!(settled.needed <= current || current == 30);
+        }
+    }
 }

@@ -83,7 +83,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn of(requests: (&str, &str), limits: (&str, &str)) -> Self {
+    pub(crate) fn of(requests: (&str, &str), limits: (&str, &str)) -> Self {
         let both = |(cpu, memory): (&str, &str)| Resources {
             cpu: Some(cpu.to_owned()),
             memory: Some(memory.to_owned()),
@@ -196,7 +196,8 @@ impl Platform {
             odgm_sizes,
             odgm_images: OdgmImages { any: None },
             odgm_disk: "1Gi".to_owned(),
-            proxy_image: "ghcr.io/pawissanutt/oprc-proxy:latest".to_owned(),
+            proxy_image: concat!("ghcr.io/pawissanutt/oprc-proxy:", env!("CARGO_PKG_VERSION"))
+                .to_owned(),
             monitors: None,
         }
     }

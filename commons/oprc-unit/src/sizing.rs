@@ -59,15 +59,10 @@ pub fn grid_sizes(platform: &Platform, profile: Profile) -> Sizes {
     sized(platform, profile).odgm_sizes.clone()
 }
 
-/// Requests and limits of the proxy in front of a function. It has no CPU limit: throttling would add
-/// to the latency of calls.
+/// Requests and limits of the proxy in front of a function. Its limits are far above its use, because
+/// throttling would add to the latency of calls; without them a quota of limits would reject its pods.
 pub fn proxy_sizes() -> Sizes {
-    let sizes = |cpu: Option<&str>, memory: &str| Resources {
-        cpu: cpu.map(str::to_owned),
-        memory: Some(memory.to_owned()),
-        ephemeral_storage: None,
-    };
-    Sizes { requests: sizes(Some("10m"), "16Mi"), limits: sizes(None, "64Mi") }
+    Sizes::of(("10m", "16Mi"), ("500m", "256Mi"))
 }
 
 /// Requests of all instances and grid nodes of a unit that always run.

@@ -11,6 +11,7 @@ const MAX_CALLS: usize = 1_000_000;
 const MAX_MILLISECONDS: u64 = 24 * 60 * 60 * 1000;
 const MAX_DRAIN_SECONDS: u64 = 60 * 60;
 const MIN_DEFAULT_QUEUE_LENGTH: usize = 100;
+const MAX_DEFAULT_QUEUE_LENGTH: usize = 1000;
 
 /// The crate documentation lists the variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl Config {
         let hard_latency = variables.milliseconds("HARD_LATENCY_MS")?;
         let breaker = variables.flag("BREAKER")?;
         let drain_seconds = variables.number("DRAIN_SECONDS", 0..=MAX_DRAIN_SECONDS)?;
-        variables.reject_unknown()?;
+        variables.warn_of_unknown();
 
         let app_port = app_port.ok_or_else(|| {
             format!("{PREFIX}APP_PORT: required, set it to the port of the function")
@@ -108,7 +109,7 @@ impl Config {
 
 fn default_queue_length(max_concurrency: Option<usize>) -> usize {
     let calls = max_concurrency.unwrap_or(0).saturating_mul(10);
-    calls.clamp(MIN_DEFAULT_QUEUE_LENGTH, MAX_CALLS)
+    calls.clamp(MIN_DEFAULT_QUEUE_LENGTH, MAX_DEFAULT_QUEUE_LENGTH)
 }
 
 /// Variables that were not read yet, by their name without the prefix.
@@ -153,14 +154,10 @@ impl Variables {
         text.parse().map(Some).map_err(|_| format!("{PREFIX}{name}={text}: must be true or false"))
     }
 
-    fn reject_unknown(&self) -> Result<(), String> {
-        match self.0.keys().next() {
-            None => Ok(()),
-            Some(name) => Err(format!(
-                "{PREFIX}{name}: unknown variable, allowed are PORT, ADMIN_PORT, APP_PORT, \
-                 MAX_CONCURRENCY, QUEUE_LENGTH, TIMEOUT_MS, LATENCY_MS, HARD_LATENCY_MS, BREAKER \
-                 and DRAIN_SECONDS after {PREFIX}"
-            )),
+    /// Not an error: a newer CRM may set variables that this version doesn't know.
+    fn warn_of_unknown(&self) {
+        for name in self.0.keys() {
+            eprintln!("oprc-proxy: the variable {PREFIX}{name} is unknown and ignored");
         }
     }
 }
@@ -219,6 +216,12 @@ mod tests {
         };
         assert_eq!(queue_length("1"), 100);
         assert_eq!(queue_length("50"), 500);
+        assert_eq!(queue_length("1000"), 1000);
+    }
+
+    #[test]
+    fn variables_of_a_newer_version_are_ignored() {
+        assert!(parse(&[("OPRC_PROXY_APP_PORT", "80"), ("OPRC_PROXY_NEW", "1")]).is_ok());
     }
 
     #[test]
@@ -239,7 +242,6 @@ mod tests {
             "OPRC_PROXY_BREAKER=yes: must be true or false"
         );
         assert!(error("OPRC_PROXY_BREAKER", "true").contains("OPRC_PROXY_HARD_LATENCY_MS"));
-        assert!(error("OPRC_PROXY_TIMEOUT", "1").contains("OPRC_PROXY_TIMEOUT: unknown variable"));
         assert!(error("OPRC_PROXY_PORT", "8080").contains("must differ"));
     }
 }

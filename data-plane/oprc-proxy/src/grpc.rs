@@ -2,7 +2,7 @@
 
 use hyper::{
     HeaderMap,
-    header::{CONTENT_TYPE, HeaderName},
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
 };
 
 pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -22,9 +22,10 @@ pub(crate) const DATA_LOSS: u16 = 15;
 const PREFIX_LENGTH: usize = 5;
 
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
-    headers
-        .get(CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(MEDIA_TYPE.as_bytes()))
+    let value = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let rest = value.and_then(|value| value.strip_prefix(MEDIA_TYPE.as_bytes()));
+    // Not `application/grpc-web`, which is plain HTTP.
+    rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';' | b' ')))
 }
 
 /// From trailers, or from the headers of a response without a body.

@@ -45,8 +45,8 @@
 //! rejects calls for 5 s and then lets 10 calls through: if at most half of them breach, it closes. Calls
 //! are measured to the end of their responses: don't enable it for functions with long-lived streams.
 //!
-//! `oprc-proxy wait HOST:PORT [--nodes COUNT] [--timeout SECONDS]` waits until the gRPC health services
-//! of so many servers report `SERVING`, for use as an init container.
+//! `oprc-proxy wait HOST:PORT [--timeout SECONDS]` waits until the gRPC health service at an address
+//! reports `SERVING`, for use as an init container.
 
 mod admin;
 mod breaker;
@@ -64,6 +64,7 @@ mod problem;
 mod request_body;
 mod response_body;
 mod serve;
+mod socket;
 mod state;
 mod upstream;
 mod wait;

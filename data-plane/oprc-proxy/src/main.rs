@@ -11,9 +11,7 @@ async fn main() -> ExitCode {
     let outcome = match arguments.as_slice() {
         [] => run().await,
         [command, rest @ ..] if command == "wait" => wait_for_server(rest).await,
-        _ => {
-            Err("usage: oprc-proxy [wait HOST:PORT [--nodes COUNT] [--timeout SECONDS]]".to_owned())
-        }
+        _ => Err("usage: oprc-proxy [wait HOST:PORT [--timeout SECONDS]]".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

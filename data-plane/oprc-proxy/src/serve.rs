@@ -14,7 +14,8 @@ use tokio::{
 };
 
 use crate::{
-    connection::ClientConnection, drain::Phase, forward::forward, http2_settings, state::ProxyState,
+    connection::ClientConnection, drain::Phase, forward::forward, http2_settings, socket,
+    state::ProxyState,
 };
 
 /// A new connection is closed unless its first call arrives within this time.
@@ -28,6 +29,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long calls in flight may take after SIGTERM.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(30);
+/// Further clients wait until a connection is closed. Each connection takes about 60 kB.
+const MAX_CONNECTIONS: usize = 2048;
 /// Pause after a failure to accept, for example because too many files are open.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
@@ -45,7 +48,7 @@ pub(crate) async fn serve(
             () = &mut shutdown => break,
             // Removes ended connections.
             Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                 Ok((stream, _)) => {
                     let (builder, state) = (Arc::clone(&builder), Arc::clone(&state));
                     connections.spawn(serve_connection(builder, state, stream));
@@ -94,8 +97,7 @@ async fn serve_connection(
     state: Arc<ProxyState>,
     stream: TcpStream,
 ) {
-    // Without it small messages are delayed; the connection works all the same.
-    _ = stream.set_nodelay(true);
+    socket::configure(&stream);
     let mut phases = state.lifecycle.subscribe();
     let connection = Arc::new(ClientConnection::new(state));
     let service = service_fn(|request| {
@@ -115,7 +117,8 @@ async fn serve_connection(
                 let phase = *phases.borrow_and_update();
                 // Idle HTTP/1 connections are not closed yet in the first phase: a client may be
                 // about to send a call. GOAWAY has no such race.
-                if phase > Phase::LameDuck || connection.is_http2() {
+                let is_draining = phase > Phase::LameDuck;
+                if is_draining || (phase == Phase::LameDuck && connection.is_http2()) {
                     serving.as_mut().graceful_shutdown();
                 }
             }

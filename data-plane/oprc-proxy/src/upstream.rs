@@ -14,7 +14,7 @@ use hyper::{
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{net::TcpStream, sync::Notify, time::timeout};
 
-use crate::{http2_settings, problem::Problem, request_body::RequestBody};
+use crate::{http2_settings, problem::Problem, request_body::RequestBody, socket};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shorter than the idle timeout of common servers, so that they rarely close a connection while a
@@ -134,8 +134,7 @@ impl Upstream {
     async fn connect(&self) -> Result<TcpStream, Problem> {
         let connecting = timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address)).await;
         let stream = connecting.ok().and_then(Result::ok).ok_or(Problem::Unreachable)?;
-        // Without it small messages are delayed; the connection works all the same.
-        _ = stream.set_nodelay(true);
+        socket::configure(&stream);
         Ok(stream)
     }
 

@@ -1,7 +1,6 @@
-//! `oprc-proxy wait`: waits until gRPC servers report that they are serving. A name that resolves to
-//! several addresses, such as a headless Service, stands for several servers.
+//! `oprc-proxy wait`: waits until a gRPC server reports that it is serving.
 
-use std::{collections::BTreeSet, fmt, net::SocketAddr, time::Duration};
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -12,17 +11,15 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
-    net::{TcpStream, lookup_host},
-    task::JoinSet,
+    net::TcpStream,
     time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::grpc;
 
-const USAGE: &str = "usage: oprc-proxy wait HOST:PORT [--nodes COUNT] [--timeout SECONDS]";
+const USAGE: &str = "usage: oprc-proxy wait HOST:PORT [--timeout SECONDS]";
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
-const MAX_NODES: u64 = 1000;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 const FIRST_DELAY: Duration = Duration::from_millis(500);
 const MAX_DELAY: Duration = Duration::from_secs(2);
@@ -34,50 +31,42 @@ const SERVING: [u8; 2] = [8, 1];
 #[derive(Debug, PartialEq, Eq)]
 pub struct WaitOptions {
     target: String,
-    /// How many servers must be serving.
-    nodes: u64,
     timeout: Duration,
 }
 
 impl WaitOptions {
     /// From the arguments after `wait`.
     pub fn parse(arguments: &[String]) -> Result<Self, String> {
-        let [target, options @ ..] = arguments else { return Err(USAGE.to_owned()) };
-        let mut parsed = Self { target: target.clone(), nodes: 1, timeout: DEFAULT_TIMEOUT };
-        for option in options.chunks(2) {
-            let [name, value] = option else { return Err(USAGE.to_owned()) };
-            match name.as_str() {
-                "--nodes" => parsed.nodes = parse_number(name, value, MAX_NODES)?,
-                "--timeout" => {
-                    let seconds = parse_number(name, value, MAX_TIMEOUT_SECONDS)?;
-                    parsed.timeout = Duration::from_secs(seconds);
-                }
-                _ => return Err(USAGE.to_owned()),
-            }
-        }
+        let (target, timeout) = match arguments {
+            [target] => (target, DEFAULT_TIMEOUT),
+            [target, option, seconds] if option == "--timeout" => (target, parse_timeout(seconds)?),
+            _ => return Err(USAGE.to_owned()),
+        };
         let port = target.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         if port.is_none_or(|(_, port)| !port.parse().is_ok_and(|port: u16| port > 0)) {
             return Err(format!("{target}: must be HOST:PORT; {USAGE}"));
         }
-        Ok(parsed)
+        Ok(Self { target: target.clone(), timeout })
     }
 }
 
-fn parse_number(option: &str, text: &str, max: u64) -> Result<u64, String> {
-    let number = text.parse().ok().filter(|number| (1..=max).contains(number));
-    number.ok_or_else(|| format!("{option} {text}: must be a number from 1 to {max}"))
+fn parse_timeout(seconds: &str) -> Result<Duration, String> {
+    match seconds.parse() {
+        Ok(number @ 1..=MAX_TIMEOUT_SECONDS) => Ok(Duration::from_secs(number)),
+        _ => Err(format!("--timeout {seconds}: must be a number from 1 to {MAX_TIMEOUT_SECONDS}")),
+    }
 }
 
-/// Returns when enough servers are serving, or have no health service. Fails after the timeout.
+/// Returns when the server is serving, or has no health service. Fails after the timeout.
 pub async fn wait(options: &WaitOptions) -> Result<(), String> {
-    let WaitOptions { target, nodes, timeout } = options;
+    let WaitOptions { target, timeout } = options;
     println!("oprc-proxy: waiting for {target}");
     let started = Instant::now();
     let deadline = started + *timeout;
     let mut last_report = started;
     let mut delay = FIRST_DELAY;
     loop {
-        let reason = match check(target, *nodes).await {
+        let reason = match check(target).await {
             Ok(()) => {
                 println!("oprc-proxy: {target} is ready after {} s", started.elapsed().as_secs());
                 return Ok(());
@@ -99,14 +88,12 @@ pub async fn wait(options: &WaitOptions) -> Result<(), String> {
 #[derive(Debug)]
 enum NotReady {
     TimedOut,
-    Resolve(std::io::Error),
     Connect(std::io::Error),
     Http(hyper::Error),
     Status(StatusCode),
     GrpcStatus(u16),
     NotServing,
     InvalidResponse,
-    TooFew { ready: u64, nodes: u64, other: Option<Box<Self>> },
 }
 
 impl fmt::Display for NotReady {
@@ -114,11 +101,6 @@ impl fmt::Display for NotReady {
         match self {
             Self::TimedOut => {
                 write!(formatter, "no response within {} s", ATTEMPT_TIMEOUT.as_secs())
-            }
-            Self::Resolve(error) => write!(formatter, "cannot resolve the name: {error}"),
-            Self::TooFew { ready, nodes, other } => {
-                write!(formatter, "{ready} of {nodes} servers are serving")?;
-                other.iter().try_for_each(|reason| write!(formatter, "; another one: {reason}"))
             }
             Self::Connect(error) => write!(formatter, "cannot connect: {error}"),
             Self::Http(error) => write!(formatter, "health check failed: {error}"),
@@ -134,38 +116,12 @@ impl fmt::Display for NotReady {
     }
 }
 
-async fn check(target: &str, nodes: u64) -> Result<(), NotReady> {
-    let mut checks = JoinSet::new();
-    for address in resolve(target).await? {
-        let target = target.to_owned();
-        let check = async move { call_health_service(address, &target).await };
-        checks.spawn(async { timeout(ATTEMPT_TIMEOUT, check).await });
-    }
-    let (mut ready, mut other) = (0, None);
-    for result in checks.join_all().await {
-        match result.unwrap_or(Err(NotReady::TimedOut)) {
-            Ok(()) => ready += 1,
-            Err(reason) => other = Some(Box::new(reason)),
-        }
-    }
-    match other {
-        _ if ready >= nodes => Ok(()),
-        Some(reason) if nodes == 1 => Err(*reason),
-        other => Err(NotReady::TooFew { ready, nodes, other }),
-    }
+async fn check(target: &str) -> Result<(), NotReady> {
+    timeout(ATTEMPT_TIMEOUT, call_health_service(target)).await.unwrap_or(Err(NotReady::TimedOut))
 }
 
-/// The addresses of a name, of one family: each server has one address of each.
-async fn resolve(target: &str) -> Result<BTreeSet<SocketAddr>, NotReady> {
-    let resolved = timeout(ATTEMPT_TIMEOUT, lookup_host(target)).await;
-    let resolved = resolved.map_err(|_| NotReady::TimedOut)?.map_err(NotReady::Resolve)?;
-    let addresses: Vec<_> = resolved.collect();
-    let family = addresses.first().map(SocketAddr::is_ipv4);
-    Ok(addresses.into_iter().filter(|it| Some(it.is_ipv4()) == family).collect())
-}
-
-async fn call_health_service(address: SocketAddr, target: &str) -> Result<(), NotReady> {
-    let stream = TcpStream::connect(address).await.map_err(NotReady::Connect)?;
+async fn call_health_service(target: &str) -> Result<(), NotReady> {
+    let stream = TcpStream::connect(target).await.map_err(NotReady::Connect)?;
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(NotReady::Http)?;
     // Its errors are reported to the call on it.
@@ -224,10 +180,6 @@ mod tests {
         assert!(parse(&["grid"]).unwrap_err().contains("must be HOST:PORT"));
         assert!(parse(&["grid:0"]).unwrap_err().contains("must be HOST:PORT"));
         assert!(parse(&["grid:1", "--timeout", "0"]).unwrap_err().contains("--timeout 0"));
-        let options = parse(&["grid:1", "--nodes", "2", "--timeout", "9"]).unwrap();
-        assert_eq!((options.nodes, options.timeout.as_secs()), (2, 9));
-        assert!(parse(&["grid:1", "--nodes", "0"]).unwrap_err().contains("--nodes 0"));
-        assert!(parse(&["grid:1", "--nodes"]).unwrap_err().contains("usage"));
         assert!(parse(&[]).unwrap_err().contains("usage"));
     }
 

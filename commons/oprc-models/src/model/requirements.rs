@@ -34,6 +34,9 @@ models! {
         hard_latency | "hardLatencyMs": Option<i32>,
         /// Maximum number of concurrent calls of one instance.
         max_concurrency: Option<i32>,
+        /// Whether calls are rejected with 503 for some seconds when most of them exceed
+        /// `hardLatency`, which is required with it.
+        circuit_breaker: Option<bool>,
     }
 }
 

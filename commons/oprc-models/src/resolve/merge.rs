@@ -177,5 +177,6 @@ pub(super) fn constraints(ancestors: &[Ancestor<'_>]) -> Option<Constraints> {
     Some(Constraints {
         hard_latency: all().find_map(|it| it.hard_latency),
         max_concurrency: all().find_map(|it| it.max_concurrency),
+        circuit_breaker: all().find_map(|it| it.circuit_breaker),
     })
 }

@@ -8,7 +8,7 @@
 //! from its creation to its deletion.
 //!
 //! Nobody gets signals that they wouldn't have: the autoscaler sees CPU usage of 15 to 30 seconds
-//! ago, and enforcement sees request rates of 5 to 20 seconds ago.
+//! ago, and enforcement sees request rates of 5 to 25 seconds ago.
 
 mod comparison;
 mod curves;
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::{
     convert::{ceil, count},
-    forecast::{History, Sample},
+    forecast::History,
     queueing::{instances_for, wait_quantile},
     replicas::{Bounds, Input, Needs, Safeguards, decide},
 };
@@ -35,8 +35,10 @@ pub use self::{
 
 /// Seconds between two decisions, of the autoscaler and of enforcement.
 const INTERVAL: u32 = 15;
-/// Age of the newest request rate, in seconds.
+/// Age of the newest request rate, in seconds: half of a scrape interval of 10 s.
 const RATE_DELAY: usize = 5;
+/// Seconds over which a request rate is measured: two scrape intervals.
+const RATE_WINDOW: usize = 20;
 /// The autoscaler's CPU target in percent.
 const CPU_TARGET: u32 = 70;
 /// Calls that wait longer than this many seconds give up.
@@ -137,6 +139,9 @@ fn oracle(load: &[f64], function: &Function) -> Outcome {
     let startup = usize::try_from(function.startup).unwrap_or_default();
     for (second, &rate) in load.iter().enumerate().rev() {
         let needed = function.instances(rate);
+        let is_enough = wait_quantile(needed, rate * function.service_time) * function.service_time
+            <= function.wait();
+        outcome.violation_seconds += u32::from(!is_enough);
         while window.back().is_some_and(|it| it.1 <= needed) {
             window.pop_back();
         }
@@ -233,7 +238,8 @@ struct Controller<'a> {
     policy: Policy,
     function: &'a Function,
     autoscaler: Autoscaler,
-    samples: Vec<Sample>,
+    /// Observed request rates.
+    samples: Vec<f64>,
     /// The number that enforcement decided on, and when.
     floor: u32,
     changed: Option<u32>,
@@ -249,11 +255,9 @@ impl<'a> Controller<'a> {
     fn observe(&mut self, load: &[f64], now: u32) {
         let Ok(now) = usize::try_from(now) else { return };
         let Some(end) = now.checked_sub(RATE_DELAY) else { return };
-        let start = end.saturating_sub(usize::try_from(INTERVAL).unwrap_or_default());
+        let start = end.saturating_sub(RATE_WINDOW);
         let Some(rates) = load.get(start..end).filter(|it| !it.is_empty()) else { return };
-        let rate = rates.iter().sum::<f64>() / count(rates.len());
-        let squares = rates.iter().map(|it| (it - rate).powi(2)).sum::<f64>();
-        self.samples.push(Sample { rate, spread: (squares / count(rates.len())).sqrt() });
+        self.samples.push(rates.iter().sum::<f64>() / count(rates.len()));
     }
 
     fn decide(&mut self, run: &Run<'_>, now: u32) -> u32 {

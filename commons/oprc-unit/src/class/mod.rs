@@ -124,6 +124,8 @@ pub struct ValidFunction {
     pub hard_latency: Option<i32>,
     /// Maximum number of concurrent calls.
     pub max_concurrency: Option<i32>,
+    /// Whether the proxy rejects calls while most of them exceed the hard latency.
+    pub circuit_breaker: bool,
     /// Whether a proxy runs in front of it if it runs as a Deployment.
     pub proxy: bool,
     /// The widest access of all bindings.

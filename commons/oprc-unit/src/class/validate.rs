@@ -188,11 +188,18 @@ fn function(
         );
         violations.add("proxy", message);
     }
-    if proxy && [PROXY_PORT, PROXY_ADMIN_PORT].contains(&port) {
-        let message = format!(
-            "{port} is a port of the proxy in front of the function; use another one, or set proxy to never"
-        );
-        violations.add(format!("{field}.port"), message);
+    for (name, port) in [("port", Some(port)), ("health_check.port", health.port)] {
+        let of_proxy = port.filter(|it| [PROXY_PORT, PROXY_ADMIN_PORT].contains(it));
+        if let Some(port) = of_proxy.filter(|_| proxy) {
+            let message =
+                format!("{port} is a port of the proxy in front of the function; use another one");
+            violations.add(format!("{field}.{name}"), message);
+        }
+    }
+    let circuit_breaker = own_limits.circuit_breaker.or(class_limits.circuit_breaker);
+    let circuit_breaker = circuit_breaker.unwrap_or_default();
+    if circuit_breaker && hard_latency.is_none() {
+        violations.add(format!("{field}.constraints.circuit_breaker"), "requires hard_latency_ms");
     }
     ValidFunction {
         key: key.to_owned(),
@@ -219,6 +226,7 @@ fn function(
         latency,
         hard_latency,
         max_concurrency,
+        circuit_breaker,
         proxy,
         access: widest.unwrap_or(default_access),
         required_instances: availability.filter(|_| !standby).map(floor),

@@ -168,6 +168,7 @@ fn constraints(constraints: &model::Constraints) -> Constraints {
     Constraints {
         hard_latency_ms: constraints.hard_latency,
         max_concurrency: constraints.max_concurrency,
+        circuit_breaker: constraints.circuit_breaker,
     }
 }
 

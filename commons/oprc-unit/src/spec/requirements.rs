@@ -62,6 +62,9 @@ unit_types! {
         /// bounded queue; if it is full, they are answered with 503.
         #[schemars(range(min = limits::CONCURRENCY.min, max = limits::CONCURRENCY.max))]
         max_concurrency?: Option<i32>,
+        /// Rejects calls with 503 for some seconds when most of them exceed `hard_latency_ms`, which is
+        /// required with it. Only in front of Deployments. Defaults to false.
+        circuit_breaker?: Option<bool>,
     }
 
     /// Enforcement of non-functional requirements. Not implemented yet; stored only.

@@ -143,7 +143,7 @@ impl Query {
         match self {
             // HTTP status codes.
             Self::KnativeRequests | Self::OwnRequests => outcome.starts_with('5'),
-            _ => matches!(outcome, "server_error" | "timeout" | "unreachable"),
+            _ => matches!(outcome, "server_error" | "timeout" | "unreachable" | "rejected"),
         }
     }
 }
@@ -254,7 +254,8 @@ mod tests {
             (Query::ProxyRequests, "timeout", true),
             (Query::ProxyRequests, "unreachable", true),
             (Query::ProxyRequests, "client_error", false),
-            (Query::ProxyRequests, "success", false),
+            (Query::ProxyRequests, "rejected", true),
+            (Query::ProxyRequests, "ok", false),
             (Query::KnativeRequests, "503", true),
             (Query::KnativeRequests, "404", false),
             (Query::OwnRequests, "500", true),

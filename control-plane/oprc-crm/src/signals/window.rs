@@ -16,14 +16,15 @@ impl Window {
     /// Bound on the number of points of a series.
     pub const MAX_STEPS: usize = 1000;
 
-    /// The last time is `now`, so that decisions use the newest data. `range` is shortened to a
-    /// multiple of `step`, and to [`Self::MAX_STEPS`].
+    /// The last time is the latest multiple of `step`: some stores move other times to such ones.
+    /// `range` is shortened to a multiple of `step`, and to [`Self::MAX_STEPS`].
     pub fn ending_at(now: Timestamp, range: Duration, step: Duration) -> Self {
         let step = milliseconds(step).max(1);
         let steps = usize::try_from(milliseconds(range) / step).unwrap_or(Self::MAX_STEPS);
         let steps = steps.min(Self::MAX_STEPS);
         let length = i64::try_from(steps).unwrap_or_default().saturating_mul(step);
-        Self { start: now.as_millisecond().saturating_sub(length), step, steps }
+        let end = now.as_millisecond().div_euclid(step).saturating_mul(step);
+        Self { start: end.saturating_sub(length), step, steps }
     }
 
     pub fn start(&self) -> Timestamp {
@@ -78,16 +79,16 @@ mod tests {
     }
 
     #[test]
-    fn times_end_at_now() {
+    fn times_are_multiples_of_the_step() {
         let window =
             Window::ending_at(at(100_007), Duration::from_secs(70), Duration::from_secs(30));
-        assert_eq!((window.start(), window.end()), (at(40_007), at(100_007)));
+        assert_eq!((window.start(), window.end()), (at(30_000), at(90_000)));
         assert_eq!(window.len(), 3);
-        assert_eq!(window.index(at(70_007)), Some(1));
-        assert_eq!(window.index(at(70_008)), None);
-        assert_eq!(window.index(at(130_007)), None);
-        assert_eq!(window.index(at(10_007)), None);
-        for (time, index) in [(0, 0), (40_007, 0), (40_008, 1), (100_007, 2), (100_008, 3)] {
+        assert_eq!(window.index(at(60_000)), Some(1));
+        assert_eq!(window.index(at(60_001)), None);
+        assert_eq!(window.index(at(120_000)), None);
+        assert_eq!(window.index(at(0)), None);
+        for (time, index) in [(0, 0), (30_000, 0), (30_001, 1), (90_000, 2), (90_001, 3)] {
             assert_eq!(window.first_from(at(time)), index, "{time}");
         }
     }

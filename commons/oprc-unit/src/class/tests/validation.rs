@@ -444,7 +444,13 @@ fn the_proxy_needs_its_ports_and_enforces_the_concurrency_limit() {
         let at_its_port = with(&limited, "/functions/0/port", json!(port));
         assert_rejected(&at_its_port, "functions[0].port", "proxy");
         assert!(check(&with(&plain(), "/functions/0/port", json!(port))).is_ok(), "{port}");
+        let probed = with(&limited, "/functions/0/health_check", json!({"port": port}));
+        assert_rejected(&probed, "functions[0].health_check.port", "proxy");
     }
+    let breaker = with(&limited, "/functions/0/constraints", json!({"circuit_breaker": true}));
+    assert_rejected(&breaker, "functions[0].constraints.circuit_breaker", "hard_latency_ms");
+    let complete = with(&breaker, "/constraints/hard_latency_ms", json!(500));
+    assert!(check(&complete).unwrap().functions[0].circuit_breaker);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub(crate) const CONTAINER: &str = "function";
 /// How long a terminating pod keeps serving, until endpoints are updated on every node.
 pub(crate) const LAME_DUCK_SECONDS: i64 = 5;
 /// The default timeout of a call.
-const TIMEOUT_MS: i32 = 25_000;
+pub(crate) const TIMEOUT_MS: i32 = 25_000;
 
 /// The API server drops empty values; applying one would be a difference in every reconcile.
 pub(crate) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
@@ -93,16 +93,16 @@ impl Context<'_> {
         all
     }
 
-    pub(crate) fn spread(&self, plan: &FunctionPlan) -> Option<Vec<TopologySpreadConstraint>> {
-        plan.is_many().then(|| {
-            vec![TopologySpreadConstraint {
-                max_skew: 1,
-                topology_key: "kubernetes.io/hostname".to_owned(),
-                when_unsatisfiable: "ScheduleAnyway".to_owned(),
-                label_selector: Some(selector(self.function_selector(plan))),
-                ..TopologySpreadConstraint::default()
-            }]
-        })
+    /// Also for a single instance: pods must not depend on the number of instances, or a change of it
+    /// would replace them.
+    pub(crate) fn spread(&self, plan: &FunctionPlan) -> Vec<TopologySpreadConstraint> {
+        vec![TopologySpreadConstraint {
+            max_skew: 1,
+            topology_key: "kubernetes.io/hostname".to_owned(),
+            when_unsatisfiable: "ScheduleAnyway".to_owned(),
+            label_selector: Some(selector(self.function_selector(plan))),
+            ..TopologySpreadConstraint::default()
+        }]
     }
 }
 
@@ -327,8 +327,9 @@ pub(crate) fn probe(action: &Probe, period: i32, timeout: i32, failures: i32) ->
     }
 }
 
-/// The lame-duck period and one call.
-pub(crate) fn grace_seconds(function: &ValidFunction) -> i64 {
+/// The lame-duck period and one call. The time after that is for the function to end; behind a proxy it
+/// is told to end only when all calls have ended.
+pub(crate) fn grace_seconds(function: &ValidFunction, proxied: bool) -> i64 {
     let call = function.timeout_ms.unwrap_or(TIMEOUT_MS);
-    LAME_DUCK_SECONDS + i64::from(call).div_euclid(1000) + 1
+    LAME_DUCK_SECONDS + i64::from(call).div_euclid(1000) + if proxied { 5 } else { 1 }
 }

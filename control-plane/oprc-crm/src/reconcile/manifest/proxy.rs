@@ -12,7 +12,7 @@ use oprc_unit::{
 
 use super::{
     Context, GRID_PORT, HTTP,
-    pod::{self, container_port, variable},
+    pod::{self, LAME_DUCK_SECONDS, container_port, variable},
 };
 
 /// The name of the function's port behind a proxy.
@@ -26,37 +26,41 @@ const STARTUP_SECONDS: i32 = 30;
 
 impl Context<'_> {
     pub(crate) fn proxy(&self, function: &ValidFunction) -> Container {
+        // Calls in the queue must end within the grace period of the pod.
+        let default_timeout = function.max_concurrency.map(|_| pod::TIMEOUT_MS);
+        let lame_duck = i32::try_from(LAME_DUCK_SECONDS).ok();
         let numbers = [
+            ("OPRC_PROXY_PORT", Some(PROXY_PORT)),
+            ("OPRC_PROXY_ADMIN_PORT", Some(PROXY_ADMIN_PORT)),
             ("OPRC_PROXY_APP_PORT", Some(function.port)),
+            ("OPRC_PROXY_DRAIN_SECONDS", lame_duck),
             ("OPRC_PROXY_MAX_CONCURRENCY", function.max_concurrency),
-            ("OPRC_PROXY_TIMEOUT_MS", function.timeout_ms),
+            ("OPRC_PROXY_TIMEOUT_MS", function.timeout_ms.or(default_timeout)),
             ("OPRC_PROXY_LATENCY_MS", function.latency),
             ("OPRC_PROXY_HARD_LATENCY_MS", function.hard_latency),
         ];
         let env =
             numbers.into_iter().filter_map(|(name, it)| Some(variable(name, it?.to_string())));
+        let breaker = function.circuit_breaker.then(|| variable("OPRC_PROXY_BREAKER", "true"));
         Container {
             restart_policy: Some("Always".to_owned()),
             ports: Some(vec![
                 container_port(HTTP, PROXY_PORT),
                 container_port(METRICS, PROXY_ADMIN_PORT),
             ]),
-            env: Some(env.collect()),
+            env: Some(env.chain(breaker).collect()),
             startup_probe: Some(pod::probe(&healthz(), 1, 1, STARTUP_SECONDS)),
             ..self.proxy_container(CONTAINER)
         }
     }
 
-    /// The init container that ends when enough nodes of the data grid are ready. It runs the proxy's
-    /// image.
+    /// The init container that ends when a node of the data grid is ready. It runs the proxy's image.
+    /// It doesn't depend on the number of nodes: a change of it must not replace the pods.
     pub(crate) fn wait_for_grid(&self) -> Option<Container> {
-        let grid = self.class.odgm.as_ref()?;
-        let base = &self.class.identity.base;
-        let service =
-            if grid.stateful() { names::odgm_peers(base) } else { names::odgm_service(base) };
-        let address = format!("{service}:{GRID_PORT}");
-        let args = ["wait", &address, "--nodes", &grid.needed().to_string()].map(str::to_owned);
-        Some(Container { args: Some(args.to_vec()), ..self.proxy_container(WAIT_FOR_GRID) })
+        self.class.odgm.as_ref()?;
+        let service = names::odgm_service(&self.class.identity.base);
+        let args = vec!["wait".to_owned(), format!("{service}:{GRID_PORT}")];
+        Some(Container { args: Some(args), ..self.proxy_container(WAIT_FOR_GRID) })
     }
 
     fn proxy_container(&self, name: &str) -> Container {
@@ -64,6 +68,8 @@ impl Context<'_> {
         Container {
             name: name.to_owned(),
             image: Some(self.platform.proxy_image.clone()),
+            // Pods must start although the registry is away.
+            image_pull_policy: Some("IfNotPresent".to_owned()),
             resources: Some(pod::resources(&none, &none, &proxy_sizes())),
             security_context: pod::security(&Security::default()),
             ..Container::default()

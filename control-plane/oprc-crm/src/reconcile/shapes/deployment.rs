@@ -128,8 +128,8 @@ pub(super) fn pods(
     let proxy = plan.proxied.then(|| context.proxy(function));
     let init_containers = context.wait_for_grid().into_iter().chain(proxy).collect::<Vec<_>>();
     spec.init_containers = (!init_containers.is_empty()).then_some(init_containers);
-    spec.termination_grace_period_seconds = Some(pod::grace_seconds(function));
-    spec.topology_spread_constraints = context.spread(plan);
+    spec.termination_grace_period_seconds = Some(pod::grace_seconds(function, plan.proxied));
+    spec.topology_spread_constraints = Some(context.spread(plan));
     let labels = context.function_labels(plan);
     let scrape = context.scrape_function(function.port);
     pod::pod_template(labels, scrape, spec)

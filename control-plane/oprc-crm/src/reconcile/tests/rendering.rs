@@ -292,7 +292,21 @@ fn the_partition_is_a_label_of_objects_but_not_of_pods() {
 }
 
 #[test]
-fn autoscaled_functions_have_a_disruption_budget_and_are_spread() {
+fn the_number_of_instances_does_not_change_the_pods() {
+    let template = |min: i32, max: i32| {
+        let spec = json!({
+            "selected_template": "k8s_deployment",
+            "functions": [{"key": "f", "image": "i", "provision": {"min_scale": min, "max_scale": max}}],
+        });
+        let all = objects(Profile::Full, &spec);
+        all.iter().find(|it| it["kind"] == "Deployment").unwrap()["spec"]["template"].clone()
+    };
+    let one = template(1, 1);
+    assert!([(1, 3), (2, 2), (5, 9)].into_iter().all(|(min, max)| template(min, max) == one));
+}
+
+#[test]
+fn functions_of_several_instances_have_a_disruption_budget_and_all_are_spread() {
     let kinds = |provision: Value| {
         let spec = json!({
             "selected_template": "k8s_deployment",
@@ -306,7 +320,7 @@ fn autoscaled_functions_have_a_disruption_budget_and_are_spread() {
     };
     assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 3})), (true, true));
     assert_eq!(kinds(json!({"min_scale": 2, "max_scale": 2})), (true, true));
-    assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 1})), (false, false));
+    assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 1})), (false, true));
 }
 
 #[test]

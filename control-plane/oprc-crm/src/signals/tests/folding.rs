@@ -104,7 +104,7 @@ fn stale_values_are_unknown() {
 fn error_ratio_counts_failures_of_the_server() {
     let of = |outcome, value| constant("p", &[("outcome", outcome)], value);
     let all = vec![
-        of("success", 6.0),
+        of("ok", 6.0),
         of("client_error", 1.0),
         of("server_error", 1.0),
         of("timeout", 1.0),
@@ -185,7 +185,7 @@ fn first_source_with_a_current_value_counts() {
         let observed = found.get(Signal::Rate).unwrap();
         (observed.source, observed.latest)
     };
-    let proxy = vec![constant("p", &[("outcome", "success")], 5.0)];
+    let proxy = vec![constant("p", &[("outcome", "ok")], 5.0)];
     assert_eq!(rate(answers(proxy)), (Source::Proxy, 5.0));
     assert_eq!(rate(answers(vec![])), (Source::OwnHistogram, 3.0));
 }

@@ -17,7 +17,7 @@ fn value() -> impl Strategy<Value = Option<f64>> {
 
 fn label_of(query: Query) -> BoxedStrategy<Vec<(&'static str, &'static str)>> {
     let values: Vec<&str> = match query {
-        Query::ProxyRequests => vec!["success", "client_error", "timeout", ""],
+        Query::ProxyRequests => vec!["ok", "client_error", "timeout", ""],
         Query::KnativeRequests | Query::OwnRequests => vec!["200", "503", ""],
         Query::ProxyLatency | Query::KnativeLatency | Query::OwnLatency => {
             vec!["0.1", "1", "1.0", "+Inf", "NaN", "-1", "x"]

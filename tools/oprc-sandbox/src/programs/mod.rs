@@ -32,6 +32,11 @@ pub(crate) fn container_runtime() -> Result<PathBuf> {
     debian::unpack("containers", &["containerd", "runc", "containernetworking-plugins"])
 }
 
+/// Knative's queue-proxy, built if it is missing. For benchmarks.
+pub fn queue_proxy() -> Result<PathBuf> {
+    Ok(go::serving()?.join("queue"))
+}
+
 /// Folders with programs and manifests of Knative Serving and Kourier, and the Envoy program.
 #[derive(Debug, Clone)]
 pub(crate) struct Knative {

@@ -21,8 +21,8 @@ const USAGE: &str = "usage: oprc-proxy wait HOST:PORT [--timeout SECONDS]";
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 const MAX_TIMEOUT_SECONDS: u64 = 24 * 60 * 60;
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
-const FIRST_DELAY: Duration = Duration::from_millis(500);
-const MAX_DELAY: Duration = Duration::from_secs(2);
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_SIZE: usize = 64 << 10;
 /// `HealthCheckResponse { status: SERVING }`

@@ -1,6 +1,7 @@
 //! Requirements at run time, as pure functions: how many instances a load needs, what the load will
-//! be, what to change and when. The simulator plays loads against the same functions.
+//! be, what to change and when, and whether requirements are met. The simulator plays loads against the same functions.
 
+pub mod compliance;
 mod convert;
 mod forecast;
 pub mod queueing;

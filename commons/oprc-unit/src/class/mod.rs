@@ -2,6 +2,7 @@
 
 mod addon;
 mod grid;
+mod requirements;
 mod schema_limits;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod violations;
 pub use self::{
     addon::{ADDONS, Addon},
     grid::{CollectionPlan, OdgmPlan, persistence, shard_type},
+    requirements::{FunctionRequirements, function_requirements},
     validate::{PROXY_ADMIN_PORT, PROXY_PORT, validate},
 };
 use crate::{

@@ -8,8 +8,8 @@ use oprc_models::{
 };
 
 use super::{
-    ADDONS, Addon, Identity, Passive, PassiveReason, Rejection, ValidClass, ValidFunction, grid,
-    schema_limits,
+    ADDONS, Addon, FunctionRequirements, Identity, Passive, PassiveReason, Rejection, ValidClass,
+    ValidFunction, grid, schema_limits,
     violations::{Violations, count},
 };
 use crate::{
@@ -162,23 +162,15 @@ fn function(
     if health.grpc && health.path.is_some() {
         violations.add(format!("{field}.health_check.path"), "can't be combined with grpc");
     }
-    let class = spec.nfr_requirements.clone().unwrap_or_default();
-    let own = body.requirements.clone().unwrap_or_default();
-    let class_limits = spec.constraints.clone().unwrap_or_default();
-    let own_limits = body.constraints.clone().unwrap_or_default();
+    let requirements = FunctionRequirements::of(spec, body);
+    let FunctionRequirements { throughput, latency, availability, hard_latency, max_concurrency } =
+        requirements;
     let default_access = body.access.unwrap_or(Access::Internal);
     let widest = body.bindings.iter().map(|it| it.access.unwrap_or(default_access)).max();
     let standby = spec.standby_functions.iter().any(|standby| standby == key);
-    let availability = own.availability().or_else(|| class.availability());
-    let throughput = own.min_throughput_rps.or(class.min_throughput_rps);
-    let latency = own.max_latency_ms.or(class.max_latency_ms);
-    let hard_latency = tighter(own_limits.hard_latency_ms, class_limits.hard_latency_ms);
-    let max_concurrency = tighter(own_limits.max_concurrency, class_limits.max_concurrency);
     let port = body.port.unwrap_or(DEFAULT_PORT);
-    let limits = [throughput, latency, hard_latency, max_concurrency];
-    let is_measured = availability.is_some() || limits.iter().any(Option::is_some);
     let proxy = match spec.proxy.unwrap_or_default() {
-        ProxyMode::Auto => is_measured,
+        ProxyMode::Auto => !requirements.is_empty(),
         ProxyMode::Always => true,
         ProxyMode::Never => false,
     };
@@ -232,14 +224,6 @@ fn function(
         required_instances: availability.filter(|_| !standby).map(floor),
         standby,
         odgm: body.odgm.clone().unwrap_or_default(),
-    }
-}
-
-/// A constraint of the class applies to each function; the function's own may be tighter.
-fn tighter(own: Option<i32>, class: Option<i32>) -> Option<i32> {
-    match (own, class) {
-        (Some(own), Some(class)) => Some(own.min(class)),
-        (own, class) => own.or(class),
     }
 }
 

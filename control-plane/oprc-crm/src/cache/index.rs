@@ -6,6 +6,10 @@ use std::{
     sync::Arc,
 };
 
+use super::{
+    key::{Key, key},
+    pods::Pods,
+};
 use crate::{
     kinds::{DEPLOYMENT, Kind},
     reason::Reason,
@@ -14,15 +18,6 @@ use crate::{
         observe::{Child, ObservedState, PodProblem},
     },
 };
-
-/// Namespace and name.
-pub type Key = (String, String);
-/// Uids by namespace and name; an empty one stands for any.
-pub type Known = HashMap<Key, String>;
-
-pub(super) fn key(namespace: &str, name: &str) -> Key {
-    (namespace.to_owned(), name.to_owned())
-}
 
 /// A change of a class.
 #[derive(Clone, Debug)]
@@ -79,8 +74,7 @@ pub(super) struct Index {
     pub(super) claims: Groups<Key, String, Arc<Child>>,
     /// Problems of pods by class.
     pub(super) pod_problems: Groups<Key, String, PodProblem>,
-    /// The classes of pods that have a problem.
-    pub(super) pods: HashMap<Key, String>,
+    pub(super) pods: Pods,
     /// Why pods can't be created, by the uid of their workload.
     pub(super) pod_creation_failures: HashMap<String, String>,
     pub(super) synced: HashSet<String>,

@@ -8,8 +8,10 @@
 
 mod api_health;
 mod index;
+mod key;
 mod nodes;
 mod optional_apis;
+mod pods;
 mod store;
 mod watch;
 mod workqueue;
@@ -17,9 +19,11 @@ mod workqueue;
 pub(crate) use self::watch::{RELIST_DELAY, is_expired};
 pub use self::{
     api_health::{ApiHealth, client, probe},
-    index::{Changed, Key, Known},
+    index::Changed,
+    key::{Key, Known},
     nodes::{Node, Nodes},
     optional_apis::Detected,
+    pods::PodRecord,
     store::{Cache, Start},
     watch::{Watches, backoff},
     workqueue::WorkQueue,

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use super::index::{Known, key};
+use super::key::{Known, key};
 
 /// The cluster's nodes, as far as the planner needs them.
 #[derive(Default)]

@@ -5,12 +5,15 @@ use std::{
     sync::Arc,
 };
 
-use oprc_unit::{UnitSpec, names};
+use k8s_openapi::jiff::Timestamp;
+use oprc_unit::{UnitSpec, function_requirements, names};
 use parking_lot::RwLock;
 use tokio::sync::{broadcast, watch};
 
 use super::{
-    index::{Changed, Index, Key, Known, key},
+    index::{Changed, Index},
+    key::{Key, Known, key},
+    pods::PodRecord,
     workqueue::WorkQueue,
 };
 use crate::{
@@ -19,6 +22,7 @@ use crate::{
         ObservedClass,
         observe::{Child, ClusterView, PodCreationFailure, PodProblem},
     },
+    signals::{Component, PodRef},
 };
 
 /// How many changes a watcher may lag behind before it needs a new snapshot.
@@ -207,28 +211,61 @@ impl Cache {
         self.enqueue(index.affected(&known));
     }
 
-    /// Pods that have a problem.
     pub fn known_pods(&self) -> Known {
-        let index = self.index.read();
-        index.pods.keys().map(|key| (key.clone(), String::new())).collect()
+        self.index.read().pods.known()
     }
 
-    /// Records the problem of a pod, or that it has none.
-    pub fn put_pod(&self, pod: &Key, problem: Option<&PodProblem>) {
-        let (namespace, name) = pod;
+    /// Inserts or updates a pod, with its problem if it has one.
+    pub fn put_pod(&self, pod: PodRecord, problem: Option<&PodProblem>, now: Timestamp) {
         let mut index = self.index.write();
-        let before = index.pods.remove(pod);
-        let before =
-            before.and_then(|class| index.pod_problems.remove(&key(namespace, &class), name));
+        self.set_pod_problem(&mut index, &pod, problem);
+        index.pods.insert(pod, now);
+    }
+
+    /// Removes a pod unless one with another uid has replaced it.
+    pub fn remove_pod(&self, key: &Key, uid: &str, now: Timestamp) {
+        let mut index = self.index.write();
+        if let Some(removed) = index.pods.remove(key, uid, now) {
+            self.set_pod_problem(&mut index, &removed, None);
+        }
+    }
+
+    fn set_pod_problem(&self, index: &mut Index, pod: &PodRecord, problem: Option<&PodProblem>) {
+        let class = key(&pod.namespace, &pod.class);
+        let before = index.pod_problems.remove(&class, &pod.name);
         if let Some(problem) = problem {
-            index.pods.insert(pod.clone(), problem.class.clone());
-            let class = key(namespace, &problem.class);
-            index.pod_problems.insert(class, name.clone(), problem.clone());
+            index.pod_problems.insert(class, pod.name.clone(), problem.clone());
         }
         if before.as_ref() != problem {
-            let both = before.iter().chain(problem);
-            self.enqueue(both.filter_map(|it| index.class_of(namespace, &it.class)));
+            self.enqueue(index.class_of(&pod.namespace, &pod.class));
         }
+    }
+
+    /// The pods of all classes, including those that were deleted at `since` or later. Pods whose
+    /// class doesn't exist are left out.
+    pub fn pods(&self, since: Timestamp) -> Vec<PodRef> {
+        let index = self.index.read();
+        let functions = |class: &Key| {
+            let class = index.classes.get(class)?;
+            let spec = class.spec.as_ref().ok()?;
+            let keys = function_requirements(&class.name, spec);
+            Some(keys.map(|(key, _)| (names::label(key), key.to_owned())).collect())
+        };
+        let mut keys: HashMap<Key, HashMap<String, String>> = HashMap::new();
+        let refs = index.pods.since(since).filter_map(|pod| {
+            let class = index.class_of(&pod.namespace, &pod.class)?;
+            let component = match &pod.function {
+                None => Component::DataGrid,
+                Some(label) => {
+                    let keys = keys
+                        .entry(class.clone())
+                        .or_insert_with(|| functions(&class).unwrap_or_default());
+                    Component::Function(keys.get(label).unwrap_or(label).clone())
+                }
+            };
+            Some(pod.to_ref(class, component))
+        });
+        refs.collect()
     }
 
     /// Records why the pods of a workload can't be created.

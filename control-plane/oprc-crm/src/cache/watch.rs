@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
-    ApiHealth, Cache, Detected, Key, Known, Nodes,
+    ApiHealth, Cache, Detected, Key, Known, Nodes, PodRecord,
     optional_apis::{OPTIONAL_APIS, api_of, watch_name},
 };
 use crate::{
@@ -186,8 +186,13 @@ impl Watches {
             let handle = mirror(
                 (&cache, "pods"),
                 || cache.known_pods(),
-                |pod: &Pod| cache.put_pod(&key(pod), pod_problem(pod, Timestamp::now()).as_ref()),
-                |key, _| cache.put_pod(key, None),
+                |pod: &Pod| {
+                    let now = Timestamp::now();
+                    if let Some(record) = PodRecord::of(pod) {
+                        cache.put_pod(record, pod_problem(pod, now).as_ref(), now);
+                    }
+                },
+                |key, uid| cache.remove_pod(key, uid, Timestamp::now()),
             );
             follow(api, watcher::Config::default().labels(OWNER), "pods", handle).await;
         });

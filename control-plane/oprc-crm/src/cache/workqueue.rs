@@ -3,7 +3,7 @@ use std::{collections::HashSet, sync::Arc};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use super::index::Key;
+use super::key::Key;
 
 /// ClassRuntimes to reconcile, each of them once however often it was added.
 #[derive(Clone, Default)]

@@ -10,10 +10,12 @@ use super::{
     shapes::{self, grid},
 };
 
+pub(crate) use super::manifest::pod::CONTAINER as FUNCTION_CONTAINER;
 pub use super::manifest::{
     COMPONENT, DEPLOYMENT_ID, DesiredObject, FUNCTION, FunctionPlan, MANAGED_BY, ODGM_COMPONENT,
     ODGM_ENABLED, OWNER, PARTITION, PARTITION_REPLICA, SPEC_HASH, TEMPLATE,
 };
+pub(crate) use super::shapes::grid::CONTAINER as GRID_CONTAINER;
 pub use super::shapes::grid::DesiredGrid;
 
 /// Everything that must exist for a class.

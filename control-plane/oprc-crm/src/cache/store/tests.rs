@@ -158,3 +158,43 @@ fn older_version_is_ignored() {
     cache.put_child(service("one", "4"));
     assert_eq!(cache.named(&SERVICE, "n", "s").unwrap().resource_version, "5");
 }
+
+#[test]
+fn pods_belong_to_the_function_with_their_label() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let pod = |name: &str, owner: &str, function: Option<&str>| {
+        let mut labels = json!({"oaas.io/owner": owner});
+        if let Some(function) = function {
+            labels["oaas.io/function"] = names::label(function).into();
+        }
+        let pod = json!({"metadata": {
+            "name": name, "namespace": "n", "uid": name, "labels": labels,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        }});
+        PodRecord::of(&serde_json::from_value(pod).unwrap()).unwrap()
+    };
+    let class: RawClass = serde_json::from_value(json!({
+        "metadata": {"name": "shop", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+        "spec": {"functions": [{"key": "Part ways", "image": "i"}]},
+    }))
+    .unwrap();
+    let cache = Cache::default();
+    cache.put_class(decode(&class));
+    for pod in [
+        pod("a", "shop", Some("Part ways")),
+        pod("b", "shop", None),
+        pod("c", "shop", Some("removed")),
+        pod("d", "shop-2", Some("Part ways")),
+    ] {
+        cache.put_pod(pod, None, at(0));
+    }
+    let mut found = cache.pods(at(0));
+    found.sort();
+    let components: Vec<_> =
+        found.iter().map(|pod| (pod.name.as_str(), pod.component.clone())).collect();
+    let function = |key: &str| Component::Function(key.to_owned());
+    let expected =
+        [("a", function("Part ways")), ("b", Component::DataGrid), ("c", function("removed"))];
+    assert_eq!(components, expected);
+    assert!(found.iter().all(|pod| pod.class == ("n".to_owned(), "shop".to_owned())));
+}

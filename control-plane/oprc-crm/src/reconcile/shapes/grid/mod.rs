@@ -15,6 +15,8 @@ use super::{
 };
 use crate::kinds::{DEPLOYMENT, Kind, STATEFUL_SET};
 
+/// The name of its container.
+pub(crate) const CONTAINER: &str = "odgm";
 const ZENOH_PORT: i32 = 7447;
 const DATA_DIR: &str = "/data";
 

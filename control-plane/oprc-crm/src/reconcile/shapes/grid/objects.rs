@@ -22,7 +22,7 @@ use super::{
         pod::{self, container_port},
         selector, service_port,
     },
-    DATA_DIR, ZENOH_PORT,
+    CONTAINER, DATA_DIR, ZENOH_PORT,
     env::variables,
 };
 use crate::kinds::STATEFUL_SET;
@@ -48,7 +48,7 @@ fn container(context: &Context<'_>, plan: &OdgmPlan, functions: &[FunctionPlan])
     let action = Probe { grpc: Some(grpc), ..Probe::default() };
     let probe = |period, failures| Some(pod::probe(&action, period, 5, failures));
     Container {
-        name: "odgm".to_owned(),
+        name: CONTAINER.to_owned(),
         image: Some(plan.image.clone().unwrap_or_else(image)),
         ports: Some(vec![container_port("grpc", GRID_PORT), container_port("zenoh", ZENOH_PORT)]),
         env: Some(variables(context, plan, functions)),

@@ -2,9 +2,11 @@
 //!
 //! Decisions are pure functions ([`reconcile`], [`phase_mapping`]) of what the watches
 //! report ([`cache`]). Only [`controller`] writes children and status, and only while this process is
-//! the leader ([`leader`]). [`signals`] are what metrics ([`provider`]) say about load and resources.
+//! the leader ([`leader`]). [`signals`] are what metrics ([`provider`]) say about load and resources;
+//! [`analyzer`] compares them with the requirements of functions.
 //! [`service`] serves clients, over the protocols of [`api`].
 
+pub mod analyzer;
 pub mod api;
 pub mod cache;
 pub mod config;
@@ -15,6 +17,7 @@ pub mod decode;
 pub mod kinds;
 pub mod leader;
 pub mod metrics;
+pub mod observations;
 pub mod phase_mapping;
 pub mod provider;
 pub mod reason;

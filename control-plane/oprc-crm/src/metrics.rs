@@ -1,6 +1,7 @@
 //! Prometheus metrics.
 
 mod collector;
+mod nfr;
 
 use std::{
     collections::HashMap,
@@ -21,11 +22,13 @@ use prometheus_client::{
 };
 use tonic::Code;
 
-use self::collector::ClassCollector;
+pub use self::nfr::NfrMetrics;
+use self::{collector::ClassCollector, nfr::FunctionCollector};
 use crate::{
     cache::{ApiHealth, Cache},
     crd::{ClassRuntimeStatus, Phase},
     leader::Leadership,
+    observations::ObservationStore,
     reason::code_name,
     reconcile::ObservedClass,
 };
@@ -52,6 +55,7 @@ pub struct Metrics {
     waiting: Gauge,
     /// By method and code.
     calls: Family<Labels<2>, Counter>,
+    pub nfr: NfrMetrics,
 }
 
 fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
@@ -60,7 +64,12 @@ fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, 
 }
 
 impl Metrics {
-    pub fn new(api_health: &ApiHealth, cache: Arc<Cache>, leadership: Leadership) -> Self {
+    pub fn new(
+        api_health: &ApiHealth,
+        cache: Arc<Cache>,
+        leadership: Leadership,
+        observations: Arc<ObservationStore>,
+    ) -> Self {
         let mut registry = Registry::default();
         let all = &mut registry;
         let help = "State transitions of ClassRuntimes";
@@ -82,6 +91,9 @@ impl Metrics {
         let calls = register(all, "crm_grpc_requests", "gRPC calls served", Family::default());
         let help = "Requests sent to the Kubernetes API server";
         register(all, "crm_api_requests", help, api_health.requests.clone());
+        let nfr = NfrMetrics::new(all);
+        let functions = FunctionCollector { observations, leadership: leadership.clone() };
+        registry.register_collector(Box::new(functions));
         registry.register_collector(Box::new(ClassCollector { cache, leadership }));
         Self {
             registry,
@@ -94,6 +106,7 @@ impl Metrics {
             running,
             waiting,
             calls,
+            nfr,
         }
     }
 
@@ -202,10 +215,15 @@ fn by_template(class: &ObservedClass, status: Option<&ClassRuntimeStatus>) -> La
     [environment(class), ("template", template)]
 }
 
-fn environment(class: &ObservedClass) -> (&'static str, String) {
+/// The label `environment` of a class.
+pub fn environment_of(class: &ObservedClass) -> String {
     let spec = class.spec.as_ref().ok();
     let name = spec.and_then(|spec| spec.target_environment.clone());
-    ("environment", name.unwrap_or_else(|| "default".to_owned()))
+    name.unwrap_or_else(|| "default".to_owned())
+}
+
+fn environment(class: &ObservedClass) -> (&'static str, String) {
+    ("environment", environment_of(class))
 }
 
 #[cfg(test)]

@@ -69,6 +69,12 @@ reasons! {
     RolledBack,
     Unschedulable,
     VolumeNotBound,
+    // Whether requirements are measured and met.
+    Measured,
+    NFRRecovered,
+    NFRViolated,
+    NoData,
+    PrometheusUnavailable,
     // An Event for a class that became Degraded; its note begins with the reason.
     Failed,
     // Only in gRPC responses.

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use axum::Router;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
+    analyzer::{Analyzer, Options},
     api,
     cache::{ApiHealth, Cache, Detected, Nodes, Watches, probe},
     config::Config,
@@ -20,6 +21,8 @@ use crate::{
     kinds::AUTOSCALER,
     leader::{Candidate, Leadership},
     metrics::Metrics,
+    observations::ObservationStore,
+    provider::{MetricsProvider, PrometheusProvider},
     service::{Service, SingleFlight},
 };
 
@@ -73,13 +76,13 @@ impl Crm {
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> anyhow::Result<()> {
         let (stop, stopping) = watch::channel(false);
-        let Components { server, router, reporter, service, controller, election } =
+        let Components { server, router, reporter, service, controller, analyzer, election } =
             self.assemble(stopping.clone())?;
         let health = report_health(Arc::clone(&service), reporter);
         let requeue = requeue_on_detection(Arc::clone(&service));
         let probe = probe(service.client.clone(), service.api_health.clone());
         let (idle, all_written) = watch::channel(false);
-        let control = control(Arc::clone(&service), controller, stopping.clone(), idle);
+        let control = control(Arc::clone(&service), controller, analyzer, stopping.clone(), idle);
         let lead = election.run(service, stopping.clone(), all_written);
         let serve = server.serve(router, stopped(stopping));
         let signal = async {
@@ -113,7 +116,13 @@ impl Crm {
         let platform = platform_now(&config, &watches, &cache);
         let identity = identity("oprc-crm");
         let (election, leadership) = LeaderElection::new(&config, &client, &identity);
-        let metrics = Arc::new(Metrics::new(&api_health, Arc::clone(&cache), leadership.clone()));
+        let observations = Arc::new(ObservationStore::default());
+        let metrics = Arc::new(Metrics::new(
+            &api_health,
+            Arc::clone(&cache),
+            leadership.clone(),
+            Arc::clone(&observations),
+        ));
         let service = Arc::new(Service {
             client: client.clone(),
             cache: Arc::clone(&cache),
@@ -123,7 +132,8 @@ impl Crm {
             platform: Arc::clone(&platform),
             leadership: leadership.clone(),
             default_namespace: namespace,
-            only_namespace,
+            only_namespace: only_namespace.clone(),
+            observations: Arc::clone(&observations),
             single_flight: SingleFlight::default(),
             stopping,
         });
@@ -136,6 +146,17 @@ impl Crm {
         })
         .context("failed to build the routes")?;
         let applier = Arc::new(Applier { client, cache: Arc::clone(&cache), leadership, identity });
+        let analyzer = Analyzer {
+            options: Options::of(&config, only_namespace.as_deref()),
+            provider: metrics_provider(&config)?,
+            cache: Arc::clone(&cache),
+            api_health: api_health.clone(),
+            applier: Arc::clone(&applier),
+            platform: Arc::clone(&platform),
+            clock: Arc::clone(&clock),
+            observations,
+            metrics: Arc::clone(&metrics),
+        };
         let controller = Arc::new(Controller {
             applier,
             cache,
@@ -145,7 +166,7 @@ impl Crm {
             metrics,
             concurrency: config.concurrency,
         });
-        Ok(Components { server, router, reporter, service, controller, election })
+        Ok(Components { server, router, reporter, service, controller, analyzer, election })
     }
 }
 
@@ -155,6 +176,7 @@ struct Components {
     reporter: HealthReporter,
     service: Arc<Service>,
     controller: Arc<Controller>,
+    analyzer: Analyzer,
     election: LeaderElection,
 }
 
@@ -204,15 +226,28 @@ impl LeaderElection {
     }
 }
 
-/// Reconciles once the caches are synced, and sets `idle` when no write is in progress any more.
+/// None if it is turned off or has no URL.
+fn metrics_provider(config: &Config) -> anyhow::Result<Option<Box<dyn MetricsProvider>>> {
+    let options = config.prometheus.options.clone().filter(|_| config.prometheus.enabled);
+    let Some(options) = options else { return Ok(None) };
+    let provider =
+        PrometheusProvider::new(options).map_err(|error| anyhow!("prometheus.url {error}"))?;
+    Ok(Some(Box::new(provider)))
+}
+
+/// Reconciles and measures once the caches are synced, and sets `idle` when no write is in progress any more.
 async fn control(
     service: Arc<Service>,
     controller: Arc<Controller>,
+    analyzer: Analyzer,
     stopping: watch::Receiver<bool>,
     idle: watch::Sender<bool>,
 ) {
     tokio::select! {
-        () = synced(&service) => controller.run(stopped(stopping)).await,
+        () = synced(&service) => {
+            let measure = analyzer.run(stopping.clone());
+            tokio::join!(controller.run(stopped(stopping.clone())), measure);
+        }
         () = stopped(stopping.clone()) => {}
     }
     idle.send_replace(true);

@@ -96,7 +96,7 @@ unit_types! {
         /// can't be combined with `max_concurrency`. Defaults to `auto`.
         proxy?: Option<ProxyMode>,
 
-        /// Enforcement of the requirements. Not implemented yet; stored only.
+        /// Enforcement of the requirements.
         nfr?: Option<NfrSpec>,
 
         /// Addons of the class. The only addon is `odgm`, the data grid.

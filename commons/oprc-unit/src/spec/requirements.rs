@@ -11,10 +11,12 @@ unit_types! {
             .message("availability and availability_pct are mutually exclusive")
     )]
     Requirements {
-        /// Required throughput in requests per second, 0 to 1000000000.
+        /// Required throughput in requests per second, 0 to 1000000000. Violated if fewer are served
+        /// while requests fail, are rejected or wait.
         #[schemars(range(min = limits::THROUGHPUT.min, max = limits::THROUGHPUT.max))]
         min_throughput_rps?: Option<i32>,
-        /// Target response time in milliseconds, used for planning only, 1 to 86400000.
+        /// Target response time in milliseconds, 1 to 86400000. Violated if the 95th percentile is
+        /// longer.
         #[schemars(range(min = limits::CALL_MS.min, max = limits::CALL_MS.max))]
         max_latency_ms?: Option<i32>,
         /// Required availability as a fraction from 0 to 1, such as 0.999. Must not be combined
@@ -67,16 +69,16 @@ unit_types! {
         circuit_breaker?: Option<bool>,
     }
 
-    /// Enforcement of non-functional requirements. Not implemented yet; stored only.
+    /// Enforcement of non-functional requirements.
     NfrSpec {
-        /// What CRM does about requirements that are not met. Not implemented yet; stored only.
+        /// What CRM does about requirements that are not met.
         enforcement?: Option<Enforcement>,
     }
 
-    /// What CRM does about requirements that are not met. Not implemented yet; stored only.
+    /// What CRM does about requirements that are not met.
     Enforcement {
-        /// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce`
-        /// applies them. Defaults to `observe`. Not implemented yet; stored only.
+        /// Enforcement mode: `off` measures nothing, `observe` reports compliance and recommendations,
+        /// `enforce` applies them. Defaults to `observe`. Recommendations are not implemented yet.
         #[serde(default)]
         mode: EnforcementMode,
         /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all
@@ -100,8 +102,8 @@ pub enum ProxyMode {
     Never,
 }
 
-/// Enforcement mode: `off` measures nothing, `observe` reports recommendations, `enforce` applies
-/// them. Defaults to `observe`. Not implemented yet; stored only.
+/// Enforcement mode: `off` measures nothing, `observe` reports compliance and recommendations,
+/// `enforce` applies them. Defaults to `observe`. Recommendations are not implemented yet.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum EnforcementMode {

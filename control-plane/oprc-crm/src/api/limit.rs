@@ -124,8 +124,12 @@ mod tests {
     }
 
     fn limited(router: Router, calls: usize) -> (Router, Arc<Metrics>) {
-        let metrics =
-            Arc::new(Metrics::new(&ApiHealth::default(), Arc::default(), Leadership::always()));
+        let metrics = Arc::new(Metrics::new(
+            &ApiHealth::default(),
+            Arc::default(),
+            Leadership::always(),
+            Arc::default(),
+        ));
         let limits = Limit::new(calls, Arc::clone(&metrics));
         (router.layer(from_fn_with_state(limits, limit)), metrics)
     }

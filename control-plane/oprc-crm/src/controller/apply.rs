@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
-    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, ObjectMeta},
     jiff::Timestamp,
 };
 use kube::{
@@ -14,11 +14,12 @@ use kube::{
     core::DynamicObject,
 };
 use oprc_unit::names;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
     cache::Cache,
-    crd::{ClassRuntime, ClassRuntimeStatus},
+    crd::{ClassRuntime, ClassRuntimeStatus, RequirementStatus},
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, deployment_id, encode_status},
     kinds::Kind,
@@ -37,6 +38,19 @@ use crate::{
 const MAX_NOTE: usize = 1024;
 /// `reportingController` of Events.
 const CONTROLLER: &str = "oprc-crm";
+
+/// The field manager of the compliance in status.
+const NFR_MANAGER: &str = "oprc-crm-nfr";
+
+/// The part of a status that the analyzer owns.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct NfrStatus {
+    /// At most `NfrObserved`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nfr_compliance: Vec<RequirementStatus>,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -88,6 +102,30 @@ impl Applier {
                 Ok(())
             }
         }
+    }
+
+    /// Writes the part of the status that the analyzer owns; what `status` lacks of it is removed.
+    pub async fn apply_nfr_status(
+        &self,
+        class: &ObservedClass,
+        status: &NfrStatus,
+    ) -> Result<(), Error> {
+        let Some(deadline) = self.leadership.until() else { return Err(Error::NotLeader) };
+        let end = deadline.min(Instant::now() + REQUEST_TIMEOUT);
+        // Without a resourceVersion: nobody else writes these fields.
+        let object = json!({
+            "apiVersion": ClassRuntime::api_version(&()),
+            "kind": ClassRuntime::kind(&()),
+            "metadata": {"name": class.name, "namespace": class.namespace, "uid": class.uid},
+            "status": status,
+        });
+        let api = self.classes(&class.namespace);
+        let params = PatchParams::apply(NFR_MANAGER).force();
+        let written = bounded(end, api.patch_status(&class.name, &params, &Patch::Apply(&object)))
+            .await
+            .map_err(|error| error.transient("the compliance in status"))?;
+        self.cache_response(&mut String::new(), &written);
+        Ok(())
     }
 
     fn api(&self, kind: &Kind, namespace: &str) -> Api<DynamicObject> {

@@ -14,7 +14,7 @@ use oprc_unit::Platform;
 use tokio::{task::JoinSet, time::timeout};
 use tracing::Instrument as _;
 
-pub use self::apply::Applier;
+pub use self::apply::{Applier, NfrStatus};
 use self::queue::Queue;
 use crate::{
     cache::{ApiHealth, Cache, Key},

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
+use oprc_nfr::compliance::State;
 pub use oprc_unit::Phase;
 use oprc_unit::{SelectionStatus, UnitSpec};
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Observed state of the ClassRuntime.
@@ -30,7 +31,8 @@ pub struct ClassRuntimeStatus {
     #[serde(rename = "observedGeneration", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions of the class. CRM sets Available, Progressing, Degraded and ForeignAutoscaler (True
-    /// if an autoscaler that CRM does not own scales a function).
+    /// if an autoscaler that CRM does not own scales a function), and NfrObserved (whether the
+    /// requirements are measured) if a function has requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -87,6 +89,11 @@ pub struct ClassRuntimeStatus {
     /// Time at which enforcement last applied changes. Not implemented yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_at: Option<Time>,
+    /// Compliance of functions with their requirements, written when a state changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["function".into(), "requirement".into()]))]
+    pub nfr_compliance: Vec<RequirementStatus>,
     /// Time at which this status was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
@@ -211,6 +218,61 @@ pub struct Replaced {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1024))]
     pub resource_refs: Vec<ResourceRef>,
+}
+
+/// Compliance of a function with one of its requirements.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct RequirementStatus {
+    /// Key of the function.
+    pub function: String,
+    /// Requirement: `throughput`, `latency`, `availability` or `hard_latency`.
+    pub requirement: String,
+    /// State: `met`, `violated` or `unknown`.
+    pub state: ComplianceState,
+    /// Machine-readable reason why the state is unknown, in CamelCase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Time of the transition to this state.
+    pub since: Time,
+    /// Required value: requests per second, milliseconds, or the availability as a fraction.
+    pub required: f64,
+    /// Value at the transition, in the same unit. For `hard_latency` requests per second that took
+    /// longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed: Option<f64>,
+}
+
+/// Whether a requirement is met: `met`, `violated` or `unknown`.
+#[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum ComplianceState {
+    /// The requirement is met, or there are no requests.
+    Met,
+    /// The requirement is not met.
+    Violated,
+    /// There are no current metrics.
+    #[default]
+    Unknown,
+}
+
+impl From<State> for ComplianceState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Met => Self::Met,
+            State::Violated => Self::Violated,
+            State::Unknown(_) => Self::Unknown,
+        }
+    }
+}
+
+impl ComplianceState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Violated => "violated",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// A change recommended or applied by enforcement.

@@ -16,7 +16,10 @@ pub const DEGRADED: &str = "Degraded";
 /// An autoscaler of another owner scales the class.
 pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
 
-/// The conditions that CRM sets. Others belong to other field managers.
+/// Whether the requirements of the class are measured. The analyzer sets it.
+pub const NFR_OBSERVED: &str = "NfrObserved";
+
+/// The conditions that the reconciler sets. Others belong to other field managers.
 pub const OWNED_CONDITIONS: [&str; 4] = [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER];
 
 /// The data grid's entry in `stable_since`. No function can have this key.
@@ -34,6 +37,7 @@ impl ClassRuntimeStatus {
         own.nfr_recommendations.clear();
         own.last_applied_recommendations.clear();
         own.last_applied_at = None;
+        own.nfr_compliance.clear();
         own
     }
 
@@ -195,8 +199,10 @@ fn material_part(reason: &str, message: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use oprc_unit::MAX_MESSAGE;
+
+    use super::*;
+    use crate::crd::{ComplianceState, RequirementStatus};
 
     fn failing(reason: Reason, message: &str) -> ClassRuntimeStatus {
         let mut status = ClassRuntimeStatus {
@@ -242,9 +248,18 @@ mod tests {
     fn conditions_of_other_managers_are_neither_applied_nor_compared() {
         let mut old = failing(Reason::CrashLoop, "pod a-1");
         let new = old.clone();
-        let condition = Condition { type_: "NfrObserved".to_owned(), ..old.conditions[0].clone() };
+        let condition = Condition { type_: NFR_OBSERVED.to_owned(), ..old.conditions[0].clone() };
         old.conditions.push(condition);
         old.last_applied_at = Some(Time(Timestamp::UNIX_EPOCH));
+        old.nfr_compliance.push(RequirementStatus {
+            function: "f".to_owned(),
+            requirement: "latency".to_owned(),
+            state: ComplianceState::Met,
+            reason: None,
+            since: Time(Timestamp::UNIX_EPOCH),
+            required: 100.0,
+            observed: None,
+        });
         assert_eq!(old.owned_by_reconciler(), new);
         assert!(!new.differs_materially_from(Some(&old)));
     }

@@ -40,7 +40,7 @@ impl Collector for ClassCollector {
     }
 }
 
-fn encode_gauge(
+pub(super) fn encode_gauge(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

@@ -30,7 +30,7 @@ fn sample(text: &str, name: &str) -> Option<f64> {
 }
 
 fn metrics(cache: Arc<Cache>, leadership: Leadership) -> Metrics {
-    Metrics::new(&ApiHealth::default(), cache, leadership)
+    Metrics::new(&ApiHealth::default(), cache, leadership, Arc::default())
 }
 
 /// One class and the statuses that are written to it.

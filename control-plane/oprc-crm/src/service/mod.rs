@@ -32,6 +32,7 @@ use crate::{
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, deployment_id},
     leader::Leadership,
+    observations::ObservationStore,
     reason::Reason,
     reconcile::{CORRELATION, FINALIZER, ObservedClass, admission::admit, render::DEPLOYMENT_ID},
 };
@@ -59,6 +60,8 @@ pub struct Service {
     pub default_namespace: String,
     /// The only namespace that CRM manages; none means all of them.
     pub only_namespace: Option<String>,
+    /// Of the leader; empty on other processes.
+    pub observations: Arc<ObservationStore>,
     pub single_flight: SingleFlight,
     pub stopping: tokio::sync::watch::Receiver<bool>,
 }

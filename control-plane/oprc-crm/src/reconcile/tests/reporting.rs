@@ -538,10 +538,15 @@ fn status_writes_keep_what_other_field_managers_own() {
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     });
     let recommendation = json!({"component": "alpha", "dimension": "replicas", "target": 2});
+    let compliance = json!({
+        "function": "alpha", "requirement": "latency", "state": "violated", "required": 100,
+        "since": "2026-01-01T00:00:00Z",
+    });
     cluster.edit_status(|status| {
         status["conditions"].as_array_mut().unwrap().push(condition.clone());
         status["nfr_recommendations"] = json!([recommendation]);
         status["last_applied_at"] = json!("2026-01-01T00:00:00Z");
+        status["nfr_compliance"] = json!([compliance]);
     });
     assert_eq!(cluster.reconcile().actions, [], "it is no difference to the reconciler");
     let mut spec = specs::one("dev");
@@ -552,6 +557,7 @@ fn status_writes_keep_what_other_field_managers_own() {
         let status = cluster.status();
         assert!(status.is_true("NfrObserved"), "{:?}", status.conditions);
         assert_eq!(status.nfr_recommendations.len(), 1);
+        assert_eq!(status.nfr_compliance.len(), 1);
         assert!(status.last_applied_at.is_some());
     }
     assert_eq!(cluster.phase().0, Phase::Available);

@@ -1,0 +1,221 @@
+//! What a pass writes: transitions only, so that nothing is written while nothing changes.
+
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+use oprc_nfr::compliance::{RequirementKind, State};
+use oprc_unit::truncate_message;
+
+use super::evaluate::{has_requirements, is_measured, stored_entry};
+use crate::{
+    controller::NfrStatus,
+    crd::{ComplianceState, NFR_OBSERVED, RequirementStatus},
+    observations::{FunctionObservation, Observations, RequirementVerdict},
+    reason::Reason,
+    reconcile::{EventRecord, ObservedClass},
+};
+
+/// The outcome of a pass.
+#[derive(Clone, Debug)]
+pub(super) enum Finding {
+    /// Metrics aren't read.
+    Disabled,
+    /// `complete` says whether all queries about requests have answers.
+    Measured { complete: bool },
+    /// `persists` says whether earlier passes failed as well.
+    Failed { error: String, persists: bool },
+}
+
+/// A status that differs from the stored one.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Report {
+    pub(super) status: NfrStatus,
+    pub(super) transitions: Vec<Transition>,
+}
+
+/// A requirement that is violated now, or met again.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Transition {
+    pub(super) function: String,
+    pub(super) kind: RequirementKind,
+    pub(super) event: EventRecord,
+}
+
+/// None if the stored status is right.
+pub(super) fn plan_report(
+    class: &ObservedClass,
+    observations: &Observations,
+    finding: &Finding,
+    now: Timestamp,
+) -> Option<Report> {
+    if class.deleting.is_some() {
+        return None;
+    }
+    let key = (class.namespace.clone(), class.name.clone());
+    let functions = observations.class(&key).into_iter().flatten();
+    let verdicts: Vec<_> = functions
+        .flat_map(|(key, function): (&String, &FunctionObservation)| {
+            let is_serving = function.is_serving;
+            function.requirements.iter().map(move |verdict| (key.as_str(), is_serving, verdict))
+        })
+        .collect();
+    let stored = stored_status(class);
+    let (status, transitions) = match finding {
+        Finding::Disabled => Default::default(),
+        // Nothing is required, or nothing may be measured.
+        Finding::Measured { .. } if verdicts.is_empty() => Default::default(),
+        Finding::Measured { complete } => {
+            let mut entries = Vec::new();
+            let mut transitions = Vec::new();
+            for (function, is_serving, verdict) in &verdicts {
+                let kind = verdict.requirement.kind();
+                let before = stored_entry(class, function, kind);
+                // A function that starts or is scaled to zero has no metrics.
+                let entry = entry(function, verdict, before, *complete && *is_serving);
+                transitions.extend(transition(&entry, kind, before));
+                entries.push(entry);
+            }
+            let conditions = observed_condition(class, &entries, *complete, now);
+            (NfrStatus { conditions, nfr_compliance: entries }, transitions)
+        }
+        Finding::Failed { .. } if !is_measured(class) => Default::default(),
+        // What was measured last is still the best that is known.
+        Finding::Failed { error, persists } => {
+            if !persists || !has_requirements(class) {
+                return None;
+            }
+            let unavailable = (false, Reason::PrometheusUnavailable, error.as_str());
+            let conditions = vec![condition(class, unavailable, now)];
+            (NfrStatus { conditions, ..stored.clone() }, Vec::new())
+        }
+    };
+    let differs = status.nfr_compliance != stored.nfr_compliance
+        || !same_conditions(&status.conditions, &stored.conditions);
+    differs.then_some(Report { status, transitions })
+}
+
+/// The part of the stored status that the analyzer owns.
+fn stored_status(class: &ObservedClass) -> NfrStatus {
+    let Some(status) = &class.status else { return NfrStatus::default() };
+    let conditions = status.conditions.iter().filter(|it| it.type_ == NFR_OBSERVED);
+    NfrStatus {
+        conditions: conditions.cloned().collect(),
+        nfr_compliance: status.nfr_compliance.clone(),
+    }
+}
+
+/// Messages contain errors and names, which change more often than the state.
+fn same_conditions(left: &[Condition], right: &[Condition]) -> bool {
+    let essence =
+        |all: &[Condition]| all.iter().map(|it| (it.status.clone(), it.reason.clone())).collect();
+    let (left, right): (Vec<_>, Vec<_>) = (essence(left), essence(right));
+    left == right
+}
+
+/// The stored entry if there is no transition.
+fn entry(
+    function: &str,
+    found: &RequirementVerdict,
+    before: Option<&RequirementStatus>,
+    complete: bool,
+) -> RequirementStatus {
+    let RequirementVerdict { requirement, required, verdict } = found;
+    let state = ComplianceState::from(verdict.state);
+    let reason = match verdict.state {
+        State::Unknown(reason) => Some(reason.as_str().to_owned()),
+        State::Met | State::Violated => None,
+    };
+    // The API server stores times with seconds.
+    let since = Timestamp::from_second(verdict.since.div_euclid(1000)).unwrap_or_default();
+    let new = RequirementStatus {
+        function: function.to_owned(),
+        requirement: requirement.kind().as_str().to_owned(),
+        state,
+        reason,
+        since: Time(since),
+        required: *required,
+        observed: verdict.observed.map(round),
+    };
+    let unchanged = |before: &&RequirementStatus| {
+        let same = before.required.total_cmp(required).is_eq() && before.state == state;
+        // An unknown value that may exist changes nothing.
+        same && before.since == new.since || state == ComplianceState::Unknown && !complete
+    };
+    before.filter(unchanged).cloned().unwrap_or(new)
+}
+
+fn round(value: f64) -> f64 {
+    (value * 10_000.0).round() / 10_000.0
+}
+
+fn transition(
+    entry: &RequirementStatus,
+    kind: RequirementKind,
+    before: Option<&RequirementStatus>,
+) -> Option<Transition> {
+    let was_violated = before.is_some_and(|before| before.state == ComplianceState::Violated);
+    let (reason, warning) = match entry.state {
+        ComplianceState::Violated if !was_violated => (Reason::NFRViolated, true),
+        ComplianceState::Met if was_violated => (Reason::NFRRecovered, false),
+        _ => return None,
+    };
+    let RequirementStatus { function, required, observed, since, .. } = entry;
+    let observed = observed.map_or_else(|| "no requests".to_owned(), |it| it.to_string());
+    let name = kind.as_str();
+    let note = match kind {
+        RequirementKind::Throughput => {
+            format!("{function}: {name}: {observed} requests/s served, {required} required")
+        }
+        RequirementKind::Latency => {
+            format!("{function}: {name}: p95 is {observed} ms, at most {required} ms required")
+        }
+        RequirementKind::Availability => {
+            format!("{function}: {name}: {observed} of requests served, {required} required")
+        }
+        RequirementKind::HardLatency => {
+            format!("{function}: {name}: {observed} requests/s took longer than {required} ms")
+        }
+    };
+    let note = format!("{note} (since {})", since.0);
+    let event = EventRecord { warning, reason, note };
+    Some(Transition { function: function.clone(), kind, event })
+}
+
+fn observed_condition(
+    class: &ObservedClass,
+    entries: &[RequirementStatus],
+    complete: bool,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let unknown = entries.iter().filter(|it| it.state == ComplianceState::Unknown);
+    let unknown: Vec<_> =
+        unknown.map(|it| format!("{} ({})", it.function, it.requirement)).collect();
+    if unknown.is_empty() {
+        let message = "all requirements are measured";
+        return vec![condition(class, (true, Reason::Measured, message), now)];
+    }
+    if !complete {
+        return stored_status(class).conditions;
+    }
+    let message = format!("no current metrics for {}", unknown.join(", "));
+    vec![condition(class, (false, Reason::NoData, &message), now)]
+}
+
+fn condition(
+    class: &ObservedClass,
+    (is_true, reason, message): (bool, Reason, &str),
+    now: Timestamp,
+) -> Condition {
+    let status = if is_true { "True" } else { "False" };
+    let stored = stored_status(class).conditions;
+    let before = stored.into_iter().find(|it| it.status == status);
+    Condition {
+        type_: NFR_OBSERVED.to_owned(),
+        status: status.to_owned(),
+        reason: reason.as_str().to_owned(),
+        message: truncate_message(message),
+        last_transition_time: before.map_or(Time(now), |before| before.last_transition_time),
+        observed_generation: Some(class.generation),
+    }
+}

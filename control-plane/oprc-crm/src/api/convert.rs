@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use oprc_grpc::{deployment as wire, odgm};
 use oprc_unit::{ADDONS, Template};
 
 use crate::{
-    crd::{ClassRuntimeStatus, Recommendation},
+    crd::{ClassRuntimeStatus, ComplianceState, Recommendation},
     decode::deployment_id,
+    observations::{FunctionObservation, Observations},
     phase_mapping,
     reconcile::ObservedClass,
     service::{Error, Service},
@@ -18,7 +19,8 @@ fn time(time: Option<&Time>) -> String {
     time.map(|time| time.0.to_string()).unwrap_or_default()
 }
 
-pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
+/// `observations` are the latest measurements of this process.
+pub(super) fn class(class: &ObservedClass, observations: &Observations) -> wire::ClassRuntime {
     let spec = class.spec.as_ref().ok();
     let unit = spec.and_then(|spec| spec.deployment_unit.as_ref());
     let deleting = class.deleting.is_some();
@@ -36,8 +38,47 @@ pub(super) fn class(class: &ObservedClass) -> wire::ClassRuntime {
         created_at: class.created.map(|time| time.to_string()).unwrap_or_default(),
         deleting,
         correlation_id: class.correlation_id.clone().unwrap_or_default(),
-        status: Some(status(&class.status.clone().unwrap_or_default(), deleting)),
+        status: Some(with_compliance(
+            status(&class.status.clone().unwrap_or_default(), deleting),
+            class,
+            observations,
+        )),
         spec: None,
+    }
+}
+
+fn with_compliance(
+    mut status: wire::Status,
+    class: &ObservedClass,
+    observations: &Observations,
+) -> wire::Status {
+    let (Some(observed_at), Some(functions)) = (
+        observations.observed_at,
+        observations.class(&(class.namespace.clone(), class.name.clone())),
+    ) else {
+        return status;
+    };
+    for function in &mut status.functions {
+        let observation = functions.get(&function.key);
+        function.nfr_compliance = observation.map(|it| compliance(it, observed_at));
+    }
+    status
+}
+
+fn compliance(function: &FunctionObservation, observed_at: Timestamp) -> wire::NfrCompliance {
+    wire::NfrCompliance {
+        throughput_actual: function.throughput,
+        latency_p95_ms: function.latency_p95.map(|seconds| seconds * 1000.0),
+        availability_actual: function.availability,
+        observed_at: observed_at.to_string(),
+        requirements: each(&function.requirements, |it| {
+            let since = Timestamp::from_millisecond(it.verdict.since).unwrap_or_default();
+            wire::RequirementCompliance {
+                requirement: it.requirement.kind().as_str().to_owned(),
+                state: ComplianceState::from(it.verdict.state).as_str().to_owned(),
+                since: since.to_string(),
+            }
+        }),
     }
 }
 
@@ -88,6 +129,7 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
             public_url: it.public_url.clone().unwrap_or_default(),
             reason: it.reason.clone().unwrap_or_default(),
             error_msg: it.message.clone().unwrap_or_default(),
+            nfr_compliance: None,
         }),
         odgm: status.odgm.as_ref().map(|it| wire::OdgmStatus {
             ready: it.ready,
@@ -203,5 +245,55 @@ pub(super) fn odgm(
         current_term: info.current_term,
         committed_index: info.committed_index,
         correlation_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use oprc_nfr::compliance::{Requirement, State, Verdict};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{decode::decode, observations::RequirementVerdict};
+
+    #[test]
+    fn functions_have_the_latest_measurements() {
+        let raw = json!({
+            "metadata": {"name": "shop", "namespace": "n"},
+            "status": {"functions": [{"key": "cart"}, {"key": "other"}]},
+        });
+        let shop = decode(&serde_json::from_value(raw).unwrap());
+        let verdict =
+            Verdict { state: State::Violated, since: 1_800_000_000_000, observed: Some(250.0) };
+        let cart = FunctionObservation {
+            throughput: Some(20.0),
+            latency_p95: Some(0.25),
+            requirements: vec![RequirementVerdict {
+                requirement: Requirement::Latency(100.0),
+                required: 100.0,
+                verdict,
+            }],
+            ..FunctionObservation::default()
+        };
+        let functions = BTreeMap::from([("cart".to_owned(), cart)]);
+        let classes = BTreeMap::from([(("n".to_owned(), "shop".to_owned()), functions)]);
+        let observations = Observations {
+            observed_at: Some(Timestamp::from_second(1_800_000_060).unwrap()),
+            failure: None,
+            classes: Arc::new(classes),
+        };
+        let functions = class(&shop, &observations).status.unwrap().functions;
+        let found = functions[0].nfr_compliance.clone().unwrap();
+        assert_eq!((found.throughput_actual, found.latency_p95_ms), (Some(20.0), Some(250.0)));
+        assert_eq!(found.availability_actual, None);
+        assert_eq!(found.observed_at, "2027-01-15T08:01:00Z");
+        let latency = &found.requirements[0];
+        assert_eq!((latency.requirement.as_str(), latency.state.as_str()), ("latency", "violated"));
+        assert_eq!(latency.since, "2027-01-15T08:00:00Z");
+        assert_eq!(functions[1].nfr_compliance, None);
+        let nothing = class(&shop, &Observations::default()).status.unwrap().functions;
+        assert_eq!(nothing[0].nfr_compliance, None);
     }
 }

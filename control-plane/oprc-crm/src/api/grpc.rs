@@ -139,7 +139,7 @@ impl DeploymentService for DeploymentApi {
                 .map_err(|violation| Error::Invalid(vec![violation]))?;
             let (namespace, id) = (&request.namespace, &request.deployment_id);
             let class = self.service.deploy(namespace, id, spec, &correlation_id).await?;
-            let class_runtime = Some(convert::class(&class));
+            let class_runtime = Some(convert::class(&class, &self.service.observations.latest()));
             Ok(DeployResponse { accepted: true, class_runtime, correlation_id })
         })
         .await
@@ -153,7 +153,7 @@ impl DeploymentService for DeploymentApi {
         self.call("GetDeploymentStatus", request, &id, |request, correlation_id, _| async move {
             let (namespace, id) = (&request.namespace, &request.deployment_id);
             let (class, stale) = self.service.get(namespace, id).await?;
-            let mut converted = convert::class(&class);
+            let mut converted = convert::class(&class, &self.service.observations.latest());
             if request.include_spec {
                 converted.spec = convert::spec(&class);
             }
@@ -188,8 +188,10 @@ impl DeploymentService for DeploymentApi {
                 label_selector: request.label_selector,
             };
             let page = self.service.list(&filter, request.page_size, &request.page_token)?;
+            let observations = self.service.observations.latest();
+            let classes = page.classes.iter().map(|it| convert::class(it, &observations));
             Ok(ListClassRuntimesResponse {
-                class_runtimes: page.classes.iter().map(|it| convert::class(it)).collect(),
+                class_runtimes: classes.collect(),
                 next_page_token: page.next.unwrap_or_default(),
                 stale: page.stale,
                 correlation_id,

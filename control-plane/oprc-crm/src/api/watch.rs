@@ -71,7 +71,8 @@ impl Watcher {
     }
 
     fn class_event(&self, kind: Kind, class: &ObservedClass, number: Option<u64>) -> WatchEvent {
-        WatchEvent { class_runtime: Some(convert::class(class)), ..self.event(kind, number) }
+        let class = convert::class(class, &self.service.observations.latest());
+        WatchEvent { class_runtime: Some(class), ..self.event(kind, number) }
     }
 
     fn is_in_scope(&self, class: &ObservedClass) -> bool {

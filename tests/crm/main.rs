@@ -12,6 +12,7 @@ mod id_collisions;
 mod lifecycle;
 mod malformed_specs;
 mod metrics;
+mod nfr;
 mod owned_fields;
 mod proxy;
 mod rejections;

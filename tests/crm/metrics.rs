@@ -35,11 +35,21 @@ const METRICS: [(&str, &[&str]); 12] = [
     ("crm_leading", &[]),
 ];
 
-type Series = (String, BTreeMap<String, String>);
-type Samples = BTreeMap<Series, f64>;
+/// Those of a CRM that reads metrics of functions.
+pub(crate) const NFR_METRICS: [(&str, &[&str]); 6] = [
+    ("crm_function_throughput", &["environment", "function_key"]),
+    ("crm_function_latency_seconds", &["environment", "function_key", "quantile"]),
+    ("crm_nfr_violations_total", &["environment", "function_key", "type"]),
+    ("crm_constraint_breaches_total", &["constraint", "environment", "function_key"]),
+    ("crm_analyzer_pass_duration_seconds", &["result"]),
+    ("crm_analyzer_queries_total", &["query", "result"]),
+];
+
+pub(crate) type Series = (String, BTreeMap<String, String>);
+pub(crate) type Samples = BTreeMap<Series, f64>;
 
 /// The present samples of a CRM.
-async fn samples(crm: &Crm) -> Result<Samples, String> {
+pub(crate) async fn samples(crm: &Crm) -> Result<Samples, String> {
     let text = get_ok(&format!("{}/metrics", crm.url)).await?;
     let all = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_bucket{"));
     Ok(all.filter_map(sample).collect())
@@ -58,9 +68,18 @@ fn sample(line: &str) -> Option<(Series, f64)> {
 }
 
 /// The value of a series, or 0.
-fn of_series(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> f64 {
+pub(crate) fn of_series(samples: &Samples, name: &str, labels: &[(&str, &str)]) -> f64 {
     let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
     samples.get(&(name.to_owned(), labels.collect())).copied().unwrap_or_default()
+}
+
+/// Panics if there is no series with these labels.
+pub(crate) fn assert_series(samples: &Samples, name: &str, labels: &[&str]) {
+    let labels: BTreeSet<&str> = labels.iter().copied().collect();
+    let same = samples.keys().any(|(other, other_labels)| {
+        other == name && other_labels.keys().map(String::as_str).eq(labels.iter().copied())
+    });
+    assert!(same, "no {name} with {labels:?}: {samples:#?}");
 }
 
 /// The names of metrics in the tables below a folder of the documentation.
@@ -81,7 +100,8 @@ fn documented(folder: &Path) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn metrics_follow_a_class_from_creation_to_deletion() {
-    let listed: BTreeSet<String> = METRICS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let listed = METRICS.iter().chain(&NFR_METRICS).map(|(name, _)| (*name).to_owned());
+    let listed: BTreeSet<String> = listed.collect();
     assert_eq!(documented(&workspace().join("docs/reference")), listed);
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = spec_of(&[hello("greet")]);
@@ -114,11 +134,7 @@ async fn metrics_follow_a_class_from_creation_to_deletion() {
         })
         .await;
         for (name, labels) in METRICS {
-            let labels: BTreeSet<&str> = labels.iter().copied().collect();
-            let same = reported.keys().any(|(other, other_labels)| {
-                other == name && other_labels.keys().map(String::as_str).eq(labels.iter().copied())
-            });
-            assert!(same, "no {name} with {labels:?}: {reported:#?}");
+            assert_series(&reported, name, labels);
         }
         // Pods of the first specification may exist when the second is reconciled.
         let failed = [prod, ("reason", "ImagePullFailed")];

@@ -1,0 +1,225 @@
+//! Compliance with requirements, measured by the proxy and read from the cluster's Prometheus.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use k8s_openapi::{
+    api::events::v1::Event,
+    jiff::{SignedDuration, Timestamp},
+};
+use kube::{Api, ResourceExt as _, api::ListParams};
+use oprc_crm::crd::{ClassRuntimeStatus, ComplianceState};
+use oprc_grpc::deployment::{GetDeploymentStatusRequest, NfrCompliance};
+use oprc_tests::{
+    TestNamespace,
+    class::{classes, deploy, hello, spec_of, wait_available, wait_for_status},
+    crm::{Crm, Options},
+    eventually,
+    fixture::{address, with_crm},
+    http::{client, get_by, get_ok},
+    shared,
+};
+use serde_json::{Value, json};
+use tokio::{
+    task::{JoinHandle, JoinSet},
+    time::{Instant, MissedTickBehavior, interval, sleep},
+};
+
+use crate::metrics::{NFR_METRICS, assert_series, of_series, samples};
+
+const TIMEOUT: Duration = Duration::from_mins(3);
+/// Longer than the rate window, which is four scrapes, and the time until Prometheus finds the pods.
+const WARM_UP: Duration = Duration::from_secs(45);
+/// The rate window of CRM with the settings of this test.
+const SAMPLE: SignedDuration = SignedDuration::from_secs(20);
+/// Passes whose averages are compared.
+const PASSES: u32 = 5;
+/// Allowed difference, as a fraction.
+const TOLERANCE: f64 = 0.1;
+
+/// Requests at a constant rate, with the time and latency of each.
+struct Generator {
+    responses: Arc<Mutex<Vec<(Timestamp, Duration)>>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Generator {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Generator {
+    fn start(url: String, period: Duration) -> Self {
+        let responses = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&responses);
+        let task = tokio::spawn(async move {
+            let client = client();
+            let mut ticks = interval(period);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut requests = JoinSet::new();
+            loop {
+                ticks.tick().await;
+                let (client, url, kept) = (client.clone(), url.clone(), Arc::clone(&kept));
+                requests.spawn(async move {
+                    let sent = Instant::now();
+                    let (status, body) = get_by(&client, &url, None).await.unwrap();
+                    assert_eq!(status, 200, "{body}");
+                    kept.lock().unwrap().push((Timestamp::now(), sent.elapsed()));
+                });
+                while let Some(done) = requests.try_join_next() {
+                    done.unwrap();
+                }
+            }
+        });
+        Self { responses, task }
+    }
+
+    /// Requests per second and the 95th percentile of latency in milliseconds, in the [`SAMPLE`] before
+    /// a time.
+    fn measured(&self, until: Timestamp) -> (f64, f64) {
+        assert!(!self.task.is_finished(), "a request failed");
+        let responses = self.responses.lock().unwrap();
+        let within = responses.iter().filter(|(at, _)| *at <= until && *at > until - SAMPLE);
+        let mut latencies: Vec<_> = within.map(|(_, latency)| *latency).collect();
+        latencies.sort();
+        let count = u32::try_from(latencies.len()).unwrap();
+        let p95 = latencies[latencies.len() * 95 / 100];
+        (f64::from(count) / SAMPLE.as_secs_f64(), p95.as_secs_f64() * 1000.0)
+    }
+}
+
+/// A class with the function `greet`, which exports no metrics of its own.
+fn spec(max_latency_ms: u32) -> Value {
+    let mut spec = spec_of(&[hello("greet")]);
+    spec["selected_template"] = json!("k8s_deployment");
+    spec["telemetry"] = json!({"metrics": false});
+    spec["nfr_requirements"] = json!({"max_latency_ms": max_latency_ms});
+    spec
+}
+
+async fn deployed(ns: &TestNamespace, crm: &Crm, name: &str, spec: &Value) -> String {
+    deploy(&crm.client, name, spec).await.unwrap();
+    wait_available(ns, name).await;
+    let url = address(ns, &format!("{name}--greet")).await;
+    // kube-proxy doesn't report when it has programmed the pods.
+    eventually("a response", TIMEOUT, || get_ok(&url)).await;
+    url
+}
+
+async fn reported(crm: &Crm, name: &str) -> Option<NfrCompliance> {
+    let request = GetDeploymentStatusRequest {
+        deployment_id: name.to_owned(),
+        ..GetDeploymentStatusRequest::default()
+    };
+    let response = crm.client.clone().get_deployment_status(request).await.unwrap().into_inner();
+    let status = response.class_runtime.unwrap().status.unwrap();
+    status.functions.into_iter().find(|it| it.key == "greet").unwrap().nfr_compliance
+}
+
+fn near(found: f64, expected: f64) -> bool {
+    (found - expected).abs() <= expected * TOLERANCE
+}
+
+/// Averages of rate and latency.
+#[derive(Debug, Default)]
+struct Averages {
+    rate: f64,
+    p95: f64,
+}
+
+impl Averages {
+    fn add(&mut self, rate: f64, p95: f64) {
+        self.rate += rate / f64::from(PASSES);
+        self.p95 += p95 / f64::from(PASSES);
+    }
+}
+
+/// What CRM reports in consecutive passes, and what the generator measured in the same times.
+async fn compare(crm: &Crm, name: &str, generator: &Generator) -> (Averages, Averages) {
+    let (mut by_crm, mut by_generator) = (Averages::default(), Averages::default());
+    let mut last = reported(crm, name).await.unwrap().observed_at;
+    for _ in 0..PASSES {
+        let found = eventually("the next pass", TIMEOUT, || async {
+            let found = reported(crm, name).await.ok_or("not measured")?;
+            if found.observed_at == last { Err("the same pass".to_owned()) } else { Ok(found) }
+        })
+        .await;
+        by_crm.add(found.throughput_actual.unwrap(), found.latency_p95_ms.unwrap());
+        let (rate, p95) = generator.measured(found.observed_at.parse().unwrap());
+        by_generator.add(rate, p95);
+        last = found.observed_at;
+    }
+    println!("{name}: CRM {by_crm:?}, generator {by_generator:?}");
+    (by_crm, by_generator)
+}
+
+fn has_state(status: &ClassRuntimeStatus, state: ComplianceState) -> bool {
+    status.is_true("NfrObserved")
+        && status.nfr_compliance.iter().any(|it| it.requirement == "latency" && it.state == state)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_what_a_load_generator_measures() {
+    let options = Options::default()
+        .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
+        .with("OPRC_CRM_PROM_URL", &shared().await.spec().prometheus_url().unwrap())
+        .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
+        .with("OPRC_CRM_PROM_STEP", "10s")
+        .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
+        .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "5");
+    with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+        // The bound of the first is also one of the histogram.
+        let slow = deployed(ns, crm, "measured", &spec(210)).await;
+        let mut strict = spec(30);
+        strict["constraints"] = json!({"hard_latency_ms": 40});
+        let late = deployed(ns, crm, "measured-2", &strict).await;
+        let many = Generator::start(format!("{slow}/?sleep_ms=200"), Duration::from_millis(50));
+        let few = Generator::start(format!("{late}/?sleep_ms=50"), Duration::from_millis(200));
+        sleep(WARM_UP).await;
+        let (by_crm, by_generator) = compare(crm, "measured", &many).await;
+        assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
+        assert!(near(by_crm.p95, by_generator.p95), "{by_crm:?} {by_generator:?}");
+        assert_eq!(reported(crm, "measured").await.unwrap().availability_actual, Some(1.0));
+        // Its requests aren't mixed with those of the first. There are too few for an exact percentile.
+        let (by_crm, by_generator) = compare(crm, "measured-2", &few).await;
+        assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
+        assert!((50.0..150.0).contains(&by_crm.p95), "{by_crm:?} {by_generator:?}");
+        let found = reported(crm, "measured-2").await.unwrap();
+        assert_eq!(found.requirements[0].requirement, "latency");
+        assert_eq!(found.requirements[0].state, "violated");
+        assert!(!found.requirements[0].since.is_empty());
+
+        let violated = |it: &ClassRuntimeStatus| has_state(it, ComplianceState::Violated);
+        wait_for_status(ns, "measured-2", "a violation", TIMEOUT, violated).await;
+        let class = classes(ns).get("measured-2").await.unwrap();
+        let managers: Vec<_> =
+            class.managed_fields().iter().filter_map(|it| it.manager.as_deref()).collect();
+        assert!(managers.contains(&"oprc-crm-nfr"), "{managers:?}");
+        let events: Api<Event> = Api::namespaced(ns.client.clone(), &ns.name);
+        let events = events.list(&ListParams::default()).await.unwrap();
+        let of_second = events.iter().filter(|it| {
+            it.reason.as_deref() == Some("NFRViolated")
+                && it.note.as_ref().is_some_and(|note| note.starts_with("greet: latency: "))
+                && it.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some("measured-2")
+        });
+        assert_eq!(of_second.count(), 1);
+        let samples = samples(crm).await.unwrap();
+        for (name, labels) in NFR_METRICS {
+            assert_series(&samples, name, labels);
+        }
+        let second = [("function_key", "measured-2/greet"), ("environment", "default")];
+        let of_second =
+            |name: &str, label| of_series(&samples, name, &[second[0], second[1], label]);
+        let violations = of_second("crm_nfr_violations_total", ("type", "latency"));
+        assert!((violations - 1.0).abs() < f64::EPSILON, "{samples:#?}");
+        let breaches = of_second("crm_constraint_breaches_total", ("constraint", "hard_latency"));
+        assert!(breaches >= 10.0, "{samples:#?}");
+        let first = [("function_key", "measured/greet"), ("environment", "default")];
+        let throughput = of_series(&samples, "crm_function_throughput", &first);
+        assert!(near(throughput, many.measured(Timestamp::now()).0), "{samples:#?}");
+    })
+    .await;
+}

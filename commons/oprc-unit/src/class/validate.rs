@@ -188,8 +188,8 @@ fn function(
             violations.add(format!("{field}.{name}"), message);
         }
     }
-    let circuit_breaker = own_limits.circuit_breaker.or(class_limits.circuit_breaker);
-    let circuit_breaker = circuit_breaker.unwrap_or_default();
+    let mut limits = body.constraints.iter().chain(&spec.constraints);
+    let circuit_breaker = limits.find_map(|it| it.circuit_breaker).unwrap_or_default();
     if circuit_breaker && hard_latency.is_none() {
         violations.add(format!("{field}.constraints.circuit_breaker"), "requires hard_latency_ms");
     }

@@ -143,7 +143,7 @@ impl Query {
         match self {
             // HTTP status codes.
             Self::KnativeRequests | Self::OwnRequests => outcome.starts_with('5'),
-            _ => matches!(outcome, "server_error" | "timeout" | "unreachable" | "rejected"),
+            _ => matches!(outcome, "server_error" | "timeout" | "unreachable"),
         }
     }
 }
@@ -254,7 +254,8 @@ mod tests {
             (Query::ProxyRequests, "timeout", true),
             (Query::ProxyRequests, "unreachable", true),
             (Query::ProxyRequests, "client_error", false),
-            (Query::ProxyRequests, "rejected", true),
+            // Counted by themselves.
+            (Query::ProxyRequests, "rejected", false),
             (Query::ProxyRequests, "ok", false),
             (Query::KnativeRequests, "503", true),
             (Query::KnativeRequests, "404", false),

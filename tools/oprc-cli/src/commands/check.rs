@@ -203,14 +203,14 @@ async fn check_package_manager(checks: &mut Checks, client: &Client) -> Option<V
     checks.require(texts, client.list("/clusters").await, "see the logs of oprc-pm")
 }
 
-/// No component measures requirements yet, whatever is installed in the clusters.
+/// No component enforces requirements yet, whatever is installed in the clusters.
 fn check_requirements(checks: &mut Checks) {
     "non-functional requirements".clone_into(&mut checks.group);
     checks.push(
         Outcome::Warning,
-        "requirements are used for planning only; they are not measured or enforced",
+        "requirements are used for planning and measured if CRM reads Prometheus; they are not enforced",
         "",
-        "measure them with your own monitoring",
+        "see status.nfr_compliance of the ClassRuntime, and set prometheus.url of CRM if it is missing",
     );
 }
 
@@ -358,13 +358,13 @@ mod tests {
     }
 
     #[test]
-    fn warns_that_requirements_are_not_measured() {
+    fn warns_that_requirements_are_not_enforced() {
         let mut checks = Checks::default();
         check_requirements(&mut checks);
         let [check] = checks.all.as_slice() else { panic!("{checks:?}") };
         assert_eq!(check.result, Outcome::Warning);
-        assert!(check.description.contains("not measured or enforced"), "{check:?}");
-        // No hint may promise that something else makes them measured.
+        assert!(check.description.contains("not enforced"), "{check:?}");
+        // No hint may promise that something else makes them enforced.
         assert!(OPTIONAL_APIS.iter().all(|(_, _, hint)| !hint.contains("requirement")));
     }
 }

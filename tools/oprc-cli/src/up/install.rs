@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::{Pod, Service};
 use kube::{Api, Client, api::ListParams};
 use oprc_sandbox::{apply, deployment_ready, documents, image::ImageRef};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     error::CliError,
@@ -26,6 +26,14 @@ const ROLLOUT_TIMEOUT: Duration = Duration::from_mins(3);
 
 /// Pod template annotation with the digest of the loaded image.
 const IMAGE_DIGEST: &str = "oaas.io/image-digest";
+
+/// Variables of CRM in a sandbox, whose Prometheus scrapes by itself every 5 s.
+pub(super) const SANDBOX_VARIABLES: [(&str, &str); 4] = [
+    ("OPRC_CRM_FEATURES_PROMETHEUS", "true"),
+    ("OPRC_CRM_PROM_URL", "http://prometheus.monitoring.svc:9090"),
+    ("OPRC_CRM_PROM_SCRAPE_KIND", "none"),
+    ("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s"),
+];
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images<'a> {
@@ -77,6 +85,19 @@ pub(super) async fn apply_manifests(
         apply(client, &documents).await?;
     }
     Ok(())
+}
+
+/// Adds variables to the first container of all Deployments of a manifest.
+pub(super) fn with_variables(manifest: &str, variables: &[(&str, &str)]) -> Result<String> {
+    let mut documents = documents(manifest, &[])?;
+    for document in &mut documents {
+        let env = document.pointer_mut("/spec/template/spec/containers/0/env");
+        if let Some(env) = env.and_then(Value::as_array_mut) {
+            env.extend(variables.iter().map(|(name, value)| json!({"name": name, "value": value})));
+        }
+    }
+    let documents = documents.iter().map(serde_json::to_string_pretty);
+    Ok(documents.collect::<Result<Vec<_>, _>>()?.join("\n---\n"))
 }
 
 /// Waits until a Deployment is rolled out; the error lists its pods.
@@ -137,6 +158,17 @@ mod tests {
         let annotations = annotations.unwrap();
         assert_eq!(annotations[IMAGE_DIGEST], "sha256:1");
         assert_eq!(annotations["prometheus.io/port"], "8088");
+    }
+
+    #[test]
+    fn variables_are_added_to_the_container() {
+        let manifest = with_variables(CRM, &SANDBOX_VARIABLES).unwrap();
+        let documents = documents(&manifest, &[]).unwrap();
+        assert_eq!(documents.len(), super::documents(CRM, &[]).unwrap().len());
+        let env = documents[0].pointer("/spec/template/spec/containers/0/env").unwrap();
+        let env = env.as_array().unwrap();
+        assert!(env.contains(&json!({"name": "OPRC_CRM_FEATURES_PROMETHEUS", "value": "true"})));
+        assert!(env.contains(&json!({"name": "OPRC_CRM_PROFILE", "value": "dev"})));
     }
 
     #[test]

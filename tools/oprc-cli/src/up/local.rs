@@ -79,7 +79,8 @@ async fn install_crm(cluster: &Cluster, command: &Up) -> Result<String> {
         step(&format!("Loading image {image}"), cluster.load_image(&archive)).await?;
         loaded.extend(image::inspect(&archive)?);
     }
-    let all = [install::CRDS, install::RBAC, install::CRM];
+    let crm = install::with_variables(install::CRM, &install::SANDBOX_VARIABLES)?;
+    let all = [install::CRDS, install::RBAC, &crm];
     let manifests = install::apply_manifests(&client, &all, command.images_with(&loaded));
     step("Installing CRDs and oprc-crm", manifests).await?;
     step("Waiting for oprc-crm", install::wait_for_deployment(&client, "oprc-crm")).await?;

@@ -1,6 +1,8 @@
 //! Tests that need the cluster for themselves: request counts, which include retries after
-//! timeouts; the time until changed or deleted objects are restored; and a thousand concurrent
-//! calls. `tools/test.sh` runs them last.
+//! timeouts; the time until changed or deleted objects are restored; latencies; and a thousand
+//! concurrent calls. `tools/test.sh` runs them last.
+
+mod nfr;
 
 use std::{
     collections::BTreeMap,

@@ -12,7 +12,6 @@ mod id_collisions;
 mod lifecycle;
 mod malformed_specs;
 mod metrics;
-mod nfr;
 mod owned_fields;
 mod proxy;
 mod rejections;

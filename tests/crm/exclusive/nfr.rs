@@ -25,14 +25,15 @@ use oprc_tests::{
 use serde_json::{Value, json};
 use tokio::{
     task::{JoinHandle, JoinSet},
-    time::{Instant, MissedTickBehavior, interval, sleep},
+    time::{Instant, MissedTickBehavior, interval},
 };
 
 use crate::metrics::{NFR_METRICS, assert_series, of_series, samples};
 
 const TIMEOUT: Duration = Duration::from_mins(3);
-/// Longer than the rate window, which is four scrapes, and the time until Prometheus finds the pods.
-const WARM_UP: Duration = Duration::from_secs(45);
+/// A pass after this time sees only requests of that time: the rate window, which is four scrapes, and
+/// the step that times are rounded down to.
+const WARM_UP: SignedDuration = SignedDuration::from_secs(35);
 /// The rate window of CRM with the settings of this test.
 const SAMPLE: SignedDuration = SignedDuration::from_secs(20);
 /// Passes whose averages are compared.
@@ -138,6 +139,16 @@ impl Averages {
     }
 }
 
+/// Waits for a pass that is no earlier than a time.
+async fn wait_for_pass(crm: &Crm, name: &str, earliest: Timestamp) {
+    eventually("a later pass", TIMEOUT, || async {
+        let found = reported(crm, name).await.ok_or("not measured")?;
+        let at: Timestamp = found.observed_at.parse().map_err(|_| "not measured")?;
+        if at >= earliest { Ok(()) } else { Err(format!("the pass of {at}")) }
+    })
+    .await;
+}
+
 /// What CRM reports in consecutive passes, and what the generator measured in the same times.
 async fn compare(crm: &Crm, name: &str, generator: &Generator) -> (Averages, Averages) {
     let (mut by_crm, mut by_generator) = (Averages::default(), Averages::default());
@@ -181,7 +192,7 @@ async fn reports_what_a_load_generator_measures() {
         let few = Generator::start(format!("{late}/?sleep_ms=50"), Duration::from_millis(200));
         // On a busy machine the generator would measure how long it waits for a CPU.
         let (by_crm, by_generator) = exclusively(async {
-            sleep(WARM_UP).await;
+            wait_for_pass(crm, "measured", Timestamp::now() + WARM_UP).await;
             compare(crm, "measured", &many).await
         })
         .await;

@@ -7,7 +7,7 @@
 //! earlier seconds still wait that long. An instance serves calls after its start-up time and costs
 //! from its creation to its deletion.
 //!
-//! Nobody gets signals that they wouldn't have: the autoscaler sees CPU usage of 15 to 30 seconds
+//! A policy gets no signals that it wouldn't have in a cluster: the autoscaler sees CPU usage of 15 to 30 seconds
 //! ago, and enforcement sees request rates of 5 to 25 seconds ago.
 
 mod comparison;

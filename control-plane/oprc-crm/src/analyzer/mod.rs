@@ -38,7 +38,7 @@ use crate::{
     },
 };
 
-/// Consecutive failed passes after which a class is told that it isn't measured: a restart of
+/// Consecutive failed passes after which status says that a class isn't measured: a restart of
 /// Prometheus isn't worth two writes for each class.
 const REPORT_AFTER_FAILURES: u32 = 3;
 /// How long a write in progress may take at shutdown.

@@ -328,7 +328,7 @@ pub(crate) fn probe(action: &Probe, period: i32, timeout: i32, failures: i32) ->
 }
 
 /// The lame-duck period and one call. The time after that is for the function to end; behind a proxy it
-/// is told to end only when all calls have ended.
+/// gets SIGTERM only when all calls have ended.
 pub(crate) fn grace_seconds(function: &ValidFunction, proxied: bool) -> i64 {
     let call = function.timeout_ms.unwrap_or(TIMEOUT_MS);
     LAME_DUCK_SECONDS + i64::from(call).div_euclid(1000) + if proxied { 5 } else { 1 }

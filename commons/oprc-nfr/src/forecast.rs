@@ -10,8 +10,8 @@ use crate::convert::{ceil_items, count};
 
 /// Samples that the trend is fitted to: two minutes at intervals of 15 s.
 const TREND_SAMPLES: usize = 8;
-/// Samples whose forecasts are compared with the actual rates: an hour at intervals of 15 s.
-const MEMORY: usize = 240;
+/// Samples whose forecasts are compared with the actual rates: ten minutes at intervals of 15 s.
+const MEMORY: usize = 40;
 /// Fewer comparisons say nothing.
 const MIN_COMPARISONS: usize = 8;
 /// The share of earlier forecasts that were exceeded by less than [`Forecast::surprise`].

@@ -1,9 +1,10 @@
 //! The latest measurements of all functions: the analyzer publishes them, metrics and gRPC read them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 use oprc_nfr::compliance::{Requirement, Verdict};
+use oprc_unit::spec::{Dimension, EnforcementMode};
 use parking_lot::RwLock;
 
 use crate::signals::ClassKey;
@@ -39,7 +40,42 @@ pub struct FunctionObservation {
     pub latency_p99: Option<f64>,
     /// Share of the requests of the window that were served, from 0 to 1.
     pub availability: Option<f64>,
+    /// CPU cores in use, of all instances.
+    pub cpu: Option<f64>,
+    /// Working set of the largest instance, in bytes.
+    pub memory: Option<f64>,
+    /// Instances that are ready.
+    pub instances: u32,
+    pub samples: Samples,
     pub requirements: Vec<RequirementVerdict>,
+    /// What enforcement does, at most one for each dimension.
+    pub decisions: Vec<LiveDecision>,
+}
+
+/// The measured window, at equal steps. `None` is unknown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Samples {
+    pub start: Timestamp,
+    pub step: Duration,
+    /// Requests per second.
+    pub throughput: Vec<Option<f64>>,
+    /// In seconds.
+    pub latency_p95: Vec<Option<f64>>,
+}
+
+/// What enforcement does about one dimension of a function, or would do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LiveDecision {
+    pub dimension: Dimension,
+    pub mode: EnforcementMode,
+    pub current: f64,
+    pub target: f64,
+    /// How the target follows from the measurements, in one line.
+    pub basis: String,
+    /// What the next change waits for; none if nothing has to change.
+    pub waits_for: Option<String>,
+    /// When the next change is possible at the earliest.
+    pub next_change_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -48,6 +84,8 @@ pub struct RequirementVerdict {
     /// In the unit of the requirement; for the hard latency the bound in milliseconds.
     pub required: f64,
     pub verdict: Verdict,
+    /// Share of the error budget of the window that is left, from 0 to 1. None if it is unknown.
+    pub error_budget: Option<f64>,
 }
 
 #[derive(Default)]

@@ -78,11 +78,11 @@ unit_types! {
     /// What CRM does about requirements that are not met.
     Enforcement {
         /// Enforcement mode: `off` measures nothing, `observe` reports compliance and recommendations,
-        /// `enforce` applies them. Defaults to `observe`. Recommendations are not implemented yet.
+        /// `enforce` applies them within safeguards. Defaults to `observe`.
         #[serde(default)]
         mode: EnforcementMode,
         /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all
-        /// of them. Not implemented yet; stored only.
+        /// of them.
         #[schemars(length(max = 3))]
         dimensions?: Vec<Dimension>,
     }
@@ -103,7 +103,7 @@ pub enum ProxyMode {
 }
 
 /// Enforcement mode: `off` measures nothing, `observe` reports compliance and recommendations,
-/// `enforce` applies them. Defaults to `observe`. Recommendations are not implemented yet.
+/// `enforce` applies them within safeguards. Defaults to `observe`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum EnforcementMode {
@@ -116,8 +116,7 @@ pub enum EnforcementMode {
     Enforce,
 }
 
-/// A quantity that enforcement may change: `replicas`, `memory` or `cpu`. Not implemented yet;
-/// stored only.
+/// A quantity that enforcement may change: `replicas`, `memory` or `cpu`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
@@ -127,4 +126,34 @@ pub enum Dimension {
     Memory,
     /// CPU of each instance.
     Cpu,
+}
+
+impl EnforcementMode {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Observe => "observe",
+            Self::Enforce => "enforce",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Off, Self::Observe, Self::Enforce].into_iter().find(|it| it.as_str() == text)
+    }
+}
+
+impl Dimension {
+    pub const ALL: [Self; 3] = [Self::Replicas, Self::Memory, Self::Cpu];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Replicas => "replicas",
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == text)
+    }
 }

@@ -118,17 +118,19 @@ fn observe(
     let verdicts = requirements_of(requirements).into_iter().map(|(requirement, required)| {
         let stored = stored_state(class, function, requirement.kind(), required);
         let verdict = evaluate_requirement(requirement, &window, stored);
-        RequirementVerdict { requirement, required, verdict }
+        RequirementVerdict { requirement, required, verdict, error_budget: None }
     });
     FunctionObservation {
         environment: environment_of(class),
-        is_serving: false,
         throughput: latest(Signal::Rate),
         latency_p50: latest(Signal::LatencyP50),
         latency_p95: latest(Signal::LatencyP95),
         latency_p99: latest(Signal::LatencyP99),
         availability: availability(&points),
+        cpu: latest(Signal::Cpu),
+        memory: latest(Signal::MemoryMax),
         requirements: verdicts.collect(),
+        ..FunctionObservation::default()
     }
 }
 

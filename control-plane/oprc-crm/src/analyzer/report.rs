@@ -120,7 +120,7 @@ fn entry(
     before: Option<&RequirementStatus>,
     complete: bool,
 ) -> RequirementStatus {
-    let RequirementVerdict { requirement, required, verdict } = found;
+    let RequirementVerdict { requirement, required, verdict, .. } = found;
     let state = ComplianceState::from(verdict.state);
     let reason = match verdict.state {
         State::Unknown(reason) => Some(reason.as_str().to_owned()),

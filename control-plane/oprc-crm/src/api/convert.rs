@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use oprc_grpc::{deployment as wire, odgm};
+use oprc_nfr::compliance::State;
 use oprc_unit::{ADDONS, Template};
 
 use crate::{
     crd::{ClassRuntimeStatus, ComplianceState, Recommendation},
     decode::deployment_id,
-    observations::{FunctionObservation, Observations},
+    observations::{FunctionObservation, Observations, Samples},
     phase_mapping,
     reconcile::ObservedClass,
     service::{Error, Service},
@@ -73,12 +74,47 @@ fn compliance(function: &FunctionObservation, observed_at: Timestamp) -> wire::N
         observed_at: observed_at.to_string(),
         requirements: each(&function.requirements, |it| {
             let since = Timestamp::from_millisecond(it.verdict.since).unwrap_or_default();
+            let reason = match it.verdict.state {
+                State::Unknown(reason) => reason.as_str(),
+                State::Met | State::Violated => "",
+            };
             wire::RequirementCompliance {
                 requirement: it.requirement.kind().as_str().to_owned(),
                 state: ComplianceState::from(it.verdict.state).as_str().to_owned(),
                 since: since.to_string(),
+                required: Some(it.required),
+                observed: it.verdict.observed,
+                reason: reason.to_owned(),
+                error_budget: it.error_budget,
             }
         }),
+        decisions: each(&function.decisions, |it| wire::NfrDecision {
+            dimension: it.dimension.as_str().to_owned(),
+            mode: it.mode.as_str().to_owned(),
+            current: it.current,
+            target: it.target,
+            basis: it.basis.clone(),
+            waits_for: it.waits_for.clone().unwrap_or_default(),
+            next_change_at: it.next_change_at.map(|at| at.to_string()).unwrap_or_default(),
+        }),
+        samples: Some(samples(&function.samples)),
+        latency_p50_ms: function.latency_p50.map(|seconds| seconds * 1000.0),
+        latency_p99_ms: function.latency_p99.map(|seconds| seconds * 1000.0),
+        cpu_cores: function.cpu,
+        memory_bytes: function.memory,
+        instances: i32::try_from(function.instances).ok(),
+    }
+}
+
+fn samples(samples: &Samples) -> wire::NfrSamples {
+    let values = |all: &[Option<f64>], factor: f64| {
+        each(all, |it| it.map_or(f64::NAN, |value| value * factor))
+    };
+    wire::NfrSamples {
+        start: samples.start.to_string(),
+        step_seconds: samples.step.as_secs_f64(),
+        throughput: values(&samples.throughput, 1.0),
+        latency_p95_ms: values(&samples.latency_p95, 1000.0),
     }
 }
 
@@ -154,6 +190,14 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
         last_applied_recommendations: each(&status.last_applied_recommendations, recommendation),
         last_applied_at: time(status.last_applied_at.as_ref()),
         last_updated: time(status.last_updated.as_ref()),
+        nfr_history: each(&status.nfr_history, |it| wire::NfrChange {
+            at: it.at.0.to_string(),
+            component: it.component.clone(),
+            dimension: it.dimension.clone(),
+            from: it.from,
+            to: it.to,
+            basis: it.basis.clone(),
+        }),
     }
 }
 
@@ -167,7 +211,12 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
         dimension: it.dimension.clone(),
         target: it.target,
         basis: it.basis.clone().unwrap_or_default(),
-        confidence: it.confidence.unwrap_or_default(),
+        confidence: it.confidence,
+        generation: it.generation,
+        min: it.min,
+        max: it.max,
+        since: time(it.since.as_ref()),
+        stopped: it.effect.as_ref().and_then(|it| it.stopped.clone()).unwrap_or_default(),
     }
 }
 
@@ -274,6 +323,7 @@ mod tests {
                 requirement: Requirement::Latency(100.0),
                 required: 100.0,
                 verdict,
+                error_budget: Some(0.5),
             }],
             ..FunctionObservation::default()
         };

@@ -78,17 +78,24 @@ pub struct ClassRuntimeStatus {
     /// grid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Replaced>,
-    /// Changes recommended by enforcement. Not implemented yet.
+    /// What enforcement applies, or would apply if it were turned on for the class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["component".into(), "dimension".into()]))]
     pub nfr_recommendations: Vec<Recommendation>,
-    /// Changes most recently applied by enforcement. Not implemented yet.
+    /// What enforcement applies now. An entry for `replicas` is the lowest number of instances, if it
+    /// is more than the specification requires.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["component".into(), "dimension".into()]))]
     pub last_applied_recommendations: Vec<Recommendation>,
-    /// Time at which enforcement last applied changes. Not implemented yet.
+    /// Time at which enforcement last changed anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_applied_at: Option<Time>,
+    /// The latest changes by enforcement, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20))]
+    pub nfr_history: Vec<NfrChange>,
     /// Compliance of functions with their requirements, written when a state changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
@@ -275,22 +282,72 @@ impl ComplianceState {
     }
 }
 
-/// A change recommended or applied by enforcement.
+/// A value that enforcement recommends or applies.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
 pub struct Recommendation {
     /// Component to change: the key of a function, or `odgm`.
     pub component: String,
-    /// Quantity to change: `replicas`, `memory` or `cpu`.
+    /// Quantity to change: `replicas`, `memory` (bytes) or `cpu` (cores).
     pub dimension: String,
     /// Recommended value.
     pub target: f64,
-    /// Measurement that the recommendation is based on, as text.
+    /// Lowest allowed value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<f64>,
+    /// Highest allowed value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<f64>,
+    /// Time at which the target was set.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// How the target follows from the measurements, in one line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<String>,
     /// Confidence from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// Number of the generation that the recommendation applies to.
+    /// Number of the generation that the recommendation was made for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
+    /// Seconds that an instance is busy with one request, as learned from its load.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_time: Option<f64>,
+    /// Whether raising the value helps.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effect: Option<EffectStatus>,
+}
+
+/// Whether the latest change improved what it was made for.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct EffectStatus {
+    /// 95th percentile of latency in milliseconds before the change. Omitted once the effect is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<f64>,
+    /// Requests per second and instance before the change. Omitted once the effect is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load: Option<f64>,
+    /// Number of consecutive changes without effect.
+    #[serde(default)]
+    pub ineffective: i32,
+    /// Why the value is not raised any more. Removed when the requirement is met again or the
+    /// specification changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+}
+
+/// A change that enforcement made.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct NfrChange {
+    /// Time of the change.
+    pub at: Time,
+    /// Component that was changed: the key of a function, or `odgm`.
+    pub component: String,
+    /// Quantity that was changed: `replicas`, `memory` (bytes) or `cpu` (cores).
+    pub dimension: String,
+    /// Value before the change.
+    pub from: f64,
+    /// Value after the change.
+    pub to: f64,
+    /// Why it was changed, in one line.
+    pub basis: String,
 }

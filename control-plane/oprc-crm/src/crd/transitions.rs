@@ -18,6 +18,8 @@ pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
 
 /// Whether the requirements of the class are measured. The analyzer sets it.
 pub const NFR_OBSERVED: &str = "NfrObserved";
+/// Whether enforcement can do what the requirements of the class need. The analyzer sets it.
+pub const NFR_ENFORCED: &str = "NfrEnforced";
 
 /// The conditions that the reconciler sets. Others belong to other field managers.
 pub const OWNED_CONDITIONS: [&str; 4] = [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER];
@@ -37,6 +39,7 @@ impl ClassRuntimeStatus {
         own.nfr_recommendations.clear();
         own.last_applied_recommendations.clear();
         own.last_applied_at = None;
+        own.nfr_history.clear();
         own.nfr_compliance.clear();
         own
     }

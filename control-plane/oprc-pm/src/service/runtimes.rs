@@ -163,6 +163,7 @@ fn details(class: &ClassRuntime) -> BTreeMap<String, Value> {
             "target": it.target,
             "basis": it.basis,
             "confidence": it.confidence,
+            "generation": it.generation,
         })
     });
     put("nfr_recommendations", recommendations.collect());

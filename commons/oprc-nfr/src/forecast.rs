@@ -15,7 +15,7 @@ const MEMORY: usize = 40;
 /// Fewer comparisons say nothing.
 const MIN_COMPARISONS: usize = 8;
 /// The share of earlier forecasts that were exceeded by less than [`Forecast::surprise`].
-const SURPRISE_QUANTILE: f64 = 0.8;
+const SURPRISE_QUANTILE: f64 = 0.7;
 /// The growth that a trend may predict, as a fraction of the present rate. A jump looks like a steep
 /// trend, which doesn't continue.
 const MAX_GROWTH: f64 = 0.2;

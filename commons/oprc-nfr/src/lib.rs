@@ -1,8 +1,10 @@
 //! Requirements at run time, as pure functions: how many instances a load needs, what the load will
 //! be, what to change and when, and whether requirements are met. The simulator plays loads against the same functions.
 
+pub mod capacity;
 pub mod compliance;
 mod convert;
+pub mod enforcement;
 mod forecast;
 pub mod queueing;
 mod replicas;
@@ -10,5 +12,5 @@ pub mod simulate;
 
 pub use self::{
     forecast::{Forecast, History, forecast},
-    replicas::{Bounds, Change, Input, Needs, Safeguards, decide},
+    replicas::{Bounds, Change, Input, Needs, Safeguards, Wait, decide},
 };

@@ -7,6 +7,8 @@
 //! Nothing here keeps state: what was needed earlier is computed from the history again, so that a
 //! restart neither forgets nor repeats a decision.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 use crate::{
@@ -76,7 +78,10 @@ impl Default for Safeguards {
 pub struct Input<'a> {
     pub history: History<'a>,
     pub needs: Needs,
+    /// The number that was decided last.
     pub current: u32,
+    /// Instances that serve; more than `current` if an autoscaler added some.
+    pub running: u32,
     pub bounds: Bounds,
     pub safeguards: Safeguards,
     /// Seconds since the number was last changed; none if it never was.
@@ -93,6 +98,37 @@ pub struct Change {
     /// What is recommended: the need with precaution, within the bounds.
     pub recommended: u32,
     pub forecast: Forecast,
+    /// Why the number isn't what is recommended.
+    #[serde(skip)]
+    pub wait: Option<Wait>,
+}
+
+/// A safeguard that keeps the number from changing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Wait {
+    /// Seconds until the next raise.
+    RaiseInterval(f64),
+    /// Seconds until the number may be lowered.
+    Cooldown(f64),
+    /// The higher number was needed within the last seconds.
+    Stability(f64),
+    /// The difference is too small.
+    Tolerance,
+}
+
+impl std::fmt::Display for Wait {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RaiseInterval(seconds) => write!(formatter, "the next step in {seconds:.0} s"),
+            Self::Cooldown(seconds) => {
+                write!(formatter, "the end of the cooldown in {seconds:.0} s")
+            }
+            Self::Stability(seconds) => {
+                write!(formatter, "{seconds:.0} s in which fewer instances are enough")
+            }
+            Self::Tolerance => formatter.write_str("a larger difference"),
+        }
+    }
 }
 
 impl Change {
@@ -118,13 +154,13 @@ pub fn decide(input: &Input<'_>) -> Option<Change> {
     let input = &Input { bounds: Bounds { max, ..input.bounds }, ..*input };
     let recommended = recommend(input, &input.history)?;
     let current = input.current.clamp(input.bounds.min, max);
-    let instances = if recommended.recommended > current {
-        let just_changed = input.since_change.is_some_and(|seconds| seconds < RAISE_INTERVAL);
-        if just_changed { current } else { raise(&recommended, current) }
-    } else {
-        lower(input, recommended.recommended, current)
+    let changed = match recommended.recommended.cmp(&current) {
+        Ordering::Equal => Ok(current),
+        Ordering::Greater => raise(input, recommended.recommended, current),
+        Ordering::Less => lower(input, recommended.recommended, current),
     };
-    Some(Change { instances, ..recommended })
+    let (instances, wait) = changed.map_or_else(|wait| (current, Some(wait)), |it| (it, None));
+    Some(Change { instances, wait, ..recommended })
 }
 
 /// What the load of a history needs, regardless of the present number.
@@ -139,38 +175,44 @@ fn recommend(input: &Input<'_>, history: &History<'_>) -> Option<Change> {
     let reference = peak * needs.service_time / REFERENCE_UTILISATION;
     let affordable = ceil(reference * MAX_PRECAUTION).max(needed.saturating_add(1));
     let recommended = cautious.min(affordable).clamp(bounds.min, bounds.max);
-    Some(Change { instances: recommended, needed, recommended, forecast })
+    Some(Change { instances: recommended, needed, recommended, forecast, wait: None })
 }
 
 /// At most the larger of twice the number and four more, as an autoscaler does it.
-fn raise(change: &Change, current: u32) -> u32 {
-    change.recommended.min(current.saturating_mul(2).max(current.saturating_add(4)))
+fn raise(input: &Input<'_>, recommended: u32, current: u32) -> Result<u32, Wait> {
+    let left = input.since_change.map_or(0.0, |seconds| RAISE_INTERVAL - seconds);
+    if left > 0.0 {
+        return Err(Wait::RaiseInterval(left));
+    }
+    let from = current.max(input.running);
+    Ok(recommended.min(from.saturating_mul(2).max(from.saturating_add(4))))
 }
 
-fn lower(input: &Input<'_>, recommended: u32, current: u32) -> u32 {
+fn lower(input: &Input<'_>, recommended: u32, current: u32) -> Result<u32, Wait> {
     let Safeguards { stability, cooldown, max_step_down } = input.safeguards;
-    if input.since_change.is_some_and(|seconds| seconds < cooldown) {
-        return current;
+    let is_close = |number: u32| f64::from(number) > f64::from(current) * (1.0 - TOLERANCE);
+    if is_close(recommended) {
+        return Err(Wait::Tolerance);
+    }
+    let left = input.since_change.map_or(0.0, |seconds| cooldown - seconds);
+    if left > 0.0 {
+        return Err(Wait::Cooldown(left));
     }
     let samples = ceil_items(stability / input.history.interval);
     // Without data for the whole time, more may have been needed.
     if input.history.samples.len() <= samples {
-        return current;
+        return Err(Wait::Stability(stability));
     }
-    let is_close = |number: u32| f64::from(number) > f64::from(current) * (1.0 - TOLERANCE);
     let mut highest = recommended;
     for ago in 1..=samples {
-        if is_close(highest) {
-            return current;
-        }
         let earlier = recommend(input, &input.history.before(ago));
         highest = highest.max(earlier.map_or(current, |it| it.recommended));
-    }
-    if is_close(highest) {
-        return current;
+        if is_close(highest) {
+            return Err(Wait::Stability(stability));
+        }
     }
     let lowest = floor(f64::from(current) * (1.0 - max_step_down)).min(current.saturating_sub(1));
-    highest.max(lowest).clamp(input.bounds.min, current)
+    Ok(highest.max(lowest).clamp(input.bounds.min, current))
 }
 
 #[cfg(test)]
@@ -186,6 +228,7 @@ mod tests {
             history: History { interval: 15.0, samples },
             needs: NEEDS,
             current,
+            running: 0,
             bounds: Bounds { min: 2, max: 30 },
             safeguards: Safeguards::default(),
             since_change,

@@ -283,6 +283,7 @@ impl<'a> Controller<'a> {
             history: History { interval: f64::from(INTERVAL), samples: &self.samples },
             needs,
             current: self.floor,
+            running: self.floor,
             bounds: Bounds { min: 1, max: self.function.max_instances },
             safeguards: Safeguards::default(),
             since_change: self.changed.map(|changed| f64::from(now - changed)),

@@ -312,6 +312,9 @@ pub struct Recommendation {
     /// Seconds that an instance is busy with one request, as learned from its load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_time: Option<f64>,
+    /// Factor by which observed violations lengthened `service_time`, from 1 to 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correction: Option<f64>,
     /// Whether raising the value helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectStatus>,

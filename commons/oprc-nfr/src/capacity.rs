@@ -32,8 +32,10 @@ const HALF_CONFIDENCE: f64 = 5.0;
 /// The load of a function at one time. `None` is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LoadSample {
-    /// Requests that ended per second.
+    /// Requests that instances served per second.
     pub rate: f64,
+    /// Requests per second that weren't served.
+    pub rejected: f64,
     /// Instances that were ready.
     pub instances: f64,
     /// The 95th percentile of latency, in seconds.

@@ -51,6 +51,8 @@ pub struct Situation<'a> {
 pub struct Floor {
     /// None if enforcement has set none.
     pub instances: Option<u32>,
+    /// Whether the cluster was told: otherwise it is only recommended.
+    pub applied: bool,
     /// Seconds since it was set.
     pub since_change: Option<f64>,
     /// What was learned about the same version of the function.
@@ -182,7 +184,7 @@ fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
             let now = waiting(sample);
             let added = now.zip(before).map_or(0.0, |(now, before)| (now - before) / interval);
             before = now;
-            sample.rate + added.max(0.0)
+            sample.rate + sample.rejected + added.max(0.0)
         })
         .collect();
     if let (Some(bound), Some(last), Some(rate)) =
@@ -197,7 +199,8 @@ fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
 }
 
 fn missing(situation: &Situation<'_>, floor: &Floor, startup: f64) -> u32 {
-    let expected = floor.instances.unwrap_or(0).min(situation.bounds.max);
+    let expected = floor.instances.filter(|_| floor.applied).unwrap_or(0);
+    let expected = expected.min(situation.bounds.max);
     let settled = STARTUPS_UNTIL_MISSING * startup + MISSING_AFTER;
     let is_due = floor.since_change.is_none_or(|seconds| seconds > settled);
     if is_due { expected.saturating_sub(situation.ready) } else { 0 }
@@ -206,7 +209,7 @@ fn missing(situation: &Situation<'_>, floor: &Floor, startup: f64) -> u32 {
 /// Compares the latency with that before the latest raise, once its instances serve.
 fn assess(situation: &Situation<'_>, floor: &Floor, startup: f64, is_missing: bool) -> Effect {
     let effect = floor.effect;
-    if !situation.violated {
+    if !situation.violated || !floor.applied {
         return Effect::default();
     }
     let (Some(before), Some(present)) = (effect.before, situation.samples.last()) else {
@@ -253,6 +256,7 @@ mod tests {
     fn sample(rate: f64, instances: f64, latency: f64) -> LoadSample {
         LoadSample {
             rate,
+            rejected: 0.0,
             instances,
             latency: Some(latency),
             cpu: Some(rate * 0.005),
@@ -277,7 +281,8 @@ mod tests {
     }
 
     fn floor(instances: u32, seconds: f64) -> Floor {
-        Floor { instances: Some(instances), since_change: Some(seconds), ..Floor::default() }
+        let (instances, since_change) = (Some(instances), Some(seconds));
+        Floor { instances, since_change, applied: true, ..Floor::default() }
     }
 
     #[test]
@@ -347,6 +352,7 @@ mod tests {
         let sample = (0.0..500.0_f64, 0..30_u32, 0.001..5.0_f64, 0.0..3.0_f64, 0.0..300.0_f64);
         let sample = sample.prop_map(|(rate, instances, latency, cpu, in_flight)| LoadSample {
             rate,
+            rejected: 0.0,
             instances: f64::from(instances),
             latency: Some(latency),
             cpu: Some(cpu),

@@ -29,7 +29,9 @@ pub use self::{
     },
     instances::{InstanceBounds, instance_bounds, max_by_load},
     phase::Phase,
-    platform::{Features, Floors, MonitorKind, Monitors, OdgmImages, Platform, Profile, Sizes},
+    platform::{
+        Features, Floors, MonitorKind, Monitors, OdgmImages, Platform, Profile, Scaling, Sizes,
+    },
     select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
     sizing::{Capacity, function_sizes, grid_sizes, proxy_sizes, requested},
     spec::UnitSpec,

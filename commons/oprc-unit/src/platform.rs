@@ -145,6 +145,41 @@ pub struct Platform {
     /// doesn't need it.
     #[serde(skip)]
     pub monitors: Option<Monitors>,
+    /// PM doesn't need it.
+    #[serde(skip)]
+    pub scaling: Scaling,
+}
+
+/// How functions are scaled at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scaling {
+    /// The highest number of instances that enforcement sets.
+    pub max_instances: i32,
+    /// CPU utilisation that autoscalers keep, in percent of the request.
+    pub cpu_percent: i32,
+    /// How long autoscalers wait for a higher number to last.
+    pub up_window: Duration,
+    /// The largest steps of autoscalers in 15 seconds; the larger applies.
+    pub up_percent: i32,
+    pub up_pods: i32,
+    /// How long autoscalers wait for a lower number to last.
+    pub down_window: Duration,
+    /// The largest step down of autoscalers in a minute.
+    pub down_percent: i32,
+}
+
+impl Default for Scaling {
+    fn default() -> Self {
+        Self {
+            max_instances: 50,
+            cpu_percent: 70,
+            up_window: Duration::ZERO,
+            up_percent: 100,
+            up_pods: 4,
+            down_window: Duration::from_mins(5),
+            down_percent: 10,
+        }
+    }
 }
 
 /// Objects of the Prometheus Operator.
@@ -199,6 +234,7 @@ impl Platform {
             proxy_image: concat!("ghcr.io/pawissanutt/oprc-proxy:", env!("CARGO_PKG_VERSION"))
                 .to_owned(),
             monitors: None,
+            scaling: Scaling::default(),
         }
     }
 

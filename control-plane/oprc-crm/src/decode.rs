@@ -14,7 +14,7 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::{
     crd::{ClassRuntime, ClassRuntimeStatus},
-    reconcile::{CORRELATION, ObservedClass, render::DEPLOYMENT_ID},
+    reconcile::{CORRELATION, ENFORCEMENT, ObservedClass, render::DEPLOYMENT_ID},
 };
 
 /// A ClassRuntime whose spec and status are still text, of any shape and depth.
@@ -59,6 +59,7 @@ pub fn decode(class: &RawClass) -> ObservedClass {
         labels: meta.labels.clone().unwrap_or_default(),
         deployment_id: annotation(DEPLOYMENT_ID),
         correlation_id: annotation(CORRELATION),
+        enforcement: annotation(ENFORCEMENT),
         spec,
         status,
         name,

@@ -70,10 +70,17 @@ reasons! {
     Unschedulable,
     VolumeNotBound,
     // Whether requirements are measured and met.
+    Enforced,
+    EnforcementDisabled,
+    EnforcementFrozen,
+    InstancesMissing,
+    LimitReached,
     Measured,
+    NFRApplied,
     NFRRecovered,
     NFRViolated,
     NoData,
+    NoEffect,
     PrometheusUnavailable,
     // An Event for a class that became Degraded; its note begins with the reason.
     Failed,

@@ -1,26 +1,25 @@
 //! From signals to the compliance of each function.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::jiff::Timestamp;
+use oprc_nfr::capacity::LoadSample;
 use oprc_nfr::compliance::{
     LoadPoint, LoadWindow, Requirement, RequirementKind, State, StoredState, UnknownReason,
     availability, evaluate as evaluate_requirement,
 };
 use oprc_unit::{FunctionRequirements, Shape, function_requirements, spec::EnforcementMode};
 
-use super::ByFunction;
+use super::{ByFunction, enforce::FunctionLoad};
 use crate::{
     crd::{ComplianceState, RequirementStatus},
     metrics::environment_of,
-    observations::{FunctionObservation, RequirementVerdict},
+    observations::{FunctionObservation, RequirementVerdict, Samples},
     provider::Point,
     reconcile::ObservedClass,
     signals::{
         ClassKey, Component, ComponentId, ComponentSignals, Folded, QueryResults, Signal, Source,
+        Window,
     },
 };
 
@@ -33,15 +32,27 @@ pub(super) struct Evaluated {
     pub(super) classes: ByFunction<FunctionObservation>,
     /// The rates of breaches of the hard latency.
     pub(super) breaches: ByFunction<Vec<Point>>,
+    /// The loads that enforcement decides by.
+    pub(super) loads: ByFunction<FunctionLoad>,
     /// Whether all queries about requests have answers. Otherwise what is unknown may exist.
     pub(super) complete: bool,
 }
 
 /// Whether the metrics of a class are read.
 pub(super) fn is_measured(class: &ObservedClass) -> bool {
-    let Ok(spec) = &class.spec else { return false };
-    let enforcement = spec.nfr.as_ref().and_then(|nfr| nfr.enforcement.as_ref());
-    class.deleting.is_none() && enforcement.is_none_or(|it| it.mode != EnforcementMode::Off)
+    let is_readable = class.spec.is_ok() && class.deleting.is_none();
+    is_readable && requested_mode(class) != EnforcementMode::Off
+}
+
+/// The mode of the annotation, or else of the specification. An annotation that isn't a mode only
+/// observes: whoever set it wanted something else than what the specification says.
+pub(super) fn requested_mode(class: &ObservedClass) -> EnforcementMode {
+    if let Some(annotation) = &class.enforcement {
+        return EnforcementMode::parse(annotation).unwrap_or(EnforcementMode::Observe);
+    }
+    let spec = class.spec.as_ref().ok();
+    let enforcement = spec.and_then(|spec| spec.nfr.as_ref()?.enforcement.as_ref());
+    enforcement.map_or(EnforcementMode::Observe, |it| it.mode)
 }
 
 /// Whether a function of the class has a requirement that can be measured.
@@ -59,12 +70,12 @@ fn runs_as_job(class: &ObservedClass, function: &str) -> bool {
     found == Some(Shape::Job.as_str())
 }
 
-/// `serving` are the components that have a ready pod.
+/// `serving` are the components that have ready pods, with their number.
 pub(super) fn evaluate(
     classes: &[Arc<ObservedClass>],
     folded: &Folded,
     results: &QueryResults,
-    serving: &BTreeSet<ComponentId>,
+    serving: &BTreeMap<ComponentId, u32>,
 ) -> Evaluated {
     let window = results.window;
     let step = i64::try_from(window.step().as_millis()).unwrap_or(i64::MAX);
@@ -88,11 +99,23 @@ pub(super) fn evaluate(
             let component = Component::Function(function.to_owned());
             let id = ComponentId { class: key.clone(), component };
             let signals = folded.components.get(&id);
+            let ready = serving.get(&id).copied().unwrap_or_default();
             let observation = FunctionObservation {
-                is_serving: serving.contains(&id),
+                is_serving: ready > 0,
+                instances: ready,
+                samples: signals.map(|it| samples(it, &window)).unwrap_or_default(),
                 ..observe(class, function, &requirements, signals, &bounds)
             };
             functions.insert(function.to_owned(), observation);
+            if let Some(signals) = signals {
+                let load = FunctionLoad {
+                    ready,
+                    latency_bound: requirements.latency.map(|it| f64::from(it) / 1000.0),
+                    ..load(signals, &window)
+                };
+                let of_class = evaluated.loads.entry(key.clone()).or_default();
+                of_class.insert(function.to_owned(), load);
+            }
             if let Some(breaches) =
                 signals.and_then(|signals| signals.get(Signal::HardLatencyBreaches))
             {
@@ -131,6 +154,62 @@ fn observe(
         memory: latest(Signal::MemoryMax),
         requirements: verdicts.collect(),
         ..FunctionObservation::default()
+    }
+}
+
+/// The values of a signal at each time of the window.
+fn row(signals: &ComponentSignals, signal: Signal, window: &Window) -> Vec<Option<f64>> {
+    let mut row = vec![None; window.len()];
+    for point in signals.get(signal).into_iter().flat_map(|observed| &observed.points) {
+        if let Some(cell) = window.index(point.at).and_then(|at| row.get_mut(at)) {
+            *cell = Some(point.value);
+        }
+    }
+    row
+}
+
+fn samples(signals: &ComponentSignals, window: &Window) -> Samples {
+    Samples {
+        start: window.start(),
+        step: window.step(),
+        throughput: row(signals, Signal::Rate, window),
+        latency_p95: row(signals, Signal::LatencyP95, window),
+    }
+}
+
+/// The load since the last gap. Without a current value there is none.
+fn load(signals: &ComponentSignals, window: &Window) -> FunctionLoad {
+    let of = |signal: Signal| row(signals, signal, window);
+    let rates = of(Signal::Rate);
+    let end = rates.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+    let known = rates.iter().take(end);
+    let start = known.clone().rposition(Option::is_none).map_or(0, |gap| gap + 1);
+    let [rejected, latency, cpu, in_flight, queued] = [
+        Signal::RejectedRate,
+        Signal::LatencyP95,
+        Signal::Cpu,
+        Signal::InFlight,
+        Signal::QueueLength,
+    ]
+    .map(of);
+    let at = |row: &[Option<f64>], index: usize| row.get(index).copied().flatten();
+    let sample = |index: usize| {
+        let rejected = at(&rejected, index).unwrap_or_default();
+        Some(LoadSample {
+            rate: (at(&rates, index)? - rejected).max(0.0),
+            rejected,
+            instances: f64::from(signals.ready.get(index).copied().unwrap_or_default()),
+            latency: at(&latency, index),
+            cpu: at(&cpu, index),
+            in_flight: at(&in_flight, index),
+            queued: at(&queued, index),
+        })
+    };
+    FunctionLoad {
+        samples: (start..end).filter_map(sample).collect(),
+        interval: window.step().as_secs_f64(),
+        startup: signals.start_up.map(|it| it.p90),
+        ..FunctionLoad::default()
     }
 }
 

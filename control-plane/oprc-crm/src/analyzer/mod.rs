@@ -1,9 +1,11 @@
 //! Measures the functions of all classes and compares them with their requirements.
 //!
 //! A pass [collects](crate::signals::collect) and [folds](crate::signals::fold) metrics, evaluates the
-//! requirements ([`evaluate`]), publishes the result ([`crate::observations`]), and writes transitions
-//! to status ([`report`]). It changes no workload.
+//! requirements ([`evaluate`]), decides what to change ([`enforce`]), publishes the result
+//! ([`crate::observations`]), and writes transitions and decisions to status ([`report`]). It changes no
+//! workload: the reconciler renders what status says.
 
+mod enforce;
 mod evaluate;
 mod report;
 
@@ -14,14 +16,18 @@ use std::{
 };
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use oprc_nfr::Safeguards;
 use oprc_server::stopped;
+use oprc_unit::spec::EnforcementMode;
 use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval},
 };
 
+pub use self::enforce::EnforcementOptions;
 use self::{
-    evaluate::{Evaluated, evaluate},
+    enforce::{Enforced, carry, enforce},
+    evaluate::{Evaluated, evaluate, has_requirements, requested_mode},
     report::{Finding, Report, Transition, plan_report},
 };
 use crate::{
@@ -31,10 +37,9 @@ use crate::{
     metrics::Metrics,
     observations::{ObservationStore, Observations},
     provider::{MetricsProvider, Point},
-    reconcile::{Action, ObservedClass},
+    reconcile::{Action, Input, ObservedClass, scaling::function_scaling},
     signals::{
-        ClassKey, PodIndex, PodRef, QueryResults, QueryTable, Source, Window, collect, fold,
-        rate_window,
+        ClassKey, PodIndex, QueryResults, QueryTable, Source, Window, collect, fold, rate_window,
     },
 };
 
@@ -47,23 +52,44 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// What a pass needs to know of the configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Time between the starts of two passes, and bound on the queries of one.
+    /// Time between the starts of two passes if no class is enforced.
     pub interval: Duration,
+    /// Time between the starts of two passes otherwise, and bound on the queries of one.
+    pub urgent_interval: Duration,
     pub range: Duration,
     pub step: Duration,
     pub scrape_interval: Duration,
     pub queries: QueryTable,
+    pub enforcement: EnforcementOptions,
+    /// Whether the settings freeze enforcement.
+    pub frozen: bool,
 }
 
 impl Options {
     /// `namespace` is the only one that CRM manages.
     pub fn of(config: &Config, namespace: Option<&str>) -> Self {
         let prometheus = &config.prometheus;
-        let rate_window = rate_window(prometheus.scrape_interval, prometheus.step);
+        let nfr = &config.nfr;
+        let urgent_interval = nfr.pass_interval();
+        // Decisions need a value that is as new as they are.
+        let step = prometheus.step.min(urgent_interval);
+        let rate_window = rate_window(prometheus.scrape_interval, step);
         Self {
-            interval: config.nfr.interval,
+            interval: nfr.interval,
+            urgent_interval,
+            enforcement: EnforcementOptions {
+                enabled: nfr.enforcement,
+                dimensions: nfr.dimensions.clone(),
+                safeguards: Safeguards {
+                    stability: nfr.stability.as_secs_f64(),
+                    cooldown: nfr.cooldown.as_secs_f64(),
+                    max_step_down: (f64::from(nfr.max_replica_delta) / 100.0).min(1.0),
+                },
+                default_cpu: f64::from(nfr.cpu_per_pod_m) / 1000.0,
+            },
+            frozen: nfr.frozen,
             range: prometheus.range,
-            step: prometheus.step,
+            step,
             scrape_interval: prometheus.scrape_interval,
             queries: QueryTable::new(&prometheus.queries, rate_window, namespace),
         }
@@ -87,6 +113,8 @@ pub struct Analyzer {
 #[derive(Default)]
 struct Memory {
     consecutive_failures: u32,
+    /// When the latest pass started.
+    last_pass: Option<Instant>,
     /// Until when breaches of the hard latency are counted, by class and function.
     breaches_counted: HashMap<(ClassKey, String), Timestamp>,
 }
@@ -96,7 +124,7 @@ impl Analyzer {
     /// this returns.
     pub async fn run(self, stopping: watch::Receiver<bool>) {
         let mut leadership = self.applier.leadership.changes();
-        let mut ticks = interval(self.options.interval);
+        let mut ticks = interval(self.options.urgent_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut memory = Memory::default();
         let mut has_work = true;
@@ -117,6 +145,10 @@ impl Analyzer {
                     ticks.reset_immediately();
                 }
                 _ = ticks.tick(), if is_leader && has_work => {
+                    if !self.is_due(&memory) {
+                        continue;
+                    }
+                    memory.last_pass = Some(Instant::now());
                     let reports = tokio::select! {
                         () = stopped(stopping.clone()) => return,
                         reports = self.measure(&mut memory) => reports,
@@ -135,17 +167,34 @@ impl Analyzer {
         }
     }
 
+    /// Whether a class is enforced, or the interval has passed.
+    fn is_due(&self, memory: &Memory) -> bool {
+        let Options { interval, urgent_interval, enforcement, .. } = &self.options;
+        // Ticks may be early by a little.
+        let interval = interval.saturating_sub(*urgent_interval / 2);
+        memory.last_pass.is_none_or(|last| last.elapsed() >= interval)
+            || enforcement.enabled
+                && self
+                    .cache
+                    .classes_after(None)
+                    .iter()
+                    .any(|class| requested_mode(class) == EnforcementMode::Enforce)
+    }
+
     /// One pass: measures, publishes, and returns what has to be written.
     async fn measure(&self, memory: &mut Memory) -> Vec<(Arc<ObservedClass>, Report)> {
         let now = (self.clock)();
         let classes = self.cache.classes_after(None);
-        let finding = match &self.provider {
+        let (finding, mut enforced) = match &self.provider {
             Some(provider) => self.observe(&**provider, memory, now, &classes).await,
-            None => Finding::Disabled,
+            None => (Finding::Disabled, BTreeMap::new()),
         };
         let latest = self.observations.latest();
         let reports = classes.into_iter().filter_map(|class| {
-            let report = plan_report(&class, &latest, &finding, now)?;
+            let key: ClassKey = (class.namespace.clone(), class.name.clone());
+            let enforced =
+                enforced.remove(&key).unwrap_or_else(|| carry(&class, &self.options.enforcement));
+            let report = plan_report(&class, &latest, &finding, enforced, now)?;
             Some((class, report))
         });
         reports.collect()
@@ -158,22 +207,23 @@ impl Analyzer {
         memory: &mut Memory,
         now: Timestamp,
         classes: &[Arc<ObservedClass>],
-    ) -> Finding {
+    ) -> (Finding, BTreeMap<ClassKey, Enforced>) {
         let started = Instant::now();
         let evaluated = self.evaluate(provider, now, classes.to_vec()).await;
         let result = if evaluated.is_ok() { "ok" } else { "error" };
         self.metrics.nfr.on_pass(result, started.elapsed());
         match evaluated {
-            Ok(evaluated) => {
+            Ok(mut evaluated) => {
                 memory.consecutive_failures = 0;
                 self.count_breaches(&evaluated, memory);
                 let complete = evaluated.complete;
+                let enforced = self.enforce(&mut evaluated, classes, now);
                 self.observations.publish(Observations {
                     observed_at: Some(now),
                     failure: None,
                     classes: Arc::new(evaluated.classes),
                 });
-                Finding::Measured { complete }
+                (Finding::Measured { complete }, enforced)
             }
             Err(error) => {
                 memory.consecutive_failures = memory.consecutive_failures.saturating_add(1);
@@ -182,9 +232,36 @@ impl Analyzer {
                 let last = self.observations.latest();
                 self.observations
                     .publish(Observations { failure: Some(error.clone()), ..(*last).clone() });
-                Finding::Failed { error, persists: failures >= REPORT_AFTER_FAILURES }
+                let persists = failures >= REPORT_AFTER_FAILURES;
+                (Finding::Failed { error, persists }, BTreeMap::new())
             }
         }
+    }
+
+    /// Decides for all classes with requirements, and adds the decisions to what is published.
+    fn enforce(
+        &self,
+        evaluated: &mut Evaluated,
+        classes: &[Arc<ObservedClass>],
+        now: Timestamp,
+    ) -> BTreeMap<ClassKey, Enforced> {
+        let platform = (self.platform)();
+        let none = BTreeMap::new();
+        let mut all = BTreeMap::new();
+        for class in classes {
+            let key: ClassKey = (class.namespace.clone(), class.name.clone());
+            let Some(functions) = evaluated.classes.get_mut(&key) else { continue };
+            let input =
+                Input { class, platform: &platform, view: &*self.cache, now, failures: &[] };
+            let loads = evaluated.loads.get(&key).unwrap_or(&none);
+            let scaling =
+                if has_requirements(class) { function_scaling(&input) } else { Vec::new() };
+            let options = &self.options.enforcement;
+            let enforced =
+                enforce(class, functions, loads, &scaling, options, self.options.frozen, now);
+            all.insert(key, enforced);
+        }
+        all
     }
 
     /// Fails if no query has an answer.
@@ -194,11 +271,12 @@ impl Analyzer {
         now: Timestamp,
         classes: Vec<Arc<ObservedClass>>,
     ) -> Result<Evaluated, String> {
-        let Options { interval, range, step, scrape_interval, queries } = self.options.clone();
+        let Options { urgent_interval, range, step, scrape_interval, queries, .. } =
+            self.options.clone();
         let knative = (self.platform)().can_knative();
         let queries = if knative { queries } else { queries.without(Source::Knative) };
         let window = Window::ending_at(now, range, step);
-        let results = collect(provider, &queries, window, interval).await;
+        let results = collect(provider, &queries, window, urgent_interval).await;
         self.count_queries(&results);
         let mut errors = results.answers.values().filter_map(|answer| answer.as_ref().err());
         if results.answers.values().all(Result::is_err) {
@@ -207,7 +285,10 @@ impl Analyzer {
         let oldest = SignedDuration::try_from(range).unwrap_or(SignedDuration::MAX);
         let pods = self.cache.pods(now.checked_sub(oldest).unwrap_or(Timestamp::MIN));
         let work = move || {
-            let serving = pods.iter().filter(|pod| pod.ready).map(PodRef::component_id).collect();
+            let mut serving = BTreeMap::new();
+            for pod in pods.iter().filter(|pod| pod.ready) {
+                *serving.entry(pod.component_id()).or_default() += 1;
+            }
             let folded = fold(&results, &PodIndex::new(pods), scrape_interval, now);
             evaluate(&classes, &folded, &results, &serving)
         };
@@ -267,6 +348,9 @@ impl Analyzer {
                 tracing::debug!(namespace, class_runtime, %error, "failed to write compliance, retrying");
                 all_written = false;
                 continue;
+            }
+            for event in report.applied {
+                let _ = self.applier.apply(&class, &mut String::new(), &Action::Event(event)).await;
             }
             for Transition { function, kind, event } in report.transitions {
                 if event.warning {

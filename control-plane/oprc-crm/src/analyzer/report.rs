@@ -1,5 +1,7 @@
 //! What a pass writes: transitions only, so that nothing is written while nothing changes.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
@@ -7,10 +9,13 @@ use k8s_openapi::{
 use oprc_nfr::compliance::{RequirementKind, State};
 use oprc_unit::truncate_message;
 
-use super::evaluate::{has_requirements, is_measured, stored_entry};
+use super::{
+    enforce::Enforced,
+    evaluate::{has_requirements, is_measured, stored_entry},
+};
 use crate::{
     controller::NfrStatus,
-    crd::{ComplianceState, NFR_OBSERVED, RequirementStatus},
+    crd::{ComplianceState, NFR_ENFORCED, NFR_OBSERVED, RequirementStatus},
     observations::{FunctionObservation, Observations, RequirementVerdict},
     reason::Reason,
     reconcile::{EventRecord, ObservedClass},
@@ -32,6 +37,8 @@ pub(super) enum Finding {
 pub(super) struct Report {
     pub(super) status: NfrStatus,
     pub(super) transitions: Vec<Transition>,
+    /// Changes by enforcement.
+    pub(super) applied: Vec<EventRecord>,
 }
 
 /// A requirement that is violated now, or met again.
@@ -47,6 +54,7 @@ pub(super) fn plan_report(
     class: &ObservedClass,
     observations: &Observations,
     finding: &Finding,
+    enforced: Enforced,
     now: Timestamp,
 ) -> Option<Report> {
     if class.deleting.is_some() {
@@ -61,7 +69,7 @@ pub(super) fn plan_report(
         })
         .collect();
     let stored = stored_status(class);
-    let (status, transitions) = match finding {
+    let (mut status, transitions) = match finding {
         Finding::Disabled => Default::default(),
         // Nothing is required, or nothing may be measured.
         Finding::Measured { .. } if verdicts.is_empty() => Default::default(),
@@ -77,7 +85,7 @@ pub(super) fn plan_report(
                 entries.push(entry);
             }
             let conditions = observed_condition(class, &entries, *complete, now);
-            (NfrStatus { conditions, nfr_compliance: entries }, transitions)
+            (NfrStatus { conditions, nfr_compliance: entries, ..NfrStatus::default() }, transitions)
         }
         Finding::Failed { .. } if !is_measured(class) => Default::default(),
         // What was measured last is still the best that is known.
@@ -86,31 +94,47 @@ pub(super) fn plan_report(
                 return None;
             }
             let unavailable = (false, Reason::PrometheusUnavailable, error.as_str());
-            let conditions = vec![condition(class, unavailable, now)];
+            let conditions = vec![condition(class, NFR_OBSERVED, unavailable, now)];
             (NfrStatus { conditions, ..stored.clone() }, Vec::new())
         }
     };
-    let differs = status.nfr_compliance != stored.nfr_compliance
-        || !same_conditions(&status.conditions, &stored.conditions);
-    differs.then_some(Report { status, transitions })
+    let applied = enforced.events().collect();
+    if let Some((is_true, reason, message)) = &enforced.condition {
+        let enforced = condition(class, NFR_ENFORCED, (*is_true, *reason, message), now);
+        status.conditions.push(enforced);
+    }
+    status.nfr_recommendations = enforced.recommendations;
+    status.last_applied_recommendations = enforced.applied;
+    status.last_applied_at = enforced.last_applied_at;
+    status.nfr_history = enforced.history;
+    let conditions = std::mem::take(&mut status.conditions);
+    let differs = !same_conditions(&conditions, &stored.conditions)
+        || status != NfrStatus { conditions: Vec::new(), ..stored };
+    status.conditions = conditions;
+    differs.then_some(Report { status, transitions, applied })
 }
 
 /// The part of the stored status that the analyzer owns.
 fn stored_status(class: &ObservedClass) -> NfrStatus {
     let Some(status) = &class.status else { return NfrStatus::default() };
-    let conditions = status.conditions.iter().filter(|it| it.type_ == NFR_OBSERVED);
+    let own = |it: &&Condition| [NFR_OBSERVED, NFR_ENFORCED].contains(&it.type_.as_str());
     NfrStatus {
-        conditions: conditions.cloned().collect(),
+        conditions: status.conditions.iter().filter(own).cloned().collect(),
         nfr_compliance: status.nfr_compliance.clone(),
+        nfr_recommendations: status.nfr_recommendations.clone(),
+        last_applied_recommendations: status.last_applied_recommendations.clone(),
+        last_applied_at: status.last_applied_at.clone(),
+        nfr_history: status.nfr_history.clone(),
     }
 }
 
 /// Messages contain errors and names, which change more often than the state.
 fn same_conditions(left: &[Condition], right: &[Condition]) -> bool {
-    let essence =
-        |all: &[Condition]| all.iter().map(|it| (it.status.clone(), it.reason.clone())).collect();
-    let (left, right): (Vec<_>, Vec<_>) = (essence(left), essence(right));
-    left == right
+    let essence = |all: &[Condition]| -> BTreeSet<_> {
+        let parts = |it: &Condition| (it.type_.clone(), it.status.clone(), it.reason.clone());
+        all.iter().map(parts).collect()
+    };
+    essence(left) == essence(right)
 }
 
 /// The stored entry if there is no transition.
@@ -193,25 +217,28 @@ fn observed_condition(
         unknown.map(|it| format!("{} ({})", it.function, it.requirement)).collect();
     if unknown.is_empty() {
         let message = "all requirements are measured";
-        return vec![condition(class, (true, Reason::Measured, message), now)];
+        return vec![condition(class, NFR_OBSERVED, (true, Reason::Measured, message), now)];
     }
     if !complete {
-        return stored_status(class).conditions;
+        let mut stored = stored_status(class).conditions;
+        stored.retain(|it| it.type_ == NFR_OBSERVED);
+        return stored;
     }
     let message = format!("no current metrics for {}", unknown.join(", "));
-    vec![condition(class, (false, Reason::NoData, &message), now)]
+    vec![condition(class, NFR_OBSERVED, (false, Reason::NoData, &message), now)]
 }
 
 fn condition(
     class: &ObservedClass,
+    type_: &str,
     (is_true, reason, message): (bool, Reason, &str),
     now: Timestamp,
 ) -> Condition {
     let status = if is_true { "True" } else { "False" };
     let stored = stored_status(class).conditions;
-    let before = stored.into_iter().find(|it| it.status == status);
+    let before = stored.into_iter().find(|it| it.type_ == type_ && it.status == status);
     Condition {
-        type_: NFR_OBSERVED.to_owned(),
+        type_: type_.to_owned(),
         status: status.to_owned(),
         reason: reason.as_str().to_owned(),
         message: truncate_message(message),

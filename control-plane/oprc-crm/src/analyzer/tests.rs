@@ -9,7 +9,7 @@ use http_body_util::BodyExt as _;
 use hyper::{Method, Request, Response};
 use kube::client::Body;
 use oprc_nfr::compliance::State;
-use oprc_unit::{Platform, Profile};
+use oprc_unit::{Platform, Profile, spec::Dimension};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -22,6 +22,8 @@ use crate::{
     provider::{QueryError, RangeQuery, Series, SeriesSet},
     signals::Query,
 };
+
+mod enforcement;
 
 const STEP: i64 = 30;
 const START: i64 = 1_800_000_000;
@@ -36,6 +38,8 @@ struct Load {
     rate: f64,
     /// Share of requests that take from 100 ms to 1 s; the others take less.
     slow: f64,
+    /// CPU cores in use; unknown if it is 0.
+    cpu: f64,
 }
 
 /// What a provider answers that a real Prometheus can't be made to answer.
@@ -70,7 +74,7 @@ impl MetricsProvider for Liar {
         let script = self.script.lock().clone();
         let kind = self.texts.iter().find(|(_, text)| *text == query.promql).unwrap().0;
         let mut all = Vec::new();
-        for (pod, Load { rate, slow }) in &script.loads {
+        for (pod, Load { rate, slow, cpu }) in &script.loads {
             match kind {
                 Query::ProxyRequests => all.push(series(pod, ("outcome", "ok"), *rate, query)),
                 Query::ProxyLatency => {
@@ -78,6 +82,9 @@ impl MetricsProvider for Liar {
                     for (bound, count) in [("0.1", fast), ("1", *rate), ("+Inf", *rate)] {
                         all.push(series(pod, ("le", bound), count, query));
                     }
+                }
+                Query::Cpu if *cpu > 0.0 => {
+                    all.push(series(pod, ("container", "function"), *cpu, query));
                 }
                 _ => {}
             }
@@ -166,6 +173,14 @@ impl Fixture {
         let analyzer = Analyzer {
             options: Options {
                 interval: Duration::from_mins(1),
+                urgent_interval: Duration::from_mins(1),
+                enforcement: EnforcementOptions {
+                    enabled: true,
+                    dimensions: Dimension::ALL.to_vec(),
+                    safeguards: Safeguards::default(),
+                    default_cpu: 0.5,
+                },
+                frozen: false,
                 range: Duration::from_mins(5),
                 step: Duration::from_secs(30),
                 scrape_interval: Duration::from_secs(15),
@@ -202,9 +217,14 @@ impl Fixture {
         });
         self.server.classes.lock().insert(name.to_owned(), class.clone());
         self.analyzer.cache.put_class(decode(&serde_json::from_value(class).unwrap()));
+        self.add_pod(name, 0);
+    }
+
+    fn add_pod(&self, name: &str, number: u32) {
         let pod = json!({
             "metadata": {
-                "name": format!("{name}-0"), "namespace": "n", "uid": format!("{name}-0"),
+                "name": format!("{name}-{number}"), "namespace": "n",
+                "uid": format!("{name}-{number}"),
                 "creationTimestamp": at(START - 5000).to_string(),
                 "labels": {"oaas.io/owner": name, "oaas.io/function": "f"},
             },
@@ -218,7 +238,17 @@ impl Fixture {
     }
 
     fn set_load(&self, class: &str, rate: f64, slow: f64) {
-        self.script.lock().loads.insert(format!("{class}-0"), Load { rate, slow });
+        self.script.lock().loads.insert(format!("{class}-0"), Load { rate, slow, cpu: 0.0 });
+    }
+
+    /// Changes a class as a client would.
+    fn edit(&self, name: &str, edit: impl FnOnce(&mut Value)) {
+        let mut classes = self.server.classes.lock();
+        let class = classes.get_mut(name).unwrap();
+        edit(class);
+        let version: u64 = class["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        class["metadata"]["resourceVersion"] = (version + 1).to_string().into();
+        self.analyzer.cache.put_class(decode(&serde_json::from_value(class.clone()).unwrap()));
     }
 
     /// One pass, a minute later. Returns the statuses that it wrote.
@@ -355,11 +385,7 @@ async fn mode_off_measures_nothing_and_removes_what_was_reported() {
     fixture.add("shop", &fast());
     fixture.set_load("shop", 10.0, 0.0);
     assert_eq!(fixture.pass().await.len(), 1);
-    let mut class = fixture.server.classes.lock()["shop"].clone();
-    class["spec"]["nfr"] = json!({"enforcement": {"mode": "off"}});
-    class["metadata"]["resourceVersion"] = json!("100");
-    fixture.server.classes.lock().insert("shop".to_owned(), class.clone());
-    fixture.analyzer.cache.put_class(decode(&serde_json::from_value(class).unwrap()));
+    fixture.edit("shop", |class| class["spec"]["nfr"] = json!({"enforcement": {"mode": "off"}}));
     assert_eq!(fixture.pass().await, [("shop".to_owned(), json!({}))]);
     assert_eq!(fixture.pass().await, []);
     assert!(fixture.analyzer.observations.latest().classes.is_empty());

@@ -4,12 +4,13 @@ mod nfr;
 mod prometheus;
 mod settings;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use oprc_config::{Error, Resolved};
 use oprc_observability::Format;
 use oprc_unit::{
-    Features, Floors, OdgmImages, Platform, Profile, Sizes, Template, names, spec::Resources,
+    Features, Floors, OdgmImages, Platform, Profile, Scaling, Sizes, Template, names,
+    spec::Resources,
 };
 
 pub use self::{
@@ -17,6 +18,9 @@ pub use self::{
     prometheus::{Prometheus, ScrapeKind},
     settings::SCHEMA,
 };
+
+/// The API server's limit.
+const MAX_AUTOSCALER_WINDOW: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -63,6 +67,15 @@ impl Config {
             odgm_images: OdgmImages { any: settings.get("odgm.image")? },
             odgm_disk: settings.get("odgm.disk")?,
             proxy_image: settings.get("proxy.image")?,
+            scaling: Scaling {
+                max_instances: settings.get("limits.max_replicas")?,
+                cpu_percent: settings.get("hpa.cpu_percent")?,
+                up_window: settings.get("hpa.scale_up_window")?,
+                up_percent: settings.get("hpa.scale_up_percent")?,
+                up_pods: settings.get("hpa.scale_up_pods")?,
+                down_window: settings.get("hpa.scale_down_window")?,
+                down_percent: settings.get("hpa.scale_down_percent")?,
+            },
             ..Platform::of(profile)
         };
         let server = oprc_server::Settings::from_resolved(settings)?;
@@ -120,6 +133,14 @@ impl Config {
         ] {
             if let Some(name) = namespace.as_ref().filter(|it| !names::is_namespace(it)) {
                 return inconsistent(format!("{path}: {name:?} is not a valid namespace name"));
+            }
+        }
+        let Scaling { up_window, down_window, .. } = self.platform.scaling;
+        for (path, window) in
+            [("hpa.scale_up_window", up_window), ("hpa.scale_down_window", down_window)]
+        {
+            if window > MAX_AUTOSCALER_WINDOW {
+                return inconsistent(format!("{path} must be at most 1h"));
             }
         }
         if !names::is_plain(&self.lease) {

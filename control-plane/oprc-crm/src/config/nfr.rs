@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use oprc_config::{Error, Resolved};
 
+use oprc_unit::spec::Dimension;
+
 use super::Prometheus;
 
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -12,6 +14,10 @@ const MAX_DURATION: Duration = Duration::from_hours(24);
 pub struct Nfr {
     /// `features.nfr_enforcement`. Without it recommendations are only reported.
     pub enforcement: bool,
+    /// The dimensions that may be enforced.
+    pub dimensions: Vec<Dimension>,
+    /// Whether enforcement changes nothing for now.
+    pub frozen: bool,
     pub interval: Duration,
     /// At most `interval`.
     pub urgent_interval: Duration,
@@ -30,6 +36,8 @@ impl Nfr {
     pub(super) fn of(settings: &Resolved, prometheus: &Prometheus) -> Result<Self, Error> {
         let nfr = Self {
             enforcement: settings.get("features.nfr_enforcement")?,
+            dimensions: dimensions(settings)?,
+            frozen: settings.get("enforcement.frozen")?,
             interval: settings.get("nfr.interval")?,
             urgent_interval: settings.get("nfr.urgent_interval")?,
             stability: settings.get("enforcement.stability")?,
@@ -40,6 +48,11 @@ impl Nfr {
         };
         nfr.check(prometheus)?;
         Ok(nfr)
+    }
+
+    /// Time between the starts of two passes.
+    pub fn pass_interval(&self) -> Duration {
+        if self.enforcement { self.urgent_interval } else { self.interval }
     }
 
     fn check(&self, prometheus: &Prometheus) -> Result<(), Error> {
@@ -65,6 +78,17 @@ impl Nfr {
     }
 }
 
+fn dimensions(settings: &Resolved) -> Result<Vec<Dimension>, Error> {
+    let names: Vec<String> = settings.get("enforcement.dimensions")?;
+    let parse = |name: &String| {
+        Dimension::parse(name).ok_or_else(|| {
+            let allowed = "replicas, memory and cpu are allowed";
+            Error::Inconsistent(format!("enforcement.dimensions: {name:?}: {allowed}"))
+        })
+    };
+    names.iter().map(parse).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
@@ -76,6 +100,8 @@ mod tests {
     fn defaults() {
         let expected = Nfr {
             enforcement: false,
+            dimensions: Dimension::ALL.to_vec(),
+            frozen: false,
             interval: Duration::from_mins(1),
             urgent_interval: Duration::from_secs(15),
             stability: Duration::from_mins(3),
@@ -92,7 +118,12 @@ mod tests {
                 ("OPRC_CRM_SECURITY_MTLS", "false"),
                 ("OPRC_CRM_PROM_URL", "http://p"),
             ]);
-            assert_eq!(config.unwrap().nfr, Nfr { enforcement, ..expected.clone() }, "{profile}");
+            let dimensions = match profile {
+                "edge" => vec![Dimension::Replicas],
+                _ => Dimension::ALL.to_vec(),
+            };
+            let expected = Nfr { enforcement, dimensions, ..expected.clone() };
+            assert_eq!(config.unwrap().nfr, expected, "{profile}");
         }
     }
 
@@ -107,9 +138,13 @@ mod tests {
             ("OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA", "50"),
             ("OPRC_CRM_LIMITS_MAX_REPLICAS", "20"),
             ("OPRC_CRM_REQ_CPU_PER_POD_M", "250"),
+            ("OPRC_CRM_ENFORCEMENT_DIMENSIONS", "memory,replicas"),
+            ("OPRC_CRM_ENFORCEMENT_FROZEN", "true"),
         ]);
         let expected = Nfr {
             enforcement: true,
+            dimensions: vec![Dimension::Memory, Dimension::Replicas],
+            frozen: true,
             interval: Duration::from_secs(90),
             urgent_interval: Duration::from_secs(10),
             stability: Duration::from_mins(1),
@@ -150,6 +185,7 @@ mod tests {
             ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "25h", "enforcement.cooldown"),
             ("OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA", "0", "max_replica_delta"),
             ("OPRC_CRM_LIMITS_MAX_REPLICAS", "0", "max_replicas"),
+            ("OPRC_CRM_ENFORCEMENT_DIMENSIONS", "disk", "enforcement.dimensions"),
             ("OPRC_CRM_REQ_CPU_PER_POD_M", "0", "cpu_per_pod_m"),
         ] {
             let error = config(&[(variable, value)]).unwrap_err().to_string();

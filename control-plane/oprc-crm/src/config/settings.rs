@@ -466,11 +466,70 @@ const SETTINGS: &[Setting] = &[
         default: |_| Some("30".to_owned()),
     },
     Setting {
+        path: "enforcement.dimensions",
+        env: &["OPRC_CRM_ENFORCEMENT_DIMENSIONS"],
+        kind: Kind::List,
+        help: "What enforcement may change: replicas, memory and cpu; a class can restrict it further",
+        default: |profile| {
+            let all = "replicas,memory,cpu";
+            Some(if profile == "edge" { "replicas" } else { all }.to_owned())
+        },
+    },
+    Setting {
+        path: "enforcement.frozen",
+        env: &["OPRC_CRM_ENFORCEMENT_FROZEN"],
+        kind: Kind::Bool,
+        help: "Whether enforcement changes nothing for now; what it applied stays. The ConfigMap enforcement.configmap can freeze it, too",
+        default: |_| Some("false".to_owned()),
+    },
+    Setting {
         path: "limits.max_replicas",
         env: &["OPRC_CRM_LIMITS_MAX_REPLICAS"],
         kind: Kind::Integer { min: 1, max: 10_000 },
         help: "Maximum number of replicas that enforcement sets for a component",
         default: |_| Some("50".to_owned()),
+    },
+    Setting {
+        path: "hpa.cpu_percent",
+        env: &["OPRC_CRM_HPA_CPU_PERCENT"],
+        kind: Kind::Integer { min: 1, max: 1000 },
+        help: "CPU utilisation that HorizontalPodAutoscalers of functions keep, in percent of the CPU request",
+        default: |_| Some("70".to_owned()),
+    },
+    Setting {
+        path: "hpa.scale_up_window",
+        env: &["OPRC_CRM_HPA_SCALE_UP_WINDOW"],
+        kind: Kind::Duration,
+        help: "Stabilization window of HorizontalPodAutoscalers for scaling up, at most 1h",
+        default: |profile| seconds(platform(profile).scaling.up_window),
+    },
+    Setting {
+        path: "hpa.scale_up_percent",
+        env: &["OPRC_CRM_HPA_SCALE_UP_PERCENT"],
+        kind: Kind::Integer { min: 1, max: 10_000 },
+        help: "Largest step up of HorizontalPodAutoscalers within 15 s in percent; if hpa.scale_up_pods allows a larger one, that applies",
+        default: |_| Some("100".to_owned()),
+    },
+    Setting {
+        path: "hpa.scale_up_pods",
+        env: &["OPRC_CRM_HPA_SCALE_UP_PODS"],
+        kind: Kind::Integer { min: 1, max: 10_000 },
+        help: "Largest step up of HorizontalPodAutoscalers within 15 s in pods; if hpa.scale_up_percent allows a larger one, that applies",
+        default: |_| Some("4".to_owned()),
+    },
+    Setting {
+        path: "hpa.scale_down_window",
+        env: &["OPRC_CRM_HPA_SCALE_DOWN_WINDOW"],
+        kind: Kind::Duration,
+        help: "Stabilization window of HorizontalPodAutoscalers for scaling down, at most 1h",
+        default: |profile| seconds(platform(profile).scaling.down_window),
+    },
+    Setting {
+        path: "hpa.scale_down_percent",
+        env: &["OPRC_CRM_HPA_SCALE_DOWN_PERCENT"],
+        kind: Kind::Integer { min: 1, max: 100 },
+        help: "Largest step down of HorizontalPodAutoscalers within a minute, in percent",
+        default: |_| Some("10".to_owned()),
     },
     Setting {
         path: "odgm.image",

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1::Event},
-    apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, ObjectMeta, Time},
     jiff::Timestamp,
 };
 use kube::{
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cache::Cache,
-    crd::{ClassRuntime, ClassRuntimeStatus, RequirementStatus},
+    crd::{ClassRuntime, ClassRuntimeStatus, NfrChange, Recommendation, RequirementStatus},
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, deployment_id, encode_status},
     kinds::Kind,
@@ -45,11 +45,19 @@ const NFR_MANAGER: &str = "oprc-crm-nfr";
 /// The part of a status that the analyzer owns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NfrStatus {
-    /// At most `NfrObserved`.
+    /// At most `NfrObserved` and `NfrEnforced`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nfr_compliance: Vec<RequirementStatus>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nfr_recommendations: Vec<Recommendation>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_applied_recommendations: Vec<Recommendation>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_applied_at: Option<Time>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub nfr_history: Vec<NfrChange>,
 }
 
 #[derive(Debug, thiserror::Error)]

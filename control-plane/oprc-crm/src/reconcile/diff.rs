@@ -170,10 +170,8 @@ impl Comparison<'_> {
         other.is_some_and(|it| self.owns(&it))
     }
 
-    /// Whether an autoscaler of another owner scales a Deployment.
     fn scaled_by_others(&self, deployment: &str) -> bool {
-        let all = self.view.autoscalers(&self.identity.namespace, deployment);
-        all.iter().any(|autoscaler| !self.owns(autoscaler))
+        is_scaled_by_others(self.view, self.identity, deployment)
     }
 
     /// Removes `spec.replicas` from the manifest if an autoscaler sets it.
@@ -214,6 +212,16 @@ impl Comparison<'_> {
             }
         }
     }
+}
+
+/// Whether an autoscaler of another owner scales a Deployment.
+pub(super) fn is_scaled_by_others(
+    view: &dyn ClusterView,
+    identity: &Identity,
+    deployment: &str,
+) -> bool {
+    let all = view.autoscalers(&identity.namespace, deployment);
+    all.iter().any(|autoscaler| !autoscaler.is_owned_by(&identity.uid))
 }
 
 /// Whether an apply would change nothing. An object that an admission webhook changes is in sync

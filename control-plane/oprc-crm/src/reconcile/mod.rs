@@ -18,6 +18,7 @@ mod readiness;
 pub mod render;
 pub mod report;
 mod rollback;
+pub mod scaling;
 mod shapes;
 #[cfg(test)]
 mod tests;
@@ -38,12 +39,17 @@ use self::{
     report::Facts,
     rollback::Target,
 };
-use crate::{crd::ClassRuntimeStatus, reason::Failure};
+use crate::{
+    crd::{ClassRuntimeStatus, Recommendation},
+    reason::Failure,
+};
 
 /// Keeps a class until all of its objects are deleted.
 pub const FINALIZER: &str = "oaas.io/class-runtime";
 /// Annotation: the correlation id of the last Deploy call.
 pub const CORRELATION: &str = "oaas.io/correlation-id";
+/// Annotation: overrides the enforcement mode of the class.
+pub const ENFORCEMENT: &str = "oaas.io/enforcement";
 
 /// A ClassRuntime as it was read. Its specification may be unreadable.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +67,8 @@ pub struct ObservedClass {
     /// The annotation with the deployment id.
     pub deployment_id: Option<String>,
     pub correlation_id: Option<String>,
+    /// The annotation [`ENFORCEMENT`].
+    pub enforcement: Option<String>,
     /// The violation says why it can't be read.
     pub spec: Result<UnitSpec, Violation>,
     pub status: Option<ClassRuntimeStatus>,
@@ -142,7 +150,8 @@ pub fn plan_actions(input: &Input<'_>) -> Decision {
         Err(rejection) => return reject(input, &rejection),
     };
     let selection = &target.admitted.selection;
-    let desired = render::render(&target.admitted.class, selection, input.platform);
+    let applied = enforced(class);
+    let desired = render::render(&target.admitted.class, selection, input.platform, applied);
     let facts = gather_facts(input, &target, &desired);
     let mut status = report::report(&facts);
     rollback::start_if_overdue(&mut status, &target, input);
@@ -155,6 +164,11 @@ pub fn plan_actions(input: &Input<'_>) -> Decision {
     let due = unreported.is_some_and(|it| it.is_zero());
     write_status(&mut actions, input, status, Some(selection), due);
     Decision { actions, requeue_after }
+}
+
+/// What enforcement applies to a class.
+fn enforced(class: &ObservedClass) -> &[Recommendation] {
+    class.status.as_ref().map_or(&[], |status| &status.last_applied_recommendations)
 }
 
 /// The objects of a rejected class stay as they are.

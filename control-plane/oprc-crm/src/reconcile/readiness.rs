@@ -62,7 +62,9 @@ impl<'a> Readiness<'a> {
         completed: bool,
     ) -> Component {
         let shape = shapes::of(plan.shape);
-        let required = Required { min: plan.min, varies: plan.max > plan.min, scaled_by_others };
+        // What enforcement adds isn't required.
+        let varies = plan.max > plan.min || plan.floor > plan.min;
+        let required = Required { min: plan.min, varies, scaled_by_others };
         let mut component = match self.own(&shape.kind, &plan.workload) {
             Some(child) => self.assess(shape, &child, required),
             // A completed Job may have been deleted.

@@ -1,14 +1,15 @@
 //! The objects of a class under its template.
 
 use oprc_unit::{
-    InstanceBounds, Platform, Selection, ValidClass, ValidFunction, instance_bounds, names,
-    shape_under,
+    InstanceBounds, Platform, Scaling, Selection, Shape, ValidClass, ValidFunction,
+    instance_bounds, names, shape_under, spec::Dimension,
 };
 
 use super::{
     manifest::{Context, add_spec_hash, monitor},
     shapes::{self, grid},
 };
+use crate::crd::Recommendation;
 
 pub(crate) use super::manifest::pod::CONTAINER as FUNCTION_CONTAINER;
 pub use super::manifest::{
@@ -27,9 +28,15 @@ pub struct Desired {
     pub odgm: Option<DesiredGrid>,
 }
 
-pub fn render(class: &ValidClass, selection: &Selection, platform: &Platform) -> Desired {
+/// `applied` is what enforcement applies to the class.
+pub fn render(
+    class: &ValidClass,
+    selection: &Selection,
+    platform: &Platform,
+    applied: &[Recommendation],
+) -> Desired {
     let context = Context { class, platform, selection };
-    let functions: Vec<_> = class.functions.iter().map(|it| plan(&context, it)).collect();
+    let functions: Vec<_> = class.functions.iter().map(|it| plan(&context, it, applied)).collect();
     let grid = class.odgm.as_ref().map(|plan| grid::objects(&context, plan, &functions));
     let (odgm, objects) = grid.unzip();
     let mut objects = objects.unwrap_or_default();
@@ -47,13 +54,45 @@ pub fn render(class: &ValidClass, selection: &Selection, platform: &Platform) ->
     Desired { objects, functions, odgm }
 }
 
-fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
+/// How each function of a class runs.
+pub fn function_plans(
+    class: &ValidClass,
+    selection: &Selection,
+    platform: &Platform,
+    applied: &[Recommendation],
+) -> Vec<FunctionPlan> {
+    let context = Context { class, platform, selection };
+    class.functions.iter().map(|it| plan(&context, it, applied)).collect()
+}
+
+/// The highest number of instances that enforcement may set.
+pub fn max_floor(function: &ValidFunction, min: i32, scaling: &Scaling) -> i32 {
+    function.max_scale.unwrap_or(scaling.max_instances).min(scaling.max_instances).max(min)
+}
+
+/// What enforcement decided, within what the specification and the settings allow now.
+fn floor(function: &ValidFunction, min: i32, scaling: &Scaling, applied: &[Recommendation]) -> i32 {
+    let mut of_function = applied.iter().filter(|it| it.component == function.key);
+    let target = of_function.find(|it| it.dimension == Dimension::Replicas.as_str());
+    #[allow(clippy::cast_possible_truncation)]
+    let target = target.map_or(min, |it| it.target.round() as i32);
+    target.clamp(min, max_floor(function, min, scaling))
+}
+
+fn plan(
+    context: &Context<'_>,
+    function: &ValidFunction,
+    applied: &[Recommendation],
+) -> FunctionPlan {
     let (identity, selection) = (&context.class.identity, context.selection);
     let shape = shape_under(selection.template, function, context.platform);
     let rules = shapes::of(shape);
     let workload = (rules.workload_name)(identity, function.name_key.as_deref());
     let called = rules.address_kind.is_some();
     let InstanceBounds { min, max } = instance_bounds(function, shape, selection.profile);
+    let scales = shape != Shape::Job;
+    let scaling = &context.platform.scaling;
+    let floor = if scales { floor(function, min, scaling, applied) } else { min };
     FunctionPlan {
         key: function.key.clone(),
         label: names::label(&function.key),
@@ -61,6 +100,7 @@ fn plan(context: &Context<'_>, function: &ValidFunction) -> FunctionPlan {
         url: called.then(|| format!("http://{workload}.{}.svc", identity.namespace)),
         workload,
         min,
+        floor,
         max,
         autoscaled: rules.needs_autoscaler && max > min && context.platform.features.hpa,
         proxied: function.proxy && rules.takes_init_containers,

@@ -82,7 +82,11 @@ struct Folder<'a> {
 
 impl Folder<'_> {
     fn signals(&self) -> ComponentSignals {
-        let mut found = ComponentSignals { start_up: self.start_up(), ..Default::default() };
+        let mut found = ComponentSignals {
+            start_up: self.start_up(),
+            ready: self.ready(),
+            ..ComponentSignals::default()
+        };
         for query in Query::ALL {
             for (signal, row) in self.rows_of(query) {
                 if let Some(observed) = self.observed(query, row) {
@@ -228,6 +232,18 @@ impl Folder<'_> {
             .collect();
         let Point { at, value } = *points.last().filter(|latest| latest.at >= self.oldest)?;
         Some(Observed { points, latest: value, at, source: query.source() })
+    }
+
+    fn ready(&self) -> Vec<u32> {
+        let at_time = |index: usize| {
+            let at = self.window.at(index);
+            let was_ready = |pod: &PodRef| {
+                pod.ready_at.is_some_and(|ready| ready <= at)
+                    && pod.deleted_at.is_none_or(|deleted| deleted > at)
+            };
+            self.pods.iter().fold(0, |sum, (_, pod)| sum + u32::from(was_ready(pod)))
+        };
+        (0..self.window.len()).map(at_time).collect()
     }
 
     fn start_up(&self) -> Option<StartUpTime> {

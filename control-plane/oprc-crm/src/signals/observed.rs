@@ -80,6 +80,8 @@ pub struct StartUpTime {
 pub struct ComponentSignals {
     pub signals: BTreeMap<Signal, Observed>,
     pub start_up: Option<StartUpTime>,
+    /// Pods that were ready, at each time of the window.
+    pub ready: Vec<u32>,
 }
 
 impl ComponentSignals {

@@ -40,17 +40,17 @@ impl Window {
     }
 
     /// The number of times, including both ends.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.steps + 1
     }
 
-    pub(super) fn at(&self, index: usize) -> Timestamp {
+    pub fn at(&self, index: usize) -> Timestamp {
         let offset = i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(self.step);
         Timestamp::from_millisecond(self.start.saturating_add(offset)).unwrap_or(Timestamp::MAX)
     }
 
     /// None for a time that isn't one of the window.
-    pub(super) fn index(&self, at: Timestamp) -> Option<usize> {
+    pub fn index(&self, at: Timestamp) -> Option<usize> {
         let offset = at.as_millisecond().checked_sub(self.start)?;
         if offset % self.step != 0 {
             return None;

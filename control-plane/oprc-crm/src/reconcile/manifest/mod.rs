@@ -65,8 +65,11 @@ pub struct FunctionPlan {
     pub workload: String,
     /// The URL, if it is known before the workload exists.
     pub url: Option<String>,
+    /// The number of instances that the specification requires.
     pub min: i32,
-    /// More than `min` means that the number of instances varies.
+    /// The lowest number of instances: at least `min`, and more if enforcement decided so.
+    pub floor: i32,
+    /// More than `min` means that the number of instances varies. 0 is no maximum (Knative).
     pub max: i32,
     /// Whether CRM creates an autoscaler.
     pub autoscaled: bool,
@@ -78,7 +81,7 @@ pub struct FunctionPlan {
 impl FunctionPlan {
     /// Whether there are, or may be, several instances.
     pub fn is_many(&self) -> bool {
-        self.min > 1 || (self.autoscaled && self.max > 1)
+        self.floor > 1 || (self.autoscaled && self.max > 1)
     }
 }
 

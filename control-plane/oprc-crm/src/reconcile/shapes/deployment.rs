@@ -43,7 +43,7 @@ fn objects(
     let deployment = manifest::deployment(
         meta(),
         context.function_selector(plan),
-        plan.min,
+        plan.floor,
         [IntOrString::String("25%".to_owned()), IntOrString::Int(0)],
         pods(context, function, plan),
     );

@@ -29,7 +29,7 @@ fn objects_on(profile: Profile, spec: &Value, change: impl FnOnce(&mut Platform)
     let spec = serde_json::from_value(spec.clone()).unwrap();
     let class = validate(environment.profile, identity, &spec, &environment).unwrap();
     let selection = select(&class, &environment, None).unwrap();
-    let desired = render::render(&class, &selection, &environment);
+    let desired = render::render(&class, &selection, &environment, &[]);
     let unmarked = |mut object: Value| {
         let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
         // A hash of what the snapshot contains anyway.

@@ -1,7 +1,12 @@
 //! Whether a function meets its requirements, and since when.
 //!
-//! Nothing here keeps state: the time of a transition is found in the measured window. Only if the
-//! window is too short for it, the time that was stored earlier counts.
+//! Nothing here keeps state: a transition and its time are found in the measured window. What was
+//! stored earlier is the state that the window starts with, or continues from that time on.
+//!
+//! One point is often noise, so a transition needs several consecutive points: [`VIOLATED_AFTER`] or
+//! [`MET_AFTER`]. Fewer of them change neither the state nor its time.
+
+use crate::convert::milliseconds;
 
 /// A requirement on a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -124,40 +129,70 @@ pub struct Verdict {
     /// In milliseconds since the epoch.
     pub since: i64,
     /// The latest value, in the unit of the requirement; for [`Requirement::HardLatency`] requests per
-    /// second that exceeded it. None if it is unknown or there were no requests.
+    /// second that exceeded it. None if it is unknown or there were no requests. It may contradict
+    /// the state until enough points confirm a transition.
     pub observed: Option<f64>,
 }
+
+/// Consecutive points that a transition to [`State::Violated`] needs. For [`Requirement::HardLatency`]
+/// one is enough: a counted breach is no noise, and with a short rate window it shows in one point.
+pub const VIOLATED_AFTER: u32 = 2;
+/// Consecutive points that a transition from [`State::Violated`] to [`State::Met`] needs.
+pub const MET_AFTER: u32 = 3;
+/// Share of the known time of a window in which latency or throughput may be violated.
+pub const TIME_BUDGET: f64 = 0.05;
 
 /// Share of the offered requests that may be lost before the demand counts as not served.
 const LOSS_TOLERANCE: f64 = 0.01;
 
 /// Evaluates a requirement. `stored` is what an earlier evaluation of the same requirement found.
+///
+/// Without a stored state, and with a window that confirms none, the latest point alone decides.
 pub fn evaluate(
     requirement: Requirement,
     window: &LoadWindow<'_>,
     stored: Option<StoredState>,
 ) -> Verdict {
-    let mut totals = Totals::default();
-    let mut run: Option<Run> = None;
-    for point in window.points {
-        totals.add(point);
-        let Some(Judgement { violated, observed }) = judge(requirement, point, totals) else {
-            continue;
-        };
-        let before = run.filter(|run| {
-            run.violated == violated && point.at.saturating_sub(run.last) <= window.max_gap
-        });
-        let (first, is_first) =
-            before.map_or((point.at, run.is_none()), |it| (it.first, it.is_first));
-        run = Some(Run { violated, first, is_first, last: point.at, observed });
+    let held = stored.filter(|it| it.since <= window.end).and_then(Held::of);
+    // The points before the stored transition have been taken into account by it.
+    let start = held.map_or(window.start, |it| it.since.max(window.start));
+    let mut tracker = Tracker { requirement, max_gap: window.max_gap, held, run: None };
+    let mut latest: Option<(i64, Option<f64>)> = None;
+    for (at, Judgement { violated, observed }) in judged(requirement, window) {
+        if at >= start {
+            let before = latest.map(|(at, _)| at).max(held.map(|_| start));
+            tracker.push(at, violated, before);
+        }
+        latest = Some((at, observed));
     }
-    match run.filter(|run| window.end.saturating_sub(run.last) <= window.max_gap) {
-        Some(run) => Verdict {
-            state: if run.violated { State::Violated } else { State::Met },
-            since: run.since(window, stored),
-            observed: run.observed,
-        },
+    let current = latest.filter(|(at, _)| window.end.saturating_sub(*at) <= window.max_gap);
+    match current.zip(tracker.state()) {
+        Some(((_, observed), Held { violated, since, .. })) => {
+            let state = if violated { State::Violated } else { State::Met };
+            Verdict { state, since, observed }
+        }
         None => unknown(window, stored),
+    }
+}
+
+/// The state that counts until a transition is confirmed.
+#[derive(Clone, Copy)]
+struct Held {
+    violated: bool,
+    since: i64,
+    /// Whether there was a long gap after the last point with this state.
+    is_interrupted: bool,
+}
+
+impl Held {
+    /// None if the state is unknown.
+    fn of(stored: StoredState) -> Option<Self> {
+        let violated = match stored.state {
+            State::Violated => true,
+            State::Met => false,
+            State::Unknown(_) => return None,
+        };
+        Some(Self { violated, since: stored.since, is_interrupted: false })
     }
 }
 
@@ -166,25 +201,95 @@ pub fn evaluate(
 struct Run {
     violated: bool,
     first: i64,
-    /// Whether no other run precedes it in the window.
-    is_first: bool,
-    last: i64,
-    observed: Option<f64>,
+    points: u32,
 }
 
-impl Run {
-    fn since(&self, window: &LoadWindow<'_>, stored: Option<StoredState>) -> i64 {
-        let state = if self.violated { State::Violated } else { State::Met };
-        let stored = stored.filter(|it| it.state == state && it.since <= window.end);
-        let covers_window =
-            self.is_first && self.first.saturating_sub(window.start) <= window.max_gap;
-        // The times of two windows differ by up to a step.
-        let earliest = self.first.saturating_sub(window.max_gap);
-        stored
-            .map(|it| it.since)
-            .filter(|it| covers_window || *it >= earliest)
-            .unwrap_or(self.first)
+/// Finds transitions in a sequence of points.
+struct Tracker {
+    requirement: Requirement,
+    max_gap: i64,
+    held: Option<Held>,
+    run: Option<Run>,
+}
+
+impl Tracker {
+    /// `before` is the time of the point before, or the one at which the held state begins to count.
+    fn push(&mut self, at: i64, violated: bool, before: Option<i64>) {
+        let is_gap = before.is_some_and(|before| at.saturating_sub(before) > self.max_gap);
+        let continued = self.run.filter(|run| !is_gap && run.violated == violated);
+        let (first, points) = continued.map_or((at, 1), |run| (run.first, run.points + 1));
+        self.run = Some(Run { violated, first, points });
+        let held = self.held.map(|it| Held { is_interrupted: it.is_interrupted || is_gap, ..it });
+        let confirmed = Held { violated, since: first, is_interrupted: false };
+        self.held = match held {
+            // What happened in a long gap is unknown, so the state is known since the point after it.
+            Some(held) if held.violated == violated => {
+                Some(if held.is_interrupted { Held { since: at, ..confirmed } } else { held })
+            }
+            _ if points >= self.points_needed(violated) => Some(confirmed),
+            held => held,
+        };
     }
+
+    fn points_needed(&self, violated: bool) -> u32 {
+        match self.requirement {
+            Requirement::HardLatency if violated => 1,
+            _ if violated => VIOLATED_AFTER,
+            _ => MET_AFTER,
+        }
+    }
+
+    fn state(&self) -> Option<Held> {
+        let latest =
+            |run: Run| Held { violated: run.violated, since: run.first, is_interrupted: false };
+        self.held.or(self.run.map(latest))
+    }
+}
+
+/// The share of the error budget of the window that is left, from 0 to 1. None if nothing is known.
+///
+/// Latency and throughput may be violated for [`TIME_BUDGET`] of the known time. Of the requests, as
+/// many may be lost as the required availability leaves. The hard latency has no budget: a single
+/// breach uses it up.
+pub fn error_budget(requirement: Requirement, window: &LoadWindow<'_>) -> Option<f64> {
+    let points: Vec<(i64, bool)> =
+        judged(requirement, window).map(|(at, it)| (at, it.violated)).collect();
+    let (used, budget) = match requirement {
+        Requirement::Throughput(_) | Requirement::Latency(_) => {
+            (violated_share(&points, window.max_gap)?, TIME_BUDGET)
+        }
+        Requirement::Availability(required) => {
+            points.first()?;
+            (1.0 - availability(window.points).unwrap_or(1.0), 1.0 - required)
+        }
+        Requirement::HardLatency => {
+            points.first()?;
+            (if points.iter().any(|(_, violated)| *violated) { 1.0 } else { 0.0 }, 0.0)
+        }
+    };
+    let left = match used {
+        used if used <= 0.0 => 1.0,
+        _ if budget <= 0.0 => 0.0,
+        used => 1.0 - used / budget,
+    };
+    left.is_finite().then(|| left.clamp(0.0, 1.0))
+}
+
+/// The share of the known time that is violated. A point stands for the time since the point before
+/// it; after a gap, and at the start, for the shortest such time.
+fn violated_share(points: &[(i64, bool)], max_gap: i64) -> Option<f64> {
+    let distances = points.iter().zip(points.iter().skip(1)).map(|((a, _), (b, _))| b - a);
+    let distances: Vec<i64> = distances.collect();
+    let is_covered = |it: &i64| (1..=max_gap).contains(it);
+    let step = distances.iter().copied().filter(is_covered).min().unwrap_or(1);
+    let weights = std::iter::once(step)
+        .chain(distances.iter().map(|it| if is_covered(it) { *it } else { step }));
+    let (mut known, mut violated) = (0, 0);
+    for ((_, is_violated), weight) in points.iter().zip(weights) {
+        known += weight;
+        violated += if *is_violated { weight } else { 0 };
+    }
+    (known > 0).then(|| milliseconds(violated) / milliseconds(known))
 }
 
 fn unknown(window: &LoadWindow<'_>, stored: Option<StoredState>) -> Verdict {
@@ -199,6 +304,18 @@ fn unknown(window: &LoadWindow<'_>, stored: Option<StoredState>) -> Verdict {
 struct Judgement {
     violated: bool,
     observed: Option<f64>,
+}
+
+/// The points at which it is known whether the requirement is violated.
+fn judged(
+    requirement: Requirement,
+    window: &LoadWindow<'_>,
+) -> impl Iterator<Item = (i64, Judgement)> {
+    let mut totals = Totals::default();
+    window.points.iter().filter_map(move |point| {
+        totals.add(point);
+        Some((point.at, judge(requirement, point, totals)?))
+    })
 }
 
 /// None if it can't be told at this time. `totals` are those of the window up to this point.

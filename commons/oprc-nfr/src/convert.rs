@@ -7,6 +7,11 @@ pub(crate) fn count(items: usize) -> f64 {
     items as f64
 }
 
+/// For durations, which are far below 2^53 milliseconds.
+pub(crate) fn milliseconds(duration: i64) -> f64 {
+    duration as f64
+}
+
 /// Rounds up; 0 for a negative or undefined number.
 pub(crate) fn ceil(number: f64) -> u32 {
     number.ceil() as u32

@@ -1,5 +1,6 @@
 //! Requirements at run time, as pure functions: how many instances a load needs, what the load will
-//! be, what to change and when, and whether requirements are met. The simulator plays loads against the same functions.
+//! be, which resources an instance needs, what to change and when, and whether requirements are met.
+//! The simulator plays loads against the same functions.
 
 pub mod capacity;
 pub mod compliance;
@@ -8,6 +9,7 @@ pub mod enforcement;
 mod forecast;
 pub mod queueing;
 mod replicas;
+pub mod resources;
 pub mod simulate;
 
 pub use self::{

@@ -234,6 +234,15 @@ fn stored_time_counts_if_the_window_has_one_state() {
     let points = latencies(&[Some(9.0), None, None, None, None, Some(9.0)]);
     let found = evaluate(Requirement::Latency(5.0), &window(&points), stored);
     assert_eq!(found.since, 5 * STEP);
+    // Neither does one at the start of the window.
+    let points = latencies(&[Some(9.0), Some(9.0)]);
+    let late = LoadWindow { start: -4 * STEP, ..window(&points) };
+    assert_eq!(evaluate(Requirement::Latency(5.0), &late, stored).since, 0);
+    // A gap before the stored time doesn't matter.
+    let points = latencies(&[Some(9.0), None, None, None, None, None, Some(9.0), Some(9.0)]);
+    let stored = Some(StoredState { state: State::Violated, since: 5 * STEP });
+    let found = evaluate(Requirement::Latency(5.0), &window(&points), stored);
+    assert_eq!(found.since, 5 * STEP);
 }
 
 #[test]

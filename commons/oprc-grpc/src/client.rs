@@ -111,10 +111,30 @@ impl DeploymentClient {
         namespace: &str,
         correlation_id: &str,
     ) -> Result<Option<ClassRuntime>, Status> {
+        self.get(id, namespace, correlation_id, true).await
+    }
+
+    /// A class without its specification; none if it doesn't exist.
+    pub async fn class_status(
+        &self,
+        id: &str,
+        namespace: &str,
+        correlation_id: &str,
+    ) -> Result<Option<ClassRuntime>, Status> {
+        self.get(id, namespace, correlation_id, false).await
+    }
+
+    async fn get(
+        &self,
+        id: &str,
+        namespace: &str,
+        correlation_id: &str,
+        include_spec: bool,
+    ) -> Result<Option<ClassRuntime>, Status> {
         let message = GetDeploymentStatusRequest {
             deployment_id: id.to_owned(),
             namespace: namespace.to_owned(),
-            include_spec: true,
+            include_spec,
         };
         match self.read(correlation_id, message, ServiceClient::get_deployment_status).await {
             Ok(response) => Ok(response.class_runtime),

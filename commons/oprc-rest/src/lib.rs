@@ -6,6 +6,7 @@
 mod cluster;
 mod deployment;
 mod event;
+mod nfr;
 mod package;
 mod page;
 mod plan;
@@ -13,7 +14,8 @@ mod problem;
 mod runtime;
 
 pub use self::{
-    cluster::*, deployment::*, event::*, package::*, page::*, plan::*, problem::*, runtime::*,
+    cluster::*, deployment::*, event::*, nfr::*, package::*, page::*, plan::*, problem::*,
+    runtime::*,
 };
 
 /// Structs that are camelCase on the wire and have an OpenAPI schema with the feature `openapi`.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{document, string_enum};
+use crate::{NfrChange, NfrCompliance, NfrObserved, Recommendation, document, string_enum};
 
 string_enum! {
     /// Condition of a unit or a function. PENDING: not started. DEPLOYING: being rolled out. RUNNING:
@@ -75,6 +75,22 @@ document! {
         /// Status of the data grid, if the unit has one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub odgm: Option<GridStatus>,
+        /// Whether the requirements are measured; absent if there are none, or if CRM doesn't measure
+        /// them: it reads no Prometheus, or the enforcement mode is `off`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub nfr_observed: Option<NfrObserved>,
+        /// Recommended values.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub nfr_recommendations: Vec<Recommendation>,
+        /// Recommendations that enforcement applied last.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub last_applied_recommendations: Vec<Recommendation>,
+        /// Time at which enforcement applied recommendations last.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub last_applied_at: Option<String>,
+        /// The last changes that enforcement made.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub nfr_history: Vec<NfrChange>,
     }
 
     /// Observed status of a function of a unit.
@@ -96,6 +112,9 @@ document! {
         /// Error message if it is not running.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub error_msg: Option<String>,
+        /// The latest measurements; absent if CRM doesn't measure the function.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub nfr_compliance: Option<NfrCompliance>,
     }
 
     /// Observed status of a data grid.

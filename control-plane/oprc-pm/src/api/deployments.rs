@@ -210,6 +210,7 @@ pub(super) async fn get(
     State(app): State<App>,
     Path(key): Path<String>,
 ) -> Answer<Response> {
+    app.deployments.refresh_measurements(&key).await;
     // The status changes within a revision, so the ETag isn't compared.
     let deployment = app.deployments.get(&key)?;
     Ok(respond(StatusCode::OK, deployment))
@@ -307,6 +308,7 @@ pub(super) async fn status(
     State(app): State<App>,
     Path(key): Path<String>,
 ) -> Answer<Json<DeploymentStatus>> {
+    app.deployments.refresh_measurements(&key).await;
     Ok(Json(app.deployments.status(&key)?))
 }
 

@@ -94,7 +94,7 @@ pub(super) struct ClusterParams {
     cluster: Option<String>,
 }
 
-/// Returns a ClassRuntime by its id. Encode a slash in the id as `%2F`.
+/// Returns a ClassRuntime by its id, with its latest measurements. Encode a slash in the id as `%2F`.
 #[utoipa::path(
     get,
     path = "/api/v1/class-runtimes/{id}",
@@ -107,7 +107,7 @@ pub(super) async fn get(
     Path(id): Path<String>,
     Query(ClusterParams { cluster }): Query<ClusterParams>,
 ) -> Answer<Json<ClassRuntime>> {
-    Ok(Json(app.deployments.class_runtime(&id, cluster.as_deref())?))
+    Ok(Json(app.deployments.class_runtime(&id, cluster.as_deref()).await?))
 }
 
 /// Lists orphans: ClassRuntimes created by a package manager but unknown to this one.

@@ -119,6 +119,22 @@ impl ClassCache {
         self.insert_unless(class, |known, new| known >= new);
     }
 
+    /// Takes the measurements of a response unless those of the stream are newer.
+    pub(crate) fn apply_measurements(&mut self, latest: &ClassRuntime) {
+        let Some(known) = self.classes.get_mut(&key(latest)) else { return };
+        // A response without measurements counts: the class may not be measured any more.
+        let newer = observed_at(latest).is_some_and(|latest| observed_at(known) > Some(latest));
+        if known.uid != latest.uid || newer {
+            return;
+        }
+        let Some(latest) = &latest.status else { return };
+        let Some(status) = &mut Arc::make_mut(known).status else { return };
+        for function in &mut status.functions {
+            let found = latest.functions.iter().find(|it| it.key == function.key);
+            function.nfr_compliance = found.and_then(|it| it.nfr_compliance.clone());
+        }
+    }
+
     fn insert_unless(&mut self, class: Arc<ClassRuntime>, outdated: impl Fn(i64, i64) -> bool) {
         let key = key(&class);
         let known = self.classes.get(&key).filter(|known| known.uid == class.uid);
@@ -167,6 +183,12 @@ fn key(class: &ClassRuntime) -> (String, String) {
     (class.deployment_id.clone(), class.namespace.clone())
 }
 
+/// The time of the latest measurement.
+fn observed_at(class: &ClassRuntime) -> Option<Timestamp> {
+    let functions = class.status.iter().flat_map(|status| &status.functions);
+    functions.filter_map(|it| it.nfr_compliance.as_ref()?.observed_at.parse().ok()).max()
+}
+
 pub fn acknowledged(class: &ClassRuntime, revision: &str) -> Acknowledged {
     Acknowledged {
         revision: revision.to_owned(),
@@ -192,6 +214,8 @@ pub fn observed_unit(class: &ClassRuntime) -> ObservedUnit {
 
 #[cfg(test)]
 mod tests {
+    use oprc_grpc::deployment::{FunctionStatus, NfrCompliance, Status};
+
     use super::*;
 
     fn at(second: i64) -> Timestamp {
@@ -278,6 +302,35 @@ mod tests {
         assert_eq!(generation(&cache), 1);
         cache.apply(event(Kind::Deleted, Some(class("a", "2", 1))), at(5));
         assert_eq!(cache.observe("a", ""), Observation::Absent);
+    }
+
+    #[test]
+    fn takes_measurements_of_a_response_unless_the_stream_has_newer_ones() {
+        let measured = |at: &str, uid: &str| {
+            let compliance =
+                |at: &str| NfrCompliance { observed_at: at.to_owned(), ..Default::default() };
+            let function = FunctionStatus {
+                key: "f".to_owned(),
+                nfr_compliance: (!at.is_empty()).then(|| compliance(at)),
+                ..FunctionStatus::default()
+            };
+            let status = Status { functions: vec![function], ..Status::default() };
+            ClassRuntime { status: Some(status), ..class("a", uid, 1) }
+        };
+        let mut cache = snapshot_begun();
+        cache.apply(event(Kind::SnapshotEnd, None), at(2));
+        cache.apply(event(Kind::Changed, Some(measured("", "1"))), at(2));
+        let found = |cache: &ClassCache| observed_at(cache.class("a", "").unwrap());
+        let time = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+        let [first, second] = ["2026-11-17T12:00:00Z", "2026-11-17T12:00:00.5Z"];
+        cache.apply_measurements(&measured(second, "1"));
+        assert_eq!(found(&cache), time(second));
+        cache.apply_measurements(&measured(first, "1"));
+        assert_eq!(found(&cache), time(second), "the response is older");
+        cache.apply_measurements(&measured("", "2"));
+        assert_eq!(found(&cache), time(second), "the response is about another object");
+        cache.apply_measurements(&measured("", "1"));
+        assert_eq!(found(&cache), None, "it isn't measured any more");
     }
 
     #[test]

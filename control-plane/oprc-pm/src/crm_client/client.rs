@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::{StreamExt as _, stream};
 use oprc_grpc::{
     client::{ClientOptions, DeploymentClient},
     deployment::{
@@ -27,6 +28,10 @@ use crate::{
     error::Error,
     rollout::{CallOutcome, UnitRecord},
 };
+
+/// Bound on [`CrmClient::refresh_measurements`]: a read must not wait for a slow CRM.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(2);
+const REFRESH_CONCURRENCY: usize = 8;
 
 pub struct CrmClient {
     pub(super) config: ClusterConfig,
@@ -112,6 +117,27 @@ impl CrmClient {
             Err(status) => {
                 Err(Error::Unavailable(format!("{}: {}", self.name(), status.message())))
             }
+        }
+    }
+
+    /// Reads the measurements of classes again. The watch stream has them as of the last change of a
+    /// class, because new measurements alone are no change. Classes that can't be read in time keep
+    /// the measurements that are known.
+    pub async fn refresh_measurements(&self, classes: Vec<Arc<ClassRuntime>>) {
+        if !self.class_cache().connected {
+            return;
+        }
+        let reads = stream::iter(classes).for_each_concurrent(REFRESH_CONCURRENCY, async |class| {
+            let (id, namespace) = (&class.deployment_id, &class.namespace);
+            let correlation_id = new_id();
+            let read = self.client.class_status(id, namespace, &correlation_id);
+            if let Ok(Some(latest)) = self.guard(read).await {
+                // Nothing that decisions depend on has changed, so nobody is notified.
+                Arc::make_mut(&mut self.cache.write()).apply_measurements(&latest);
+            }
+        });
+        if tokio::time::timeout(REFRESH_TIMEOUT, reads).await.is_err() {
+            tracing::debug!(cluster = self.name(), "timed out reading measurements");
         }
     }
 

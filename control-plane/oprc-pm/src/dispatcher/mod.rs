@@ -5,6 +5,7 @@ mod call_backoff;
 mod cluster_worker;
 mod event_log;
 mod event_publisher;
+mod nfr;
 mod rollout_loop;
 mod status;
 
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 pub use self::{
     call_backoff::CallBackoff,
     event_log::{EventLog, StreamItem},
+    nfr::NFR_OBSERVED,
     status::{class_status, status, unit_status},
 };
 use crate::{

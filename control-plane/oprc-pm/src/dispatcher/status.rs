@@ -4,7 +4,7 @@ use oprc_grpc::deployment::{ClassRuntime, FunctionState};
 use oprc_rest::{Condition, Contact, DeploymentStatus, FunctionStatus, GridStatus, UnitStatus};
 use oprc_unit::Phase;
 
-use super::CallBackoff;
+use super::{CallBackoff, nfr};
 use crate::{
     crm_client::{Clusters, observed_unit},
     rollout::{
@@ -84,6 +84,7 @@ pub fn unit_status(
 /// The status of a class as its cluster reports it.
 pub fn class_status(cluster: &str, class: &ClassRuntime, contact: Contact) -> UnitStatus {
     let status = class.status.clone().unwrap_or_default();
+    let nfr_observed = nfr::observed(&status.conditions);
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     let functions = status.functions.into_iter().map(|function| FunctionStatus {
         condition: function_condition(function.condition()),
@@ -92,6 +93,7 @@ pub fn class_status(cluster: &str, class: &ClassRuntime, contact: Contact) -> Un
         invocation_url: text(function.public_url).or(text(function.invocation_url.clone())),
         cluster_url: text(function.invocation_url),
         error_msg: text(function.error_msg),
+        nfr_compliance: function.nfr_compliance.map(nfr::compliance),
         key: function.key,
     });
     UnitStatus {
@@ -118,6 +120,11 @@ pub fn class_status(cluster: &str, class: &ClassRuntime, contact: Contact) -> Un
             replicas: grid.replicas,
             collections: grid.collections.into_iter().map(|it| it.name).collect(),
         }),
+        nfr_observed,
+        nfr_recommendations: nfr::recommendations(status.nfr_recommendations),
+        last_applied_recommendations: nfr::recommendations(status.last_applied_recommendations),
+        last_applied_at: text(status.last_applied_at),
+        nfr_history: nfr::history(status.nfr_history),
         phase: status.phase,
     }
 }
@@ -151,7 +158,11 @@ fn function_condition(state: FunctionState) -> Condition {
 
 #[cfg(test)]
 mod tests {
-    use oprc_grpc::deployment::Status;
+    use oprc_grpc::deployment::{
+        self as wire, Condition as WireCondition, NfrChange, NfrCompliance, NfrDecision,
+        NfrSamples, Recommendation, RequirementCompliance, Status,
+    };
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -180,5 +191,141 @@ mod tests {
         assert_eq!(condition("Available", 2, false), Condition::Deploying);
         let unreported = observed_unit(&ClassRuntime::default());
         assert_eq!(unit_condition(&unreported), Condition::Pending);
+    }
+
+    fn document(status: Status) -> Value {
+        let class = ClassRuntime { status: Some(status), ..ClassRuntime::default() };
+        serde_json::to_value(class_status("east", &class, Contact::Fresh)).unwrap()
+    }
+
+    #[test]
+    fn reports_measurements_recommendations_and_changes() {
+        let at = "2026-11-17T12:00:00Z".to_owned();
+        let compliance = NfrCompliance {
+            throughput_actual: Some(20.0),
+            latency_p95_ms: Some(250.0),
+            latency_p99_ms: Some(f64::NAN),
+            observed_at: at.clone(),
+            requirements: vec![RequirementCompliance {
+                requirement: "latency".to_owned(),
+                state: "violated".to_owned(),
+                since: at.clone(),
+                required: Some(100.0),
+                observed: Some(250.0),
+                error_budget: Some(0.0),
+                ..RequirementCompliance::default()
+            }],
+            decisions: vec![NfrDecision {
+                dimension: "replicas".to_owned(),
+                mode: "enforce".to_owned(),
+                current: 3.0,
+                target: 5.0,
+                basis: "p95".to_owned(),
+                waits_for: "cooldown".to_owned(),
+                next_change_at: at.clone(),
+            }],
+            samples: Some(NfrSamples {
+                start: at.clone(),
+                step_seconds: 15.0,
+                throughput: vec![20.0, f64::NAN],
+                latency_p95_ms: vec![f64::NAN, 250.0],
+            }),
+            instances: Some(3),
+            ..NfrCompliance::default()
+        };
+        let recommendation = Recommendation {
+            component: "cart".to_owned(),
+            dimension: "replicas".to_owned(),
+            target: 5.0,
+            basis: "p95".to_owned(),
+            confidence: None,
+            generation: Some(7),
+            min: Some(1.0),
+            max: Some(50.0),
+            since: at.clone(),
+            stopped: "no effect".to_owned(),
+        };
+        let status = document(Status {
+            functions: vec![wire::FunctionStatus {
+                key: "cart".to_owned(),
+                nfr_compliance: Some(compliance),
+                ..wire::FunctionStatus::default()
+            }],
+            conditions: vec![WireCondition {
+                r#type: "NfrObserved".to_owned(),
+                status: "False".to_owned(),
+                reason: "NoData".to_owned(),
+                message: "cart".to_owned(),
+                last_transition_time: at.clone(),
+                ..WireCondition::default()
+            }],
+            nfr_recommendations: vec![recommendation.clone()],
+            last_applied_recommendations: vec![Recommendation {
+                confidence: Some(0.0),
+                generation: None,
+                ..recommendation
+            }],
+            last_applied_at: at.clone(),
+            nfr_history: vec![NfrChange {
+                at: at.clone(),
+                component: "cart".to_owned(),
+                dimension: "replicas".to_owned(),
+                from: 0.0,
+                to: 3.0,
+                basis: "p95".to_owned(),
+            }],
+            ..Status::default()
+        });
+        assert_eq!(
+            status["functions"][0]["nfrCompliance"],
+            json!({
+                "throughputActual": 20.0, "latencyP95": 250.0, "observedAt": at, "instances": 3,
+                "requirements": [{
+                    "requirement": "latency", "state": "violated", "since": at,
+                    "required": 100.0, "observed": 250.0, "errorBudget": 0.0,
+                }],
+                "decisions": [{
+                    "dimension": "replicas", "mode": "enforce", "current": 3.0, "target": 5.0,
+                    "basis": "p95", "waitsFor": "cooldown", "nextChangeAt": at,
+                }],
+                "samples": {
+                    "start": at, "stepSeconds": 15.0,
+                    "throughput": [20.0, null], "latencyP95": [null, 250.0],
+                },
+            })
+        );
+        let recommended = json!({
+            "component": "cart", "dimension": "replicas", "target": 5.0, "basis": "p95",
+            "generation": 7, "min": 1.0, "max": 50.0, "since": at, "stopped": "no effect",
+        });
+        assert_eq!(status["nfrRecommendations"], json!([recommended]));
+        let applied = &status["lastAppliedRecommendations"][0];
+        assert_eq!(applied["confidence"], 0.0, "zero is a value");
+        assert_eq!(applied.get("generation"), None);
+        assert_eq!(status["lastAppliedAt"], at);
+        let change = json!({
+            "at": at, "component": "cart", "dimension": "replicas", "from": 0.0, "to": 3.0,
+            "basis": "p95",
+        });
+        assert_eq!(status["nfrHistory"], json!([change]));
+        let observed =
+            json!({"measured": false, "reason": "NoData", "message": "cart", "since": at});
+        assert_eq!(status["nfrObserved"], observed);
+    }
+
+    #[test]
+    fn a_crm_that_measures_nothing_gives_absent_fields() {
+        let function = wire::FunctionStatus { key: "cart".to_owned(), ..Default::default() };
+        let status = document(Status { functions: vec![function], ..Status::default() });
+        for field in [
+            "nfrObserved",
+            "nfrRecommendations",
+            "lastAppliedRecommendations",
+            "lastAppliedAt",
+            "nfrHistory",
+        ] {
+            assert_eq!(status.get(field), None, "{field}");
+        }
+        assert_eq!(status["functions"][0].get("nfrCompliance"), None);
     }
 }

@@ -1,14 +1,15 @@
 //! Classes on clusters: those of deployments, orphans, and those of others.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
+use futures::future::join_all;
 use oprc_grpc::deployment::{ClassRuntime, DeploymentState, Status};
 use oprc_rest::{Contact, Page};
 use serde_json::{Value, json};
 
 use super::DeploymentService;
 use crate::{
-    dispatcher::{class_status, unit_status},
+    dispatcher::{NFR_OBSERVED, class_status, unit_status},
     error::Error,
     paging::MAX_PAGE_SIZE,
     planner::parse_unit_id,
@@ -66,8 +67,8 @@ impl DeploymentService {
         Page { items, next: None }
     }
 
-    /// A class on a cluster, or on the first that has it.
-    pub fn class_runtime(
+    /// A class on a cluster, or on the first that has it, with its latest measurements.
+    pub async fn class_runtime(
         &self,
         id: &str,
         cluster: Option<&str>,
@@ -76,11 +77,33 @@ impl DeploymentService {
         let mut clients =
             clients.filter(|client| cluster.is_none_or(|cluster| cluster == client.name()));
         let found = clients.find_map(|client| {
-            let cache = client.class_cache();
-            let class = cache.class(id, "")?;
-            Some(self.class_document(client.name(), class, cache.contact()))
+            let class = client.class_cache().class(id, "").map(Arc::clone)?;
+            Some((client, class))
         });
-        found.ok_or_else(|| Error::not_found("class runtime", id))
+        let (client, class) = found.ok_or_else(|| Error::not_found("class runtime", id))?;
+        client.refresh_measurements(vec![Arc::clone(&class)]).await;
+        let cache = client.class_cache();
+        let class = cache.class(id, &class.namespace).unwrap_or(&class);
+        Ok(self.class_document(client.name(), class, cache.contact()))
+    }
+
+    /// Reads the measurements of a deployment's units again, if they are measured.
+    pub async fn refresh_measurements(&self, key: &str) {
+        let (_, units) = self.cache.deployment_with_units(key);
+        let mut by_cluster: BTreeMap<String, Vec<Arc<ClassRuntime>>> = BTreeMap::new();
+        for ((cluster, id), stored) in &units {
+            let cache = self.clusters.client(cluster).map(|client| client.class_cache());
+            let namespace = stored.record.object_namespace();
+            let class = cache.as_ref().and_then(|cache| cache.class(id, namespace));
+            if let Some(class) = class.filter(|class| is_measured(class)) {
+                by_cluster.entry(cluster.clone()).or_default().push(Arc::clone(class));
+            }
+        }
+        let refreshes = by_cluster.into_iter().filter_map(|(cluster, classes)| {
+            let client = self.clusters.client(&cluster)?;
+            Some(client.refresh_measurements(classes))
+        });
+        join_all(refreshes).await;
     }
 
     pub(super) fn class_document(
@@ -121,6 +144,14 @@ impl DeploymentService {
     }
 }
 
+/// Whether CRM has reported measurements of the class, or that it tries to.
+fn is_measured(class: &ClassRuntime) -> bool {
+    class.status.as_ref().is_some_and(|status| {
+        status.conditions.iter().any(|it| it.r#type == NFR_OBSERVED)
+            || status.functions.iter().any(|it| it.nfr_compliance.is_some())
+    })
+}
+
 fn record_state(state: DeploymentState) -> &'static str {
     match state {
         DeploymentState::Active => "ACTIVE",
@@ -156,17 +187,6 @@ fn details(class: &ClassRuntime) -> BTreeMap<String, Value> {
     put("ready", json!(status.ready));
     put("observed_generation", json!(status.observed_generation));
     put("stable_since", json!(status.stable_since));
-    let recommendations = status.nfr_recommendations.iter().map(|it| {
-        json!({
-            "component": it.component,
-            "dimension": it.dimension,
-            "target": it.target,
-            "basis": it.basis,
-            "confidence": it.confidence,
-            "generation": it.generation,
-        })
-    });
-    put("nfr_recommendations", recommendations.collect());
     let conditions = status.conditions.iter().map(|it| {
         json!({
             "type": it.r#type,

@@ -44,7 +44,8 @@ document! {
         /// Fraction of nodes that are ready, from 0 to 1.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub availability: Option<f64>,
-        /// Capabilities, such as `knative`, `odgm` and `hpa`.
+        /// Capabilities, such as `knative`, `odgm`, `hpa`, `prometheus` (CRM measures requirements) and
+        /// `nfr_enforcement` (CRM applies recommendations). One that is missing is unknown.
         pub capabilities: BTreeMap<String, bool>,
         /// Allocatable resources of all nodes.
         pub capacity: BTreeMap<String, String>,

@@ -128,10 +128,11 @@ string_enums! {
 }
 
 models! {
-    /// Handling of requirements that are not met. Not implemented yet; stored only.
+    /// Handling of requirements that are not met.
     Enforcement {
-        /// OFF: requirements are not monitored. OBSERVE (the default): recommendations are reported.
-        /// ENFORCE: recommendations are applied. Not implemented yet; stored only.
+        /// OFF: requirements are not monitored. OBSERVE (the default): compliance and recommendations
+        /// are reported. ENFORCE: recommendations are applied if `features.nfr_enforcement` of CRM is
+        /// on.
         mode: Option<EnforcementMode>,
         /// Resources that enforcement may change; by default all.
         dimensions: Vec<Dimension>,
@@ -139,14 +140,14 @@ models! {
 }
 
 string_enums! {
-    /// Whether requirements that are not met lead to changes. Not implemented yet; stored only.
+    /// Whether requirements that are not met lead to changes.
     EnforcementMode {
         /// Requirements are not monitored.
         Off = "OFF",
-        /// Recommendations are reported.
+        /// Compliance and recommendations are reported.
         #[default]
         Observe = "OBSERVE",
-        /// Recommendations are applied, within safeguards. Plans warn that this is not implemented.
+        /// Recommendations are applied, within safeguards, if `features.nfr_enforcement` of CRM is on.
         Enforce = "ENFORCE",
     }
 

@@ -26,6 +26,8 @@ pub(super) fn facts(client: &CrmClient) -> ClusterFacts {
         nodes_known: info.nodes_known,
         ready_nodes: count(info.ready_nodes),
         platform: info.platform.as_ref().and_then(platform_from_wire),
+        measures_requirements: info.capabilities.get("prometheus").copied(),
+        enforces_requirements: info.capabilities.get("nfr_enforcement").copied(),
         capacity: capacity(info),
         ..configured
     }

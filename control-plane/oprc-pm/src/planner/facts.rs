@@ -18,6 +18,10 @@ pub struct ClusterFacts {
     pub node_availability: Option<f64>,
     /// `None` until its CRM has reported it.
     pub platform: Option<Platform>,
+    /// Whether its CRM reads Prometheus; `None` if it doesn't report that.
+    pub measures_requirements: Option<bool>,
+    /// Whether its CRM applies recommendations in mode `enforce`; `None` if it doesn't report that.
+    pub enforces_requirements: Option<bool>,
     /// Allocatable on ready nodes; `None` if unknown.
     pub capacity: Option<Capacity>,
     /// Requested by other deployments.

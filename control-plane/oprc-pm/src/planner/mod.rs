@@ -2,6 +2,7 @@
 //! the same deployment, package and state of clusters give the same plan.
 
 mod capacity;
+mod enforcement;
 mod facts;
 mod findings;
 mod replicas;
@@ -16,13 +17,14 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{
-    Access, Collection, Diagnostics, EnforcementMode, FunctionType, OClassDeployment,
+    Access, Collection, Diagnostics, FunctionType, OClassDeployment,
     ResolvedClass, ResolvedPackage, check_against,
 };
 use oprc_rest::{Plan, Reason};
 
 use self::{
     capacity::Load,
+    enforcement::warn_of_unenforced,
     findings::Findings,
     targets::{Place, places, reason},
     unit::{Draft, draft},
@@ -77,7 +79,8 @@ pub fn plan(request: &Request<'_>) -> Result<Plan, Diagnostics> {
         findings
             .warn(format!("{cluster} is unreachable: its units are deployed when it reconnects"));
     }
-    warn_of_unsupported(deployment, &classes, &mut findings.warnings);
+    warn_of_unsupported(&classes, &mut findings.warnings);
+    warn_of_unenforced(deployment, &classes, &places, &mut findings.warnings);
     let mut drafts = Vec::with_capacity(count);
     for place in places {
         drafts.extend(classes.iter().map(|class| draft(request, class, place, &mut findings)));
@@ -142,16 +145,7 @@ fn version(request: &Request<'_>) -> Reason {
 }
 
 /// Warns of settings that have no effect yet.
-fn warn_of_unsupported(
-    deployment: &OClassDeployment,
-    classes: &[&ResolvedClass],
-    warnings: &mut Vec<String>,
-) {
-    let mode = deployment.enforcement.as_ref().and_then(|it| it.mode);
-    if mode == Some(EnforcementMode::Enforce) {
-        warnings
-            .push("enforcement.mode: enforcement of requirements isn't implemented yet".to_owned());
-    }
+fn warn_of_unsupported(classes: &[&ResolvedClass], warnings: &mut Vec<String>) {
     for ResolvedClass { key, functions, bindings, .. } in classes {
         for it in functions.iter().filter(|it| it.function.kind() == FunctionType::Macro) {
             warnings.push(format!("{key}/{}: only `oprc invoke` executes macros", it.key));

@@ -37,6 +37,8 @@ fn cluster() -> ClusterFacts {
         ready_nodes: 5,
         node_availability: None,
         platform: Some(platform(Profile::Dev)),
+        measures_requirements: Some(true),
+        enforces_requirements: Some(true),
         capacity: Some(Capacity { cpu_millis: 16_000, memory_bytes: 32 << 30 }),
         requested: Capacity::default(),
         environments: Vec::new(),

@@ -57,14 +57,7 @@ fn warns_of_triggers_of_disabled_functions() {
 }
 
 #[test]
-fn warns_of_settings_without_effect() {
-    let warnings = |class: &str, more: &str| {
-        let (package, deployment) = shop(class, more);
-        planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings
-    };
-    assert_eq!(warnings("", "    enforcement: {mode: OBSERVE}"), [""; 0]);
-    let found = warnings("", "    enforcement: {mode: ENFORCE}");
-    assert!(found[0].contains("isn't implemented yet"), "{found:?}");
+fn a_macro_that_no_class_offers_gives_no_warning() {
     let (package, deployment) = single(
         "docker: {image: i}",
         "  - {key: m, type: MACRO, macro: {steps: [{function: f}]}}",
@@ -72,6 +65,40 @@ fn warns_of_settings_without_effect() {
     );
     let found = planned(&package, &deployment, &clusters([("a", cluster())])).unwrap().warnings;
     assert_eq!(found, [""; 0], "no class offers it");
+}
+
+#[test]
+fn warns_only_of_requirements_that_are_not_enforced() {
+    let warnings = |class: &str, more: &str, facts: ClusterFacts| {
+        let (package, deployment) = shop(class, more);
+        planned(&package, &deployment, &clusters([("a", facts)])).unwrap().warnings
+    };
+    let fast = "    requirements: {latency: 500}";
+    let enforce = "    enforcement: {mode: ENFORCE}";
+    let off = || ClusterFacts { enforces_requirements: Some(false), ..cluster() };
+    // A function requires an availability.
+    let availability =
+        "Cart: availability is not enforced at run time; it sets the planned number of replicas";
+    for mode in ["", "    enforcement: {mode: OBSERVE}", "    enforcement: {mode: OFF}"] {
+        assert_eq!(warnings(fast, mode, off()), [""; 0], "{mode}");
+    }
+    assert_eq!(warnings(fast, enforce, cluster()), [availability]);
+    let older = ClusterFacts {
+        measures_requirements: None,
+        enforces_requirements: None,
+        ..cluster()
+    };
+    assert_eq!(warnings(fast, enforce, older), [availability]);
+    let found = warnings(fast, enforce, off());
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("a: requirements are only reported"), "{found:?}");
+    let blind = ClusterFacts { measures_requirements: Some(false), ..cluster() };
+    let found = warnings(fast, enforce, blind);
+    assert!(found[0].contains("its CRM reads no Prometheus"), "{found:?}");
+    let memory = "    enforcement: {mode: ENFORCE, dimensions: [MEMORY]}";
+    let found = warnings(fast, memory, cluster());
+    assert!(found[1].contains("enforcement.dimensions lacks REPLICAS"), "{found:?}");
+    assert_eq!(warnings("", memory, cluster()), [availability], "no latency is required");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod contexts;
 mod error;
 mod files;
 mod kube;
+mod measurement;
 mod output;
 mod rollout;
 mod sandbox;
@@ -63,8 +64,7 @@ enum Command {
     Logs(commands::logs::Command),
     /// Invoke a function.
     Invoke(commands::invoke::Command),
-    /// Examine requirements at run time.
-    #[command(subcommand)]
+    /// Show the requirements of a class at run time: measurements, compliance and enforcement.
     Nfr(commands::nfr::Command),
     /// Inspect the clusters of the package manager.
     #[command(subcommand)]
@@ -130,7 +130,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Events(command) => commands::events::run(command).await?,
         Command::Logs(command) => commands::logs::run(command).await?,
         Command::Invoke(command) => commands::invoke::run(command).await?,
-        Command::Nfr(command) => commands::nfr::run(command)?,
+        Command::Nfr(command) => commands::nfr::run(command).await?,
         Command::Cluster(command) => commands::cluster::run(command).await?,
         Command::Orphan(command) => commands::orphan::run(command).await?,
         Command::Check(command) => return commands::check::run(command).await,

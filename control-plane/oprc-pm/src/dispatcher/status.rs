@@ -164,7 +164,7 @@ mod tests {
     };
     use serde_json::{Value, json};
 
-    use super::*;
+    use super::{super::NFR_OBSERVED, *};
 
     fn condition(phase: &str, generation: i64, deleting: bool) -> Condition {
         let status =
@@ -198,9 +198,11 @@ mod tests {
         serde_json::to_value(class_status("east", &class, Contact::Fresh)).unwrap()
     }
 
+    const AT: &str = "2026-11-17T12:00:00Z";
+
     #[test]
-    fn reports_measurements_recommendations_and_changes() {
-        let at = "2026-11-17T12:00:00Z".to_owned();
+    fn reports_measurements_of_functions() {
+        let at = AT.to_owned();
         let compliance = NfrCompliance {
             throughput_actual: Some(20.0),
             latency_p95_ms: Some(250.0),
@@ -225,7 +227,7 @@ mod tests {
                 next_change_at: at.clone(),
             }],
             samples: Some(NfrSamples {
-                start: at.clone(),
+                start: at,
                 step_seconds: 15.0,
                 throughput: vec![20.0, f64::NAN],
                 latency_p95_ms: vec![f64::NAN, 250.0],
@@ -233,6 +235,32 @@ mod tests {
             instances: Some(3),
             ..NfrCompliance::default()
         };
+        let function = wire::FunctionStatus {
+            key: "cart".to_owned(),
+            nfr_compliance: Some(compliance),
+            ..wire::FunctionStatus::default()
+        };
+        let status = document(Status { functions: vec![function], ..Status::default() });
+        let expected = json!({
+            "throughputActual": 20.0, "latencyP95": 250.0, "observedAt": AT, "instances": 3,
+            "requirements": [{
+                "requirement": "latency", "state": "violated", "since": AT,
+                "required": 100.0, "observed": 250.0, "errorBudget": 0.0,
+            }],
+            "decisions": [{
+                "dimension": "replicas", "mode": "enforce", "current": 3.0, "target": 5.0,
+                "basis": "p95", "waitsFor": "cooldown", "nextChangeAt": AT,
+            }],
+            "samples": {
+                "start": AT, "stepSeconds": 15.0,
+                "throughput": [20.0, null], "latencyP95": [null, 250.0],
+            },
+        });
+        assert_eq!(status["functions"][0]["nfrCompliance"], expected);
+    }
+
+    #[test]
+    fn reports_recommendations_and_changes() {
         let recommendation = Recommendation {
             component: "cart".to_owned(),
             dimension: "replicas".to_owned(),
@@ -242,32 +270,25 @@ mod tests {
             generation: Some(7),
             min: Some(1.0),
             max: Some(50.0),
-            since: at.clone(),
+            since: AT.to_owned(),
             stopped: "no effect".to_owned(),
         };
+        let applied =
+            Recommendation { confidence: Some(0.0), generation: None, ..recommendation.clone() };
         let status = document(Status {
-            functions: vec![wire::FunctionStatus {
-                key: "cart".to_owned(),
-                nfr_compliance: Some(compliance),
-                ..wire::FunctionStatus::default()
-            }],
             conditions: vec![WireCondition {
-                r#type: "NfrObserved".to_owned(),
+                r#type: NFR_OBSERVED.to_owned(),
                 status: "False".to_owned(),
                 reason: "NoData".to_owned(),
                 message: "cart".to_owned(),
-                last_transition_time: at.clone(),
+                last_transition_time: AT.to_owned(),
                 ..WireCondition::default()
             }],
-            nfr_recommendations: vec![recommendation.clone()],
-            last_applied_recommendations: vec![Recommendation {
-                confidence: Some(0.0),
-                generation: None,
-                ..recommendation
-            }],
-            last_applied_at: at.clone(),
+            nfr_recommendations: vec![recommendation],
+            last_applied_recommendations: vec![applied],
+            last_applied_at: AT.to_owned(),
             nfr_history: vec![NfrChange {
-                at: at.clone(),
+                at: AT.to_owned(),
                 component: "cart".to_owned(),
                 dimension: "replicas".to_owned(),
                 from: 0.0,
@@ -276,40 +297,22 @@ mod tests {
             }],
             ..Status::default()
         });
-        assert_eq!(
-            status["functions"][0]["nfrCompliance"],
-            json!({
-                "throughputActual": 20.0, "latencyP95": 250.0, "observedAt": at, "instances": 3,
-                "requirements": [{
-                    "requirement": "latency", "state": "violated", "since": at,
-                    "required": 100.0, "observed": 250.0, "errorBudget": 0.0,
-                }],
-                "decisions": [{
-                    "dimension": "replicas", "mode": "enforce", "current": 3.0, "target": 5.0,
-                    "basis": "p95", "waitsFor": "cooldown", "nextChangeAt": at,
-                }],
-                "samples": {
-                    "start": at, "stepSeconds": 15.0,
-                    "throughput": [20.0, null], "latencyP95": [null, 250.0],
-                },
-            })
-        );
         let recommended = json!({
             "component": "cart", "dimension": "replicas", "target": 5.0, "basis": "p95",
-            "generation": 7, "min": 1.0, "max": 50.0, "since": at, "stopped": "no effect",
+            "generation": 7, "min": 1.0, "max": 50.0, "since": AT, "stopped": "no effect",
         });
         assert_eq!(status["nfrRecommendations"], json!([recommended]));
         let applied = &status["lastAppliedRecommendations"][0];
         assert_eq!(applied["confidence"], 0.0, "zero is a value");
         assert_eq!(applied.get("generation"), None);
-        assert_eq!(status["lastAppliedAt"], at);
+        assert_eq!(status["lastAppliedAt"], AT);
         let change = json!({
-            "at": at, "component": "cart", "dimension": "replicas", "from": 0.0, "to": 3.0,
+            "at": AT, "component": "cart", "dimension": "replicas", "from": 0.0, "to": 3.0,
             "basis": "p95",
         });
         assert_eq!(status["nfrHistory"], json!([change]));
         let observed =
-            json!({"measured": false, "reason": "NoData", "message": "cart", "since": at});
+            json!({"measured": false, "reason": "NoData", "message": "cart", "since": AT});
         assert_eq!(status["nfrObserved"], observed);
     }
 

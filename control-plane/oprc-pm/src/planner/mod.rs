@@ -17,8 +17,8 @@ mod unit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use oprc_models::{
-    Access, Collection, Diagnostics, FunctionType, OClassDeployment,
-    ResolvedClass, ResolvedPackage, check_against,
+    Access, Collection, Diagnostics, FunctionType, OClassDeployment, ResolvedClass,
+    ResolvedPackage, check_against,
 };
 use oprc_rest::{Plan, Reason};
 

@@ -11,18 +11,21 @@ use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, api::PostParams};
-use oprc_rest::{Cluster, Health, Page};
+use oprc_rest::{ClassRuntime, Cluster, Health, Page};
 use serde::{Serialize, de::IgnoredAny};
 
 use crate::{
-    client::Client,
+    client::{Client, escape, filtered},
     connection::ApiArgs,
     contexts::Context,
     kube::{KubeArgs, connect, with_timeout},
+    measurement::{NO_DATA, PROMETHEUS_UNAVAILABLE, Unmeasured, observed_at, reads_prometheus},
     output::{Format, Tone, duration, join_non_empty, note, paint, sanitize},
 };
 
 const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// Older measurements are a problem of CRM: it measures every minute by default.
+const MAX_MEASUREMENT_AGE: Duration = Duration::from_mins(5);
 /// Plural of the CRD that CRM needs.
 const CLASS_RUNTIMES: &str = "classruntimes";
 /// APIs that are optional: name, API group and hint if the group is missing.
@@ -169,7 +172,6 @@ async fn check_all(command: &Command) -> Result<Checks> {
     let Some(clusters) = check_package_manager(&mut checks, &client).await else {
         return Ok(checks);
     };
-    check_requirements(&mut checks);
     let context = command.api.connection.resolve()?;
     if clusters.is_empty() {
         let hint = "configure a cluster in PM (OPRC_PM_CRM_CLUSTERS)";
@@ -179,6 +181,9 @@ async fn check_all(command: &Command) -> Result<Checks> {
     for cluster in &clusters {
         checks.group = format!("cluster {}", cluster.name);
         check_crm(&mut checks, cluster);
+        if cluster.health != Health::Unreachable {
+            check_requirements(&mut checks, &client, cluster).await;
+        }
         if !command.no_clusters {
             check_kubernetes(&mut checks, cluster, &command.access, &context).await;
         }
@@ -203,17 +208,6 @@ async fn check_package_manager(checks: &mut Checks, client: &Client) -> Option<V
     checks.require(texts, client.list("/clusters").await, "see the logs of oprc-pm")
 }
 
-/// No component enforces requirements yet, whatever is installed in the clusters.
-fn check_requirements(checks: &mut Checks) {
-    "non-functional requirements".clone_into(&mut checks.group);
-    checks.push(
-        Outcome::Warning,
-        "requirements are used for planning and measured if CRM reads Prometheus; they are not enforced",
-        "",
-        "see status.nfr_compliance of the ClassRuntime, and set prometheus.url of CRM if it is missing",
-    );
-}
-
 /// Checks what the package manager reports about a cluster.
 fn check_crm(checks: &mut Checks, cluster: &Cluster) {
     let (severity, failed) = match cluster.health {
@@ -235,6 +229,105 @@ fn check_crm(checks: &mut Checks, cluster: &Cluster) {
         let texts = (format!("{name} available"), format!("{name} not available in this cluster"));
         checks.expect(available, Outcome::Warning, texts, "", hint);
     }
+}
+
+/// Checks whether CRM measures requirements and enforces them.
+async fn check_requirements(checks: &mut Checks, client: &Client, cluster: &Cluster) {
+    let path = filtered("/class-runtimes", &[("cluster", Some(&cluster.name))]);
+    let mut classes: Vec<ClassRuntime> = match client.list(&path).await {
+        Ok(classes) => classes,
+        Err(error) => {
+            let hint = "see the logs of oprc-pm";
+            return checks.push(
+                Outcome::Warning,
+                "cannot list classes",
+                &format!("{error:#}"),
+                hint,
+            );
+        }
+    };
+    // The list has measurements of the last change of a class, a single class the latest.
+    let measured =
+        classes.iter_mut().find(|it| it.unit.nfr_observed.as_ref().is_some_and(|it| it.measured));
+    if let Some(class) = measured {
+        let path = format!("/class-runtimes/{}", escape(&class.id));
+        let path = filtered(&path, &[("cluster", Some(&cluster.name))]);
+        if let Ok(latest) = client.get(&path).await {
+            *class = latest;
+        }
+    }
+    check_measurement(checks, cluster, &classes);
+    if let Some(enforces) = cluster.capabilities.get("nfr_enforcement") {
+        let texts = (
+            "enforcement of requirements available",
+            "requirements are not enforced in this cluster",
+        );
+        let hint = "set features.nfr_enforcement in CRM to apply recommendations to classes in mode enforce";
+        checks.expect(*enforces, Outcome::Warning, texts, "", hint);
+    }
+}
+
+/// Distinguishes a Prometheus that isn't configured, isn't reachable, or has no series.
+fn check_measurement(checks: &mut Checks, cluster: &Cluster, classes: &[ClassRuntime]) {
+    let observed: Vec<_> =
+        classes.iter().filter_map(|it| Some((it, it.unit.nfr_observed.as_ref()?))).collect();
+    let with_reason = |reason: &str| {
+        let found: Vec<_> = observed.iter().filter(|(_, it)| it.reason == reason).collect();
+        found
+    };
+    let mut warn = |description: String, message: &str, hint: &str| {
+        checks.push(Outcome::Warning, description, message, hint);
+    };
+    let unavailable = with_reason(PROMETHEUS_UNAVAILABLE);
+    let no_data = with_reason(NO_DATA);
+    let not_configured = reads_prometheus(cluster) == Some(false);
+    if not_configured {
+        let hint = Unmeasured::NotConfigured.hint();
+        return warn(
+            "Prometheus not configured in CRM; requirements are not measured".to_owned(),
+            "",
+            hint,
+        );
+    }
+    if let Some((_, condition)) = unavailable.first() {
+        let description =
+            format!("Prometheus not reachable from CRM for {}", duration::age(&condition.since));
+        return warn(description, &condition.message, Unmeasured::Unreachable.hint());
+    }
+    if let Some((class, condition)) = no_data.first() {
+        let (count, all) = (no_data.len(), observed.len());
+        let description = format!(
+            "Prometheus reachable, but without series for {count} of {all} classes with requirements"
+        );
+        let message = join_non_empty(&[&class.unit.class, &condition.message], ": ");
+        let hint = "check that Prometheus scrapes port proxy-metrics of the pods, and that `proxy` of the class isn't `never`";
+        return warn(description, &message, hint);
+    }
+    if observed.is_empty() {
+        if reads_prometheus(cluster).is_none() {
+            let hint = Unmeasured::MaybeNotConfigured.hint();
+            return warn("no class with requirements is measured".to_owned(), "", hint);
+        }
+        let description =
+            "Prometheus configured in CRM; no class with requirements is measured yet";
+        return checks.push(Outcome::Success, description, "", "");
+    }
+    let latest = classes.iter().filter_map(observed_at).max();
+    let Some(latest) = latest else {
+        return warn("no measurements from CRM".to_owned(), "", Unmeasured::NotLeader.hint());
+    };
+    let age = duration::elapsed(latest).unwrap_or_default();
+    if age > MAX_MEASUREMENT_AGE {
+        let description = format!("requirements measured {} ago", duration::short(age));
+        return warn(
+            description,
+            "",
+            "see the logs of the leading oprc-crm and its metric crm_analyzer_queries_total",
+        );
+    }
+    let description =
+        format!("requirements of {} classes measured {} ago", observed.len(), duration::short(age));
+    checks.push(Outcome::Success, description, "", "");
 }
 
 /// Checks the Kubernetes API of a cluster if there is direct access to it.
@@ -324,6 +417,9 @@ fn render(checks: &[Check]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jiff::{SignedDuration, Timestamp};
+    use oprc_rest::{FunctionStatus, NfrCompliance, NfrObserved};
+
     use super::*;
 
     #[test]
@@ -358,13 +454,67 @@ mod tests {
     }
 
     #[test]
-    fn warns_that_requirements_are_not_enforced() {
-        let mut checks = Checks::default();
-        check_requirements(&mut checks);
-        let [check] = checks.all.as_slice() else { panic!("{checks:?}") };
-        assert_eq!(check.result, Outcome::Warning);
-        assert!(check.description.contains("not enforced"), "{check:?}");
-        // No hint may promise that something else makes them enforced.
-        assert!(OPTIONAL_APIS.iter().all(|(_, _, hint)| !hint.contains("requirement")));
+    fn distinguishes_why_requirements_are_not_measured() {
+        let class = |reason: &str, age: Option<i64>| {
+            let mut class = ClassRuntime::default();
+            "Order".clone_into(&mut class.unit.class);
+            class.unit.nfr_observed = Some(NfrObserved {
+                measured: reason == "Measured",
+                reason: reason.to_owned(),
+                message: "why".to_owned(),
+                since: Timestamp::now().to_string(),
+            });
+            class.unit.functions = vec![FunctionStatus {
+                nfr_compliance: age.map(|age| NfrCompliance {
+                    observed_at: (Timestamp::now() - SignedDuration::from_secs(age)).to_string(),
+                    ..NfrCompliance::default()
+                }),
+                ..FunctionStatus::default()
+            }];
+            class
+        };
+        let found = |prometheus: Option<bool>, classes: &[ClassRuntime]| {
+            let mut checks = Checks::default();
+            let capabilities =
+                prometheus.map(|it| ("prometheus".to_owned(), it)).into_iter().collect();
+            check_measurement(
+                &mut checks,
+                &Cluster { capabilities, ..Cluster::default() },
+                classes,
+            );
+            let [check] = checks.all.as_slice() else { panic!("{checks:?}") };
+            assert_eq!(check.hint.is_empty(), check.result == Outcome::Success, "{check:?}");
+            (check.result, check.description.clone())
+        };
+        let (measured, no_data) = (class("Measured", Some(12)), class("NoData", None));
+        for (prometheus, classes, result, description) in [
+            (Some(false), &[][..], Outcome::Warning, "Prometheus not configured in CRM"),
+            (None, &[], Outcome::Warning, "no class with requirements is measured"),
+            (Some(true), &[], Outcome::Success, "Prometheus configured in CRM"),
+            (
+                Some(true),
+                &[measured.clone(), class("PrometheusUnavailable", None)],
+                Outcome::Warning,
+                "Prometheus not reachable from CRM for 0s",
+            ),
+            (
+                None,
+                &[measured.clone(), no_data],
+                Outcome::Warning,
+                "Prometheus reachable, but without series for 1 of 2 classes",
+            ),
+            (None, &[class("Measured", None)], Outcome::Warning, "no measurements from CRM"),
+            (
+                None,
+                &[class("Measured", Some(3600))],
+                Outcome::Warning,
+                "requirements measured 60m ago",
+            ),
+            (None, &[measured], Outcome::Success, "requirements of 1 classes measured 12s ago"),
+        ] {
+            let found = found(prometheus, classes);
+            assert_eq!(found.0, result, "{found:?}");
+            assert!(found.1.starts_with(description), "{found:?}");
+        }
     }
 }

@@ -44,8 +44,8 @@ pub(crate) fn paint(tone: Tone, text: &str) -> String {
 
 pub(crate) fn tone_of(condition: &str) -> Tone {
     match condition {
-        "RUNNING" | "HEALTHY" | "ACTIVE" | "Available" => Tone::Good,
-        "DOWN" | "UNREACHABLE" | "FAILED" | "ROLLED_BACK" | "Degraded" => Tone::Bad,
+        "RUNNING" | "HEALTHY" | "ACTIVE" | "Available" | "met" => Tone::Good,
+        "DOWN" | "UNREACHABLE" | "FAILED" | "ROLLED_BACK" | "Degraded" | "violated" => Tone::Bad,
         "DELETED" => Tone::Faint,
         _ => Tone::Fair,
     }

@@ -28,6 +28,18 @@ fn age_at(then: &str, now: Timestamp) -> String {
     }
 }
 
+/// The time since an RFC 3339 timestamp, zero if it is in the future; none if it is invalid.
+pub(crate) fn elapsed(since: &str) -> Option<Duration> {
+    let elapsed = Timestamp::now().duration_since(since.parse().ok()?);
+    Some(Duration::try_from(elapsed).unwrap_or_default())
+}
+
+/// The time until an RFC 3339 timestamp, zero if it has passed; none if it is invalid.
+pub(crate) fn until(then: &str) -> Option<Duration> {
+    let left = then.parse::<Timestamp>().ok()?.duration_since(Timestamp::now());
+    Some(Duration::try_from(left).unwrap_or_default())
+}
+
 /// Two units at most, such as `4m30s`.
 pub(crate) fn short(length: Duration) -> String {
     let seconds = length.as_secs();

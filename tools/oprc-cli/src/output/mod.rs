@@ -1,10 +1,12 @@
 //! Output of commands: tables for people, JSON and YAML for programs. Results go to standard output,
 //! progress and messages to standard error.
 
+mod charset;
 mod color;
 pub(crate) mod duration;
 mod progress;
 mod redact;
+mod sparkline;
 mod table;
 mod tree;
 
@@ -20,9 +22,11 @@ use serde::Serialize;
 use crate::error::{CliError, StdoutError, is_closed_pipe};
 
 pub(crate) use self::{
+    charset::Charset,
     color::{Color, Tone, paint, sanitize, sanitize_lines, set_color, tone_of},
     progress::step,
     redact::redact,
+    sparkline::sparkline,
     table::{Column, table},
     tree::Tree,
 };

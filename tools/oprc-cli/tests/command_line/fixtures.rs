@@ -51,6 +51,8 @@ pub(crate) fn all() -> Responses {
                 "details": {"generation": 3},
             }])),
         ),
+        ("GET /api/v1/class-runtimes", list(json!([class_runtime()]))),
+        ("GET /api/v1/class-runtimes/counter.Counter..east", class_runtime()),
         ("GET /api/v1/events", json!(events)),
     ]
     .map(|(request, response)| (request.to_owned(), response))
@@ -157,6 +159,48 @@ fn status() -> Value {
                 "collections": ["counter.Counter"],
             },
         }],
+    })
+}
+
+fn class_runtime() -> Value {
+    let at = "2026-11-16T12:00:00Z";
+    let mut unit = status()["units"][0].clone();
+    let recommendation = json!({
+        "component": "increment", "dimension": "replicas", "target": 5.0, "basis": "p95 of 300 ms",
+        "confidence": 0.9, "generation": 3, "min": 1.0, "max": 50.0, "since": at,
+        "stopped": "more replicas have no effect",
+    });
+    unit["nfrObserved"] =
+        json!({"measured": true, "reason": "Measured", "message": "all functions", "since": at});
+    unit["nfrRecommendations"] = json!([recommendation]);
+    unit["lastAppliedRecommendations"] = json!([recommendation]);
+    unit["lastAppliedAt"] = json!(at);
+    unit["nfrHistory"] = json!([{
+        "at": at, "component": "increment", "dimension": "replicas", "from": 2.0, "to": 3.0,
+        "basis": "p95 of 250 ms",
+    }]);
+    unit["functions"][0]["nfrCompliance"] = json!({
+        "throughputActual": 41.5, "latencyP50": 80.0, "latencyP95": 300.0, "latencyP99": 400.0,
+        "availabilityActual": 0.9995, "cpuCores": 1.25, "memoryBytes": 134_217_728.0,
+        "instances": 3, "observedAt": at,
+        "requirements": [{
+            "requirement": "latency", "state": "violated", "since": at, "required": 200.0,
+            "observed": 300.0, "reason": "NoData", "errorBudget": 0.5,
+        }],
+        "decisions": [{
+            "dimension": "replicas", "mode": "enforce", "current": 3.0, "target": 5.0,
+            "basis": "p95 of 300 ms", "waitsFor": "the cooldown of 120 s", "nextChangeAt": at,
+        }],
+        "samples": {
+            "start": at, "stepSeconds": 15.0, "throughput": [10.0, null, 41.5],
+            "latencyP95": [100.0, null, 300.0],
+        },
+    });
+    json!({
+        "id": "counter.Counter..east", "cluster": "east", "packageName": "counter",
+        "packageVersion": "0.1.0", "environment": "dev", "status": "ACTIVE",
+        "ownership": "managed", "deployment": "counter", "unit": unit,
+        "details": {"generation": 3},
     })
 }
 

@@ -9,6 +9,7 @@ mod completion;
 mod fake_pm;
 mod fixtures;
 mod json_output;
+mod nfr;
 mod terminal;
 
 use std::process::Command;

@@ -83,11 +83,8 @@ fn warns_only_of_requirements_that_are_not_enforced() {
         assert_eq!(warnings(fast, mode, off()), [""; 0], "{mode}");
     }
     assert_eq!(warnings(fast, enforce, cluster()), [availability]);
-    let older = ClusterFacts {
-        measures_requirements: None,
-        enforces_requirements: None,
-        ..cluster()
-    };
+    let older =
+        ClusterFacts { measures_requirements: None, enforces_requirements: None, ..cluster() };
     assert_eq!(warnings(fast, enforce, older), [availability]);
     let found = warnings(fast, enforce, off());
     assert_eq!(found.len(), 2, "{found:?}");

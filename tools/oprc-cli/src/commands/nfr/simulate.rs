@@ -1,4 +1,4 @@
-//! `oprc nfr`: requirements at run time.
+//! `oprc nfr simulate`: plays a recorded load against a model of a function.
 
 use std::{
     fs::File,
@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Result, bail, ensure};
-use clap::{Args, Subcommand};
+use clap::Args;
 use oprc_nfr::simulate::{Function, Outcome, Policy, parse_trace, scale_to_instances, simulate};
 use serde::Serialize;
 
@@ -19,12 +19,6 @@ use crate::{
 
 /// A year of seconds with 7 characters each fits.
 const MAX_TRACE_SIZE: usize = 256 << 20;
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Simulate how enforcement would scale a function under a recorded load.
-    Simulate(Simulate),
-}
 
 /// Nothing is changed or contacted: the load is played against a model of the function, once for
 /// each way to choose the number of instances.
@@ -80,8 +74,7 @@ struct PolicyResult {
     replica_hours_of_hpa: f64,
 }
 
-pub(crate) fn run(command: Command) -> Result<()> {
-    let Command::Simulate(simulate) = command;
+pub(super) fn run(simulate: &Simulate) -> Result<()> {
     if simulate.show.output == Format::Name {
         simulate.show.reject_formats(&[Format::Name])?;
     }

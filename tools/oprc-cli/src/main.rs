@@ -64,7 +64,7 @@ enum Command {
     Logs(commands::logs::Command),
     /// Invoke a function.
     Invoke(commands::invoke::Command),
-    /// Show the requirements of a class at run time: measurements, compliance and enforcement.
+    /// Show measurements, compliance and enforcement of a class.
     Nfr(commands::nfr::Command),
     /// Inspect the clusters of the package manager.
     #[command(subcommand)]

@@ -21,7 +21,7 @@ fn shows_a_class_by_any_of_its_names() {
             "class Counter, environment dev, cluster east, deployment counter",
             "function increment, measured ",
             "latency p95   <= 200ms   300ms (",
-            "enforce of replicas: 3 -> 5\n  basis: p95 of 300 ms\n",
+            "replicas (enforce): 3 -> 5\n  basis: p95 of 300 ms\n",
             "next change: possible now, waits for the cooldown of 120 s",
             "throughput   : #  min 10/s, max 41.5/s",
             "replicas    2 -> 3   p95 of 250 ms",

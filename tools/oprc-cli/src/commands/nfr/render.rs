@@ -134,7 +134,7 @@ const REQUIREMENT_COLUMNS: &[Column<Row>] = &[
 fn decision(it: &NfrDecision, charset: Charset) -> String {
     let value = |value: f64| quantity(&it.dimension, value);
     let change = format!("{} {} {}", value(it.current), charset.arrow(), value(it.target));
-    let mut text = format!("{} of {}: {change}\n", sanitize(&it.mode), sanitize(&it.dimension));
+    let mut text = format!("{} ({}): {change}\n", sanitize(&it.dimension), sanitize(&it.mode));
     if !it.basis.is_empty() {
         let _ = writeln!(text, "  basis: {}", sanitize(&it.basis));
     }
@@ -404,15 +404,15 @@ mod tests {
             "class Order, environment prod, cluster east, deployment shop\n\n\
              function place, measured 12s ago: 412/s, p95 95.4ms, 99.996% served, instances 3, CPU 250m, \
              memory 124Mi\n\
-             REQUIREMENT    REQUIRED    OBSERVED             STATUS            SINCE   ERROR BUDGET LEFT\n\
-             throughput     >= 400/s    412/s (12s ago)      met               60m     -\n\
-             latency p95    <= 80ms     95.4ms (12s ago)     violated          60m     25%\n\
-             availability   >= 99.9%    99.996% (12s ago)    met               60m     -\n\
-             hard latency   <= 5s       -                    unknown: NoData   60m     -\n\
-             enforce of replicas: 3 → 5\n  \
+             REQUIREMENT    REQUIRED   OBSERVED            STATUS            SINCE   ERROR BUDGET LEFT\n\
+             throughput     >= 400/s   412/s (12s ago)     met               60m     -\n\
+             latency p95    <= 80ms    95.4ms (12s ago)    violated          60m     25%\n\
+             availability   >= 99.9%   99.996% (12s ago)   met               60m     -\n\
+             hard latency   <= 5s      -                   unknown: NoData   60m     -\n\
+             replicas (enforce): 3 → 5\n  \
              basis: 412 requests/s expected\n  \
              next change: possible in 90s, waits for cooldown\n\
-             observe of memory: 256Mi → 256Mi\n  \
+             memory (observe): 256Mi → 256Mi\n  \
              next change: not needed\n\
              throughput   ▃▄ █  min 100/s, max 412/s, last 60s\n\n\
              function cancel: no measurements\n"

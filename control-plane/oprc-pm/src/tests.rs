@@ -7,9 +7,9 @@ use futures::{
     future::{join_all, select_all},
 };
 use oprc_cp_storage::{Store, Transaction};
-use oprc_grpc::deployment::ClassRuntime;
+use oprc_grpc::deployment::{ClassRuntime, NfrCompliance};
 use oprc_models::{OClassDeployment, Policy, parse};
-use oprc_rest::{Contact, Deployment, DeploymentCondition};
+use oprc_rest::{Contact, Deployment, DeploymentCondition, UnitStatus};
 use tokio::{task::JoinHandle, time::timeout};
 use tonic::Code;
 
@@ -498,4 +498,36 @@ async fn an_orphan_being_deleted_can_be_deployed_again() {
     let running = manager.until(DeploymentCondition::Running).await;
     assert_eq!(running.status.units[0].namespace, "default");
     assert_eq!(one.state.lock().unwrap().classes.values().next().unwrap().uid, "1");
+}
+
+#[tokio::test]
+async fn documents_have_the_latest_measurements_although_the_stream_is_silent() {
+    let fake = Fake::start().await;
+    let manager = Manager::start(&Store::memory(), &[("east", &fake)]).await;
+    manager.publish().await;
+    manager.deployments.create(greeting(&["east"], Policy::BestEffort), &caller()).await.unwrap();
+    manager.until(DeploymentCondition::Running).await;
+    let id = fake.state.lock().unwrap().classes.keys().next().unwrap().clone();
+    let measure = |rate: f64, at: &str| {
+        let mut state = fake.state.lock().unwrap();
+        let status = state.classes.get_mut(&id).unwrap().status.as_mut().unwrap();
+        status.functions[0].nfr_compliance = Some(NfrCompliance {
+            throughput_actual: Some(rate),
+            observed_at: at.to_owned(),
+            ..NfrCompliance::default()
+        });
+    };
+    let rate = |unit: &UnitStatus| unit.functions[0].nfr_compliance.as_ref()?.throughput_actual;
+    measure(20.0, "2026-11-17T12:00:00Z");
+    let class = manager.deployments.class_runtime(&id, None).await.unwrap();
+    assert_eq!(rate(&class.unit), Some(20.0));
+    measure(30.0, "2026-11-17T12:01:00Z");
+    manager.deployments.refresh_measurements("greeting").await;
+    let status = manager.deployments.status("greeting").unwrap();
+    assert_eq!(rate(&status.units[0]), Some(30.0));
+    // Without contact the last measurements stay.
+    fake.stop();
+    let class = manager.deployments.class_runtime(&id, Some("east")).await.unwrap();
+    assert_eq!(rate(&class.unit), Some(30.0));
+    manager.crash().await;
 }

@@ -326,7 +326,7 @@ fn check_measurement(checks: &mut Checks, cluster: &Cluster, classes: &[ClassRun
         );
     }
     let description =
-        format!("requirements of {} classes measured {} ago", observed.len(), duration::short(age));
+        format!("requirements measured {} ago (classes: {})", duration::short(age), observed.len());
     checks.push(Outcome::Success, description, "", "");
 }
 
@@ -510,7 +510,7 @@ mod tests {
                 Outcome::Warning,
                 "requirements measured 60m ago",
             ),
-            (None, &[measured], Outcome::Success, "requirements of 1 classes measured 12s ago"),
+            (None, &[measured], Outcome::Success, "requirements measured 12s ago (classes: 1)"),
         ] {
             let found = found(prometheus, classes);
             assert_eq!(found.0, result, "{found:?}");

@@ -31,6 +31,7 @@ fn completes_names() {
         (&["package", "get", ""], "counter"),
         (&["class", "get", "counter."], "counter.Counter"),
         (&["logs", "counter", "--class", ""], "Counter"),
+        (&["nfr", "Co"], "Counter"),
         (&["function", "get", "c"], "counter.increment"),
         (&["cluster", "health", ""], "east"),
         (&["deploy", "counter", "--cluster", "e"], "east"),

@@ -134,6 +134,8 @@ impl Crm {
             default_namespace: namespace,
             only_namespace: only_namespace.clone(),
             observations: Arc::clone(&observations),
+            measures: config.prometheus.is_configured(),
+            enforces: config.prometheus.is_configured() && config.nfr.enforcement,
             single_flight: SingleFlight::default(),
             stopping,
         });
@@ -228,8 +230,10 @@ impl LeaderElection {
 
 /// None if it is turned off or has no URL.
 fn metrics_provider(config: &Config) -> anyhow::Result<Option<Box<dyn MetricsProvider>>> {
-    let options = config.prometheus.options.clone().filter(|_| config.prometheus.enabled);
-    let Some(options) = options else { return Ok(None) };
+    let configured = config.prometheus.is_configured();
+    let Some(options) = config.prometheus.options.clone().filter(|_| configured) else {
+        return Ok(None);
+    };
     let provider =
         PrometheusProvider::new(options).map_err(|error| anyhow!("prometheus.url {error}"))?;
     Ok(Some(Box::new(provider)))

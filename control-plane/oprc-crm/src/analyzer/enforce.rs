@@ -283,18 +283,11 @@ fn recommendation(
     if let Some(before) = unchanged {
         let is_future = before.since.as_ref().is_some_and(|it| it.0 > now);
         let since = if is_future { Some(seconds(now)) } else { before.since.clone() };
-        let is_same = before.generation == Some(class.generation);
-        if is_same {
-            return Recommendation { effect, since, ..before.clone() };
-        }
         // A new version starts over, with the instances of the last.
-        return Recommendation {
-            effect,
-            since,
-            correction: None,
-            generation: Some(class.generation),
-            ..before.clone()
-        };
+        let is_same = before.generation == Some(class.generation);
+        let correction = before.correction.filter(|_| is_same);
+        let generation = Some(class.generation);
+        return Recommendation { since, generation, correction, effect, ..before.clone() };
     }
     Recommendation {
         component: scaling.key.clone(),

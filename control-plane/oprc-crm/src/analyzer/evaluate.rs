@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use oprc_nfr::capacity::LoadSample;
 use oprc_nfr::compliance::{
     LoadPoint, LoadWindow, Requirement, RequirementKind, State, StoredState, UnknownReason,
-    availability, evaluate as evaluate_requirement,
+    availability, error_budget, evaluate as evaluate_requirement,
 };
 use oprc_unit::{FunctionRequirements, Shape, function_requirements, spec::EnforcementMode};
 
@@ -141,7 +141,8 @@ fn observe(
     let verdicts = requirements_of(requirements).into_iter().map(|(requirement, required)| {
         let stored = stored_state(class, function, requirement.kind(), required);
         let verdict = evaluate_requirement(requirement, &window, stored);
-        RequirementVerdict { requirement, required, verdict, error_budget: None }
+        let error_budget = error_budget(requirement, &window);
+        RequirementVerdict { requirement, required, verdict, error_budget }
     });
     FunctionObservation {
         environment: environment_of(class),

@@ -240,7 +240,12 @@ pub(super) fn cluster_info(
     }
     let knative = platform.can_knative();
     let addons = ADDONS.map(|addon| (addon.name, addon.is_enabled(&platform.features)));
-    let capabilities = [("knative", knative), ("hpa", platform.can_autoscale())];
+    let capabilities = [
+        ("knative", knative),
+        ("hpa", platform.can_autoscale()),
+        ("prometheus", service.measures),
+        ("nfr_enforcement", service.enforces),
+    ];
     let templates = Template::ALL.iter().filter(|it| knative || **it != Template::Knative);
     let count = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let (nodes, ready_nodes) = (count(all.len()), count(ready.len()));

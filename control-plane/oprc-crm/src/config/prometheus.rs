@@ -68,6 +68,11 @@ impl Prometheus {
         Ok(prometheus)
     }
 
+    /// Whether metrics are read.
+    pub fn is_configured(&self) -> bool {
+        self.enabled && self.options.is_some()
+    }
+
     /// The monitors to create, given the kinds that the cluster serves.
     pub fn monitors(&self, services: bool, pods: bool) -> Option<Monitors> {
         let kind = match self.scrape_kind {

@@ -62,6 +62,10 @@ pub struct Service {
     pub only_namespace: Option<String>,
     /// Of the leader; empty on other processes.
     pub observations: Arc<ObservationStore>,
+    /// Whether metrics are read.
+    pub measures: bool,
+    /// Whether requirements can be enforced.
+    pub enforces: bool,
     pub single_flight: SingleFlight,
     pub stopping: tokio::sync::watch::Receiver<bool>,
 }

@@ -40,7 +40,7 @@ impl Window {
     }
 
     /// The number of times, including both ends.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.steps + 1
     }
 

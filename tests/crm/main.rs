@@ -7,6 +7,7 @@ mod bystander;
 mod crd;
 mod data_grid;
 mod drift;
+mod enforcement;
 mod exclusive;
 mod id_collisions;
 mod lifecycle;

@@ -11,6 +11,9 @@ use crate::{
 
 /// Fewer requests per second say nothing about the cost of one.
 const MIN_RATE: f64 = 0.2;
+/// Growth of the requests in progress, as a fraction of those that end, above which the resources in use
+/// are mostly those of requests that haven't ended.
+const STEADY_GROWTH: f64 = 0.1;
 /// Waiting time that a bound leaves at least, as a fraction of it. The latency of an overloaded
 /// function says nothing about that of an idle one.
 const MIN_WAIT: f64 = 0.1;
@@ -49,6 +52,12 @@ pub struct LoadSample {
 }
 
 impl LoadSample {
+    /// By how much the requests in progress grew since the sample before, per second and as a fraction of
+    /// those that ended. None if it is unknown.
+    fn growth(&self, before: &Self, interval: f64) -> Option<f64> {
+        Some((self.in_flight? - before.in_flight?) / interval / self.rate)
+    }
+
     fn load_per_instance(&self) -> Option<f64> {
         (self.instances >= 1.0).then(|| self.rate / self.instances)
     }
@@ -108,18 +117,27 @@ pub struct Capacity {
     pub confidence: f64,
 }
 
-/// Learns the capacity from samples at equal intervals. `bound` is that of the latency. None if nothing
+/// Learns the capacity from samples at equal intervals in seconds. `bound` is that of the latency. None if nothing
 /// is known.
 pub fn learn(
     samples: &[LoadSample],
+    interval: f64,
     limits: &InstanceLimits,
     bound: Option<f64>,
     earlier: Option<Learned>,
 ) -> Option<Capacity> {
     let used: Vec<_> = samples.iter().filter(|it| it.rate >= MIN_RATE).copied().collect();
+    let steady: Vec<_> = samples
+        .iter()
+        .zip(samples.iter().skip(1))
+        .filter(|(_, it)| it.rate >= MIN_RATE)
+        .filter(|(before, it)| it.growth(before, interval).is_none_or(|it| it <= STEADY_GROWTH))
+        .map(|(_, it)| *it)
+        .collect();
     let known = count(used.len());
     let confidence = known / (known + HALF_CONFIDENCE);
-    let Some((service_time, evidence)) = measure(&used, limits) else {
+    let measured = measure(&steady, limits).or_else(|| measure(&used, limits));
+    let Some((service_time, evidence)) = measured else {
         let service_time = earlier.map(|it| it.service_time).filter(|it| is_valid(*it))?;
         let wait = wait(&used, bound, service_time);
         let evidence = Evidence::Earlier;
@@ -240,14 +258,14 @@ mod tests {
     #[test]
     fn service_time_follows_from_the_scarcest_resource() {
         let samples = [sample(10.0, 1.0, 0.02); 5];
-        let capacity = learn(&samples, &LIMITS, Some(0.2), None).unwrap();
+        let capacity = learn(&samples, 15.0, &LIMITS, Some(0.2), None).unwrap();
         assert!((capacity.service_time - 0.05).abs() < 1e-9, "{capacity:?}");
         assert!((capacity.wait - 0.18).abs() < 1e-9, "{capacity:?}");
         assert_eq!((capacity.evidence, capacity.confidence), (Evidence::Cpu, 0.5));
         // Two requests at a time take 0.2 s each.
         let busy = samples.map(|it| LoadSample { in_flight: Some(it.rate * 0.2), ..it });
         let limits = InstanceLimits { concurrency: Some(2), ..LIMITS };
-        let capacity = learn(&busy, &limits, None, None).unwrap();
+        let capacity = learn(&busy, 15.0, &limits, None, None).unwrap();
         assert!((capacity.service_time - 0.1).abs() < 1e-9, "{capacity:?}");
         assert_eq!(capacity.evidence, Evidence::Concurrency);
     }
@@ -255,12 +273,12 @@ mod tests {
     #[test]
     fn without_requests_the_earlier_value_counts() {
         let idle = [sample(0.0, 1.0, 0.02); 5];
-        assert_eq!(learn(&idle, &LIMITS, Some(0.2), None), None);
+        assert_eq!(learn(&idle, 15.0, &LIMITS, Some(0.2), None), None);
         let earlier = |service_time: f64| Learned { service_time, correction: 1.0, age: 60.0 };
-        let capacity = learn(&idle, &LIMITS, Some(0.2), Some(earlier(0.07))).unwrap();
+        let capacity = learn(&idle, 15.0, &LIMITS, Some(0.2), Some(earlier(0.07))).unwrap();
         assert!((capacity.service_time - 0.07).abs() < 1e-9);
         assert_eq!((capacity.evidence, capacity.confidence), (Evidence::Earlier, 0.0));
-        assert_eq!(learn(&idle, &LIMITS, None, Some(earlier(f64::NAN))), None);
+        assert_eq!(learn(&idle, 15.0, &LIMITS, None, Some(earlier(f64::NAN))), None);
     }
 
     #[test]
@@ -268,10 +286,22 @@ mod tests {
         // By its CPU an instance serves 20/s, but at 4/s it is too slow.
         let mut samples = vec![sample(2.0, 1.0, 0.05); 5];
         samples.extend([sample(4.0, 1.0, 0.9); 5]);
-        let capacity = learn(&samples, &LIMITS, Some(0.2), None).unwrap();
+        let capacity = learn(&samples, 15.0, &LIMITS, Some(0.2), None).unwrap();
         assert_eq!(capacity.evidence, Evidence::Saturation);
         assert!(capacity.service_time > 0.05 && capacity.service_time <= 0.2, "{capacity:?}");
         assert!(highest_load(&capacity, 1.0) < 4.0);
+    }
+
+    #[test]
+    fn requests_that_have_not_ended_cost_nothing_yet() {
+        let mut samples = vec![LoadSample { in_flight: Some(1.0), ..sample(10.0, 1.0, 0.02) }; 3];
+        // At first few of many requests end, although all use the CPU.
+        let busy = LoadSample { rate: 4.0, cpu: Some(0.1), ..samples[0] };
+        samples.push(LoadSample { in_flight: Some(300.0), ..busy });
+        let capacity = learn(&samples, 15.0, &LIMITS, Some(0.2), None).unwrap();
+        assert!((capacity.service_time - 0.05).abs() < 1e-9, "{capacity:?}");
+        let capacity = learn(&samples[3..], 15.0, &LIMITS, Some(0.2), None).unwrap();
+        assert!(capacity.service_time > 0.2, "the best that is known: {capacity:?}");
     }
 
     #[test]
@@ -279,7 +309,7 @@ mod tests {
         let samples = [sample(10.0, 1.0, 0.02); 5];
         let factor = |age: f64| {
             let earlier = Learned { service_time: 0.1, correction: 2.0, age };
-            learn(&samples, &LIMITS, Some(0.2), Some(earlier)).unwrap().correction
+            learn(&samples, 15.0, &LIMITS, Some(0.2), Some(earlier)).unwrap().correction
         };
         assert!((factor(0.0) - 2.0).abs() < 1e-9);
         assert!((factor(CORRECTION_MEMORY) - 2.0).abs() < 1e-9);
@@ -294,7 +324,7 @@ mod tests {
         let mut samples = vec![sample(20.0, 1.0, 2.0); 4];
         samples.extend([sample(22.0, 4.0, 1.0); 3]);
         samples.extend([sample(40.0, 4.0, 0.1); 3]);
-        let capacity = learn(&samples, &LIMITS, Some(0.2), None).unwrap();
+        let capacity = learn(&samples, 15.0, &LIMITS, Some(0.2), None).unwrap();
         assert_eq!(capacity.evidence, Evidence::Cpu);
     }
 
@@ -316,7 +346,7 @@ mod tests {
             let earlier = earlier.map(|(service_time, correction, age)| Learned {
                 service_time, correction, age,
             });
-            if let Some(capacity) = learn(&samples, &LIMITS, bound, earlier) {
+            if let Some(capacity) = learn(&samples, 15.0, &LIMITS, bound, earlier) {
                 prop_assert!(capacity.service_time > 0.0 && capacity.service_time.is_finite());
                 prop_assert!(capacity.wait > 0.0 && capacity.wait.is_finite());
                 prop_assert!((0.0..=1.0).contains(&capacity.confidence));

@@ -1,6 +1,8 @@
 //! Whether and how enforcement changes the number of instances of a function: the model's
 //! [decision](crate::decide), within safeguards that follow from what earlier changes achieved.
 
+use std::cmp::Ordering;
+
 use crate::{
     capacity::{Capacity, InstanceLimits, Learned, LoadSample, learn},
     forecast::History,
@@ -107,6 +109,8 @@ pub enum Hold {
     Stopped(Stopped),
     /// Instances that the cluster hasn't started.
     MissingInstances(u32),
+    /// The number isn't lowered while a requirement is violated.
+    Violated,
 }
 
 impl std::fmt::Display for Hold {
@@ -115,8 +119,9 @@ impl std::fmt::Display for Hold {
             Self::Safeguard(wait) => wait.fmt(formatter),
             Self::Stopped(stopped) => formatter.write_str(stopped.as_str()),
             Self::MissingInstances(number) => {
-                write!(formatter, "{number} instances aren't ready")
+                write!(formatter, "{number} instances that aren't ready")
             }
+            Self::Violated => formatter.write_str("the requirement to be met"),
         }
     }
 }
@@ -142,7 +147,7 @@ pub struct Decision {
 pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision> {
     let Situation { samples, interval, latency_bound, limits, bounds, .. } = *situation;
     let present = samples.last()?;
-    let capacity = learn(samples, &limits, latency_bound, floor.learned)?;
+    let capacity = learn(samples, interval, &limits, latency_bound, floor.learned)?;
     let startup = situation.startup.unwrap_or(DEFAULT_STARTUP).clamp(0.0, MAX_STARTUP);
     let offered = offered(situation, startup);
     let current =
@@ -159,15 +164,17 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
     })?;
     let missing = missing(situation, floor, startup);
     let effect = assess(situation, floor, startup, missing > 0);
-    let hold = match change.instances > current {
-        true if missing > 0 => Some(Hold::MissingInstances(missing)),
-        true => effect.stopped.map(Hold::Stopped),
-        false => change.wait.map(Hold::Safeguard),
+    let hold = match change.instances.cmp(&current) {
+        Ordering::Greater if missing > 0 => Some(Hold::MissingInstances(missing)),
+        Ordering::Greater => effect.stopped.map(Hold::Stopped),
+        Ordering::Less if situation.violated => Some(Hold::Violated),
+        Ordering::Less | Ordering::Equal => change.wait.map(Hold::Safeguard),
     };
     let raises = change.instances > current && hold.is_none();
     let floor = if hold.is_some() { current } else { change.instances };
     let effect = if raises { with_baseline(effect, situation, present) } else { effect };
-    let basis = format!("{} ({})", change.explain(&needs), capacity.evidence.as_str());
+    let basis =
+        format!("{} ({})", change.explain(&needs, latency_bound), capacity.evidence.as_str());
     Some(Decision { floor, change, capacity, effect, hold, missing, basis })
 }
 
@@ -338,6 +345,17 @@ mod tests {
         let loaded = [sample(119.0, 6.0, 3.0); 12];
         let decision = decide_floor(&situation(&loaded, 6), &raised).unwrap();
         assert_eq!(decision.effect.stopped, None);
+    }
+
+    #[test]
+    fn nothing_is_lowered_while_a_requirement_is_violated() {
+        // By the model, 2 of 15 instances would be enough.
+        let samples = [sample(10.0, 15.0, 2.0); 41];
+        let violated = situation(&samples, 15);
+        let decision = decide_floor(&violated, &floor(15, 900.0)).unwrap();
+        assert_eq!((decision.floor, decision.hold), (15, Some(Hold::Violated)));
+        let met = Situation { violated: false, ..violated };
+        assert_eq!(decide_floor(&met, &floor(15, 900.0)).unwrap().floor, 10);
     }
 
     #[test]

@@ -132,11 +132,10 @@ impl std::fmt::Display for Wait {
 }
 
 impl Change {
-    /// The decision in one line, with its numbers.
-    pub fn explain(&self, needs: &Needs) -> String {
+    /// The decision in one line, with its numbers. `bound` is that of the latency in seconds.
+    pub fn explain(&self, needs: &Needs, bound: Option<f64>) -> String {
         let Forecast { level, growth, .. } = self.forecast;
         let (margin, capacity) = (self.forecast.margin(), 1.0 / needs.service_time);
-        let bound = 1000.0 * (needs.wait + needs.service_time);
         let load = format!("{level:.1} req/s + trend {growth:.1} + margin {margin:.1}");
         let capacity = format!("one instance serves {capacity:.1}/s");
         if self.needed > self.recommended {
@@ -144,7 +143,11 @@ impl Change {
             return format!("{load}; {capacity} → {needed} instances needed, limited to {max}");
         }
         let instances = self.recommended;
-        format!("{load}; {capacity} → {instances} instances keep p95 ≤ {bound:.0} ms")
+        let purpose = bound.map_or_else(
+            || "serve it".to_owned(),
+            |bound| format!("keep p95 ≤ {:.0} ms", bound * 1000.0),
+        );
+        format!("{load}; {capacity} → {instances} instances {purpose}")
     }
 }
 
@@ -255,9 +258,10 @@ mod tests {
         let change = decide(&input(&[100.0; 40], 5, None)).unwrap();
         let expected = "100.0 req/s + trend 0.0 + margin 0.0; one instance serves 10.0/s → 13 \
                         instances keep p95 ≤ 300 ms";
-        assert_eq!(change.explain(&NEEDS), expected);
+        assert_eq!(change.explain(&NEEDS, Some(0.3)), expected);
+        assert!(change.explain(&NEEDS, None).ends_with("13 instances serve it"));
         let change = decide(&input(&[1000.0; 40], 30, None)).unwrap();
-        assert!(change.explain(&NEEDS).ends_with("instances needed, limited to 30"));
+        assert!(change.explain(&NEEDS, None).ends_with("instances needed, limited to 30"));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub const DISRUPTION_BUDGET: Kind =
     Kind::new(["policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets"]);
 pub const JOB: Kind = Kind::new(["batch", "v1", "Job", "jobs"]);
 pub const KNATIVE_SERVICE: Kind = Kind::new(["serving.knative.dev", "v1", "Service", "services"]);
+pub const KNATIVE_REVISION: Kind =
+    Kind::new(["serving.knative.dev", "v1", "Revision", "revisions"]);
 /// A kind of the Prometheus Operator.
 pub const SERVICE_MONITOR: Kind =
     Kind::new(["monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors"]);

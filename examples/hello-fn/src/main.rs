@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | `name=Ada` | greets Ada |
 //! | `sleep_ms=N` | delays the response by N milliseconds |
-//! | `burn_ms=N` | keeps one CPU busy for N milliseconds |
+//! | `burn_ms=N` | uses N milliseconds of CPU time, which take longer under a CPU limit |
 //! | `hold_mb=N` | allocates N megabytes until the response |
 //! | `fail=N` | responds with status N |
 //!

@@ -1,8 +1,9 @@
 //! Query parameters that simulate load, latency and failures.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::http::StatusCode;
+use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
 const MAX_DURATION_MS: u64 = 60_000;
@@ -41,10 +42,11 @@ impl RequestOptions {
         let held = vec![1_u8; self.hold_mb << 20];
         tokio::time::sleep(Duration::from_millis(self.sleep_ms)).await;
         if self.burn_ms > 0 {
-            let end = Instant::now() + Duration::from_millis(self.burn_ms);
+            let amount = Duration::from_millis(self.burn_ms);
             let burn = move || {
-                while Instant::now() < end {
-                    std::hint::spin_loop();
+                let start = cpu_time();
+                while cpu_time().saturating_sub(start) < amount {
+                    (0..1000).for_each(|_| std::hint::spin_loop());
                 }
             };
             // The task neither panics nor is cancelled.
@@ -53,6 +55,11 @@ impl RequestOptions {
         drop(std::hint::black_box(held));
         self.fail.and_then(|status| StatusCode::from_u16(status).ok()).unwrap_or(StatusCode::OK)
     }
+}
+
+/// CPU time that the thread has used.
+fn cpu_time() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 #[cfg(test)]

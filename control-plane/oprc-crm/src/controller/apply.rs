@@ -22,7 +22,7 @@ use crate::{
     crd::{ClassRuntime, ClassRuntimeStatus, NfrChange, Recommendation, RequirementStatus},
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, deployment_id, encode_status},
-    kinds::Kind,
+    kinds::{KNATIVE_REVISION, Kind},
     leader::Leadership,
     reason::Reason,
     reconcile::{
@@ -31,6 +31,7 @@ use crate::{
         observe::{Child, MANAGER},
         render::DEPLOYMENT_ID,
         report::Failure,
+        revision_scale::{MIN_SCALE, RevisionScale},
     },
 };
 
@@ -104,6 +105,7 @@ impl Applier {
             }
             Action::Apply(apply) => self.apply_object(class, apply, end).await,
             Action::Delete(child) => self.delete(child, end).await,
+            Action::ScaleRevision(scale) => self.scale_revision(class, scale, end).await,
             Action::Status(status) => self.write_status(class, version, status, end).await,
             Action::Event(record) => {
                 self.record_event(class, record, end).await;
@@ -191,6 +193,24 @@ impl Applier {
             .map_err(|error| error.classify(&format!("{} {}", desired.kind, desired.name)))?;
         self.cache.put_child(Child::of(&desired.kind, &written).with_applied(&desired.object));
         Ok(())
+    }
+
+    async fn scale_revision(
+        &self,
+        class: &ObservedClass,
+        scale: &RevisionScale,
+        end: Instant,
+    ) -> Result<(), Error> {
+        let RevisionScale { revision, min_scale } = scale;
+        let api = self.api(&KNATIVE_REVISION, &class.namespace);
+        let patch = json!({"metadata": {"annotations": {MIN_SCALE: min_scale}}});
+        let params =
+            PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        match bounded(end, api.patch(revision, &params, &Patch::Merge(&patch))).await {
+            // Another revision serves by now.
+            Ok(_) | Err(RequestError::Api(404, _)) => Ok(()),
+            Err(error) => Err(error.classify(&format!("Revision {revision}"))),
+        }
     }
 
     async fn delete(&self, child: &Child, end: Instant) -> Result<(), Error> {

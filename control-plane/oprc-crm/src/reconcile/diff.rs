@@ -7,9 +7,10 @@ use oprc_unit::Identity;
 use super::{
     observe::{Child, ClusterView},
     render::{Desired, DesiredGrid, DesiredObject, FunctionPlan, ODGM_COMPONENT, ODGM_ENABLED},
+    revision_scale::{RevisionScale, leave_revision},
     shapes,
 };
-use crate::kinds::{AUTOSCALER, DEPLOYMENT, Kind};
+use crate::kinds::{AUTOSCALER, DEPLOYMENT, KNATIVE_SERVICE, Kind};
 
 /// An object to be applied.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +43,8 @@ pub struct Changes {
     /// Deployments that an autoscaler of another owner scales.
     pub scaled_by_others: Vec<String>,
     pub blocked: Vec<Blocked>,
+    /// Written before the objects are applied.
+    pub revision_scales: Vec<RevisionScale>,
 }
 
 /// Compares desired objects with live ones. `completed` has the names of workloads that ran to
@@ -102,6 +105,9 @@ impl Comparison<'_> {
         let mut object = object.clone();
         if object.kind == DEPLOYMENT {
             self.leave_replicas_to_autoscaler(&mut object, live.as_deref(), changes);
+        }
+        if let Some(live) = live.as_deref().filter(|_| object.kind == KNATIVE_SERVICE) {
+            changes.revision_scales.extend(leave_revision(&mut object, live));
         }
         if let Some(live) = live.as_ref().filter(|_| object.runs_once()) {
             let Some(manifest) = live.with_live_pod_template(object.object) else { return };
@@ -226,7 +232,7 @@ pub(super) fn is_scaled_by_others(
 
 /// Whether an apply would change nothing. An object that an admission webhook changes is in sync
 /// once the manifest was applied: applying it again would lead to the same.
-fn is_in_sync(live: &Child, object: &DesiredObject) -> bool {
+pub(super) fn is_in_sync(live: &Child, object: &DesiredObject) -> bool {
     !live.differs_from(&object.object) || live.was_applied_as(&object.object)
 }
 

@@ -17,6 +17,7 @@ mod pod_problem;
 mod readiness;
 pub mod render;
 pub mod report;
+pub mod revision_scale;
 mod rollback;
 pub mod scaling;
 mod shapes;
@@ -37,6 +38,7 @@ use self::{
     readiness::Readiness,
     render::Desired,
     report::Facts,
+    revision_scale::RevisionScale,
     rollback::Target,
 };
 use crate::{
@@ -108,6 +110,7 @@ pub enum Action {
     RemoveFinalizer,
     Apply(Box<Apply>),
     Delete(Arc<Child>),
+    ScaleRevision(RevisionScale),
     Status(Box<ClassRuntimeStatus>),
     Event(EventRecord),
 }
@@ -227,6 +230,7 @@ fn plan_changes(actions: &mut Vec<Action>, facts: &Facts<'_>, status: &ClassRunt
     let changes = &facts.changes;
     // Deletions come first: a quota may have no room for both.
     actions.extend(changes.deletes.iter().cloned().map(Action::Delete));
+    actions.extend(changes.revision_scales.iter().cloned().map(Action::ScaleRevision));
     actions.extend(changes.applies.iter().cloned().map(Box::new).map(Action::Apply));
     if drain::time_left(status, facts).is_some_and(|left| left.is_zero()) {
         actions.extend(changes.draining.iter().cloned().map(Action::Delete));

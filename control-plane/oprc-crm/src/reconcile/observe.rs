@@ -117,6 +117,11 @@ impl Child {
         serde_json::from_str(self.owned.as_ref()?).ok()
     }
 
+    /// The values of the fields that CRM owns.
+    pub(super) fn owned_fields(&self) -> Option<Value> {
+        self.owned().map(|it| it.live)
+    }
+
     /// Whether an apply of the manifest would change anything.
     pub fn differs_from(&self, manifest: &Value) -> bool {
         self.owned().is_none_or(|owned| owned.differs_from(manifest))

@@ -15,7 +15,7 @@ use super::{
 use crate::{kinds::KNATIVE_SERVICE, reason::Reason};
 
 const VISIBILITY: &str = "networking.knative.dev/visibility";
-const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";
+pub(crate) const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";
 const MAX_SCALE: &str = "autoscaling.knative.dev/max-scale";
 
 pub(crate) static SHAPE: WorkloadShape = WorkloadShape {
@@ -38,6 +38,8 @@ pub struct KnativeStatus {
     pub routed: bool,
     pub reason: Option<String>,
     pub message: Option<String>,
+    /// The revision that serves.
+    pub revision: Option<String>,
     /// The public URL.
     pub url: Option<String>,
     /// The cluster-local URL.
@@ -77,6 +79,7 @@ pub(super) fn observe(object: &Value, generation: i64) -> Observation {
         routed: condition("RoutesReady").is_some_and(|it| it.status == "True"),
         reason: ready.and_then(|it| it.reason.clone()),
         message: ready.and_then(|it| it.message.clone()),
+        revision: text(object, "/status/latestReadyRevisionName"),
         url: text(object, "/status/url"),
         address: text(object, "/status/address/url"),
     });
@@ -104,7 +107,7 @@ fn service(context: &Context<'_>, function: &ValidFunction, plan: &FunctionPlan)
         labels.insert(VISIBILITY.to_owned(), "cluster-local".to_owned());
     }
     let mut annotations = context.scrape_function(function.port);
-    annotations.insert(MIN_SCALE.to_owned(), plan.min.to_string());
+    annotations.insert(MIN_SCALE.to_owned(), plan.floor.to_string());
     if plan.max > 0 {
         annotations.insert(MAX_SCALE.to_owned(), plan.max.to_string());
     }

@@ -19,6 +19,7 @@ use super::{
         observe::{Child, MANAGER},
         plan_actions,
         report::Failure,
+        revision_scale::RevisionScale,
     },
     api_server::{immutable, with_defaults},
     managed,
@@ -70,6 +71,8 @@ pub(super) struct Cluster {
     /// Kinds whose controllers don't run.
     pub(super) stopped: BTreeSet<Kind>,
     pub(super) events: Vec<EventRecord>,
+    /// Changes of revisions.
+    pub(super) revision_scales: Vec<RevisionScale>,
     /// A mutating admission webhook.
     pub(super) admission: Option<fn(&mut Value)>,
     /// Names of objects whose writes are rejected.
@@ -91,6 +94,7 @@ impl Cluster {
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             stopped: BTreeSet::new(),
             events: Vec::new(),
+            revision_scales: Vec::new(),
             admission: None,
             rejected: BTreeSet::new(),
             over_quota: BTreeSet::new(),
@@ -380,6 +384,10 @@ impl Cluster {
             }
             Action::Apply(write) => self.apply(write),
             Action::Delete(child) => self.delete(child),
+            Action::ScaleRevision(scale) => {
+                self.revision_scales.push(scale.clone());
+                Ok(())
+            }
             Action::Status(status) => {
                 let new = self.next_version();
                 let class = self.current(seen, version)?;

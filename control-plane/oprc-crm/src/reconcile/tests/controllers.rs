@@ -146,6 +146,7 @@ fn status(key: &Key, object: &Value) -> Option<Value> {
             "conditions": [
                 condition("Ready", !broken), condition("RoutesReady", routed || !broken),
             ],
+            "latestReadyRevisionName": format!("{name}-{:05}", generation.as_i64().unwrap_or(1)),
             "url": format!("http://{name}.{NAMESPACE}.example.com"),
             "address": {"url": format!("http://{name}.{NAMESPACE}.svc.cluster.local")},
         }));

@@ -9,6 +9,7 @@ mod controllers;
 mod convergence;
 mod deletion;
 mod drift;
+mod enforcement;
 mod foreign;
 mod grid;
 mod managed;

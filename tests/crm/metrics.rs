@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::server::RESPONSE_TIMEOUT;
 
 /// All metrics with their labels; a histogram by its count.
-const METRICS: [(&str, &[&str]); 12] = [
+const METRICS: [(&str, &[&str]); 13] = [
     ("crm_deployments_total", &["environment", "template", "status"]),
     ("crm_deployment_duration_seconds", &["environment", "template"]),
     ("crm_deployment_failures_total", &["environment", "reason"]),
@@ -32,6 +32,7 @@ const METRICS: [(&str, &[&str]); 12] = [
     ("crm_requeues_total", &[]),
     ("crm_grpc_requests_total", &["method", "code"]),
     ("crm_api_requests_total", &["verb", "code"]),
+    ("crm_enforcement_frozen", &[]),
     ("crm_leading", &[]),
 ];
 
@@ -43,6 +44,14 @@ pub(crate) const NFR_METRICS: [(&str, &[&str]); 6] = [
     ("crm_constraint_breaches_total", &["constraint", "environment", "function_key"]),
     ("crm_analyzer_pass_duration_seconds", &["result"]),
     ("crm_analyzer_queries_total", &["query", "result"]),
+];
+
+/// Metrics of classes that are enforced.
+const ENFORCEMENT_METRICS: [&str; 4] = [
+    "crm_enforcement_actions_total",
+    "crm_enforcement_applied",
+    "crm_enforcement_recommended",
+    "crm_enforcement_held",
 ];
 
 pub(crate) type Series = (String, BTreeMap<String, String>);
@@ -100,8 +109,8 @@ fn documented(folder: &Path) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn metrics_follow_a_class_from_creation_to_deletion() {
-    let listed = METRICS.iter().chain(&NFR_METRICS).map(|(name, _)| (*name).to_owned());
-    let listed: BTreeSet<String> = listed.collect();
+    let listed = METRICS.iter().chain(&NFR_METRICS).map(|(name, _)| *name);
+    let listed: BTreeSet<String> = listed.chain(ENFORCEMENT_METRICS).map(str::to_owned).collect();
     assert_eq!(documented(&workspace().join("docs/reference")), listed);
     with_crm(&Options::default(), async |ns: &TestNamespace, crm: &Crm| {
         let mut spec = spec_of(&[hello("greet")]);

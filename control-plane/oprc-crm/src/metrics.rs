@@ -92,7 +92,11 @@ impl Metrics {
         let help = "Requests sent to the Kubernetes API server";
         register(all, "crm_api_requests", help, api_health.requests.clone());
         let nfr = NfrMetrics::new(all);
-        let functions = FunctionCollector { observations, leadership: leadership.clone() };
+        let functions = FunctionCollector {
+            cache: Arc::clone(&cache),
+            observations,
+            leadership: leadership.clone(),
+        };
         registry.register_collector(Box::new(functions));
         registry.register_collector(Box::new(ClassCollector { cache, leadership }));
         Self {

@@ -3,11 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
-use oprc_nfr::compliance::{Requirement, Verdict};
+use oprc_nfr::{
+    Wait,
+    compliance::{Requirement, Verdict},
+    enforcement::Hold,
+};
 use oprc_unit::spec::{Dimension, EnforcementMode};
 use parking_lot::RwLock;
 
-use crate::signals::ClassKey;
+use crate::{reason::Reason, signals::ClassKey};
 
 /// Immutable; a pass publishes a new one.
 #[derive(Clone, Debug, Default)]
@@ -74,8 +78,54 @@ pub struct LiveDecision {
     pub basis: String,
     /// What the next change waits for; none if nothing has to change.
     pub waits_for: Option<String>,
+    /// The kind of what it waits for.
+    pub held_by: Option<HeldBy>,
     /// When the next change is possible at the earliest.
     pub next_change_at: Option<Timestamp>,
+}
+
+/// What holds a change back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldBy {
+    Freeze,
+    ForeignAutoscaler,
+    InstancesMissing,
+    NoEffect,
+    /// The time between two raises.
+    StepInterval,
+    Cooldown,
+    Stability,
+    /// The difference is too small.
+    Tolerance,
+}
+
+impl HeldBy {
+    /// The metric label `reason`: that of the condition `NfrEnforced`, if it has one.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Freeze => Reason::EnforcementFrozen.as_str(),
+            Self::ForeignAutoscaler => Reason::ForeignAutoscaler.as_str(),
+            Self::InstancesMissing => Reason::InstancesMissing.as_str(),
+            Self::NoEffect => Reason::NoEffect.as_str(),
+            Self::StepInterval => "StepInterval",
+            Self::Cooldown => "Cooldown",
+            Self::Stability => "Stability",
+            Self::Tolerance => "Tolerance",
+        }
+    }
+}
+
+impl From<Hold> for HeldBy {
+    fn from(hold: Hold) -> Self {
+        match hold {
+            Hold::MissingInstances(_) => Self::InstancesMissing,
+            Hold::Stopped(_) => Self::NoEffect,
+            Hold::Safeguard(Wait::RaiseInterval(_)) => Self::StepInterval,
+            Hold::Safeguard(Wait::Cooldown(_)) => Self::Cooldown,
+            Hold::Safeguard(Wait::Stability(_)) => Self::Stability,
+            Hold::Safeguard(Wait::Tolerance) => Self::Tolerance,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

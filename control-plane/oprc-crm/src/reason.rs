@@ -76,11 +76,13 @@ reasons! {
     InstancesMissing,
     LimitReached,
     Measured,
+    MissingCRDs,
     NFRApplied,
     NFRRecovered,
     NFRViolated,
     NoData,
     NoEffect,
+    PrometheusDisabled,
     PrometheusUnavailable,
     // An Event for a class that became Degraded; its note begins with the reason.
     Failed,

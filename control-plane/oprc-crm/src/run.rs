@@ -114,6 +114,13 @@ impl Crm {
             config.prometheus.enabled,
         );
         let platform = platform_now(&config, &watches, &cache);
+        let enforces = config.prometheus.is_configured() && config.nfr.enforcement;
+        let freeze = if enforces {
+            watches.freeze_switch(&installed_namespace(&config, &client), &config.nfr.configmap)
+        } else {
+            watch::channel(false).1
+        };
+        let lacks_monitors = lacks_monitors(&config, &watches);
         let identity = identity("oprc-crm");
         let (election, leadership) = LeaderElection::new(&config, &client, &identity);
         let observations = Arc::new(ObservationStore::default());
@@ -135,7 +142,7 @@ impl Crm {
             only_namespace: only_namespace.clone(),
             observations: Arc::clone(&observations),
             measures: config.prometheus.is_configured(),
-            enforces: config.prometheus.is_configured() && config.nfr.enforcement,
+            enforces,
             single_flight: SingleFlight::default(),
             stopping,
         });
@@ -151,6 +158,8 @@ impl Crm {
         let analyzer = Analyzer {
             options: Options::of(&config, only_namespace.as_deref()),
             provider: metrics_provider(&config)?,
+            lacks_monitors,
+            freeze,
             cache: Arc::clone(&cache),
             api_health: api_health.clone(),
             applier: Arc::clone(&applier),
@@ -199,8 +208,7 @@ impl LeaderElection {
         let namespace = config.lease_namespace.as_deref().unwrap_or(own);
         let (candidate, leadership) =
             Candidate::new(client.clone(), namespace, &config.lease, identity);
-        let runs_outside =
-            config.lease_namespace.is_none() && !config.namespaced && own != INSTALLED_NAMESPACE;
+        let runs_outside = runs_outside(config, client);
         (Self { candidate: Some(candidate), runs_outside }, leadership)
     }
 
@@ -226,6 +234,27 @@ impl LeaderElection {
             }
         }
     }
+}
+
+/// Whether CRM was started by hand, and isn't told where the Lease is.
+fn runs_outside(config: &Config, client: &Client) -> bool {
+    let own = client.default_namespace();
+    config.lease_namespace.is_none() && !config.namespaced && own != INSTALLED_NAMESPACE
+}
+
+/// The namespace in which CRM is configured.
+fn installed_namespace(config: &Config, client: &Client) -> String {
+    let own = client.default_namespace();
+    let own = if runs_outside(config, client) { INSTALLED_NAMESPACE } else { own };
+    config.lease_namespace.as_deref().unwrap_or(own).to_owned()
+}
+
+fn lacks_monitors(config: &Config, watches: &Watches) -> Box<dyn Fn() -> bool + Send + Sync> {
+    let (prometheus, detected) = (config.prometheus.clone(), watches.detected());
+    Box::new(move || {
+        let Detected { service_monitors, pod_monitors, .. } = *detected.borrow();
+        prometheus.lacks_monitors(service_monitors, pod_monitors)
+    })
 }
 
 /// None if it is turned off or has no URL.

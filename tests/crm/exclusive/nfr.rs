@@ -6,10 +6,13 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::events::v1::Event,
+    api::{core::v1::ConfigMap, events::v1::Event},
     jiff::{SignedDuration, Timestamp},
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, PostParams},
+};
 use oprc_crm::crd::{ClassRuntimeStatus, ComplianceState};
 use oprc_grpc::deployment::{GetDeploymentStatusRequest, NfrCompliance};
 use oprc_tests::{
@@ -173,16 +176,19 @@ fn has_state(status: &ClassRuntimeStatus, state: ComplianceState) -> bool {
         && status.nfr_compliance.iter().any(|it| it.requirement == "latency" && it.state == state)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reports_what_a_load_generator_measures() {
-    let options = Options::default()
+async fn measuring() -> Options {
+    Options::default()
         .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
         .with("OPRC_CRM_PROM_URL", &shared().await.spec().prometheus_url().unwrap())
         .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
         .with("OPRC_CRM_PROM_STEP", "10s")
         .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
-        .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "5");
-    with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+        .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "5")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reports_what_a_load_generator_measures() {
+    with_crm(&measuring().await, async |ns: &TestNamespace, crm: &Crm| {
         // The bound of the first is also one of the histogram.
         let slow = deployed(ns, crm, "measured", &spec(210)).await;
         let mut strict = spec(30);
@@ -236,6 +242,39 @@ async fn reports_what_a_load_generator_measures() {
         let first = [("function_key", "measured/greet"), ("environment", "default")];
         let throughput = of_series(&samples, "crm_function_throughput", &first);
         assert!(near(throughput, many.measured(Timestamp::now()).0), "{samples:#?}");
+    })
+    .await;
+}
+
+/// The reason of the condition `NfrEnforced`.
+fn enforcement(status: &ClassRuntimeStatus) -> Option<&str> {
+    let condition = status.conditions.iter().find(|it| it.type_ == "NfrEnforced")?;
+    Some(condition.reason.as_str())
+}
+
+#[tokio::test]
+async fn config_map_freezes_enforcement() {
+    let options = measuring().await.with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true");
+    with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+        let mut enforced = spec(500);
+        enforced["nfr"] = json!({"enforcement": {"mode": "enforce"}});
+        deployed(ns, crm, "frozen", &enforced).await;
+        let running = |it: &ClassRuntimeStatus| enforcement(it) == Some("Enforced");
+        wait_for_status(ns, "frozen", "enforcement", TIMEOUT, running).await;
+        let config_maps: Api<ConfigMap> = Api::namespaced(ns.client.clone(), &ns.name);
+        let switch = json!({
+            "metadata": {"name": "oprc-crm-enforcement"}, "data": {"frozen": "true"},
+        });
+        let switch = serde_json::from_value(switch).unwrap();
+        config_maps.create(&PostParams::default(), &switch).await.unwrap();
+        let frozen = |it: &ClassRuntimeStatus| enforcement(it) == Some("EnforcementFrozen");
+        wait_for_status(ns, "frozen", "the freeze", TIMEOUT, frozen).await;
+        let reported = samples(crm).await.unwrap();
+        let is_frozen = of_series(&reported, "crm_enforcement_frozen", &[]);
+        assert!((is_frozen - 1.0).abs() < f64::EPSILON, "{reported:#?}");
+        let delete = DeleteParams::default();
+        config_maps.delete("oprc-crm-enforcement", &delete).await.unwrap();
+        wait_for_status(ns, "frozen", "the end of the freeze", TIMEOUT, running).await;
     })
     .await;
 }

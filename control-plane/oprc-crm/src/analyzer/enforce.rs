@@ -20,7 +20,7 @@ use oprc_unit::spec::{Dimension, EnforcementMode};
 use super::evaluate::requested_mode;
 use crate::{
     crd::{EffectStatus, NfrChange, Recommendation},
-    observations::{FunctionObservation, LiveDecision},
+    observations::{FunctionObservation, HeldBy, LiveDecision},
     reason::Reason,
     reconcile::{EventRecord, ObservedClass, scaling::FunctionScaling},
 };
@@ -382,20 +382,23 @@ fn live_decision(
         _ => None,
     };
     let differs = decision.change.recommended != instances(current);
-    let waits_for = if frozen && applies {
-        Some("the end of the freeze".to_owned())
+    let held = if frozen && applies {
+        Some((HeldBy::Freeze, "the end of the freeze".to_owned()))
     } else if scaling.scaled_by_others {
-        Some("the removal of an autoscaler of another owner".to_owned())
+        let waits_for = "the removal of an autoscaler of another owner".to_owned();
+        Some((HeldBy::ForeignAutoscaler, waits_for))
     } else {
-        decision.hold.map(|it| it.to_string())
+        decision.hold.map(|it| (it.into(), it.to_string()))
     };
+    let (held_by, waits_for) = held.filter(|_| differs).unzip();
     LiveDecision {
         dimension: Dimension::Replicas,
         mode,
         current,
         target: f64::from(decision.change.recommended),
         basis: decision.basis.clone(),
-        waits_for: waits_for.filter(|_| differs),
+        waits_for,
+        held_by,
         next_change_at: next,
     }
 }

@@ -28,7 +28,7 @@ pub use self::enforce::EnforcementOptions;
 use self::{
     enforce::{Enforced, carry, enforce},
     evaluate::{Evaluated, evaluate, has_requirements, requested_mode},
-    report::{Finding, Report, Transition, plan_report},
+    report::{Disabled, Finding, Report, Transition, plan_report},
 };
 use crate::{
     cache::{ApiHealth, Cache},
@@ -98,8 +98,12 @@ impl Options {
 
 pub struct Analyzer {
     pub options: Options,
-    /// Without one nothing is measured, and what was reported earlier is removed.
+    /// None if Prometheus isn't configured.
     pub provider: Option<Box<dyn MetricsProvider>>,
+    /// Whether the cluster lacks what makes Prometheus scrape functions: nothing is measured then.
+    pub lacks_monitors: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Whether a ConfigMap freezes enforcement.
+    pub freeze: watch::Receiver<bool>,
     pub cache: Arc<Cache>,
     pub api_health: ApiHealth,
     pub applier: Arc<Applier>,
@@ -113,6 +117,8 @@ pub struct Analyzer {
 #[derive(Default)]
 struct Memory {
     consecutive_failures: u32,
+    /// Why the latest pass read no metrics.
+    disabled: Option<Disabled>,
     /// When the latest pass started.
     last_pass: Option<Instant>,
     /// Until when breaches of the hard latency are counted, by class and function.
@@ -127,9 +133,10 @@ impl Analyzer {
         let mut ticks = interval(self.options.urgent_interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut memory = Memory::default();
-        let mut has_work = true;
+        let mut freeze = self.freeze.clone();
         loop {
             let is_leader = *leadership.borrow();
+            self.metrics.nfr.set_frozen(self.is_frozen());
             tokio::select! {
                 () = stopped(stopping.clone()) => return,
                 changed = leadership.changed() => {
@@ -141,10 +148,13 @@ impl Analyzer {
                         self.observations.publish(Observations::default());
                         memory = Memory::default();
                     }
-                    has_work = true;
                     ticks.reset_immediately();
                 }
-                _ = ticks.tick(), if is_leader && has_work => {
+                Ok(()) = freeze.changed() => {
+                    memory.last_pass = None;
+                    ticks.reset_immediately();
+                }
+                _ = ticks.tick(), if is_leader => {
                     if !self.is_due(&memory) {
                         continue;
                     }
@@ -158,13 +168,15 @@ impl Analyzer {
                             stopped(stopping.clone()).await;
                             tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
                         } => return,
-                        written = self.write(reports, &stopping) => {
-                            has_work = self.provider.is_some() || !written;
-                        }
+                        () = self.write(reports, &stopping) => {}
                     }
                 }
             }
         }
+    }
+
+    fn is_frozen(&self) -> bool {
+        self.options.frozen || *self.freeze.borrow()
     }
 
     /// Whether a class is enforced, or the interval has passed.
@@ -186,8 +198,9 @@ impl Analyzer {
         let now = (self.clock)();
         let classes = self.cache.classes_after(None);
         let (finding, mut enforced) = match &self.provider {
+            None => self.disable(Disabled::NotConfigured, memory),
+            Some(_) if (self.lacks_monitors)() => self.disable(Disabled::MissingCrds, memory),
             Some(provider) => self.observe(&**provider, memory, now, &classes).await,
-            None => (Finding::Disabled, BTreeMap::new()),
         };
         let latest = self.observations.latest();
         let reports = classes.into_iter().filter_map(|class| {
@@ -200,6 +213,20 @@ impl Analyzer {
         reports.collect()
     }
 
+    /// What was measured before says nothing about the present.
+    fn disable(
+        &self,
+        disabled: Disabled,
+        memory: &mut Memory,
+    ) -> (Finding, BTreeMap<ClassKey, Enforced>) {
+        let is_new = memory.disabled.replace(disabled) != Some(disabled);
+        if is_new && disabled == Disabled::MissingCrds {
+            tracing::warn!("Prometheus Operator CRDs not found, not reading metrics");
+        }
+        self.observations.publish(Observations::default());
+        (Finding::Disabled(disabled), BTreeMap::new())
+    }
+
     /// Measures all functions and publishes the result.
     async fn observe(
         &self,
@@ -208,6 +235,7 @@ impl Analyzer {
         now: Timestamp,
         classes: &[Arc<ObservedClass>],
     ) -> (Finding, BTreeMap<ClassKey, Enforced>) {
+        memory.disabled = None;
         let started = Instant::now();
         let evaluated = self.evaluate(provider, now, classes.to_vec()).await;
         let result = if evaluated.is_ok() { "ok" } else { "error" };
@@ -246,6 +274,7 @@ impl Analyzer {
         now: Timestamp,
     ) -> BTreeMap<ClassKey, Enforced> {
         let platform = (self.platform)();
+        let frozen = self.is_frozen();
         let none = BTreeMap::new();
         let mut all = BTreeMap::new();
         for class in classes {
@@ -257,8 +286,7 @@ impl Analyzer {
             let scaling =
                 if has_requirements(class) { function_scaling(&input) } else { Vec::new() };
             let options = &self.options.enforcement;
-            let enforced =
-                enforce(class, functions, loads, &scaling, options, self.options.frozen, now);
+            let enforced = enforce(class, functions, loads, &scaling, options, frozen, now);
             all.insert(key, enforced);
         }
         all
@@ -331,37 +359,34 @@ impl Analyzer {
         memory.breaches_counted = counted;
     }
 
-    /// Writes transitions. What fails is found again by the next pass. Returns whether all of them are
-    /// written.
+    /// Writes transitions and decisions. What fails is found again by the next pass.
     async fn write(
         &self,
         reports: Vec<(Arc<ObservedClass>, Report)>,
         stopping: &watch::Receiver<bool>,
-    ) -> bool {
-        let mut all_written = true;
+    ) {
         for (class, report) in reports {
             if *stopping.borrow() || self.api_health.retry_after().is_some() {
-                return false;
+                return;
             }
             let (namespace, class_runtime) = (&class.namespace, &class.name);
             if let Err(error) = self.applier.apply_nfr_status(&class, &report.status).await {
                 tracing::debug!(namespace, class_runtime, %error, "failed to write compliance, retrying");
-                all_written = false;
                 continue;
             }
-            for event in report.applied {
+            let environment = crate::metrics::environment_of(&class);
+            for (change, event) in report.applied {
+                self.metrics.nfr.on_applied(&class.name, &environment, &change);
                 let _ = self.applier.apply(&class, &mut String::new(), &Action::Event(event)).await;
             }
             for Transition { function, kind, event } in report.transitions {
                 if event.warning {
-                    let environment = crate::metrics::environment_of(&class);
                     self.metrics.nfr.on_violation(&class.name, &function, &environment, kind);
                 }
                 // A failure to record an Event is logged by the applier.
                 let _ = self.applier.apply(&class, &mut String::new(), &Action::Event(event)).await;
             }
         }
-        all_written
     }
 }
 

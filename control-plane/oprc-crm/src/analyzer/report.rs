@@ -7,29 +7,61 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use oprc_nfr::compliance::{RequirementKind, State};
-use oprc_unit::truncate_message;
+use oprc_unit::{spec::EnforcementMode, truncate_message};
 
 use super::{
     enforce::Enforced,
-    evaluate::{has_requirements, is_measured, stored_entry},
+    evaluate::{has_requirements, is_measured, requested_mode, stored_entry},
 };
 use crate::{
     controller::NfrStatus,
-    crd::{ComplianceState, NFR_ENFORCED, NFR_OBSERVED, RequirementStatus},
+    crd::{
+        ComplianceState, NFR_ENFORCED, NFR_OBSERVED, NfrChange, PROMETHEUS_DISABLED,
+        RequirementStatus,
+    },
     observations::{FunctionObservation, Observations, RequirementVerdict},
     reason::Reason,
     reconcile::{EventRecord, ObservedClass},
 };
 
+/// The conditions that the analyzer sets.
+const OWN_CONDITIONS: [&str; 3] = [NFR_OBSERVED, NFR_ENFORCED, PROMETHEUS_DISABLED];
+
 /// The outcome of a pass.
 #[derive(Clone, Debug)]
 pub(super) enum Finding {
-    /// Metrics aren't read.
-    Disabled,
+    Disabled(Disabled),
     /// `complete` says whether all queries about requests have answers.
-    Measured { complete: bool },
+    Measured {
+        complete: bool,
+    },
     /// `persists` says whether earlier passes failed as well.
-    Failed { error: String, persists: bool },
+    Failed {
+        error: String,
+        persists: bool,
+    },
+}
+
+/// Why metrics aren't read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Disabled {
+    NotConfigured,
+    /// The cluster lacks the kinds of the Prometheus Operator by which functions would be scraped.
+    MissingCrds,
+}
+
+impl Disabled {
+    fn message(self) -> &'static str {
+        match self {
+            Self::NotConfigured => {
+                "CRM reads no metrics: set prometheus.url, and features.prometheus if it is off"
+            }
+            Self::MissingCrds => {
+                "CRM reads no metrics: the cluster lacks the monitors of the Prometheus Operator; \
+                 install it, or set prometheus.scrape_kind to none if scraping is arranged elsewhere"
+            }
+        }
+    }
 }
 
 /// A status that differs from the stored one.
@@ -37,8 +69,8 @@ pub(super) enum Finding {
 pub(super) struct Report {
     pub(super) status: NfrStatus,
     pub(super) transitions: Vec<Transition>,
-    /// Changes by enforcement.
-    pub(super) applied: Vec<EventRecord>,
+    /// Changes by enforcement, with their Events.
+    pub(super) applied: Vec<(NfrChange, EventRecord)>,
 }
 
 /// A requirement that is violated now, or met again.
@@ -70,7 +102,12 @@ pub(super) fn plan_report(
         .collect();
     let stored = stored_status(class);
     let (mut status, transitions) = match finding {
-        Finding::Disabled => Default::default(),
+        // Compliance that nobody measures any more isn't reported; what was applied stays.
+        Finding::Disabled(disabled) if is_measured(class) && has_requirements(class) => {
+            let conditions = disabled_conditions(class, *disabled, now);
+            (NfrStatus { conditions, ..NfrStatus::default() }, Vec::new())
+        }
+        Finding::Disabled(_) => Default::default(),
         // Nothing is required, or nothing may be measured.
         Finding::Measured { .. } if verdicts.is_empty() => Default::default(),
         Finding::Measured { complete } => {
@@ -93,12 +130,12 @@ pub(super) fn plan_report(
             if !persists || !has_requirements(class) {
                 return None;
             }
-            let unavailable = (false, Reason::PrometheusUnavailable, error.as_str());
-            let conditions = vec![condition(class, NFR_OBSERVED, unavailable, now)];
+            let conditions =
+                unmeasured_conditions(class, Reason::PrometheusUnavailable, error, now);
             (NfrStatus { conditions, ..stored.clone() }, Vec::new())
         }
     };
-    let applied = enforced.events().collect();
+    let applied = enforced.changes.iter().cloned().zip(enforced.events()).collect();
     if let Some((is_true, reason, message)) = &enforced.condition {
         let enforced = condition(class, NFR_ENFORCED, (*is_true, *reason, message), now);
         status.conditions.push(enforced);
@@ -117,7 +154,7 @@ pub(super) fn plan_report(
 /// The part of the stored status that the analyzer owns.
 fn stored_status(class: &ObservedClass) -> NfrStatus {
     let Some(status) = &class.status else { return NfrStatus::default() };
-    let own = |it: &&Condition| [NFR_OBSERVED, NFR_ENFORCED].contains(&it.type_.as_str());
+    let own = |it: &&Condition| OWN_CONDITIONS.contains(&it.type_.as_str());
     NfrStatus {
         conditions: status.conditions.iter().filter(own).cloned().collect(),
         nfr_compliance: status.nfr_compliance.clone(),
@@ -126,6 +163,32 @@ fn stored_status(class: &ObservedClass) -> NfrStatus {
         last_applied_at: status.last_applied_at.clone(),
         nfr_history: status.nfr_history.clone(),
     }
+}
+
+fn disabled_conditions(
+    class: &ObservedClass,
+    disabled: Disabled,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let message = disabled.message();
+    let mut conditions = unmeasured_conditions(class, Reason::PrometheusDisabled, message, now);
+    if disabled == Disabled::MissingCrds {
+        let missing = (true, Reason::MissingCRDs, message);
+        conditions.push(condition(class, PROMETHEUS_DISABLED, missing, now));
+    }
+    conditions
+}
+
+/// What isn't measured isn't enforced either.
+fn unmeasured_conditions(
+    class: &ObservedClass,
+    reason: Reason,
+    message: &str,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let is_enforced = requested_mode(class) == EnforcementMode::Enforce;
+    let types = [NFR_OBSERVED].into_iter().chain(is_enforced.then_some(NFR_ENFORCED));
+    types.map(|type_| condition(class, type_, (false, reason, message), now)).collect()
 }
 
 /// Messages contain errors and names, which change more often than the state.

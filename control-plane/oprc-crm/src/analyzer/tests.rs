@@ -1,6 +1,6 @@
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicI64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, Ordering},
 };
 
 use async_trait::async_trait;
@@ -148,6 +148,8 @@ struct Fixture {
     server: Arc<ApiServer>,
     script: Arc<Mutex<Script>>,
     now: Arc<AtomicI64>,
+    freeze: watch::Sender<bool>,
+    lacks_monitors: Arc<AtomicBool>,
 }
 
 impl Fixture {
@@ -170,6 +172,9 @@ impl Fixture {
         let texts = queries.iter().map(|(query, text)| (query, text.to_owned())).collect();
         let now = Arc::new(AtomicI64::new(START));
         let clock = Arc::clone(&now);
+        let freeze = watch::Sender::new(false);
+        let lacks_monitors = Arc::new(AtomicBool::new(false));
+        let lacks = Arc::clone(&lacks_monitors);
         let analyzer = Analyzer {
             options: Options {
                 interval: Duration::from_mins(1),
@@ -187,6 +192,8 @@ impl Fixture {
                 queries,
             },
             provider: Some(Box::new(Liar { script: Arc::clone(&script), texts })),
+            lacks_monitors: Box::new(move || lacks.load(Ordering::SeqCst)),
+            freeze: freeze.subscribe(),
             applier: Arc::new(Applier {
                 client,
                 cache: Arc::clone(&cache),
@@ -200,7 +207,8 @@ impl Fixture {
             observations,
             metrics: Arc::new(metrics),
         };
-        Self { analyzer, memory: Memory::default(), server, script, now }
+        let memory = Memory::default();
+        Self { analyzer, memory, server, script, now, freeze, lacks_monitors }
     }
 
     /// Adds a class with the function `f`, which has one pod.
@@ -391,14 +399,67 @@ async fn mode_off_measures_nothing_and_removes_what_was_reported() {
     assert!(fixture.analyzer.observations.latest().classes.is_empty());
 }
 
+/// Type, status and reason of the conditions that were written.
+fn conditions(status: &Value) -> Vec<[&str; 3]> {
+    let conditions = status["conditions"].as_array().unwrap().iter();
+    conditions.map(|it| ["type", "status", "reason"].map(|key| it[key].as_str().unwrap())).collect()
+}
+
 #[tokio::test]
-async fn removes_what_was_reported_when_prometheus_is_disabled() {
+async fn reports_once_that_prometheus_is_disabled() {
+    let mut fixture = Fixture::new();
+    fixture.analyzer.provider = None;
+    fixture.add("shop", &fast());
+    fixture.add("plain", &json!({}));
+    let off = json!({"enforcement": {"mode": "off"}});
+    fixture.add("off", &json!({"nfr_requirements": {"max_latency_ms": 200}, "nfr": off.clone()}));
+    let written = fixture.pass().await;
+    let [(name, status)] = written.as_slice() else { panic!("{written:?}") };
+    assert_eq!(name, "shop");
+    assert_eq!(conditions(status), [["NfrObserved", "False", "PrometheusDisabled"]]);
+    for _ in 0..10 {
+        assert_eq!(fixture.pass().await, []);
+    }
+    // A class that is created later is reported as well.
+    fixture.add("later", &fast());
+    assert_eq!(fixture.pass().await.len(), 1);
+    assert_eq!(fixture.pass().await, []);
+    fixture.edit("shop", |class| class["spec"]["nfr"] = off);
+    assert_eq!(fixture.pass().await, [("shop".to_owned(), json!({}))]);
+    assert_eq!(fixture.pass().await, []);
+}
+
+#[tokio::test]
+async fn reports_no_compliance_that_is_not_measured_any_more() {
     let mut fixture = Fixture::new();
     fixture.add("shop", &fast());
     fixture.set_load("shop", 10.0, 0.0);
     assert_eq!(fixture.pass().await.len(), 1);
     fixture.analyzer.provider = None;
-    assert_eq!(fixture.pass().await, [("shop".to_owned(), json!({}))]);
+    let written = fixture.pass().await;
+    assert_eq!(condition(&written[0].1), ("False", "PrometheusDisabled"));
+    assert_eq!(written[0].1.get("nfr_compliance"), None);
+    assert_eq!(fixture.analyzer.observations.latest().observed_at, None);
+    assert_eq!(fixture.pass().await, []);
+}
+
+#[tokio::test]
+async fn nothing_is_measured_while_the_kinds_of_the_operator_are_missing() {
+    let mut fixture = Fixture::new();
+    fixture.add("shop", &fast());
+    fixture.set_load("shop", 10.0, 0.0);
+    fixture.lacks_monitors.store(true, Ordering::SeqCst);
+    let written = fixture.pass().await;
+    let expected = [
+        ["NfrObserved", "False", "PrometheusDisabled"],
+        ["PrometheusDisabled", "True", "MissingCRDs"],
+    ];
+    assert_eq!(conditions(&written[0].1), expected);
+    assert_eq!(fixture.pass().await, []);
+    let text = fixture.analyzer.metrics.text();
+    assert!(!text.contains("crm_analyzer_queries_total{"), "{text}");
+    fixture.lacks_monitors.store(false, Ordering::SeqCst);
+    assert_eq!(conditions(&fixture.pass().await[0].1), [["NfrObserved", "True", "Measured"]]);
     assert_eq!(fixture.pass().await, []);
 }
 
@@ -427,6 +488,34 @@ async fn stops_when_it_is_told_to() {
     let running = tokio::spawn(fixture.analyzer.run(stopping));
     while observations.latest().observed_at.is_none() {
         tokio::task::yield_now().await;
+    }
+    stop.send_replace(true);
+    running.await.unwrap();
+}
+
+/// The number of passes that succeeded, and whether enforcement is frozen.
+fn passes(metrics: &Metrics) -> (u32, bool) {
+    let text = metrics.text();
+    let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
+    let passes = value(r#"crm_analyzer_pass_duration_seconds_count{result="ok"} "#);
+    let frozen = value("crm_enforcement_frozen ") == Some("1");
+    (passes.map_or(0, |it| it.parse().unwrap()), frozen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn freeze_starts_a_pass_at_once() {
+    let fixture = Fixture::new();
+    let (stop, stopping) = watch::channel(false);
+    let metrics = Arc::clone(&fixture.analyzer.metrics);
+    let running = tokio::spawn(fixture.analyzer.run(stopping));
+    let started = tokio::time::Instant::now();
+    for (frozen, expected) in [(false, (1, false)), (true, (2, true)), (false, (3, false))] {
+        fixture.freeze.send_if_modified(|before| std::mem::replace(before, frozen) != frozen);
+        while passes(&metrics) != expected {
+            let elapsed = started.elapsed();
+            assert!(elapsed < Duration::from_secs(10), "{:?}, not {expected:?}", passes(&metrics));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
     stop.send_replace(true);
     running.await.unwrap();

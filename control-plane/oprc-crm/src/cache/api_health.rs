@@ -126,7 +126,10 @@ impl RequestKind {
     fn of(method: &Method, uri: &Uri) -> Self {
         let query = uri.query().filter(|_| method == Method::GET).unwrap_or_default();
         let has = |name: &str| query.split('&').any(|part| part.starts_with(name));
-        if has("watch=") {
+        // The only ConfigMap that CRM watches is optional, and so is the permission to read it.
+        if uri.path().ends_with("/configmaps") {
+            Self::Other
+        } else if has("watch=") {
             Self::Watch(watch_name_in(uri.path()))
         } else if has("limit=") {
             Self::List(watch_name_in(uri.path()))
@@ -337,6 +340,8 @@ mod tests {
         let uri = "/apis/serving.knative.dev/v1/namespaces/n/services?watch=true";
         api_health.record(&get(uri), Ok(StatusCode::FORBIDDEN));
         api_health.record(&get("/api/v1/pods?limit=500"), Ok(StatusCode::FORBIDDEN));
+        let optional = "/api/v1/namespaces/n/configmaps?limit=500";
+        api_health.record(&get(optional), Ok(StatusCode::FORBIDDEN));
         assert_eq!(api_health.failing_watches(Duration::ZERO), ["knative services", "pods"]);
         assert!(!api_health.is_stale());
         api_health.remove_watch("knative services");

@@ -1,6 +1,7 @@
 //! The watches that fill the cache: one for each kind, and one for each optional API.
 
 mod detect;
+mod freeze;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -343,13 +344,17 @@ pub(crate) fn is_expired(error: &watcher::Error) -> bool {
 
 /// Whether the kind isn't served.
 fn is_missing(error: &watcher::Error) -> bool {
+    has_code(error, 404)
+}
+
+fn has_code(error: &watcher::Error, code: u16) -> bool {
     use watcher::Error::{InitialListFailed, WatchFailed, WatchStartFailed};
     matches!(
         error,
         InitialListFailed(kube::Error::Api(status))
             | WatchStartFailed(kube::Error::Api(status))
             | WatchFailed(kube::Error::Api(status))
-            if status.code == 404
+            if status.code == code
     )
 }
 

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use oprc_config::{Error, Resolved};
 
-use oprc_unit::spec::Dimension;
+use oprc_unit::{names, spec::Dimension};
 
 use super::Prometheus;
 
@@ -18,6 +18,8 @@ pub struct Nfr {
     pub dimensions: Vec<Dimension>,
     /// Whether enforcement changes nothing for now.
     pub frozen: bool,
+    /// The ConfigMap that freezes enforcement as well.
+    pub configmap: String,
     pub interval: Duration,
     /// At most `interval`.
     pub urgent_interval: Duration,
@@ -38,6 +40,7 @@ impl Nfr {
             enforcement: settings.get("features.nfr_enforcement")?,
             dimensions: dimensions(settings)?,
             frozen: settings.get("enforcement.frozen")?,
+            configmap: settings.get("enforcement.configmap")?,
             interval: settings.get("nfr.interval")?,
             urgent_interval: settings.get("nfr.urgent_interval")?,
             stability: settings.get("enforcement.stability")?,
@@ -62,6 +65,10 @@ impl Nfr {
             return inconsistent(
                 "nfr.urgent_interval must be at least 1s, and nfr.interval from that to 24h".into(),
             );
+        }
+        if !names::is_plain(&self.configmap) {
+            let name = &self.configmap;
+            return inconsistent(format!("enforcement.configmap: {name:?} is not a valid name"));
         }
         if cooldown > MAX_DURATION {
             return inconsistent("enforcement.cooldown must be at most 24h".to_owned());
@@ -102,6 +109,7 @@ mod tests {
             enforcement: false,
             dimensions: Dimension::ALL.to_vec(),
             frozen: false,
+            configmap: "oprc-crm-enforcement".to_owned(),
             interval: Duration::from_mins(1),
             urgent_interval: Duration::from_secs(15),
             stability: Duration::from_mins(3),
@@ -140,11 +148,13 @@ mod tests {
             ("OPRC_CRM_REQ_CPU_PER_POD_M", "250"),
             ("OPRC_CRM_ENFORCEMENT_DIMENSIONS", "memory,replicas"),
             ("OPRC_CRM_ENFORCEMENT_FROZEN", "true"),
+            ("OPRC_CRM_ENFORCEMENT_CONFIGMAP", "freeze"),
         ]);
         let expected = Nfr {
             enforcement: true,
             dimensions: vec![Dimension::Memory, Dimension::Replicas],
             frozen: true,
+            configmap: "freeze".to_owned(),
             interval: Duration::from_secs(90),
             urgent_interval: Duration::from_secs(10),
             stability: Duration::from_mins(1),
@@ -187,6 +197,7 @@ mod tests {
             ("OPRC_CRM_LIMITS_MAX_REPLICAS", "0", "max_replicas"),
             ("OPRC_CRM_ENFORCEMENT_DIMENSIONS", "disk", "enforcement.dimensions"),
             ("OPRC_CRM_REQ_CPU_PER_POD_M", "0", "cpu_per_pod_m"),
+            ("OPRC_CRM_ENFORCEMENT_CONFIGMAP", "Freeze it", "enforcement.configmap"),
         ] {
             let error = config(&[(variable, value)]).unwrap_err().to_string();
             assert!(error.contains(message), "{variable}={value}: {error}");

@@ -84,6 +84,17 @@ impl Prometheus {
         self.enabled.then_some(Monitors { kind, labels, interval })
     }
 
+    /// Whether metrics would be read, but the cluster lacks the kind of monitor that CRM creates so that
+    /// they are scraped.
+    pub fn lacks_monitors(&self, services: bool, pods: bool) -> bool {
+        let is_served = match self.scrape_kind {
+            ScrapeKind::Auto | ScrapeKind::Service => services,
+            ScrapeKind::Pod => pods,
+            ScrapeKind::None => true,
+        };
+        self.is_configured() && !is_served
+    }
+
     fn check(&self, profile: Profile) -> Result<(), Error> {
         if profile == Profile::Full && self.enabled && self.options.is_none() {
             return inconsistent(
@@ -294,6 +305,24 @@ mod tests {
             matches!(&warnings[..], [one] if one.contains("OPRC_CRM_PROM_URL")),
             "{warnings:?}"
         );
+    }
+
+    #[test]
+    fn each_scrape_kind_needs_its_monitors() {
+        let on = ("OPRC_CRM_FEATURES_PROMETHEUS", "true");
+        for (kind, service, pod) in [
+            ("auto", true, false),
+            ("service", true, false),
+            ("pod", false, true),
+            ("none", false, false),
+        ] {
+            let kind = ("OPRC_CRM_PROM_SCRAPE_KIND", kind);
+            let found = prometheus(&[URL, on, kind]);
+            assert_eq!(found.lacks_monitors(false, true), service, "{kind:?}");
+            assert_eq!(found.lacks_monitors(true, false), pod, "{kind:?}");
+            assert!(!found.lacks_monitors(true, true), "{kind:?}");
+            assert!(!prometheus(&[URL, kind]).lacks_monitors(false, false), "not enabled");
+        }
     }
 
     #[test]

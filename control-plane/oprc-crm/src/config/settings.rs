@@ -483,6 +483,13 @@ const SETTINGS: &[Setting] = &[
         default: |_| Some("false".to_owned()),
     },
     Setting {
+        path: "enforcement.configmap",
+        env: &["OPRC_CRM_ENFORCEMENT_CONFIGMAP"],
+        kind: Kind::Text,
+        help: "ConfigMap in the namespace of the Lease (outside of the cluster with scope cluster: oaas-system) whose key frozen freezes enforcement while it is true; CRM's Role must name it",
+        default: |_| Some("oprc-crm-enforcement".to_owned()),
+    },
+    Setting {
         path: "limits.max_replicas",
         env: &["OPRC_CRM_LIMITS_MAX_REPLICAS"],
         kind: Kind::Integer { min: 1, max: 10_000 },

@@ -46,7 +46,7 @@ const NFR_MANAGER: &str = "oprc-crm-nfr";
 /// The part of a status that the analyzer owns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NfrStatus {
-    /// At most `NfrObserved` and `NfrEnforced`.
+    /// At most `NfrObserved`, `NfrEnforced` and `PrometheusDisabled`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

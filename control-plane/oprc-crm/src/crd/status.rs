@@ -31,8 +31,10 @@ pub struct ClassRuntimeStatus {
     #[serde(rename = "observedGeneration", skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions of the class. CRM sets Available, Progressing, Degraded and ForeignAutoscaler (True
-    /// if an autoscaler that CRM does not own scales a function), and NfrObserved (whether the
-    /// requirements are measured) if a function has requirements.
+    /// if an autoscaler that CRM does not own scales a function). If a function has requirements, it sets
+    /// NfrObserved (whether they are measured), NfrEnforced (whether enforcement does what they need, in
+    /// mode enforce), and PrometheusDisabled (True if CRM reads no metrics although Prometheus is
+    /// configured).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -20,6 +20,8 @@ pub const FOREIGN_AUTOSCALER: &str = "ForeignAutoscaler";
 pub const NFR_OBSERVED: &str = "NfrObserved";
 /// Whether enforcement can do what the requirements of the class need. The analyzer sets it.
 pub const NFR_ENFORCED: &str = "NfrEnforced";
+/// Metrics aren't read, although Prometheus is configured. The analyzer sets it.
+pub const PROMETHEUS_DISABLED: &str = "PrometheusDisabled";
 
 /// The conditions that the reconciler sets. Others belong to other field managers.
 pub const OWNED_CONDITIONS: [&str; 4] = [AVAILABLE, PROGRESSING, DEGRADED, FOREIGN_AUTOSCALER];

@@ -8,6 +8,7 @@ use std::{
 };
 
 use oprc_nfr::compliance::RequirementKind;
+use oprc_unit::spec::Dimension;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -16,8 +17,8 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::{Histograms, Labels, buckets, collector::encode_gauge, register};
-use crate::{leader::Leadership, observations::ObservationStore};
+use super::{Histograms, Labels, buckets, collector::encode_gauge, environment_of, register};
+use crate::{cache::Cache, crd::NfrChange, leader::Leadership, observations::ObservationStore};
 
 /// Bound on the functions that have series of their own.
 const MAX_FUNCTIONS: usize = 5000;
@@ -41,6 +42,9 @@ pub struct NfrMetrics {
     violations: Family<Labels<3>, Counter>,
     /// By function, environment and constraint.
     breaches: Family<Labels<3>, FloatCounter>,
+    /// By function, environment, dimension and direction.
+    actions: Family<Labels<4>, Counter>,
+    frozen: Gauge,
     /// The functions that have counters.
     counted: Mutex<HashSet<String>>,
 }
@@ -56,7 +60,12 @@ impl NfrMetrics {
         let violations = register(all, "crm_nfr_violations", help, Family::default());
         let help = "Requests that exceeded a hard constraint";
         let breaches = register(all, "crm_constraint_breaches", help, Family::default());
-        Self { passes, queries, violations, breaches, counted: Mutex::default() }
+        let help = "Changes that enforcement applied";
+        let actions = register(all, "crm_enforcement_actions", help, Family::default());
+        let help = "1 if enforcement is frozen, otherwise 0";
+        let frozen = register(all, "crm_enforcement_frozen", help, Gauge::default());
+        let counted = Mutex::default();
+        Self { passes, queries, violations, breaches, actions, frozen, counted }
     }
 
     pub fn on_pass(&self, result: &str, took: Duration) {
@@ -89,6 +98,18 @@ impl NfrMetrics {
         self.breaches.get_or_create(&labels).inc_by(breaches);
     }
 
+    pub fn on_applied(&self, class: &str, environment: &str, change: &NfrChange) {
+        let [function, environment] = self.bounded_labels(class, &change.component, environment);
+        let direction = if change.to > change.from { "up" } else { "down" };
+        let dimension = ("dimension", change.dimension.clone());
+        let labels = [function, environment, dimension, ("direction", direction.to_owned())];
+        self.actions.get_or_create(&labels).inc();
+    }
+
+    pub fn set_frozen(&self, frozen: bool) {
+        self.frozen.set(i64::from(frozen));
+    }
+
     fn bounded_labels(&self, class: &str, function: &str, environment: &str) -> Labels<2> {
         let key = function_key(class, function);
         let mut counted = self.counted.lock();
@@ -102,8 +123,9 @@ fn labels(function_key: String, environment: &str) -> Labels<2> {
     [("function_key", function_key), ("environment", environment.to_owned())]
 }
 
-/// Gauges of the latest observations.
+/// Gauges of the latest observations, and of what enforcement has applied.
 pub(super) struct FunctionCollector {
+    pub(super) cache: Arc<Cache>,
     pub(super) observations: Arc<ObservationStore>,
     pub(super) leadership: Leadership,
 }
@@ -146,11 +168,74 @@ impl Collector for FunctionCollector {
         let help = "Requests per second of a function.";
         encode_gauge(&mut encoder, "crm_function_throughput", help, &throughput)?;
         let help = "Latency of a function.";
-        encode_gauge(&mut encoder, "crm_function_latency_seconds", help, &latency)
+        encode_gauge(&mut encoder, "crm_function_latency_seconds", help, &latency)?;
+        self.encode_enforcement(&mut encoder)
     }
 }
 
+/// By `function_key`, environment and dimension.
+type ByDimension = BTreeMap<(String, String, String), f64>;
+
+/// Functions with the same labels share the highest value.
+fn add(
+    all: &mut ByDimension,
+    (function, environment, dimension): (String, &str, &str),
+    value: f64,
+) {
+    let id = |function| (function, environment.to_owned(), dimension.to_owned());
+    let own = id(function);
+    let is_own = all.contains_key(&own) || all.len() < MAX_FUNCTIONS * Dimension::ALL.len();
+    let highest = all.entry(if is_own { own } else { id(OTHER.to_owned()) }).or_insert(value);
+    *highest = highest.max(value);
+}
+
+fn by_dimension(all: ByDimension) -> Family<Labels<3>, FloatGauge> {
+    let family = Family::<Labels<3>, FloatGauge>::default();
+    for ((function, environment, dimension), value) in all {
+        let [function, environment] = labels(function, &environment);
+        family.get_or_create(&[function, environment, ("dimension", dimension)]).set(value);
+    }
+    family
+}
+
 impl FunctionCollector {
+    fn encode_enforcement(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let is_leader = self.leadership.holds();
+        let (mut recommended, mut applied) = (ByDimension::new(), ByDimension::new());
+        let held = Family::<Labels<2>, Gauge>::default();
+        let observations = self.observations.latest();
+        let classes = observations.classes.iter().filter(|_| is_leader);
+        for (class, (key, function)) in
+            classes.flat_map(|(class, all)| all.iter().map(move |it| (class, it)))
+        {
+            for decision in &function.decisions {
+                let dimension = decision.dimension.as_str();
+                let key = function_key(&class.1, key);
+                add(&mut recommended, (key, &function.environment, dimension), decision.target);
+                if let Some(held_by) = decision.held_by {
+                    let reason = ("reason", held_by.as_str().to_owned());
+                    held.get_or_create(&[("dimension", dimension.to_owned()), reason]).inc();
+                }
+            }
+        }
+        let classes = if is_leader { self.cache.classes_after(None) } else { Vec::new() };
+        for class in &classes {
+            let entries = class.status.iter().flat_map(|it| &it.last_applied_recommendations);
+            for entry in entries {
+                let key = function_key(&class.name, &entry.component);
+                let environment = environment_of(class);
+                add(&mut applied, (key, &environment, &entry.dimension), entry.target);
+            }
+        }
+        let help = "What the load of a function needs.";
+        let name = "crm_enforcement_recommended";
+        encode_gauge(encoder, name, help, &by_dimension(recommended))?;
+        let help = "What enforcement has applied to a function beyond its specification.";
+        encode_gauge(encoder, "crm_enforcement_applied", help, &by_dimension(applied))?;
+        let help = "Functions whose recommended change is held back.";
+        encode_gauge(encoder, "crm_enforcement_held", help, &held)
+    }
+
     /// By `function_key` and environment.
     fn aggregates(&self) -> BTreeMap<(String, String), Aggregate> {
         let mut aggregates: BTreeMap<_, Aggregate> = BTreeMap::new();
@@ -202,7 +287,9 @@ mod tests {
         let observations = Arc::new(ObservationStore::default());
         observations.publish(Observations { classes: Arc::new(classes), ..Default::default() });
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(FunctionCollector { observations, leadership }));
+        let cache = Arc::default();
+        let collector = FunctionCollector { cache, observations, leadership };
+        registry.register_collector(Box::new(collector));
         text(&registry)
     }
 

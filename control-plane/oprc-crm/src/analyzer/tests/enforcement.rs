@@ -77,6 +77,15 @@ async fn overload_raises_the_floor_once_and_records_why() {
     assert_eq!(applied.len(), 1, "{events:?}");
     assert!(applied[0].1.starts_with(&format!("f: replicas 1 → {floor}: ")), "{events:?}");
     assert_eq!(fixture.enforcement("shop"), Some(is("True", "Enforced")));
+    let text = fixture.analyzer.metrics.text();
+    let labels = r#"function_key="shop/f",environment="default",dimension="replicas""#;
+    for sample in [
+        format!(r#"crm_enforcement_actions_total{{{labels},direction="up"}} 1"#),
+        format!("crm_enforcement_applied{{{labels}}} {floor:.1}"),
+    ] {
+        assert!(text.lines().any(|line| line == sample), "{sample}: {text}");
+    }
+    assert!(text.contains(&format!("crm_enforcement_recommended{{{labels}}} ")), "{text}");
 
     // The new instances serve: nothing more is needed, and nothing is written, even by a new process.
     for number in 1..4 {
@@ -155,7 +164,7 @@ async fn frozen_enforcement_keeps_what_was_applied() {
     fixture.set_busy("shop-0", 40.0, 0.9);
     fixture.pass().await;
     let floor = fixture.floor("shop");
-    fixture.analyzer.options.frozen = true;
+    fixture.freeze.send_replace(true);
     fixture.set_busy("shop-0", 400.0, 1.0);
     fixture.pass().await;
     assert_eq!(fixture.enforcement("shop"), Some(is("False", "EnforcementFrozen")));
@@ -164,6 +173,14 @@ async fn frozen_enforcement_keeps_what_was_applied() {
         fixture.pass().await;
         assert_eq!(fixture.floor("shop"), floor);
     }
+    // The setting freezes, too.
+    fixture.freeze.send_replace(false);
+    fixture.analyzer.options.frozen = true;
+    fixture.pass().await;
+    assert_eq!(fixture.floor("shop"), floor);
+    let text = fixture.analyzer.metrics.text();
+    let held = r#"crm_enforcement_held{dimension="replicas",reason="EnforcementFrozen"} 1"#;
+    assert!(text.lines().any(|line| line == held), "{text}");
     fixture.analyzer.options.frozen = false;
     fixture.pass().await;
     assert!(fixture.floor("shop") < floor);
@@ -245,11 +262,13 @@ async fn unknown_data_changes_no_floor() {
         fixture.pass().await;
         assert_eq!(fixture.floor("shop"), floor, "unreachable");
     }
+    assert_eq!(fixture.enforcement("shop"), Some(is("False", "PrometheusUnavailable")));
     fixture.analyzer.provider = None;
     for _ in 0..3 {
         fixture.pass().await;
         assert_eq!(fixture.floor("shop"), floor, "not configured any more");
     }
+    assert_eq!(fixture.enforcement("shop"), Some(is("False", "PrometheusDisabled")));
 }
 
 #[tokio::test]

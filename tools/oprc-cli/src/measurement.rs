@@ -7,6 +7,7 @@ use oprc_unit::spec::EnforcementMode;
 const PROMETHEUS: &str = "prometheus";
 /// Reasons of the condition `NfrObserved`.
 pub(crate) const PROMETHEUS_UNAVAILABLE: &str = "PrometheusUnavailable";
+pub(crate) const PROMETHEUS_DISABLED: &str = "PrometheusDisabled";
 pub(crate) const NO_DATA: &str = "NoData";
 
 /// Why there are no measurements of a class. Each has a description and a hint.
@@ -20,6 +21,8 @@ pub(crate) enum Unmeasured {
     NotConfigured,
     /// CRM doesn't report whether it reads Prometheus.
     MaybeNotConfigured,
+    /// CRM would read Prometheus, but the cluster lacks the CRDs of the Prometheus Operator.
+    MissingCrds,
     /// Prometheus doesn't respond to CRM.
     Unreachable,
     /// The enforcement mode of the class is `off`.
@@ -38,6 +41,7 @@ impl Unmeasured {
             Self::ClusterUnreachable => "its cluster is unreachable",
             Self::NotConfigured => "CRM reads no Prometheus",
             Self::MaybeNotConfigured => "CRM reports no measurements",
+            Self::MissingCrds => "the CRDs of the Prometheus Operator are missing",
             Self::Unreachable => "CRM cannot read Prometheus",
             Self::ModeOff => "its enforcement mode is off",
             Self::NotLeader => "the CRM that the package manager is connected to measures nothing",
@@ -54,6 +58,10 @@ impl Unmeasured {
             }
             Self::MaybeNotConfigured => {
                 "set prometheus.url of CRM; if it is set, update CRM or see its logs"
+            }
+            Self::MissingCrds => {
+                "install the Prometheus Operator, or set prometheus.scrape_kind of CRM to none if \
+                 scraping is arranged elsewhere"
             }
             Self::Unreachable => {
                 "check prometheus.url of CRM, its credentials, and NetworkPolicies between them"
@@ -99,6 +107,13 @@ pub(crate) fn unmeasured(
         (Contact::Fresh, Some(it)) if it.reason == PROMETHEUS_UNAVAILABLE => {
             Unmeasured::Unreachable
         }
+        (Contact::Fresh, Some(it)) if it.reason == PROMETHEUS_DISABLED => {
+            if reads_prometheus.is_some() {
+                Unmeasured::MissingCrds
+            } else {
+                Unmeasured::NotConfigured
+            }
+        }
         (Contact::Fresh, Some(_)) => Unmeasured::NotLeader,
         (Contact::Fresh, None) if reads_prometheus.is_none() => Unmeasured::MaybeNotConfigured,
         (Contact::Fresh, None) => Unmeasured::NotYet,
@@ -135,6 +150,9 @@ mod tests {
         assert_eq!(why(&fresh(""), None), Unmeasured::MaybeNotConfigured);
         assert_eq!(why(&fresh(""), Some(true)), Unmeasured::NotYet);
         assert_eq!(why(&fresh(PROMETHEUS_UNAVAILABLE), Some(true)), Unmeasured::Unreachable);
+        assert_eq!(why(&fresh(PROMETHEUS_DISABLED), Some(false)), Unmeasured::NotConfigured);
+        assert_eq!(why(&fresh(PROMETHEUS_DISABLED), None), Unmeasured::NotConfigured);
+        assert_eq!(why(&fresh(PROMETHEUS_DISABLED), Some(true)), Unmeasured::MissingCrds);
         assert_eq!(why(&fresh("Measured"), None), Unmeasured::NotLeader);
         let gone = class(Contact::Unconfigured, "");
         assert_eq!(why(&gone, Some(true)), Unmeasured::ClusterNotConfigured);

@@ -19,7 +19,10 @@ use crate::{
     connection::ApiArgs,
     contexts::Context,
     kube::{KubeArgs, connect, with_timeout},
-    measurement::{NO_DATA, PROMETHEUS_UNAVAILABLE, Unmeasured, observed_at, reads_prometheus},
+    measurement::{
+        NO_DATA, PROMETHEUS_DISABLED, PROMETHEUS_UNAVAILABLE, Unmeasured, observed_at,
+        reads_prometheus,
+    },
     output::{Format, Tone, duration, join_non_empty, note, paint, sanitize},
 };
 
@@ -289,6 +292,11 @@ fn check_measurement(checks: &mut Checks, cluster: &Cluster, classes: &[ClassRun
             hint,
         );
     }
+    if let Some((_, condition)) = with_reason(PROMETHEUS_DISABLED).first() {
+        let cause = Unmeasured::MissingCrds;
+        let description = format!("{}; requirements are not measured", cause.description());
+        return warn(description, &condition.message, cause.hint());
+    }
     if let Some((_, condition)) = unavailable.first() {
         let description =
             format!("Prometheus not reachable from CRM for {}", duration::age(&condition.since));
@@ -496,6 +504,12 @@ mod tests {
                 &[measured.clone(), class("PrometheusUnavailable", None)],
                 Outcome::Warning,
                 "Prometheus not reachable from CRM for 0s",
+            ),
+            (
+                Some(true),
+                &[class("PrometheusDisabled", None)],
+                Outcome::Warning,
+                "the CRDs of the Prometheus Operator are missing; requirements are not measured",
             ),
             (
                 None,

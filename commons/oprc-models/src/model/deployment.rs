@@ -49,8 +49,7 @@ models! {
         rollback_on_failure: Option<bool>,
         /// Configuration of the data grid. Sent to CRM as `odgm_config` and `data_retention`.
         odgm: Option<Grid>,
-        /// Handling of requirements that are not met. Not implemented yet; stored only. Sent to CRM as
-        /// `nfr.enforcement`.
+        /// Handling of requirements that are not met. Sent to CRM as `nfr.enforcement`.
         enforcement: Option<Enforcement>,
         /// Rollout and telemetry options.
         options: Option<Options>,

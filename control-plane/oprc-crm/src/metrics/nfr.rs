@@ -8,7 +8,6 @@ use std::{
 };
 
 use oprc_nfr::compliance::RequirementKind;
-use oprc_unit::spec::Dimension;
 use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
@@ -173,27 +172,28 @@ impl Collector for FunctionCollector {
     }
 }
 
-/// By `function_key`, environment and dimension.
-type ByDimension = BTreeMap<(String, String, String), f64>;
+/// By dimension, and by `function_key` and environment.
+type ByDimension = BTreeMap<String, BTreeMap<(String, String), f64>>;
 
 /// Functions with the same labels share the highest value.
-fn add(
-    all: &mut ByDimension,
-    (function, environment, dimension): (String, &str, &str),
-    value: f64,
-) {
-    let id = |function| (function, environment.to_owned(), dimension.to_owned());
-    let own = id(function);
-    let is_own = all.contains_key(&own) || all.len() < MAX_FUNCTIONS * Dimension::ALL.len();
-    let highest = all.entry(if is_own { own } else { id(OTHER.to_owned()) }).or_insert(value);
+fn add(all: &mut ByDimension, dimension: &str, id: (String, &str), value: f64) {
+    let of_dimension = all.entry(dimension.to_owned()).or_default();
+    let (function, environment) = (id.0, id.1.to_owned());
+    let id = (function, environment.clone());
+    let is_own = of_dimension.contains_key(&id) || of_dimension.len() < MAX_FUNCTIONS;
+    let id = if is_own { id } else { (OTHER.to_owned(), environment) };
+    let highest = of_dimension.entry(id).or_insert(value);
     *highest = highest.max(value);
 }
 
 fn by_dimension(all: ByDimension) -> Family<Labels<3>, FloatGauge> {
     let family = Family::<Labels<3>, FloatGauge>::default();
-    for ((function, environment, dimension), value) in all {
-        let [function, environment] = labels(function, &environment);
-        family.get_or_create(&[function, environment, ("dimension", dimension)]).set(value);
+    for (dimension, functions) in all {
+        for ((function, environment), value) in functions {
+            let [function, environment] = labels(function, &environment);
+            let dimension = ("dimension", dimension.clone());
+            family.get_or_create(&[function, environment, dimension]).set(value);
+        }
     }
     family
 }
@@ -210,8 +210,8 @@ impl FunctionCollector {
         {
             for decision in &function.decisions {
                 let dimension = decision.dimension.as_str();
-                let key = function_key(&class.1, key);
-                add(&mut recommended, (key, &function.environment, dimension), decision.target);
+                let id = (function_key(&class.1, key), function.environment.as_str());
+                add(&mut recommended, dimension, id, decision.target);
                 if let Some(held_by) = decision.held_by {
                     let reason = ("reason", held_by.as_str().to_owned());
                     held.get_or_create(&[("dimension", dimension.to_owned()), reason]).inc();
@@ -222,9 +222,9 @@ impl FunctionCollector {
         for class in &classes {
             let entries = class.status.iter().flat_map(|it| &it.last_applied_recommendations);
             for entry in entries {
-                let key = function_key(&class.name, &entry.component);
                 let environment = environment_of(class);
-                add(&mut applied, (key, &environment, &entry.dimension), entry.target);
+                let id = (function_key(&class.name, &entry.component), environment.as_str());
+                add(&mut applied, &entry.dimension, id, entry.target);
             }
         }
         let help = "What the load of a function needs.";
@@ -261,10 +261,12 @@ impl FunctionCollector {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+    use oprc_unit::spec::{Dimension, EnforcementMode};
     use prometheus_client::encoding::text::encode;
 
     use super::*;
-    use crate::observations::{FunctionObservation, Observations};
+    use crate::observations::{FunctionObservation, HeldBy, LiveDecision, Observations};
 
     fn text(registry: &Registry) -> String {
         let mut text = String::new();
@@ -308,6 +310,84 @@ mod tests {
         }
         let text = scrape(&[("a", "shop", 2.0)], Leadership::never());
         assert!(!text.contains("crm_function_throughput{"), "{text}");
+    }
+
+    fn decision(target: f64, held_by: Option<HeldBy>) -> LiveDecision {
+        LiveDecision {
+            dimension: Dimension::Replicas,
+            mode: EnforcementMode::Enforce,
+            current: 1.0,
+            target,
+            basis: String::new(),
+            waits_for: None,
+            held_by,
+            next_change_at: None,
+        }
+    }
+
+    /// What is scraped of functions with these decisions, each in a class of its own.
+    fn scrape_decisions(decisions: Vec<(String, LiveDecision)>) -> String {
+        let mut classes: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+        for (class, decision) in decisions {
+            let (environment, decisions) = ("prod".to_owned(), vec![decision]);
+            let function =
+                FunctionObservation { environment, decisions, ..FunctionObservation::default() };
+            let (namespace, class) = class.split_once('/').unwrap();
+            let class = (namespace.to_owned(), class.to_owned());
+            classes.entry(class).or_default().insert("f".to_owned(), function);
+        }
+        let observations = Arc::new(ObservationStore::default());
+        observations.publish(Observations { classes: Arc::new(classes), ..Default::default() });
+        let (cache, leadership) = (Arc::default(), Leadership::always());
+        let mut registry = Registry::default();
+        let collector = FunctionCollector { cache, observations, leadership };
+        registry.register_collector(Box::new(collector));
+        text(&registry)
+    }
+
+    #[test]
+    fn decisions_are_gauges() {
+        let text = scrape_decisions(vec![
+            ("a/shop".to_owned(), decision(3.0, Some(HeldBy::Cooldown))),
+            ("b/shop".to_owned(), decision(5.0, Some(HeldBy::Cooldown))),
+            ("b/other-shop".to_owned(), decision(2.0, None)),
+        ]);
+        let labels = r#"function_key="shop/f",environment="prod",dimension="replicas""#;
+        for sample in [
+            &format!("crm_enforcement_recommended{{{labels}}} 5.0"),
+            r#"crm_enforcement_held{dimension="replicas",reason="Cooldown"} 2"#,
+        ] {
+            assert!(text.lines().any(|line| line == sample), "{sample}: {text}");
+        }
+    }
+
+    #[test]
+    fn number_of_enforcement_series_is_bounded() {
+        let classes = (0..MAX_FUNCTIONS + 20).map(|number| format!("a/c{number:06}"));
+        let text = scrape_decisions(classes.map(|it| (it, decision(2.0, None))).collect());
+        let of_metric = |text: &str, name: &str| {
+            text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).count()
+        };
+        assert_eq!(of_metric(&text, "crm_enforcement_recommended"), MAX_FUNCTIONS + 1);
+
+        let mut registry = Registry::default();
+        let metrics = NfrMetrics::new(&mut registry);
+        let change = |from: f64, to: f64| NfrChange {
+            component: "f".to_owned(),
+            dimension: "replicas".to_owned(),
+            from,
+            to,
+            at: Time(Timestamp::UNIX_EPOCH),
+            basis: String::new(),
+        };
+        for number in 0..MAX_FUNCTIONS + 20 {
+            metrics.on_applied(&format!("c{number:06}"), "prod", &change(1.0, 3.0));
+        }
+        metrics.on_applied("c000000", "prod", &change(3.0, 2.0));
+        let text = self::text(&registry);
+        assert_eq!(of_metric(&text, "crm_enforcement_actions_total"), MAX_FUNCTIONS + 1 + 1);
+        let down = r#"crm_enforcement_actions_total{function_key="c000000/f",environment="prod",dimension="replicas",direction="down"} 1"#;
+        assert!(text.lines().any(|line| line == down), "{down}");
     }
 
     #[test]

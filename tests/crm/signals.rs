@@ -43,6 +43,7 @@ fn pod_ref(pod: Pod) -> PodRef {
         class: (namespace.clone(), "measured".to_owned()),
         component: Component::Function("measured".to_owned()),
         container: "function".to_owned(),
+        image: "function".to_owned(),
         name: pod.metadata.name.unwrap(),
         uid: pod.metadata.uid.unwrap(),
         created: pod.metadata.creation_timestamp.unwrap().0,

@@ -155,6 +155,9 @@ pub struct Platform {
 pub struct Scaling {
     /// The highest number of instances that enforcement sets.
     pub max_instances: i32,
+    /// The highest CPU and memory of an instance that enforcement sets.
+    pub max_cpu_millis: u64,
+    pub max_memory_bytes: u64,
     /// CPU utilisation that autoscalers keep, in percent of the request.
     pub cpu_percent: i32,
     /// How long autoscalers wait for a higher number to last.
@@ -172,6 +175,8 @@ impl Default for Scaling {
     fn default() -> Self {
         Self {
             max_instances: 50,
+            max_cpu_millis: 4000,
+            max_memory_bytes: 4 << 30,
             cpu_percent: 70,
             up_window: Duration::ZERO,
             up_percent: 100,

@@ -7,6 +7,7 @@ use oprc_nfr::{
     Wait,
     compliance::{Requirement, Verdict},
     enforcement::Hold,
+    resources::WaitReason,
 };
 use oprc_unit::spec::{Dimension, EnforcementMode};
 use parking_lot::RwLock;
@@ -97,6 +98,14 @@ pub enum HeldBy {
     Stability,
     /// The difference is too small.
     Tolerance,
+    /// The requirement is violated, so nothing is lowered.
+    Violated,
+    /// Too little is known about the past.
+    History,
+    /// The user wrote the value.
+    Specification,
+    /// The highest usage needs what there is.
+    Peak,
 }
 
 impl HeldBy {
@@ -111,6 +120,10 @@ impl HeldBy {
             Self::Cooldown => "Cooldown",
             Self::Stability => "Stability",
             Self::Tolerance => "Tolerance",
+            Self::Violated => Reason::NFRViolated.as_str(),
+            Self::History => "History",
+            Self::Specification => "Specification",
+            Self::Peak => "Peak",
         }
     }
 }
@@ -124,6 +137,18 @@ impl From<Hold> for HeldBy {
             Hold::Safeguard(Wait::Cooldown(_)) => Self::Cooldown,
             Hold::Safeguard(Wait::Stability(_)) => Self::Stability,
             Hold::Safeguard(Wait::Tolerance) => Self::Tolerance,
+            Hold::Violated => Self::Violated,
+        }
+    }
+}
+
+impl From<WaitReason> for HeldBy {
+    fn from(reason: WaitReason) -> Self {
+        match reason {
+            WaitReason::Samples { .. } | WaitReason::History { .. } => Self::History,
+            WaitReason::Cooldown { .. } => Self::Cooldown,
+            WaitReason::Specification { .. } => Self::Specification,
+            WaitReason::Peak { .. } => Self::Peak,
         }
     }
 }

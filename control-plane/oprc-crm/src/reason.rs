@@ -82,6 +82,7 @@ reasons! {
     NFRViolated,
     NoData,
     NoEffect,
+    OOMKilled,
     PrometheusDisabled,
     PrometheusUnavailable,
     // An Event for a class that became Degraded; its note begins with the reason.

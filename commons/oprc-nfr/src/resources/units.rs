@@ -50,13 +50,13 @@ impl Resource {
         (value / self.unit() + 1e-6).floor() * self.unit()
     }
 
-    pub(super) fn show(self, value: f64) -> Quantity {
+    /// Displays a value as in `210 MiB` or `350m`.
+    pub fn show(self, value: f64) -> impl fmt::Display {
         Quantity { resource: self, value }
     }
 }
 
-/// Displays a value as in `210 MiB` or `350m`.
-pub(super) struct Quantity {
+struct Quantity {
     resource: Resource,
     value: f64,
 }

@@ -10,7 +10,7 @@ use oprc_nfr::compliance::{
 };
 use oprc_unit::{FunctionRequirements, Shape, function_requirements, spec::EnforcementMode};
 
-use super::{ByFunction, enforce::FunctionLoad};
+use super::ByFunction;
 use crate::{
     crd::{ComplianceState, RequirementStatus},
     metrics::environment_of,
@@ -38,6 +38,26 @@ pub(super) struct Evaluated {
     pub(super) complete: bool,
 }
 
+/// The load of a function over the window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct FunctionLoad {
+    /// At equal intervals without a gap, the oldest first; the last is current.
+    pub(super) samples: Vec<LoadSample>,
+    /// Seconds between two samples.
+    pub(super) interval: f64,
+    /// Seconds from the creation of an instance until it serves.
+    pub(super) startup: Option<f64>,
+    /// Instances that are ready.
+    pub(super) ready: u32,
+    /// Bound on the 95th percentile of latency, in seconds.
+    pub(super) latency_bound: Option<f64>,
+    /// CPU and memory of the instance that uses most.
+    pub(super) cpu: Vec<Point>,
+    pub(super) memory: Vec<Point>,
+    /// Shares of CPU periods that are throttled.
+    pub(super) throttling: Vec<Point>,
+}
+
 /// Whether the metrics of a class are read.
 pub(super) fn is_measured(class: &ObservedClass) -> bool {
     let is_readable = class.spec.is_ok() && class.deleting.is_none();
@@ -61,6 +81,14 @@ pub(super) fn has_requirements(class: &ObservedClass) -> bool {
     all.any(|(key, requirements)| {
         !runs_as_job(class, key) && !requirements_of(&requirements).is_empty()
     })
+}
+
+/// Whether recommendations are made for the class: it has requirements, or says how they are enforced.
+pub(super) fn wants_recommendations(class: &ObservedClass) -> bool {
+    let spec = class.spec.as_ref().ok();
+    let is_explicit = class.enforcement.is_some()
+        || spec.is_some_and(|spec| spec.nfr.as_ref().is_some_and(|it| it.enforcement.is_some()));
+    is_measured(class) && (is_explicit || has_requirements(class))
 }
 
 /// Whether nobody calls the function, so that it has no metrics of requests.
@@ -206,10 +234,15 @@ fn load(signals: &ComponentSignals, window: &Window) -> FunctionLoad {
             queued: at(&queued, index),
         })
     };
+    let points =
+        |signal: Signal| signals.get(signal).map(|it| it.points.clone()).unwrap_or_default();
     FunctionLoad {
         samples: (start..end).filter_map(sample).collect(),
         interval: window.step().as_secs_f64(),
         startup: signals.start_up.map(|it| it.p90),
+        cpu: points(Signal::CpuMax),
+        memory: points(Signal::MemoryMax),
+        throttling: points(Signal::CpuThrottling),
         ..FunctionLoad::default()
     }
 }

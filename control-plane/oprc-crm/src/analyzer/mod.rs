@@ -26,8 +26,8 @@ use tokio::{
 
 pub use self::enforce::EnforcementOptions;
 use self::{
-    enforce::{Enforced, carry, enforce},
-    evaluate::{Evaluated, evaluate, has_requirements, requested_mode},
+    enforce::{ClassInput, Enforced, carry, enforce},
+    evaluate::{Evaluated, evaluate, requested_mode, wants_recommendations},
     report::{Disabled, Finding, Report, Transition, plan_report},
 };
 use crate::{
@@ -37,15 +37,20 @@ use crate::{
     metrics::Metrics,
     observations::{ObservationStore, Observations},
     provider::{MetricsProvider, Point},
-    reconcile::{Action, Input, ObservedClass, scaling::function_scaling},
+    reconcile::{
+        Action, Input, ObservedClass, render::FUNCTION_CONTAINER, scaling::function_scaling,
+    },
     signals::{
-        ClassKey, PodIndex, QueryResults, QueryTable, Source, Window, collect, fold, rate_window,
+        ClassKey, Component, ComponentUsage, PodIndex, PodRef, QueryResults, QueryTable, Source,
+        Usage, Window, collect, collect_usage, fold, fold_usage, rate_window, usage_queries,
     },
 };
 
 /// Consecutive failed passes after which status says that a class isn't measured: a restart of
 /// Prometheus isn't worth two writes for each class.
 const REPORT_AFTER_FAILURES: u32 = 3;
+/// Usage over hours changes slowly: it is read once in this many intervals.
+const USAGE_INTERVALS: u32 = 5;
 /// How long a write in progress may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -60,6 +65,9 @@ pub struct Options {
     pub step: Duration,
     pub scrape_interval: Duration,
     pub queries: QueryTable,
+    /// Time that recommendations of CPU and memory look back.
+    pub usage_range: Duration,
+    pub usage_queries: QueryTable,
     pub enforcement: EnforcementOptions,
     /// Whether the settings freeze enforcement.
     pub frozen: bool,
@@ -86,12 +94,16 @@ impl Options {
                     max_step_down: (f64::from(nfr.max_replica_delta) / 100.0).min(1.0),
                 },
                 default_cpu: f64::from(nfr.cpu_per_pod_m) / 1000.0,
+                resource_range: prometheus.resource_range,
+                effect_window: prometheus.range,
             },
             frozen: nfr.frozen,
             range: prometheus.range,
             step,
             scrape_interval: prometheus.scrape_interval,
             queries: QueryTable::new(&prometheus.queries, rate_window, namespace),
+            usage_range: prometheus.resource_range,
+            usage_queries: usage_queries(&prometheus.queries, namespace, FUNCTION_CONTAINER),
         }
     }
 }
@@ -123,6 +135,8 @@ struct Memory {
     last_pass: Option<Instant>,
     /// Until when breaches of the hard latency are counted, by class and function.
     breaches_counted: HashMap<(ClassKey, String), Timestamp>,
+    /// When the usage over hours was read last, and the answer.
+    usage: Option<(Timestamp, Arc<Usage>)>,
 }
 
 impl Analyzer {
@@ -245,7 +259,8 @@ impl Analyzer {
                 memory.consecutive_failures = 0;
                 self.count_breaches(&evaluated, memory);
                 let complete = evaluated.complete;
-                let enforced = self.enforce(&mut evaluated, classes, now);
+                let usage = self.usage(provider, memory, now).await;
+                let enforced = self.enforce(&mut evaluated, classes, &usage, now);
                 self.observations.publish(Observations {
                     observed_at: Some(now),
                     failure: None,
@@ -266,28 +281,77 @@ impl Analyzer {
         }
     }
 
+    /// Usage over hours, from memory unless that is old. What can't be read is unknown.
+    async fn usage(
+        &self,
+        provider: &dyn MetricsProvider,
+        memory: &mut Memory,
+        now: Timestamp,
+    ) -> Arc<Usage> {
+        let Options { interval, urgent_interval, range, usage_range, usage_queries, .. } =
+            &self.options;
+        let max_age = interval.saturating_mul(USAGE_INTERVALS);
+        if let Some((read_at, usage)) = &memory.usage
+            && now.duration_since(*read_at).unsigned_abs() < max_age
+        {
+            return Arc::clone(usage);
+        }
+        let results =
+            collect_usage(provider, usage_queries, now, *usage_range, *urgent_interval).await;
+        self.count_queries(&results);
+        let pods = self.pods_since(now, *range);
+        let work = move || fold_usage(&results, pods, now);
+        let usage = Arc::new(tokio::task::spawn_blocking(work).await.unwrap_or_default());
+        memory.usage = Some((now, Arc::clone(&usage)));
+        usage
+    }
+
+    /// The pods that exist, and those that were deleted within `range`.
+    fn pods_since(&self, now: Timestamp, range: Duration) -> Vec<PodRef> {
+        self.cache.pods(before(now, range))
+    }
+
     /// Decides for all classes with requirements, and adds the decisions to what is published.
     fn enforce(
         &self,
         evaluated: &mut Evaluated,
         classes: &[Arc<ObservedClass>],
+        usage: &Usage,
         now: Timestamp,
     ) -> BTreeMap<ClassKey, Enforced> {
         let platform = (self.platform)();
         let frozen = self.is_frozen();
         let none = BTreeMap::new();
+        let mut oom_kills: HashMap<ClassKey, Vec<_>> = HashMap::new();
+        for (pod, kill) in self.cache.oom_kills(before(now, self.options.range)) {
+            oom_kills.entry(pod.class.clone()).or_default().push((pod, kill));
+        }
+        let mut usage_by_class: HashMap<&ClassKey, BTreeMap<&str, &ComponentUsage>> =
+            HashMap::new();
+        for (id, usage) in &usage.components {
+            if let Component::Function(key) = &id.component {
+                usage_by_class.entry(&id.class).or_default().insert(key, usage);
+            }
+        }
         let mut all = BTreeMap::new();
         for class in classes {
             let key: ClassKey = (class.namespace.clone(), class.name.clone());
             let Some(functions) = evaluated.classes.get_mut(&key) else { continue };
             let input =
                 Input { class, platform: &platform, view: &*self.cache, now, failures: &[] };
-            let loads = evaluated.loads.get(&key).unwrap_or(&none);
             let scaling =
-                if has_requirements(class) { function_scaling(&input) } else { Vec::new() };
-            let options = &self.options.enforcement;
-            let enforced = enforce(class, functions, loads, &scaling, options, frozen, now);
-            all.insert(key, enforced);
+                if wants_recommendations(class) { function_scaling(&input) } else { Vec::new() };
+            let input = ClassInput {
+                class,
+                loads: evaluated.loads.get(&key).unwrap_or(&none),
+                usage: usage_by_class.remove(&key).unwrap_or_default(),
+                oom_kills: oom_kills.get(&key).map_or(&[], Vec::as_slice),
+                scaling: &scaling,
+                options: &self.options.enforcement,
+                frozen,
+                now,
+            };
+            all.insert(key, enforce(&input, functions));
         }
         all
     }
@@ -310,8 +374,7 @@ impl Analyzer {
         if results.answers.values().all(Result::is_err) {
             return Err(errors.next().map_or_else(String::new, ToString::to_string));
         }
-        let oldest = SignedDuration::try_from(range).unwrap_or(SignedDuration::MAX);
-        let pods = self.cache.pods(now.checked_sub(oldest).unwrap_or(Timestamp::MIN));
+        let pods = self.pods_since(now, range);
         let work = move || {
             let mut serving = BTreeMap::new();
             for pod in pods.iter().filter(|pod| pod.ready) {
@@ -379,6 +442,9 @@ impl Analyzer {
                 self.metrics.nfr.on_applied(&class.name, &environment, &change);
                 let _ = self.applier.apply(&class, &mut String::new(), &Action::Event(event)).await;
             }
+            for event in report.oom_kills {
+                let _ = self.applier.apply(&class, &mut String::new(), &Action::Event(event)).await;
+            }
             for Transition { function, kind, event } in report.transitions {
                 if event.warning {
                     self.metrics.nfr.on_violation(&class.name, &function, &environment, kind);
@@ -388,6 +454,11 @@ impl Analyzer {
             }
         }
     }
+}
+
+fn before(now: Timestamp, range: Duration) -> Timestamp {
+    let range = SignedDuration::try_from(range).unwrap_or(SignedDuration::MAX);
+    now.checked_sub(range).unwrap_or(Timestamp::MIN)
 }
 
 /// The number of events from their rate after `counted`, and the time until which they are counted.

@@ -71,6 +71,8 @@ pub(super) struct Report {
     pub(super) transitions: Vec<Transition>,
     /// Changes by enforcement, with their Events.
     pub(super) applied: Vec<(NfrChange, EventRecord)>,
+    /// Out-of-memory kills.
+    pub(super) oom_kills: Vec<EventRecord>,
 }
 
 /// A requirement that is violated now, or met again.
@@ -144,11 +146,13 @@ pub(super) fn plan_report(
     status.last_applied_recommendations = enforced.applied;
     status.last_applied_at = enforced.last_applied_at;
     status.nfr_history = enforced.history;
+    status.oom_kills = enforced.oom_kills;
     let conditions = std::mem::take(&mut status.conditions);
     let differs = !same_conditions(&conditions, &stored.conditions)
         || status != NfrStatus { conditions: Vec::new(), ..stored };
     status.conditions = conditions;
-    differs.then_some(Report { status, transitions, applied })
+    let oom_kills = enforced.new_kills;
+    differs.then_some(Report { status, transitions, applied, oom_kills })
 }
 
 /// The part of the stored status that the analyzer owns.
@@ -162,6 +166,7 @@ fn stored_status(class: &ObservedClass) -> NfrStatus {
         last_applied_recommendations: status.last_applied_recommendations.clone(),
         last_applied_at: status.last_applied_at.clone(),
         nfr_history: status.nfr_history.clone(),
+        oom_kills: status.oom_kills.clone(),
     }
 }
 

@@ -20,10 +20,11 @@ use crate::{
     decode::decode,
     leader::Leadership,
     provider::{QueryError, RangeQuery, Series, SeriesSet},
-    signals::Query,
+    signals::{Query, USAGE_STEP},
 };
 
 mod enforcement;
+mod resources;
 
 const STEP: i64 = 30;
 const START: i64 = 1_800_000_000;
@@ -40,6 +41,8 @@ struct Load {
     slow: f64,
     /// CPU cores in use; unknown if it is 0.
     cpu: f64,
+    /// Working set in bytes; unknown if it is 0.
+    memory: f64,
 }
 
 /// What a provider answers that a real Prometheus can't be made to answer.
@@ -49,6 +52,10 @@ struct Script {
     partial: bool,
     /// By pod.
     loads: BTreeMap<String, Load>,
+    /// Bytes per second by which memory grows from the start.
+    leak: f64,
+    /// Queries about the usage over hours.
+    usage_queries: u32,
 }
 
 struct Liar {
@@ -73,8 +80,11 @@ impl MetricsProvider for Liar {
     async fn query_range(&self, query: &RangeQuery) -> Result<SeriesSet, QueryError> {
         let script = self.script.lock().clone();
         let kind = self.texts.iter().find(|(_, text)| *text == query.promql).unwrap().0;
+        if query.step == USAGE_STEP {
+            self.script.lock().usage_queries += 1;
+        }
         let mut all = Vec::new();
-        for (pod, Load { rate, slow, cpu }) in &script.loads {
+        for (pod, Load { rate, slow, cpu, memory }) in &script.loads {
             match kind {
                 Query::ProxyRequests => all.push(series(pod, ("outcome", "ok"), *rate, query)),
                 Query::ProxyLatency => {
@@ -85,6 +95,14 @@ impl MetricsProvider for Liar {
                 }
                 Query::Cpu if *cpu > 0.0 => {
                     all.push(series(pod, ("container", "function"), *cpu, query));
+                }
+                Query::Memory if *memory > 0.0 => {
+                    let mut series = series(pod, ("container", "function"), *memory, query);
+                    for point in &mut series.points {
+                        let elapsed = point.at.duration_since(at(START)).as_secs_f64();
+                        point.value += script.leak * elapsed.max(0.0);
+                    }
+                    all.push(series);
                 }
                 _ => {}
             }
@@ -169,7 +187,9 @@ impl Fixture {
         );
         let queries = QueryTable::new(&BTreeMap::new(), Duration::from_mins(1), None);
         let script = Arc::new(Mutex::new(Script::default()));
-        let texts = queries.iter().map(|(query, text)| (query, text.to_owned())).collect();
+        let usage_queries = usage_queries(&BTreeMap::new(), None, FUNCTION_CONTAINER);
+        let texts = queries.iter().chain(usage_queries.iter());
+        let texts = texts.map(|(query, text)| (query, text.to_owned())).collect();
         let now = Arc::new(AtomicI64::new(START));
         let clock = Arc::clone(&now);
         let freeze = watch::Sender::new(false);
@@ -184,12 +204,16 @@ impl Fixture {
                     dimensions: Dimension::ALL.to_vec(),
                     safeguards: Safeguards::default(),
                     default_cpu: 0.5,
+                    resource_range: Duration::from_hours(24),
+                    effect_window: Duration::from_mins(10),
                 },
                 frozen: false,
                 range: Duration::from_mins(5),
                 step: Duration::from_secs(30),
                 scrape_interval: Duration::from_secs(15),
                 queries,
+                usage_range: Duration::from_hours(24),
+                usage_queries,
             },
             provider: Some(Box::new(Liar { script: Arc::clone(&script), texts })),
             lacks_monitors: Box::new(move || lacks.load(Ordering::SeqCst)),
@@ -246,7 +270,10 @@ impl Fixture {
     }
 
     fn set_load(&self, class: &str, rate: f64, slow: f64) {
-        self.script.lock().loads.insert(format!("{class}-0"), Load { rate, slow, cpu: 0.0 });
+        self.script
+            .lock()
+            .loads
+            .insert(format!("{class}-0"), Load { rate, slow, cpu: 0.0, memory: 0.0 });
     }
 
     /// Changes a class as a client would.

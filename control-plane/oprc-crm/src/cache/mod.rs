@@ -23,7 +23,7 @@ pub use self::{
     key::{Key, Known},
     nodes::{Node, Nodes},
     optional_apis::Detected,
-    pods::PodRecord,
+    pods::{OomKill, PodRecord},
     store::{Cache, Start},
     watch::{Watches, backoff},
     workqueue::WorkQueue,

@@ -2,7 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use k8s_openapi::{
+    api::core::v1::{Container, ContainerState, Pod},
+    jiff::Timestamp,
+};
+use oprc_models::parse_quantity;
 
 use super::key::{Key, Known, key};
 use crate::{
@@ -10,6 +14,8 @@ use crate::{
     signals::{ClassKey, Component, PodRef},
 };
 
+/// The kubelet's reason.
+const OOM_KILLED: &str = "OOMKilled";
 /// Bound on the deleted pods that are kept.
 const MAX_DELETED: usize = 4096;
 
@@ -28,6 +34,10 @@ pub struct PodRecord {
     pub ready: bool,
     /// When it became ready, the first time as far as this process knows.
     pub ready_at: Option<Timestamp>,
+    /// The image of the container that is measured.
+    pub image: String,
+    /// The last time that this container was out of memory.
+    pub oom_kill: Option<OomKill>,
     deleted_at: Option<Timestamp>,
 }
 
@@ -42,24 +52,27 @@ impl PodRecord {
             .flatten()
             .find(|condition| condition.type_ == "Ready" && condition.status == "True");
         let ready_at = ready.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0);
+        let function = labels.get(FUNCTION).cloned();
+        let container_name = container_name(function.is_none());
+        let containers = pod.spec.as_ref().map(|spec| &spec.containers);
+        let container = containers.into_iter().flatten().find(|it| it.name == container_name);
         Some(Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone()?,
             uid: meta.uid.clone().unwrap_or_default(),
             class: labels.get(OWNER)?.clone(),
-            function: labels.get(FUNCTION).cloned(),
+            function,
             created: meta.creation_timestamp.as_ref()?.0,
             ready: ready.is_some() && meta.deletion_timestamp.is_none(),
             ready_at,
+            image: container.and_then(|it| it.image.clone()).unwrap_or_default(),
+            oom_kill: oom_kill(pod, container_name, container),
             deleted_at: None,
         })
     }
 
     pub(super) fn to_ref(&self, class: ClassKey, component: Component) -> PodRef {
-        let container = match component {
-            Component::Function(_) => FUNCTION_CONTAINER,
-            Component::DataGrid => GRID_CONTAINER,
-        };
+        let container = container_name(component == Component::DataGrid);
         PodRef {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
@@ -68,11 +81,41 @@ impl PodRecord {
             class,
             component,
             container: container.to_owned(),
+            image: self.image.clone(),
             ready: self.ready,
             ready_at: self.ready_at,
             deleted_at: self.deleted_at,
         }
     }
+}
+
+/// A container that was killed because it was out of memory, from the pod's status. cAdvisor's counter
+/// can miss kills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OomKill {
+    pub at: Timestamp,
+    /// The memory limit in bytes; none if there is none.
+    pub limit: Option<u64>,
+}
+
+fn container_name(is_grid: bool) -> &'static str {
+    if is_grid { GRID_CONTAINER } else { FUNCTION_CONTAINER }
+}
+
+fn oom_kill(pod: &Pod, name: &str, container: Option<&Container>) -> Option<OomKill> {
+    let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
+    let status = statuses.iter().find(|it| it.name == name)?;
+    let terminated = |state: &Option<ContainerState>| state.as_ref()?.terminated.clone();
+    // Until the container is started again, the kill is its present state.
+    let mut ends =
+        [terminated(&status.state), terminated(&status.last_state)].into_iter().flatten();
+    let killed = ends.find(|it| it.reason.as_deref() == Some(OOM_KILLED))?;
+    let limits = container.and_then(|it| it.resources.as_ref()?.limits.as_ref());
+    let limit = limits.and_then(|it| parse_quantity(&it.get("memory")?.0).ok());
+    // A quantity is less than 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let limit = limit.filter(|bytes| *bytes > 0.0).map(|bytes| bytes.round() as u64);
+    Some(OomKill { at: killed.finished_at?.0, limit })
 }
 
 #[derive(Default)]
@@ -126,7 +169,7 @@ impl Pods {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -171,6 +214,38 @@ mod tests {
         }
         assert_eq!(pods.deleted.len(), MAX_DELETED);
         assert_eq!(pods.existing.len(), 2);
+    }
+
+    #[test]
+    fn out_of_memory_kills_are_read_from_the_status() {
+        let killed = json!({"terminated": {
+            "exitCode": 137, "reason": "OOMKilled", "finishedAt": at(7).to_string(),
+        }});
+        let other = json!({"terminated": {"exitCode": 1, "reason": "Error"}});
+        let running = json!({"running": {}});
+        let of = |name: &str, state: &Value, last: &Value| {
+            let pod = json!({
+                "metadata": {
+                    "name": "a", "creationTimestamp": at(1).to_string(),
+                    "labels": {OWNER: "shop", FUNCTION: "cart"},
+                },
+                "spec": {"containers": [
+                    {"name": "sidecar"},
+                    {"name": "function", "image": "i:1", "resources": {"limits": {"memory": "1Ki"}}},
+                ]},
+                "status": {"containerStatuses": [{
+                    "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 1,
+                    "state": state, "lastState": last,
+                }]},
+            });
+            PodRecord::of(&serde_json::from_value(pod).unwrap()).unwrap()
+        };
+        let found = of("function", &running, &killed);
+        let expected = Some(OomKill { at: at(7), limit: Some(1024) });
+        assert_eq!((found.image.as_str(), &found.oom_kill), ("i:1", &expected));
+        assert_eq!(of("function", &killed, &other).oom_kill, expected);
+        assert_eq!(of("function", &running, &other).oom_kill, None);
+        assert_eq!(of("sidecar", &running, &killed).oom_kill, None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::sync::{broadcast, watch};
 use super::{
     index::{Changed, Index},
     key::{Key, Known, key},
-    pods::PodRecord,
+    pods::{OomKill, PodRecord},
     workqueue::WorkQueue,
 };
 use crate::{
@@ -244,6 +244,19 @@ impl Cache {
     /// The pods of all classes, including those that were deleted at `since` or later. Pods whose
     /// class doesn't exist are left out.
     pub fn pods(&self, since: Timestamp) -> Vec<PodRef> {
+        self.map_pods(since, |_, pod| Some(pod))
+    }
+
+    /// The last out-of-memory kill of each of these pods that had one.
+    pub fn oom_kills(&self, since: Timestamp) -> Vec<(PodRef, OomKill)> {
+        self.map_pods(since, |record, pod| Some((pod, record.oom_kill.clone()?)))
+    }
+
+    fn map_pods<T>(
+        &self,
+        since: Timestamp,
+        map: impl Fn(&PodRecord, PodRef) -> Option<T>,
+    ) -> Vec<T> {
         let index = self.index.read();
         let functions = |class: &Key| {
             let class = index.classes.get(class)?;
@@ -263,7 +276,7 @@ impl Cache {
                     Component::Function(keys.get(label).unwrap_or(label).clone())
                 }
             };
-            Some(pod.to_ref(class, component))
+            map(pod, pod.to_ref(class, component))
         });
         refs.collect()
     }

@@ -47,6 +47,9 @@ pub struct Config {
 impl Config {
     pub fn of(settings: &Resolved) -> Result<Self, Error> {
         let profile = Profile::parse(settings.get("profile")?).unwrap_or_default();
+        let server = oprc_server::Settings::from_resolved(settings)?;
+        let prometheus = Prometheus::of(settings, profile)?;
+        let nfr = Nfr::of(settings, &prometheus)?;
         let platform = Platform {
             features: Features {
                 odgm: settings.get("features.odgm")?,
@@ -69,6 +72,8 @@ impl Config {
             proxy_image: settings.get("proxy.image")?,
             scaling: Scaling {
                 max_instances: settings.get("limits.max_replicas")?,
+                max_cpu_millis: nfr.max_resources.cpu_millis,
+                max_memory_bytes: nfr.max_resources.memory_bytes,
                 cpu_percent: settings.get("hpa.cpu_percent")?,
                 up_window: settings.get("hpa.scale_up_window")?,
                 up_percent: settings.get("hpa.scale_up_percent")?,
@@ -78,14 +83,12 @@ impl Config {
             },
             ..Platform::of(profile)
         };
-        let server = oprc_server::Settings::from_resolved(settings)?;
-        let prometheus = Prometheus::of(settings, profile)?;
         let config = Self {
             server,
             namespace: settings.get("kubernetes.namespace")?,
             namespaced: settings.get::<&str>("kubernetes.scope")? == "namespace",
             platform,
-            nfr: Nfr::of(settings, &prometheus)?,
+            nfr,
             prometheus,
             leader_election: settings.get("features.leader_election")?,
             lease: settings.get("kubernetes.lease")?,

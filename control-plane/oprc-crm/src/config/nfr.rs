@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use oprc_config::{Error, Resolved};
 
-use oprc_unit::{names, spec::Dimension};
+use oprc_models::parse_quantity;
+use oprc_unit::{Capacity, names, spec::Dimension};
 
 use super::Prometheus;
 
@@ -30,6 +31,8 @@ pub struct Nfr {
     /// The largest change of replicas at once, in percent, unless it is urgent.
     pub max_replica_delta: u32,
     pub max_replicas: u32,
+    /// The highest CPU and memory of an instance that enforcement sets.
+    pub max_resources: Capacity,
     /// CPU of one replica in millicores, while its capacity isn't known.
     pub cpu_per_pod_m: u32,
 }
@@ -47,6 +50,7 @@ impl Nfr {
             cooldown: settings.get("enforcement.cooldown")?,
             max_replica_delta: settings.get("enforcement.max_replica_delta")?,
             max_replicas: settings.get("limits.max_replicas")?,
+            max_resources: max_resources(settings)?,
             cpu_per_pod_m: settings.get("nfr.cpu_per_pod_m")?,
         };
         nfr.check(prometheus)?;
@@ -96,6 +100,22 @@ fn dimensions(settings: &Resolved) -> Result<Vec<Dimension>, Error> {
     names.iter().map(parse).collect()
 }
 
+fn max_resources(settings: &Resolved) -> Result<Capacity, Error> {
+    // A quantity is less than 2^63.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    let read = |path: &str, example: &str, unit: f64| {
+        let text: String = settings.get(path)?;
+        let value = parse_quantity(&text).ok().map(|it| (it * unit).floor() as u64);
+        value.filter(|it| *it > 0).ok_or_else(|| {
+            Error::Inconsistent(format!("{path}: {text:?} is not a quantity such as {example}"))
+        })
+    };
+    Ok(Capacity {
+        cpu_millis: read("limits.max_cpu", "4 or 500m", 1000.0)?,
+        memory_bytes: read("limits.max_memory", "4Gi", 1.0)?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
@@ -116,6 +136,7 @@ mod tests {
             cooldown: Duration::from_mins(2),
             max_replica_delta: 30,
             max_replicas: 50,
+            max_resources: Capacity { cpu_millis: 4000, memory_bytes: 4 << 30 },
             cpu_per_pod_m: 500,
         };
         assert_eq!(config(&[]).unwrap().nfr, expected);
@@ -145,6 +166,8 @@ mod tests {
             ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "30"),
             ("OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA", "50"),
             ("OPRC_CRM_LIMITS_MAX_REPLICAS", "20"),
+            ("OPRC_CRM_LIMITS_MAX_MEMORY", "1Gi"),
+            ("OPRC_CRM_LIMITS_MAX_CPU", "1500m"),
             ("OPRC_CRM_REQ_CPU_PER_POD_M", "250"),
             ("OPRC_CRM_ENFORCEMENT_DIMENSIONS", "memory,replicas"),
             ("OPRC_CRM_ENFORCEMENT_FROZEN", "true"),
@@ -161,6 +184,7 @@ mod tests {
             cooldown: Duration::from_secs(30),
             max_replica_delta: 50,
             max_replicas: 20,
+            max_resources: Capacity { cpu_millis: 1500, memory_bytes: 1 << 30 },
             cpu_per_pod_m: 250,
         };
         assert_eq!(found.unwrap().nfr, expected);
@@ -195,6 +219,9 @@ mod tests {
             ("OPRC_CRM_ENFORCEMENT_COOLDOWN_SECS", "25h", "enforcement.cooldown"),
             ("OPRC_CRM_ENFORCEMENT_MAX_REPLICA_DELTA", "0", "max_replica_delta"),
             ("OPRC_CRM_LIMITS_MAX_REPLICAS", "0", "max_replicas"),
+            ("OPRC_CRM_LIMITS_MAX_MEMORY", "much", "limits.max_memory"),
+            ("OPRC_CRM_LIMITS_MAX_MEMORY", "0", "limits.max_memory"),
+            ("OPRC_CRM_LIMITS_MAX_CPU", "-1", "limits.max_cpu"),
             ("OPRC_CRM_ENFORCEMENT_DIMENSIONS", "disk", "enforcement.dimensions"),
             ("OPRC_CRM_REQ_CPU_PER_POD_M", "0", "cpu_per_pod_m"),
             ("OPRC_CRM_ENFORCEMENT_CONFIGMAP", "Freeze it", "enforcement.configmap"),

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use oprc_config::{Error, Resolved};
 use oprc_unit::{MonitorKind, Monitors, Profile};
@@ -14,6 +14,9 @@ const MAX_TIMEOUT: Duration = Duration::from_mins(5);
 const MIN_STEP: Duration = Duration::from_secs(1);
 /// Prometheus keeps 15 days by default.
 const MAX_RANGE: Duration = Duration::from_hours(24);
+
+/// At most 193 points for each pod, see [`crate::signals::USAGE_STEP`].
+const RESOURCE_RANGE: RangeInclusive<Duration> = Duration::from_hours(1)..=Duration::from_hours(48);
 
 /// The monitors that CRM creates for functions and data grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,8 @@ pub struct Prometheus {
     /// Time that queries look back.
     pub range: Duration,
     pub step: Duration,
+    /// Time that recommendations of CPU and memory look back.
+    pub resource_range: Duration,
     /// The text of every query, with placeholders.
     pub queries: BTreeMap<Query, String>,
     /// `prometheus.provider`, if CRM doesn't know it.
@@ -61,6 +66,7 @@ impl Prometheus {
             scrape_interval: settings.get("prometheus.scrape_interval")?,
             range: settings.get("prometheus.range")?,
             step: settings.get("prometheus.step")?,
+            resource_range: settings.get("prometheus.resource_range")?,
             queries: queries(settings)?,
             unknown_provider: Some(provider).filter(|provider| provider != PROVIDER),
         };
@@ -119,6 +125,9 @@ impl Prometheus {
             return inconsistent(
                 "prometheus.scrape_interval must be at least 1s and at most prometheus.range",
             );
+        }
+        if !RESOURCE_RANGE.contains(&self.resource_range) {
+            return inconsistent("prometheus.resource_range must be from 1h to 48h");
         }
         Ok(())
     }
@@ -239,6 +248,7 @@ mod tests {
             scrape_interval: Duration::from_secs(15),
             range: Duration::from_mins(10),
             step: Duration::from_secs(30),
+            resource_range: Duration::from_hours(24),
             queries: Query::ALL.map(|query| (query, query.default_promql().to_owned())).into(),
             unknown_provider: None,
         };
@@ -268,6 +278,7 @@ mod tests {
             ("OPRC_CRM_PROM_QUERY_TIMEOUT_SECS", "7"),
             ("OPRC_CRM_PROM_RANGE", "20m"),
             ("OPRC_CRM_PROM_STEP", "1m"),
+            ("OPRC_CRM_PROM_RESOURCE_RANGE", "12h"),
             ("OPRC_CRM_PROM_CA_FILE", "/ca"),
             ("OPRC_CRM_PROM_TOKEN_FILE", "/token"),
             ("OPRC_CRM_PROM_CLIENT_CERTIFICATE", "/crt"),
@@ -280,6 +291,7 @@ mod tests {
         assert_eq!(found.scrape_kind, ScrapeKind::None);
         assert_eq!((found.range.as_secs(), found.step.as_secs()), (1200, 60));
         assert_eq!(found.scrape_interval.as_secs(), 5);
+        assert_eq!(found.resource_range, Duration::from_hours(12));
         let options = found.options.unwrap();
         assert_eq!(options.timeout.as_secs(), 7);
         assert_eq!(options.ca_file, Some(PathBuf::from("/ca")));
@@ -349,6 +361,8 @@ mod tests {
             ("OPRC_CRM_PROM_RANGE", "25h", "prometheus.range"),
             ("OPRC_CRM_PROM_RANGE", "24h", "2880 steps"),
             ("OPRC_CRM_PROM_SCRAPE_INTERVAL", "0", "scrape_interval"),
+            ("OPRC_CRM_PROM_RESOURCE_RANGE", "59m", "resource_range"),
+            ("OPRC_CRM_PROM_RESOURCE_RANGE", "49h", "resource_range"),
             ("OPRC_CRM_PROM_SCRAPE_KIND", "all", "scrape_kind"),
             ("OPRC_CRM_PROM_MATCH_LABELS", "release", "match_labels"),
             ("OPRC_CRM_PROM_MATCH_LABELS", "a=1,a=2", "set twice"),

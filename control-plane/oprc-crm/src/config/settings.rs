@@ -324,6 +324,13 @@ const SETTINGS: &[Setting] = &[
         default: |_| Some("30s".to_owned()),
     },
     Setting {
+        path: "prometheus.resource_range",
+        env: &["OPRC_CRM_PROM_RESOURCE_RANGE"],
+        kind: Kind::Duration,
+        help: "Time that recommendations of CPU and memory look back; they are lowered only after as long a history",
+        default: |_| Some("24h".to_owned()),
+    },
+    Setting {
         path: "prometheus.ca_file",
         env: &["OPRC_CRM_PROM_CA_FILE"],
         kind: Kind::Path,
@@ -495,6 +502,20 @@ const SETTINGS: &[Setting] = &[
         kind: Kind::Integer { min: 1, max: 10_000 },
         help: "Maximum number of replicas that enforcement sets for a component",
         default: |_| Some("50".to_owned()),
+    },
+    Setting {
+        path: "limits.max_memory",
+        env: &["OPRC_CRM_LIMITS_MAX_MEMORY"],
+        kind: Kind::Text,
+        help: "Maximum memory of an instance that enforcement sets, for request and limit; what a class specifies may be more",
+        default: |_| Some("4Gi".to_owned()),
+    },
+    Setting {
+        path: "limits.max_cpu",
+        env: &["OPRC_CRM_LIMITS_MAX_CPU"],
+        kind: Kind::Text,
+        help: "Maximum CPU of an instance that enforcement sets, for request and limit; what a class specifies may be more",
+        default: |_| Some("4".to_owned()),
     },
     Setting {
         path: "hpa.cpu_percent",

@@ -19,7 +19,10 @@ use serde_json::{Value, json};
 
 use crate::{
     cache::Cache,
-    crd::{ClassRuntime, ClassRuntimeStatus, NfrChange, Recommendation, RequirementStatus},
+    crd::{
+        ClassRuntime, ClassRuntimeStatus, NfrChange, OomKillStatus, Recommendation,
+        RequirementStatus,
+    },
     deadline::{REQUEST_TIMEOUT, until},
     decode::{RawClass, decode, deployment_id, encode_status},
     kinds::{KNATIVE_REVISION, Kind},
@@ -59,6 +62,8 @@ pub struct NfrStatus {
     pub last_applied_at: Option<Time>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nfr_history: Vec<NfrChange>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub oom_kills: Vec<OomKillStatus>,
 }
 
 #[derive(Debug, thiserror::Error)]

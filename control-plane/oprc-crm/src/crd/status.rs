@@ -85,8 +85,8 @@ pub struct ClassRuntimeStatus {
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["component".into(), "dimension".into()]))]
     pub nfr_recommendations: Vec<Recommendation>,
-    /// What enforcement applies now. An entry for `replicas` is the lowest number of instances, if it
-    /// is more than the specification requires.
+    /// What enforcement applies now, if it differs from what the specification requires: for
+    /// `replicas` the lowest number of instances, for `memory` and `cpu` the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["component".into(), "dimension".into()]))]
@@ -103,6 +103,11 @@ pub struct ClassRuntimeStatus {
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["function".into(), "requirement".into()]))]
     pub nfr_compliance: Vec<RequirementStatus>,
+    /// Out-of-memory kills of functions in the last 7 days.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["function".into()]))]
+    pub oom_kills: Vec<OomKillStatus>,
     /// Time at which this status was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_updated: Option<Time>,
@@ -317,9 +322,33 @@ pub struct Recommendation {
     /// Factor by which observed violations lengthened `service_time`, from 1 to 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correction: Option<f64>,
+    /// Limit that goes with the target, which is the request. For `memory` and `cpu` of functions with
+    /// a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
+    /// Hash of the image and the specified resources that the value was decided for. With others it is
+    /// not applied. For `memory` and `cpu`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub made_for: Option<String>,
     /// Whether raising the value helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectStatus>,
+}
+
+/// Out-of-memory kills of the instances of a function.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]
+pub struct OomKillStatus {
+    /// Key of the function.
+    pub function: String,
+    /// Time of the last kill.
+    pub at: Time,
+    /// Number of kills since the image or the specified resources last changed.
+    pub count: i32,
+    /// Highest memory limit in bytes at which an instance was killed. Omitted without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
+    /// Hash of the image and the specified resources of the instances.
+    pub made_for: String,
 }
 
 /// Whether the latest change improved what it was made for.

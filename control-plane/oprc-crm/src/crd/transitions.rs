@@ -43,6 +43,7 @@ impl ClassRuntimeStatus {
         own.last_applied_at = None;
         own.nfr_history.clear();
         own.nfr_compliance.clear();
+        own.oom_kills.clear();
         own
     }
 

@@ -4,6 +4,7 @@
 //! chooses) → [`render`] → [`diff`] → [`report`]. The controller applies the actions.
 
 pub mod admission;
+pub mod container_resources;
 pub mod data_protection;
 pub mod diff;
 mod drain;

@@ -6,6 +6,7 @@ use oprc_unit::{
 };
 
 use super::{
+    container_resources::{specified_resources, with_applied},
     manifest::{Context, add_spec_hash, monitor},
     shapes::{self, grid},
 };
@@ -93,6 +94,9 @@ fn plan(
     let scales = shape != Shape::Job;
     let scaling = &context.platform.scaling;
     let floor = if scales { floor(function, min, scaling, applied) } else { min };
+    let specified = specified_resources(function, context.platform, selection.profile);
+    let resources =
+        if scales { with_applied(&specified, function, scaling, applied) } else { specified };
     FunctionPlan {
         key: function.key.clone(),
         label: names::label(&function.key),
@@ -102,6 +106,7 @@ fn plan(
         min,
         floor,
         max,
+        resources,
         autoscaled: rules.needs_autoscaler && max > min && context.platform.features.hpa,
         proxied: function.proxy && rules.takes_init_containers,
     }

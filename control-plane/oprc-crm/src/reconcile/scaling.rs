@@ -1,13 +1,14 @@
 //! How enforcement may scale the functions of a class.
 
-use oprc_models::parse_quantity;
+use oprc_nfr::resources::Resource;
 use oprc_unit::{Shape, ValidFunction};
 
 use super::{
     Input,
+    container_resources::{ContainerResource, made_for, specified_resources},
     diff::is_scaled_by_others,
     enforced,
-    render::{function_plans, max_floor},
+    render::{FunctionPlan, function_plans, max_floor},
     rollback,
 };
 
@@ -22,8 +23,11 @@ pub struct FunctionScaling {
     pub max: i32,
     /// Whether an autoscaler of another owner sets the number.
     pub scaled_by_others: bool,
-    /// CPU limit of an instance, or else its request, in cores.
-    pub cpu: Option<f64>,
+    pub cpu: ContainerResource,
+    pub memory: ContainerResource,
+    pub image: String,
+    /// What decisions about CPU and memory are made for.
+    pub made_for: String,
     /// Concurrent calls of an instance.
     pub max_concurrency: Option<i32>,
 }
@@ -33,13 +37,21 @@ pub fn function_scaling(input: &Input<'_>) -> Vec<FunctionScaling> {
     let Ok(target) = rollback::target(input) else { return Vec::new() };
     let (class, selection) = (&target.admitted.class, &target.admitted.selection);
     let plans = function_plans(class, selection, input.platform, enforced(input.class));
+    let resource = |resource: Resource, function: &ValidFunction, plan: &FunctionPlan| {
+        let specified = specified_resources(function, input.platform, selection.profile);
+        let scaling = &input.platform.scaling;
+        ContainerResource::of(resource, function, &specified, &plan.resources, scaling)
+    };
     let functions = class.functions.iter().zip(plans);
     let scaled = functions.filter(|(_, plan)| plan.shape != Shape::Job);
     let scaling = scaled.map(|(function, plan)| FunctionScaling {
         min: plan.min,
         max: max_floor(function, plan.min, &input.platform.scaling),
         scaled_by_others: is_scaled_by_others(input.view, &class.identity, &plan.workload),
-        cpu: cpu(function, input),
+        cpu: resource(Resource::Cpu, function, &plan),
+        memory: resource(Resource::Memory, function, &plan),
+        image: function.image.clone(),
+        made_for: made_for(function),
         max_concurrency: function.max_concurrency,
         shape: plan.shape,
         key: plan.key,
@@ -47,10 +59,9 @@ pub fn function_scaling(input: &Input<'_>) -> Vec<FunctionScaling> {
     scaling.collect()
 }
 
-/// As it is rendered: what the user set, or else the default of the platform.
-fn cpu(function: &ValidFunction, input: &Input<'_>) -> Option<f64> {
-    let sizes = &input.platform.function_sizes;
-    let either = [&function.limits, &sizes.limits, &function.requests, &sizes.requests];
-    let mut found = either.into_iter().filter_map(|it| parse_quantity(it.cpu.as_ref()?).ok());
-    found.find(|cores| *cores > 0.0)
+impl FunctionScaling {
+    /// CPU limit of an instance, or else its request, in cores.
+    pub fn cpu_of_instance(&self) -> Option<f64> {
+        self.cpu.current.limit.or(self.cpu.current.request)
+    }
 }

@@ -12,6 +12,7 @@ mod promql;
 mod quantile;
 mod query;
 mod rows;
+mod usage;
 mod window;
 
 pub use self::{
@@ -21,6 +22,9 @@ pub use self::{
     pods::{ClassKey, Component, ComponentId, PodIndex, PodRef},
     quantile::bucket_quantile,
     query::{MAX_QUERY_LENGTH, Query, QueryTable, Source, rate_window},
+    usage::{
+        ComponentUsage, USAGE_STEP, Usage, collect_usage, fold_usage, is_same_image, usage_queries,
+    },
     window::Window,
 };
 

@@ -31,6 +31,8 @@ pub struct PodRef {
     pub component: Component,
     /// The container whose resources are measured; that of the function, not of a sidecar.
     pub container: String,
+    /// The image of that container.
+    pub image: String,
     /// Whether it serves now; false if it is being deleted.
     pub ready: bool,
     /// When it became ready.

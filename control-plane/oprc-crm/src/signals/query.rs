@@ -184,6 +184,12 @@ impl QueryTable {
         self
     }
 
+    #[must_use]
+    pub fn only(mut self, queries: &[Query]) -> Self {
+        self.queries.retain(|(query, _)| queries.contains(query));
+        self
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (Query, &str)> {
         self.queries.iter().map(|(query, text)| (*query, text.as_str()))
     }

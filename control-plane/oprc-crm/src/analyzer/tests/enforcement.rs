@@ -10,7 +10,7 @@ use crate::{
 /// A request takes 25 ms of the 500 m that a pod may use: a pod serves 20/s.
 const CPU: f64 = 0.025;
 
-fn enforced() -> Value {
+pub(super) fn enforced() -> Value {
     json!({
         "nfr_requirements": {"max_latency_ms": 200},
         "nfr": {"enforcement": {"mode": "enforce"}},
@@ -19,11 +19,11 @@ fn enforced() -> Value {
 
 impl Fixture {
     fn set_busy(&self, pod: &str, rate: f64, slow: f64) {
-        let load = Load { rate, slow, cpu: rate * CPU };
+        let load = Load { rate, slow, cpu: rate * CPU, memory: 0.0 };
         self.script.lock().loads.insert(pod.to_owned(), load);
     }
 
-    fn status(&self, class: &str) -> ClassRuntimeStatus {
+    pub(super) fn status(&self, class: &str) -> ClassRuntimeStatus {
         let key = ("n".to_owned(), class.to_owned());
         self.analyzer.cache.class(&key).unwrap().status.clone().unwrap_or_default()
     }
@@ -38,20 +38,20 @@ impl Fixture {
         self.status(class).nfr_recommendations.first().map(|it| it.target)
     }
 
-    fn enforcement(&self, class: &str) -> Option<(String, String)> {
+    pub(super) fn enforcement(&self, class: &str) -> Option<(String, String)> {
         let status = self.status(class);
         let mut conditions = status.conditions.into_iter();
         conditions.find(|it| it.type_ == NFR_ENFORCED).map(|it| (it.status, it.reason))
     }
 
     /// Forgets what a process remembers.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.memory = Memory::default();
         self.analyzer.observations.publish(Observations::default());
     }
 }
 
-fn is(status: &str, reason: &str) -> (String, String) {
+pub(super) fn is(status: &str, reason: &str) -> (String, String) {
     (status.to_owned(), reason.to_owned())
 }
 

@@ -11,6 +11,7 @@ pub(super) mod proxy;
 mod service;
 mod spec_hash;
 
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use oprc_unit::{Platform, Selection, Shape, ValidClass};
 use serde::Serialize;
 use serde_json::Value;
@@ -71,6 +72,8 @@ pub struct FunctionPlan {
     pub floor: i32,
     /// More than `min` means that the number of instances varies. 0 is no maximum (Knative).
     pub max: i32,
+    /// Requests and limits of the function's container.
+    pub resources: ResourceRequirements,
     /// Whether CRM creates an autoscaler.
     pub autoscaled: bool,
     /// Whether a proxy runs in front of the function. It enforces `max_concurrency`; Knative does

@@ -16,7 +16,7 @@ use k8s_openapi::{
     },
 };
 use oprc_unit::{
-    Sizes, ValidFunction, exceeds, function_sizes, names,
+    Sizes, ValidFunction, exceeds, names,
     spec::{self, Resources, Security, SecurityLevel},
 };
 
@@ -38,7 +38,12 @@ pub(crate) fn variable(name: &str, value: impl Into<String>) -> EnvVar {
 
 impl Context<'_> {
     /// The container of a function without probes.
-    pub(crate) fn container(&self, function: &ValidFunction, port_name: &str) -> Container {
+    pub(crate) fn container(
+        &self,
+        function: &ValidFunction,
+        plan: &FunctionPlan,
+        port_name: &str,
+    ) -> Container {
         Container {
             name: CONTAINER.to_owned(),
             image: Some(function.image.clone()),
@@ -48,11 +53,7 @@ impl Context<'_> {
             ports: Some(vec![container_port(port_name, function.port)]),
             env: Some(self.variables(function)),
             env_from: filled(function.env_from.iter().map(env_from)),
-            resources: Some(resources(
-                &function.requests,
-                &function.limits,
-                &function_sizes(function, self.platform, self.selection.profile),
-            )),
+            resources: Some(plan.resources.clone()),
             volume_mounts: filled(function.mounts.iter().enumerate().map(mount)),
             security_context: security(&function.security),
             ..Container::default()

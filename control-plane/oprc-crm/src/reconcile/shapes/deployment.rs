@@ -116,7 +116,8 @@ pub(super) fn pods(
 ) -> PodTemplateSpec {
     let port_name = if plan.proxied { proxy::APP } else { HTTP };
     let port = IntOrString::String(port_name.to_owned());
-    let mut container = pod::with_probes(context.container(function, port_name), function, port);
+    let container = context.container(function, plan, port_name);
+    let mut container = pod::with_probes(container, function, port);
     // Knative sets this itself and rejects it in the manifest.
     if let Some(env) = &mut container.env {
         env.push(pod::variable("PORT", function.port.to_string()));

@@ -66,7 +66,7 @@ pub(super) fn observe(object: &Value, _: i64) -> Observation {
 }
 
 fn job(context: &Context<'_>, function: &ValidFunction, plan: &FunctionPlan) -> DesiredObject {
-    let mut container = context.container(function, HTTP);
+    let mut container = context.container(function, plan, HTTP);
     // Nobody calls it.
     container.ports = None;
     let mut spec = pod::pod_spec(function, container);

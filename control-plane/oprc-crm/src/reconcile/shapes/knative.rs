@@ -99,7 +99,7 @@ struct RevisionSpec {
 }
 
 fn service(context: &Context<'_>, function: &ValidFunction, plan: &FunctionPlan) -> DesiredObject {
-    let container = context.container(function, "http1");
+    let container = context.container(function, plan, "http1");
     let container = pod::with_probes(container, function, IntOrString::Int(function.port));
     let mut labels = context.function_labels(plan);
     let template_labels = labels.clone();

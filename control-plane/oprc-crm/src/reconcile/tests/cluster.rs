@@ -536,9 +536,13 @@ impl Cluster {
 /// A status after the reconciler's server-side apply: what others own of it stays.
 fn apply_status(old: &Value, status: &ClassRuntimeStatus) -> Value {
     let mut new = whole_numbers(serde_json::to_value(status).unwrap());
-    for field in
-        ["nfr_recommendations", "last_applied_recommendations", "last_applied_at", "nfr_compliance"]
-    {
+    for field in [
+        "nfr_recommendations",
+        "last_applied_recommendations",
+        "last_applied_at",
+        "nfr_compliance",
+        "oom_kills",
+    ] {
         assert!(new.get(field).is_none(), "{field} isn't the reconciler's");
         if let Some(theirs) = old.get(field) {
             new[field] = theirs.clone();

@@ -1,9 +1,10 @@
 //! Snapshots of rendered objects.
 
-use oprc_unit::{Identity, Platform, Profile, select, validate};
+use oprc_unit::{Identity, Platform, Profile, ValidClass, select, validate};
 use serde_json::{Value, json};
 
-use super::super::render;
+use super::super::{container_resources::made_for, render};
+use crate::crd::Recommendation;
 
 /// Everything that is written for a class.
 fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
@@ -12,6 +13,16 @@ fn objects(profile: Profile, spec: &Value) -> Vec<Value> {
 
 /// Like [`objects`], on a platform with other settings.
 fn objects_on(profile: Profile, spec: &Value, change: impl FnOnce(&mut Platform)) -> Vec<Value> {
+    objects_with(profile, spec, change, |_| Vec::new())
+}
+
+/// Like [`objects_on`], with what enforcement applies.
+fn objects_with(
+    profile: Profile,
+    spec: &Value,
+    change: impl FnOnce(&mut Platform),
+    applied: impl FnOnce(&ValidClass) -> Vec<Recommendation>,
+) -> Vec<Value> {
     let mut environment = Platform::of(profile);
     change(&mut environment);
     environment.features.odgm = true;
@@ -29,7 +40,7 @@ fn objects_on(profile: Profile, spec: &Value, change: impl FnOnce(&mut Platform)
     let spec = serde_json::from_value(spec.clone()).unwrap();
     let class = validate(environment.profile, identity, &spec, &environment).unwrap();
     let selection = select(&class, &environment, None).unwrap();
-    let desired = render::render(&class, &selection, &environment, &[]);
+    let desired = render::render(&class, &selection, &environment, &applied(&class));
     let unmarked = |mut object: Value| {
         let annotations = object["metadata"]["annotations"].as_object_mut().unwrap();
         // A hash of what the snapshot contains anyway.
@@ -321,6 +332,101 @@ fn functions_of_several_instances_have_a_disruption_budget_and_all_are_spread() 
     assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 3})), (true, true));
     assert_eq!(kinds(json!({"min_scale": 2, "max_scale": 2})), (true, true));
     assert_eq!(kinds(json!({"min_scale": 1, "max_scale": 1})), (false, true));
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+fn applied(class: &ValidClass, dimension: &str, target: f64, limit: f64) -> Recommendation {
+    Recommendation {
+        component: "f".to_owned(),
+        dimension: dimension.to_owned(),
+        target,
+        limit: Some(limit),
+        made_for: Some(made_for(&class.functions[0])),
+        ..Recommendation::default()
+    }
+}
+
+/// The resources of the container of the only function.
+fn container_resources(
+    template: &str,
+    provision: &Value,
+    max_memory: u64,
+    applied: impl FnOnce(&ValidClass) -> Vec<Recommendation>,
+) -> Value {
+    let spec = json!({
+        "selected_template": template,
+        "functions": [{"key": "f", "image": "i", "provision": provision}],
+    });
+    let change = |platform: &mut Platform| platform.scaling.max_memory_bytes = max_memory;
+    let all = objects_with(Profile::Full, &spec, change, applied);
+    let found = all.iter().find_map(|it| it.pointer("/spec/template/spec/containers/0/resources"));
+    found.unwrap().clone()
+}
+
+#[test]
+fn resources_that_enforcement_applies() {
+    let both = |class: &ValidClass| {
+        vec![applied(class, "memory", 391.0 * MIB, 782.0 * MIB), applied(class, "cpu", 0.352, 0.65)]
+    };
+    let of = |template: &str| container_resources(template, &json!({}), 4 << 30, both);
+    keep("resources_that_enforcement_applies", &[of("k8s_deployment")]);
+    assert_eq!(of("knative"), of("k8s_deployment"));
+    let job = container_resources("job", &json!({}), 4 << 30, |_| Vec::new());
+    assert_eq!(of("job"), job, "a Job runs once");
+}
+
+#[test]
+fn applied_resources_keep_to_what_the_user_wrote_and_the_settings_allow() {
+    let memory = |provision: &Value, max: u64, target: f64, limit: f64| {
+        let found = container_resources("k8s_deployment", provision, max, |class| {
+            vec![applied(class, "memory", target * MIB, limit * MIB)]
+        });
+        let text = |part: &str| found[part]["memory"].as_str().unwrap().to_owned();
+        (text("requests"), text("limits"))
+    };
+    let pair = |request: &str, limit: &str| (request.to_owned(), limit.to_owned());
+    let (none, gib) = (json!({}), 1 << 30);
+    assert_eq!(memory(&none, 4 * gib, 100.0, 200.0), pair("100Mi", "200Mi"));
+    assert_eq!(memory(&none, gib, 5000.0, 9000.0), pair("1024Mi", "1024Mi"));
+    let written = json!({"requests": {"memory": "300Mi"}, "limits": {"memory": "700Mi"}});
+    assert_eq!(memory(&written, gib, 100.0, 200.0), pair("300Mi", "700Mi"));
+    assert_eq!(memory(&written, gib, 600.0, 1000.0), pair("600Mi", "1000Mi"));
+    // More than enforcement may set.
+    let large = json!({"requests": {"memory": "3Gi"}, "limits": {"memory": "6Gi"}});
+    assert_eq!(memory(&large, gib, 100.0, 200.0), pair("3072Mi", "6144Mi"));
+}
+
+#[test]
+fn resources_that_were_applied_to_another_version_are_ignored() {
+    let specified = container_resources("k8s_deployment", &json!({}), 4 << 30, |_| Vec::new());
+    for other in [None, Some("other".to_owned())] {
+        let found = container_resources("k8s_deployment", &json!({}), 4 << 30, |class| {
+            let entry = applied(class, "memory", 391.0 * MIB, 782.0 * MIB);
+            vec![Recommendation { made_for: other, ..entry }]
+        });
+        assert_eq!(found, specified);
+    }
+    let of = |function: &Value| {
+        let mut made = None;
+        let spec = json!({"selected_template": "k8s_deployment", "functions": [function]});
+        objects_with(
+            Profile::Full,
+            &spec,
+            |_| {},
+            |class| {
+                made = Some(made_for(&class.functions[0]));
+                Vec::new()
+            },
+        );
+        made.unwrap()
+    };
+    let first = of(&json!({"key": "f", "image": "i:1"}));
+    let scaled = json!({"key": "f", "image": "i:1", "provision": {"min_scale": 3}});
+    assert_eq!(of(&scaled), first, "instances don't matter");
+    assert_ne!(of(&json!({"key": "f", "image": "i:2"})), first);
+    let sized = json!({"key": "f", "image": "i:1", "provision": {"limits": {"memory": "1Gi"}}});
+    assert_ne!(of(&sized), first);
 }
 
 #[test]

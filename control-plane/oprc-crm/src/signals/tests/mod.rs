@@ -42,6 +42,7 @@ fn pod(class: &str, name: &str) -> PodRef {
         class: ("n".to_owned(), class.to_owned()),
         component: Component::Function("f".to_owned()),
         container: "function".to_owned(),
+        image: "i".to_owned(),
         ready: true,
         ready_at: Some(at(1020)),
         deleted_at: None,

@@ -79,8 +79,17 @@ async fn options(scaling: Scaling, variables: &[(&str, &str)]) -> Options {
     variables.iter().fold(options, |options, (name, value)| options.with(name, value))
 }
 
-/// One request: when it was sent, and how long it took; none if it failed.
-type Sent = (Duration, Option<Duration>);
+/// One request.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// Since the generator started.
+    at: Duration,
+    /// How long it took. None while it is in progress.
+    took: Option<Duration>,
+}
+
+/// What a failed request counts as.
+const FAILED: Option<Duration> = Some(Duration::MAX);
 
 /// Requests at a rate that can be changed, whether or not earlier ones were answered.
 struct Generator {
@@ -119,15 +128,20 @@ impl Generator {
                     }
                     let at = started.elapsed();
                     let (client, url, kept) = (client.clone(), url.clone(), Arc::clone(&kept));
-                    let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else {
-                        kept.lock().unwrap().push((at, None));
-                        continue;
+                    let slot = Arc::clone(&slots).try_acquire_owned().ok();
+                    let number = {
+                        let mut kept = kept.lock().unwrap();
+                        let took = if slot.is_some() { None } else { FAILED };
+                        kept.push(Sent { at, took });
+                        kept.len() - 1
                     };
+                    let Some(slot) = slot else { continue };
                     tokio::spawn(async move {
                         let sent = Instant::now();
                         let answer = get_by(&client, &url, None).await;
                         let is_ok = answer.is_ok_and(|(status, _)| status == 200);
-                        kept.lock().unwrap().push((at, is_ok.then(|| sent.elapsed())));
+                        let took = if is_ok { Some(sent.elapsed()) } else { FAILED };
+                        kept.lock().unwrap()[number].took = took;
                         drop(slot);
                     });
                 }
@@ -140,14 +154,16 @@ impl Generator {
         self.rate.send_replace(rate);
     }
 
-    /// The 95th percentile of latency of the requests that were sent in each second.
+    /// The 95th percentile of latency of the requests that were sent in each second. Those without an
+    /// answer so far count from when they were sent.
     fn latencies(&self) -> Vec<Option<Duration>> {
         let seconds = usize::try_from(self.started.elapsed().as_secs()).unwrap();
         let mut latencies = vec![Vec::new(); seconds];
-        for (at, latency) in self.sent.lock().unwrap().iter() {
+        let now = self.started.elapsed();
+        for Sent { at, took } in self.sent.lock().unwrap().iter() {
             let second = usize::try_from(at.as_secs()).unwrap();
             if let Some(of_second) = latencies.get_mut(second) {
-                of_second.push(latency.unwrap_or(Duration::MAX));
+                of_second.push(took.unwrap_or(now.saturating_sub(*at)));
             }
         }
         let p95 = |mut all: Vec<Duration>| {
@@ -162,15 +178,16 @@ impl Generator {
 #[derive(Debug, Default)]
 struct Run {
     latencies: Vec<Option<Duration>>,
-    replicas: Vec<i32>,
+    replicas: Vec<u32>,
 }
 
 impl Run {
-    fn violation_seconds(&self) -> usize {
-        self.latencies.iter().flatten().filter(|it| **it > BOUND).count()
+    fn violation_seconds(&self) -> u32 {
+        let violated = self.latencies.iter().flatten().filter(|it| **it > BOUND);
+        u32::try_from(violated.count()).unwrap()
     }
 
-    fn replica_seconds(&self) -> i32 {
+    fn replica_seconds(&self) -> u32 {
         self.replicas.iter().sum()
     }
 }
@@ -191,14 +208,15 @@ async fn deployed(ns: &TestNamespace, crm: &Crm, scaling: Scaling) -> String {
 }
 
 /// Instances that exist, be they ready or not.
-async fn replicas(ns: &TestNamespace, scaling: Scaling) -> i32 {
+async fn replicas(ns: &TestNamespace, scaling: Scaling) -> u32 {
     let api: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
     let deployment = api.get(&format!("{}--busy", name(scaling))).await.unwrap();
-    deployment.status.and_then(|it| it.replicas).unwrap_or_default()
+    let replicas = deployment.status.and_then(|it| it.replicas).unwrap_or_default();
+    u32::try_from(replicas).unwrap()
 }
 
 /// Records the number of instances each second.
-async fn record(ns: &TestNamespace, scaling: Scaling, seconds: u32) -> Vec<i32> {
+async fn record(ns: &TestNamespace, scaling: Scaling, seconds: u32) -> Vec<u32> {
     let mut ticks = interval(Duration::from_secs(1));
     let mut all = Vec::new();
     for _ in 0..seconds {
@@ -263,11 +281,162 @@ async fn floor_follows_a_load_step(scaling: Scaling) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn floor_of_an_autoscaler_follows_a_load_step() {
-    floor_follows_a_load_step(Scaling::EnforcedAutoscaler).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_follow_a_load_step() {
     floor_follows_a_load_step(Scaling::EnforcedReplicas).await;
+}
+
+mod proof {
+    use std::fmt::Write as _;
+
+    use oprc_tests::{exclusivity::exclusively, proof, workspace};
+
+    use super::*;
+
+    /// Seconds under the low load, so that the function is measured.
+    const WARM_UP: u32 = 40;
+    /// Seconds under the high load.
+    const STEP: u32 = 120;
+    /// Enforcement may use at most this many times the instances of the autoscaler.
+    const MAX_COST: f64 = 1.1;
+    const PLOT: &str = "docs/images/load-step.svg";
+
+    /// In full: enforcement and an autoscaler with 70 % CPU in turn, by the safeguards of production.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn load_step_is_served_better_than_by_an_autoscaler_alone() {
+        let proof =
+            proof::begin("load step, enforcement beside an autoscaler, in pairs of runs", 1, 3);
+        if !proof::whole() {
+            return floor_follows_a_load_step(Scaling::EnforcedAutoscaler).await;
+        }
+        let (mut alone, mut enforced) = (Vec::new(), Vec::new());
+        for _ in 0..proof.rounds {
+            alone.push(run(Scaling::Autoscaler).await);
+            enforced.push(run(Scaling::EnforcedAutoscaler).await);
+        }
+        let violated = [&alone, &enforced].map(|runs| median(runs, Run::violation_seconds));
+        let cost = [&alone, &enforced].map(|runs| median(runs, Run::replica_seconds));
+        let result = format!(
+            "p95 above {} ms for {} s with the autoscaler, {} s with enforcement; replica-seconds {} and {} (medians)",
+            BOUND.as_millis(),
+            violated[0],
+            violated[1],
+            cost[0],
+            cost[1]
+        );
+        println!("{result}");
+        for (run, of) in alone.iter().zip(&enforced) {
+            let figures = |run: &Run| (run.violation_seconds(), run.replica_seconds());
+            println!("autoscaler {:?}, enforcement {:?}", figures(run), figures(of));
+        }
+        std::fs::create_dir_all(workspace().join("docs/images")).unwrap();
+        let plot = plot(&alone[0], &enforced[0]);
+        std::fs::write(workspace().join(PLOT), plot).unwrap();
+        assert!(violated[1] < violated[0], "{result}");
+        assert!(f64::from(cost[1]) <= MAX_COST * f64::from(cost[0]), "{result}");
+        proof.held(&result);
+    }
+
+    fn median(runs: &[Run], of: impl Fn(&Run) -> u32) -> u32 {
+        let mut all: Vec<_> = runs.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2]
+    }
+
+    /// One run in a namespace of its own.
+    async fn run(scaling: Scaling) -> Run {
+        let options = options(scaling, &[]).await;
+        let run = Mutex::new(Run::default());
+        with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+            let url = deployed(ns, crm, scaling).await;
+            let found = exclusively(async {
+                let generator = Generator::start(url, LOW);
+                record(ns, scaling, WARM_UP).await;
+                generator.set_rate(HIGH);
+                let replicas = record(ns, scaling, STEP).await;
+                let latencies = generator.latencies();
+                let first = usize::try_from(WARM_UP).unwrap();
+                Run { latencies: latencies.into_iter().skip(first).collect(), replicas }
+            })
+            .await;
+            *run.lock().unwrap() = found;
+        })
+        .await;
+        run.into_inner().unwrap()
+    }
+
+    /// The two runs above each other: latency and instances over time.
+    fn plot(alone: &Run, enforced: &Run) -> String {
+        let mut svg = String::from(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 720 420\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"720\" height=\"420\" fill=\"white\"/>\n",
+        );
+        let seconds = |run: &Run| -> Vec<f64> {
+            let of = |it: &Option<Duration>| it.map_or(0.0, |it| it.as_secs_f64().min(6.0));
+            run.latencies.iter().map(of).collect()
+        };
+        let instances =
+            |run: &Run| -> Vec<f64> { run.replicas.iter().map(|it| f64::from(*it)).collect() };
+        panel(
+            &mut svg,
+            30.0,
+            "p95 in seconds (at most 6 are shown)",
+            6.0,
+            &[
+                ("#c0392b", "autoscaler, 70 % CPU", seconds(alone)),
+                ("#2471a3", "enforcement", seconds(enforced)),
+                ("#999999", "requirement", vec![BOUND.as_secs_f64(); alone.latencies.len()]),
+            ],
+        );
+        panel(
+            &mut svg,
+            230.0,
+            "instances",
+            10.0,
+            &[
+                ("#c0392b", "autoscaler, 70 % CPU", instances(alone)),
+                ("#2471a3", "enforcement", instances(enforced)),
+            ],
+        );
+        writeln!(
+            svg,
+            "<text x=\"60\" y=\"412\">seconds after the load rose from {LOW} to {HIGH} requests/s</text>\n</svg>"
+        )
+        .unwrap();
+        svg
+    }
+
+    fn panel(svg: &mut String, top: f64, title: &str, max: f64, lines: &[(&str, &str, Vec<f64>)]) {
+        let (left, width, height) = (60.0, 640.0, 150.0);
+        let bottom = top + height;
+        writeln!(svg, "<text x=\"{left}\" y=\"{}\">{title}</text>", top - 8.0).unwrap();
+        for part in 0..=2 {
+            let value = max * f64::from(part) / 2.0;
+            let y = bottom - height * f64::from(part) / 2.0;
+            writeln!(
+                svg,
+                "<line x1=\"{left}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\" stroke=\"#dddddd\"/><text x=\"30\" y=\"{}\">{value}</text>",
+                left + width,
+                y + 4.0
+            )
+            .unwrap();
+        }
+        for second in (0..=STEP).step_by(30) {
+            let x = left + width * f64::from(second) / f64::from(STEP);
+            writeln!(svg, "<text x=\"{x}\" y=\"{}\">{second}</text>", bottom + 15.0).unwrap();
+        }
+        for (number, (colour, name, values)) in (0_u32..).zip(lines) {
+            let mut points = String::new();
+            for (second, value) in (0_u32..).zip(values) {
+                let x = left + width * f64::from(second) / f64::from(STEP);
+                let y = bottom - height * (value / max).min(1.0);
+                write!(points, "{x:.1},{y:.1} ").unwrap();
+            }
+            writeln!(
+                svg,
+                "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/><text x=\"{}\" y=\"{}\" fill=\"{colour}\">{name}</text>",
+                left + width - 180.0,
+                top + 12.0 + 14.0 * f64::from(number)
+            )
+            .unwrap();
+        }
+    }
 }

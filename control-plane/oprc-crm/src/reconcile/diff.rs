@@ -107,7 +107,9 @@ impl Comparison<'_> {
             self.leave_replicas_to_autoscaler(&mut object, live.as_deref(), changes);
         }
         if let Some(live) = live.as_deref().filter(|_| object.kind == KNATIVE_SERVICE) {
-            changes.revision_scales.extend(leave_revision(&mut object, live));
+            let plan = self.desired.functions.iter().find(|it| it.workload == object.name);
+            let is_raised = plan.is_some_and(|plan| plan.floor > plan.min);
+            changes.revision_scales.extend(leave_revision(&mut object, live, is_raised));
         }
         if let Some(live) = live.as_ref().filter(|_| object.runs_once()) {
             let Some(manifest) = live.with_live_pod_template(object.object) else { return };

@@ -34,12 +34,19 @@ fn annotations<'a>(
 const OF_SERVICE: &str = "/metadata/annotations";
 const OF_TEMPLATE: &str = "/spec/template/metadata/annotations";
 
-/// Leaves the minimum in the template of a Knative Service as it is, unless the template changes anyway.
-/// Returns what has to be written to the revision that serves.
-pub(super) fn leave_revision(object: &mut DesiredObject, live: &Child) -> Option<RevisionScale> {
+/// Leaves the minimum in the template of a Knative Service as it is, unless the template changes anyway,
+/// or enforcement has nothing to do with it. Returns what has to be written to the revision that serves.
+pub(super) fn leave_revision(
+    object: &mut DesiredObject,
+    live: &Child,
+    is_raised: bool,
+) -> Option<RevisionScale> {
     let ObservedState::Knative(state) = &live.state else { return None };
     let mut fields = live.owned_fields()?;
     let stored = annotations(&mut fields, OF_SERVICE)?.remove(REVISION_SCALE);
+    if !is_raised && stored.is_none() {
+        return None;
+    }
     let in_template = annotations(&mut fields, OF_TEMPLATE)?.remove(MIN_SCALE)?;
     let wanted = annotations(&mut object.object, OF_TEMPLATE)?.get(MIN_SCALE)?.clone();
     let mut unchanged = object.clone();

@@ -1,6 +1,6 @@
 //! Signals of a function from the cluster's Prometheus.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use oprc_crm::{
@@ -56,11 +56,12 @@ fn pod_ref(pod: Pod) -> PodRef {
 
 /// The signals of the only component. Every query must have an answer.
 async fn observe(ns: &TestNamespace, provider: &PrometheusProvider) -> ComponentSignals {
-    let index = PodIndex::new([pod_ref(pod_of(ns, "measured").await)]);
+    let index = Arc::new(PodIndex::new([pod_ref(pod_of(ns, "measured").await)]));
     let now = Timestamp::now();
     let window = rate_window(SCRAPE_INTERVAL, STEP);
     let table = QueryTable::new(&BTreeMap::new(), window, Some(&ns.name));
-    let results = collect(provider, &table, Window::ending_at(now, RANGE, STEP), LIMIT).await;
+    let range = Window::ending_at(now, RANGE, STEP);
+    let results = collect(provider, &table, range, &index, LIMIT).await;
     for (query, answer) in &results.answers {
         assert!(answer.as_ref().is_ok_and(|set| !set.partial), "{query:?}: {answer:?}");
     }

@@ -18,7 +18,7 @@ use crate::{
     provider::Point,
     reconcile::ObservedClass,
     signals::{
-        ClassKey, Component, ComponentId, ComponentSignals, Folded, QueryResults, Signal, Source,
+        ClassKey, Component, ComponentId, ComponentSignals, Folding, QueryResults, Signal, Source,
         Window,
     },
 };
@@ -101,7 +101,7 @@ fn runs_as_job(class: &ObservedClass, function: &str) -> bool {
 /// `serving` are the components that have ready pods, with their number.
 pub(super) fn evaluate(
     classes: &[Arc<ObservedClass>],
-    folded: &Folded,
+    folding: &Folding<'_>,
     results: &QueryResults,
     serving: &BTreeMap<ComponentId, u32>,
 ) -> Evaluated {
@@ -126,7 +126,8 @@ pub(super) fn evaluate(
         for (function, requirements) in functions_called {
             let component = Component::Function(function.to_owned());
             let id = ComponentId { class: key.clone(), component };
-            let signals = folded.components.get(&id);
+            let signals = folding.component(&id);
+            let signals = signals.as_ref();
             let ready = serving.get(&id).copied().unwrap_or_default();
             let observation = FunctionObservation {
                 is_serving: ready > 0,

@@ -1,6 +1,6 @@
 //! Measures the functions of all classes and compares them with their requirements.
 //!
-//! A pass [collects](crate::signals::collect) and [folds](crate::signals::fold) metrics, evaluates the
+//! A pass [collects](crate::signals::collect) and [folds](crate::signals::Folding) metrics, evaluates the
 //! requirements ([`evaluate`]), decides what to change ([`enforce`]), publishes the result
 //! ([`crate::observations`]), and writes transitions and decisions to status ([`report`]). It changes no
 //! workload: the reconciler renders what status says.
@@ -41,8 +41,9 @@ use crate::{
         Action, Input, ObservedClass, render::FUNCTION_CONTAINER, scaling::function_scaling,
     },
     signals::{
-        ClassKey, Component, ComponentUsage, PodIndex, PodRef, QueryResults, QueryTable, Source,
-        Usage, Window, collect, collect_usage, fold, fold_usage, rate_window, usage_queries,
+        ClassKey, Component, ComponentUsage, Folding, PodIndex, PodRef, QueryResults, QueryTable,
+        Source, Usage, UsagePods, Window, collect, collect_usage, fold_usage, rate_window,
+        usage_queries,
     },
 };
 
@@ -207,6 +208,13 @@ impl Analyzer {
                     .any(|class| requested_mode(class) == EnforcementMode::Enforce)
     }
 
+    /// One pass that remembers nothing of earlier ones. For benchmarks.
+    pub async fn pass(&self) {
+        let (_running, stopping) = watch::channel(false);
+        let reports = self.measure(&mut Memory::default()).await;
+        self.write(reports, &stopping).await;
+    }
+
     /// One pass: measures, publishes, and returns what has to be written.
     async fn measure(&self, memory: &mut Memory) -> Vec<(Arc<ObservedClass>, Report)> {
         let now = (self.clock)();
@@ -296,11 +304,11 @@ impl Analyzer {
         {
             return Arc::clone(usage);
         }
-        let results =
-            collect_usage(provider, usage_queries, now, *usage_range, *urgent_interval).await;
+        let pods = UsagePods::new(self.pods_since(now, *range));
+        let (range, limit) = (*usage_range, *urgent_interval);
+        let results = collect_usage(provider, usage_queries, &pods, now, range, limit).await;
         self.count_queries(&results);
-        let pods = self.pods_since(now, *range);
-        let work = move || fold_usage(&results, pods, now);
+        let work = move || fold_usage(&results, &pods, now);
         let usage = Arc::new(tokio::task::spawn_blocking(work).await.unwrap_or_default());
         memory.usage = Some((now, Arc::clone(&usage)));
         usage
@@ -368,20 +376,21 @@ impl Analyzer {
         let knative = (self.platform)().can_knative();
         let queries = if knative { queries } else { queries.without(Source::Knative) };
         let window = Window::ending_at(now, range, step);
-        let results = collect(provider, &queries, window, urgent_interval).await;
+        let pods = self.pods_since(now, range);
+        let mut serving = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| pod.ready) {
+            *serving.entry(pod.component_id()).or_default() += 1;
+        }
+        let pods = Arc::new(PodIndex::new(pods));
+        let results = collect(provider, &queries, window, &pods, urgent_interval).await;
         self.count_queries(&results);
         let mut errors = results.answers.values().filter_map(|answer| answer.as_ref().err());
         if results.answers.values().all(Result::is_err) {
             return Err(errors.next().map_or_else(String::new, ToString::to_string));
         }
-        let pods = self.pods_since(now, range);
         let work = move || {
-            let mut serving = BTreeMap::new();
-            for pod in pods.iter().filter(|pod| pod.ready) {
-                *serving.entry(pod.component_id()).or_default() += 1;
-            }
-            let folded = fold(&results, &PodIndex::new(pods), scrape_interval, now);
-            evaluate(&classes, &folded, &results, &serving)
+            let folding = Folding::new(&results, &pods, scrape_interval, now);
+            evaluate(&classes, &folding, &results, &serving)
         };
         tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
     }

@@ -15,6 +15,7 @@ pub enum QueryError {
     /// The answer is well-formed and contradicts the query or itself.
     #[error("the answer is invalid: {0}")]
     Invalid(String),
+    /// The answer, or all answers of a pass together.
     #[error("the answer is larger than {} MiB or has too many series or points", MAX_BODY_BYTES >> 20)]
     TooLarge,
     #[error("Prometheus rejected the query: {0}")]

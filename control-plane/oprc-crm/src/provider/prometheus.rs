@@ -3,6 +3,7 @@
 use std::{
     error::Error as _,
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -22,10 +23,12 @@ use hyper_util::{
 use k8s_openapi::jiff::Timestamp;
 use parking_lot::Mutex;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::mpsc;
 
 use super::{
-    MAX_BODY_BYTES, MetricsProvider, QueryError, RangeQuery, SeriesSet,
+    MAX_BODY_BYTES, MetricsProvider, QueryError, RangeQuery, Received, SeriesSet, SeriesSink,
     answer::{Expected, ResultType, parse, parse_error},
+    body_reader::body_channel,
     breaker::Breaker,
     tls::{Connector, TlsFiles, file_error, read},
 };
@@ -33,12 +36,12 @@ use crate::deadline::until;
 
 /// Bound on the body of an answer whose status is an error.
 const MAX_ERROR_BYTES: usize = 64 << 10;
+/// Bound on the answer to an instant query, which is held in memory.
+const MAX_INSTANT_BYTES: usize = 1 << 20;
 const MAX_RETRIES: usize = 2;
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Connections don't outlive a pass for long, so that new certificates are used soon.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// Parsing a larger body would block the other tasks of its thread for too long.
-const PARSE_INLINE_BYTES: usize = 256 << 10;
 /// Everything but the unreserved characters of RFC 3986.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -102,17 +105,15 @@ impl PrometheusProvider {
         path: &str,
         parameters: &[(&str, String)],
         expected: Expected,
-    ) -> Result<SeriesSet, QueryError> {
+        sink: Arc<dyn SeriesSink>,
+    ) -> Result<Received, QueryError> {
         let begun = Instant::now();
         if !self.breaker.lock().enter(begun) {
             return Err(QueryError::BreakerOpen);
         }
         let end = begun + self.timeout;
-        let result = until(end, async {
-            let body = self.retry(path, parameters, end).await?;
-            parse_off_thread(body, expected).await
-        });
-        let result = result.await.unwrap_or(Err(QueryError::Timeout));
+        let result = until(end, self.retry(path, parameters, end, expected, sink)).await;
+        let result = result.unwrap_or(Err(QueryError::Timeout));
         match &result {
             Err(error) if error.is_outage() => self.breaker.lock().record_failure(Instant::now()),
             _ => self.breaker.lock().record_success(),
@@ -125,7 +126,9 @@ impl PrometheusProvider {
         path: &str,
         parameters: &[(&str, String)],
         end: Instant,
-    ) -> Result<Vec<u8>, QueryError> {
+        expected: Expected,
+        sink: Arc<dyn SeriesSink>,
+    ) -> Result<Received, QueryError> {
         let mut delays = ExponentialBuilder::default()
             .with_min_delay(MIN_RETRY_DELAY)
             .with_factor(4.0)
@@ -133,7 +136,12 @@ impl PrometheusProvider {
             .with_jitter()
             .build();
         loop {
-            match self.send(path, parameters, end).await {
+            sink.reset();
+            let attempt = async {
+                let response = self.send(path, parameters, end).await?;
+                read_series(response, expected, Arc::clone(&sink)).await
+            };
+            match attempt.await {
                 Err(error) if error.is_transient() => {
                     // A retry that can't be made in time would hide the reason behind a timeout.
                     let delay = delays.next().filter(|delay| Instant::now() + *delay < end);
@@ -149,7 +157,7 @@ impl PrometheusProvider {
         path: &str,
         parameters: &[(&str, String)],
         end: Instant,
-    ) -> Result<Vec<u8>, QueryError> {
+    ) -> Result<Response<Incoming>, QueryError> {
         // The server stops as well when nobody waits for the answer any more.
         let left = end.saturating_duration_since(Instant::now()).as_millis().max(1);
         let timeout = ("timeout", format!("{left}ms"));
@@ -170,7 +178,7 @@ impl PrometheusProvider {
         let response = self.http.request(request).await.map_err(|error| unreachable(&error))?;
         let status = response.status();
         if status == hyper::StatusCode::OK {
-            return read_body(response, MAX_BODY_BYTES).await;
+            return Ok(response);
         }
         // A body that is too long or incomplete says nothing more than the status.
         let body = read_body(response, MAX_ERROR_BYTES).await.unwrap_or_default();
@@ -194,7 +202,11 @@ impl PrometheusProvider {
 
 #[async_trait]
 impl MetricsProvider for PrometheusProvider {
-    async fn query_range(&self, query: &RangeQuery) -> Result<SeriesSet, QueryError> {
+    async fn query_range(
+        &self,
+        query: &RangeQuery,
+        sink: Arc<dyn SeriesSink>,
+    ) -> Result<Received, QueryError> {
         let RangeQuery { promql, start, end, step } = query;
         let parameters = [
             ("query", promql.clone()),
@@ -203,13 +215,17 @@ impl MetricsProvider for PrometheusProvider {
             ("step", format!("{}", step.as_secs_f64())),
         ];
         let expected = expect(ResultType::Matrix, *start, *end);
-        self.query("/api/v1/query_range", &parameters, expected).await
+        self.query("/api/v1/query_range", &parameters, expected, sink).await
     }
 
     async fn query_instant(&self, promql: &str, at: Timestamp) -> Result<SeriesSet, QueryError> {
         let parameters = [("query", promql.to_owned()), ("time", seconds(at))];
         let expected = expect(ResultType::Vector, at, at);
-        self.query("/api/v1/query", &parameters, expected).await
+        let sink = Arc::new(Mutex::new(SeriesSet::default()));
+        let Received { partial, .. } =
+            self.query("/api/v1/query", &parameters, expected, sink.clone()).await?;
+        let series = std::mem::take(&mut sink.lock().series);
+        Ok(SeriesSet { series, partial })
     }
 
     async fn health_check(&self) -> Result<(), QueryError> {
@@ -225,15 +241,55 @@ impl MetricsProvider for PrometheusProvider {
 /// With times as they are sent, in milliseconds.
 fn expect(result_type: ResultType, start: Timestamp, end: Timestamp) -> Expected {
     let sent = |at: Timestamp| Timestamp::from_millisecond(at.as_millisecond()).unwrap_or(at);
-    Expected { result_type, start: sent(start), end: sent(end) }
+    let max_bytes = match result_type {
+        ResultType::Matrix => MAX_BODY_BYTES,
+        ResultType::Vector => MAX_INSTANT_BYTES,
+    };
+    Expected { result_type, start: sent(start), end: sent(end), max_bytes }
 }
 
-async fn parse_off_thread(body: Vec<u8>, expected: Expected) -> Result<SeriesSet, QueryError> {
-    if body.len() <= PARSE_INLINE_BYTES {
-        return parse(&body, expected);
+/// Parses the body on another thread while it arrives.
+async fn read_series(
+    response: Response<Incoming>,
+    expected: Expected,
+    sink: Arc<dyn SeriesSink>,
+) -> Result<Received, QueryError> {
+    let body = response.into_body();
+    if body.size_hint().lower() > expected.max_bytes as u64 {
+        return Err(QueryError::TooLarge);
     }
-    let parsed = tokio::task::spawn_blocking(move || parse(&body, expected)).await;
-    parsed.unwrap_or_else(|error| Err(QueryError::Invalid(error.to_string())))
+    let (frames, reader) = body_channel();
+    let parser = tokio::task::spawn_blocking(move || parse(reader, expected, &*sink));
+    let received = feed(body, frames, expected.max_bytes).await;
+    // Also after an error: nothing may reach the sink once this returns.
+    let parsed = parser.await;
+    let parsed = parsed.unwrap_or_else(|error| Err(QueryError::Invalid(error.to_string())));
+    Ok(Received { bytes: received?, partial: parsed? })
+}
+
+/// Sends the body to its parser, and returns its length.
+async fn feed(
+    mut body: Incoming,
+    frames: mpsc::Sender<Bytes>,
+    max_bytes: usize,
+) -> Result<usize, QueryError> {
+    let mut bytes = 0;
+    loop {
+        let frame = tokio::select! {
+            frame = body.frame() => frame,
+            // The parser has found an error.
+            () = frames.closed() => None,
+        };
+        let Some(frame) = frame else { return Ok(bytes) };
+        let frame = frame.map_err(|error| QueryError::Unreachable(chain(&error)))?;
+        let Ok(data) = frame.into_data() else { continue };
+        bytes += data.len();
+        if bytes > max_bytes {
+            return Err(QueryError::TooLarge);
+        }
+        // Fails only if the parser has found an error.
+        let _ = frames.send(data).await;
+    }
 }
 
 async fn read_body(response: Response<Incoming>, limit: usize) -> Result<Vec<u8>, QueryError> {

@@ -10,7 +10,7 @@ use super::{
     pods::{ComponentId, PodIndex, PodRef},
     quantile::bucket_quantile,
     query::Query,
-    rows::{Dimension, PodRows, Row, Rows},
+    rows::{Dimension, PodRows, Row},
     window::Window,
 };
 use crate::provider::Point;
@@ -38,16 +38,43 @@ pub fn fold(
     scrape_interval: Duration,
     now: Timestamp,
 ) -> Folded {
-    let rows = Rows::read(results, index);
-    let window = results.window;
-    let oldest = before(now, scale(window.step(), STALE_STEPS));
-    let warm_up = scale(scrape_interval, SCRAPES_UNTIL_KNOWN);
-    let components = index.components().map(|(id, numbers)| {
-        let pods = numbers.iter().filter_map(|number| Some((*number, index.get(*number)?)));
-        let folder = Folder { rows: &rows, window, oldest, warm_up, pods: pods.collect() };
-        (id.clone(), folder.signals())
-    });
-    Folded { components: components.collect(), ignored_series: rows.ignored }
+    let folding = Folding::new(results, index, scrape_interval, now);
+    let components = index.components().map(|(id, pods)| (id.clone(), folding.fold(pods)));
+    let ignored = results.answers.values().flatten().map(|rows| rows.ignored);
+    Folded { components: components.collect(), ignored_series: ignored.sum() }
+}
+/// As [`fold`], for one component at a time: the signals of all take more memory than the answers.
+pub struct Folding<'a> {
+    results: &'a QueryResults,
+    index: &'a PodIndex,
+    /// An earlier value is stale.
+    oldest: Timestamp,
+    /// How long a pod may be ready without having values.
+    warm_up: SignedDuration,
+}
+
+impl<'a> Folding<'a> {
+    pub fn new(
+        results: &'a QueryResults,
+        index: &'a PodIndex,
+        scrape_interval: Duration,
+        now: Timestamp,
+    ) -> Self {
+        let oldest = before(now, scale(results.window.step(), STALE_STEPS));
+        let warm_up = scale(scrape_interval, SCRAPES_UNTIL_KNOWN);
+        Self { results, index, oldest, warm_up }
+    }
+
+    /// None if the component has no pods.
+    pub fn component(&self, id: &ComponentId) -> Option<ComponentSignals> {
+        self.index.pods_of(id).map(|pods| self.fold(pods))
+    }
+
+    fn fold(&self, pods: &[usize]) -> ComponentSignals {
+        let Self { results, index, oldest, warm_up } = *self;
+        let pods = pods.iter().filter_map(|number| Some((*number, index.get(*number)?))).collect();
+        Folder { results, window: results.window, oldest, warm_up, pods }.signals()
+    }
 }
 
 fn scale(duration: Duration, factor: i32) -> SignedDuration {
@@ -71,16 +98,14 @@ enum Over {
 
 /// What is needed to fold one component.
 struct Folder<'a> {
-    rows: &'a Rows<'a>,
+    results: &'a QueryResults,
     window: Window,
-    /// An earlier value is stale.
     oldest: Timestamp,
-    /// How long a pod may be ready without having values.
     warm_up: SignedDuration,
     pods: Vec<(usize, &'a PodRef)>,
 }
 
-impl Folder<'_> {
+impl<'a> Folder<'a> {
     fn signals(&self) -> ComponentSignals {
         let mut found = ComponentSignals {
             start_up: self.start_up(),
@@ -149,7 +174,7 @@ impl Folder<'_> {
         let histograms: Vec<_> = known.iter().enumerate().map(histogram).collect();
         let quantile = |q: f64| -> Row {
             let each = histograms.iter().map(|it| bucket_quantile(q, it.as_deref()?));
-            each.collect()
+            self.spread(&each.collect::<Row>())
         };
         vec![
             (Signal::LatencyP50, quantile(0.5)),
@@ -164,14 +189,13 @@ impl Folder<'_> {
         let mut sums: BTreeMap<u64, (usize, f64)> = BTreeMap::new();
         let mut pods = 0;
         for (number, _) in &self.pods {
-            let Some(rows) = self.rows.get(query, *number) else { continue };
+            let Some(rows) = self.rows(query, *number) else { continue };
             if total_of_buckets(rows, at).is_none_or(|total| total <= 0.0) {
                 continue;
             }
             pods += 1;
-            for (dimension, row) in rows {
-                let (Dimension::UpperBound(bound), Some(count)) = (dimension, value(row, at))
-                else {
+            for (dimension, row) in rows.iter() {
+                let (Dimension::UpperBound(bound), Some(count)) = (dimension, row.get(at)) else {
                     continue;
                 };
                 let (pods, sum) = sums.entry(*bound).or_default();
@@ -183,20 +207,41 @@ impl Folder<'_> {
         common.map(|(bound, (_, sum))| (f64::from_bits(bound), sum)).collect()
     }
 
-    /// Combines the values of all pods at each time.
+    /// From the times of histograms to all. A value is measured over the rate window, so it holds for
+    /// the times since the one before. If it is unknown, that one holds for these until it is stale.
+    fn spread(&self, row: &[Option<f64>]) -> Row {
+        let histograms = self.results.histogram_window;
+        let stale_after = scale(self.window.step(), STALE_STEPS);
+        let known = |index: usize| row.get(index).copied().flatten();
+        let value = |at: Timestamp| {
+            let next = histograms.first_from(at);
+            let before = next.checked_sub(1).filter(|_| histograms.index(at).is_none());
+            let before = before.filter(|it| at.duration_since(histograms.at(*it)) <= stale_after);
+            known(next).or_else(|| known(before?))
+        };
+        (0..self.window.len()).map(|index| value(self.window.at(index))).collect()
+    }
+
+    fn rows(&self, query: Query, pod: usize) -> Option<&'a PodRows> {
+        self.results.answers.get(&query)?.as_ref().ok()?.get(pod)
+    }
+
+    /// Combines the values of all pods at each time of the query.
     fn combine(
         &self,
         query: Query,
         over: Over,
-        value: impl Fn(&PodRows<'_>, usize) -> Option<f64>,
+        value: impl Fn(&PodRows, usize) -> Option<f64>,
     ) -> Row {
-        let times = 0..self.window.len();
+        let histograms = self.results.histogram_window;
+        let window = if query.is_histogram() { histograms } else { self.window };
+        let times = 0..window.len();
         let mut combined: Row = vec![None; times.len()];
         let mut missing = vec![false; times.len()];
         for (number, pod) in &self.pods {
-            let rows = self.rows.get(query, *number);
+            let rows = self.rows(query, *number);
             let row: Row = times.clone().map(|at| rows.and_then(|rows| value(rows, at))).collect();
-            let required_from = self.required_from(pod, &row);
+            let required_from = self.required_from(pod, &row, window);
             let cells = combined.iter_mut().zip(&mut missing);
             for (at, (of_pod, (cell, missing))) in row.into_iter().zip(cells).enumerate() {
                 match (of_pod, *cell) {
@@ -216,12 +261,12 @@ impl Folder<'_> {
     }
 
     /// The first time from which the component is unknown without this pod.
-    fn required_from(&self, pod: &PodRef, row: &Row) -> usize {
+    fn required_from(&self, pod: &PodRef, row: &Row, window: Window) -> usize {
         if !pod.ready || pod.deleted_at.is_some() {
             return usize::MAX;
         }
         let since = pod.ready_at.map_or(pod.created, |ready| ready.max(pod.created));
-        let scraped = self.window.first_from(after(since, self.warm_up));
+        let scraped = window.first_from(after(since, self.warm_up));
         row.iter().position(Option::is_some).map_or(scraped, |first| first.min(scraped))
     }
 
@@ -260,24 +305,20 @@ impl Folder<'_> {
     }
 }
 
-fn value(row: &Row, at: usize) -> Option<f64> {
-    row.get(at).copied().flatten()
-}
-
-fn single(rows: &PodRows<'_>, at: usize) -> Option<f64> {
-    rows.get(&Dimension::Label("")).and_then(|row| value(row, at))
+fn single(rows: &PodRows, at: usize) -> Option<f64> {
+    rows.get(&Dimension::Label("".into())).and_then(|row| row.get(at))
 }
 
 /// None if there is no value at all.
-fn sum(rows: &PodRows<'_>, at: usize, include: impl Fn(&str) -> bool) -> Option<f64> {
+fn sum(rows: &PodRows, at: usize, include: impl Fn(&str) -> bool) -> Option<f64> {
     let values = rows.iter().filter_map(|(dimension, row)| match dimension {
-        Dimension::Label(label) if include(label) => value(row, at),
+        Dimension::Label(label) if include(label) => row.get(at),
         _ => None,
     });
     values.fold(None, |sum, value| Some(sum.unwrap_or_default() + value))
 }
 
-fn total_of_buckets(rows: &PodRows<'_>, at: usize) -> Option<f64> {
+fn total_of_buckets(rows: &PodRows, at: usize) -> Option<f64> {
     let infinite = Dimension::UpperBound(f64::INFINITY.to_bits());
-    rows.get(&infinite).and_then(|row| value(row, at))
+    rows.get(&infinite).and_then(|row| row.get(at))
 }

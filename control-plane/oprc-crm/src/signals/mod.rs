@@ -4,6 +4,7 @@
 //! pods, which [`PodIndex`] maps to components, and [`fold`] turns them into [`Observed`] signals. A
 //! signal that is missing, stale or partial is unknown, never zero.
 
+mod budget;
 mod collect;
 mod fold;
 mod observed;
@@ -16,14 +17,17 @@ mod usage;
 mod window;
 
 pub use self::{
+    budget::{MAX_ANSWER_BYTES, MAX_PASS_BYTES},
     collect::{MAX_CONCURRENT_QUERIES, QueryResults, collect},
-    fold::{Folded, fold},
+    fold::{Folded, Folding, fold},
     observed::{ComponentSignals, Observed, Signal, StartUpTime},
     pods::{ClassKey, Component, ComponentId, PodIndex, PodRef},
     quantile::bucket_quantile,
     query::{MAX_QUERY_LENGTH, Query, QueryTable, Source, rate_window},
+    rows::QueryRows,
     usage::{
-        ComponentUsage, USAGE_STEP, Usage, collect_usage, fold_usage, is_same_image, usage_queries,
+        ComponentUsage, USAGE_STEP, Usage, UsagePods, collect_usage, fold_usage, is_same_image,
+        usage_queries,
     },
     window::Window,
 };

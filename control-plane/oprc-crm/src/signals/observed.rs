@@ -59,7 +59,8 @@ impl Signal {
 /// The known values of a signal within the window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// In order of time, at times of the window; not empty. A gap is unknown.
+    /// In order of time, at times of the window; not empty. A gap is unknown. Latencies are read at
+    /// fewer times; the others have the values next to them.
     pub points: Vec<Point>,
     pub latest: f64,
     /// When `latest` was measured: at most three steps ago.

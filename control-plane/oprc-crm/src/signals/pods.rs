@@ -92,6 +92,11 @@ impl PodIndex {
         self.components.iter().map(|(id, pods)| (id, pods.as_slice()))
     }
 
+    /// The numbers of the pods of a component.
+    pub(super) fn pods_of(&self, id: &ComponentId) -> Option<&[usize]> {
+        self.components.get(id).map(Vec::as_slice)
+    }
+
     pub(super) fn get(&self, number: usize) -> Option<&PodRef> {
         self.pods.get(number)
     }

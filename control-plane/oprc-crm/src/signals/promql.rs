@@ -2,17 +2,11 @@
 //!
 //! - A target that is scraped by two jobs counts once: values are summed for each target (`job`,
 //!   `instance`), of which the largest counts.
-//! - A counter or histogram has no series before its first event. A pod without them counts as zero only
-//!   if another metric shows that the same target was scraped at least twice in the rate window. Without
-//!   that it is unknown.
-
-/// The proxy's gauges exist from its start.
-macro_rules! proxy_was_scraped {
-    () => {
-        "(max by (namespace, pod) \
-         (count_over_time(oprc_proxy_requests_in_flight{$namespace_matcher}[$window])) > 1)"
-    };
-}
+//! - CRM's proxy exports all of its series from its start. A counter or histogram of others has no series
+//!   before its first event: a pod without them counts as zero only if another metric shows that the same
+//!   target was scraped at least twice in the rate window. Without that it is unknown.
+//! - The buckets of histograms aren't filtered: dropping those that carry no information takes Prometheus
+//!   more time than evaluating and sending them.
 
 /// Of Knative's programs, only queue-proxy belongs to a revision.
 macro_rules! queue_proxy {
@@ -57,19 +51,11 @@ macro_rules! container {
     };
 }
 
-pub(super) const PROXY_REQUESTS: &str = concat!(
-    by!("namespace, pod, outcome", "rate(oprc_proxy_requests_total{$namespace_matcher}[$window])"),
-    " or 0 * ",
-    proxy_was_scraped!()
-);
-pub(super) const PROXY_LATENCY: &str = concat!(
-    by!(
-        "namespace, pod, le",
-        "rate(oprc_proxy_request_duration_seconds_bucket{$namespace_matcher}[$window])"
-    ),
-    " or label_replace(0 * ",
-    proxy_was_scraped!(),
-    r#", "le", "+Inf", "", "")"#
+pub(super) const PROXY_REQUESTS: &str =
+    by!("namespace, pod, outcome", "rate(oprc_proxy_requests_total{$namespace_matcher}[$window])");
+pub(super) const PROXY_LATENCY: &str = by!(
+    "namespace, pod, le",
+    "rate(oprc_proxy_request_duration_seconds_bucket{$namespace_matcher}[$window])"
 );
 pub(super) const PROXY_IN_FLIGHT: &str = by!(
     "namespace, pod",
@@ -77,18 +63,11 @@ pub(super) const PROXY_IN_FLIGHT: &str = by!(
 );
 pub(super) const PROXY_QUEUE_LENGTH: &str =
     by!("namespace, pod", "max_over_time(oprc_proxy_queue_length{$namespace_matcher}[$window])");
-pub(super) const PROXY_REJECTED: &str = concat!(
-    by!("namespace, pod", "rate(oprc_proxy_rejected_total{$namespace_matcher}[$window])"),
-    " or 0 * ",
-    proxy_was_scraped!()
-);
-pub(super) const PROXY_HARD_LATENCY_BREACHES: &str = concat!(
-    by!(
-        "namespace, pod",
-        "rate(oprc_proxy_hard_latency_breaches_total{$namespace_matcher}[$window])"
-    ),
-    " or 0 * ",
-    proxy_was_scraped!()
+pub(super) const PROXY_REJECTED: &str =
+    by!("namespace, pod", "rate(oprc_proxy_rejected_total{$namespace_matcher}[$window])");
+pub(super) const PROXY_HARD_LATENCY_BREACHES: &str = by!(
+    "namespace, pod",
+    "rate(oprc_proxy_hard_latency_breaches_total{$namespace_matcher}[$window])"
 );
 pub(super) const KNATIVE_REQUESTS: &str = concat!(
     of_queue_proxy!(

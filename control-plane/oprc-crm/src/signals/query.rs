@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use super::promql;
+use super::{promql, window::Window};
 
 /// Where a signal comes from, in order of preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,6 +138,10 @@ impl Query {
         }
     }
 
+    pub(super) fn is_histogram(self) -> bool {
+        self.dimension() == Some("le")
+    }
+
     /// Whether requests with this value of [`Self::dimension`] failed on the server's side.
     pub(super) fn is_error(self, outcome: &str) -> bool {
         match self {
@@ -148,6 +152,9 @@ impl Query {
     }
 }
 
+/// Steps between two values of a histogram: requirements count as measured over gaps of three steps.
+const MAX_HISTOGRAM_STRIDE: u128 = 4;
+
 /// The time over which rates are taken: several scrapes, and no gap between two steps.
 pub fn rate_window(scrape_interval: Duration, step: Duration) -> Duration {
     scrape_interval.saturating_mul(SCRAPES).max(step)
@@ -157,6 +164,7 @@ pub fn rate_window(scrape_interval: Duration, step: Duration) -> Duration {
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryTable {
     queries: Vec<(Query, String)>,
+    rate_window: Duration,
 }
 
 impl QueryTable {
@@ -174,7 +182,14 @@ impl QueryTable {
             let text = replaced.get(&query).map_or_else(|| query.default_promql(), String::as_str);
             (query, text.replace("$window", &window).replace("$namespace_matcher", &matcher))
         };
-        Self { queries: Query::ALL.map(render).into() }
+        Self { queries: Query::ALL.map(render).into(), rate_window }
+    }
+
+    /// The times at which histograms are read. They are most of what a pass reads, so they have the
+    /// longest steps that leave no request out: those of the rate window.
+    pub(super) fn histogram_window(&self, window: Window) -> Window {
+        let stride = self.rate_window.as_millis() / window.step().as_millis().max(1);
+        window.every(usize::try_from(stride.clamp(1, MAX_HISTOGRAM_STRIDE)).unwrap_or(1))
     }
 
     /// Without the queries of a source that the cluster doesn't have.
@@ -198,6 +213,8 @@ impl QueryTable {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use k8s_openapi::jiff::Timestamp;
 
     use super::*;
 
@@ -251,6 +268,20 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(rate_window(seconds(15), seconds(30)), seconds(60));
         assert_eq!(rate_window(seconds(5), seconds(30)), seconds(30));
+    }
+
+    #[test]
+    fn histograms_have_steps_of_the_rate_window() {
+        let seconds = Duration::from_secs;
+        for (step, rate_window, expected) in
+            [(15, 60, 60), (30, 60, 60), (60, 60, 60), (45, 60, 45), (5, 60, 20), (15, 240, 60)]
+        {
+            let table = QueryTable::new(&BTreeMap::new(), seconds(rate_window), None);
+            let window = Window::ending_at(Timestamp::UNIX_EPOCH, seconds(600), seconds(step));
+            let histograms = table.histogram_window(window);
+            assert_eq!(histograms.step(), seconds(expected), "{step} {rate_window}");
+            assert_eq!(histograms.end(), window.end());
+        }
     }
 
     #[test]

@@ -1,100 +1,205 @@
-//! The answers as a table: the values of each query, pod and dimension at the times of the window.
+//! The answers as tables: the values of each query, pod and dimension at the times of a window.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
 
 use super::{
-    collect::QueryResults,
+    budget::{AnswerBudget, PassBudget},
     pods::PodIndex,
     query::{Query, Source},
     window::Window,
 };
-use crate::provider::{Series, known_value};
+use crate::provider::{Labels, Point, QueryError, Received, SeriesSink, known_value};
 
 /// A value for each time of the window; None is unknown.
 pub(super) type Row = Vec<Option<f64>>;
 
 /// What distinguishes series of a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Dimension<'a> {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dimension {
     /// Empty if the series lacks the label.
-    Label(&'a str),
+    Label(Box<str>),
     /// The upper bound of a bucket, as bits: those of numbers that aren't negative have their order.
     UpperBound(u64),
 }
 
-pub(super) type PodRows<'a> = BTreeMap<Dimension<'a>, Row>;
-
-#[derive(Default)]
-pub(super) struct Rows<'a> {
-    /// By query and the number of the pod.
-    by_pod: BTreeMap<(Query, usize), PodRows<'a>>,
-    /// Series without a pod of a class.
-    pub(super) ignored: usize,
+/// The rows of a pod, in one block: an allocation for each row would take more memory than its values.
+#[derive(Clone, Debug)]
+pub(super) struct PodRows {
+    /// The number of each row.
+    dimensions: BTreeMap<Dimension, usize>,
+    /// The rows one after another; NaN is unknown.
+    values: Vec<f64>,
+    /// The number of times.
+    width: usize,
 }
 
-impl<'a> Rows<'a> {
-    pub(super) fn read(results: &'a QueryResults, index: &PodIndex) -> Self {
-        let mut rows = Self::default();
-        // A query that was replaced may leave labels that CRM doesn't know; which of the series is
-        // meant can't be told.
-        let mut ambiguous = BTreeSet::new();
-        for (query, answer) in &results.answers {
-            let Some(set) = answer.as_ref().ok().filter(|set| !set.partial) else { continue };
-            for series in &set.series {
-                rows.add(*query, series, results.window, index, &mut ambiguous);
-            }
+/// The values of a pod in one dimension.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RowRef<'a>(&'a [f64]);
+
+impl RowRef<'_> {
+    pub(super) fn get(self, at: usize) -> Option<f64> {
+        self.0.get(at).copied().filter(|value| !value.is_nan())
+    }
+}
+
+impl PodRows {
+    fn new(width: usize) -> Self {
+        Self { dimensions: BTreeMap::new(), values: Vec::new(), width }
+    }
+
+    pub(super) fn get(&self, dimension: &Dimension) -> Option<RowRef<'_>> {
+        self.dimensions.get(dimension).map(|number| self.row(*number))
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Dimension, RowRef<'_>)> {
+        self.dimensions.iter().map(|(dimension, number)| (dimension, self.row(*number)))
+    }
+
+    fn row(&self, number: usize) -> RowRef<'_> {
+        let start = number * self.width;
+        RowRef(self.values.get(start..start + self.width).unwrap_or_default())
+    }
+
+    /// Adds a row of unknown values.
+    fn insert(&mut self, dimension: Dimension) -> &mut [f64] {
+        let start = self.values.len();
+        self.dimensions.insert(dimension, start / self.width.max(1));
+        if self.values.capacity() < start + self.width {
+            self.values.reserve_exact(self.width.max(start / 4));
         }
-        rows.by_pod.retain(|key, _| !ambiguous.contains(key));
+        self.values.resize(start + self.width, f64::NAN);
+        self.values.get_mut(start..).unwrap_or_default()
+    }
+
+    /// Bound on the memory of a row.
+    fn row_bytes(dimension: &Dimension, width: usize) -> usize {
+        let label = match dimension {
+            Dimension::Label(label) => label.len(),
+            Dimension::UpperBound(_) => 0,
+        };
+        // Half of a node of the map, and a fifth of the values, may be unused.
+        let entry = 2 * size_of::<(Dimension, usize)>() + 2 * size_of::<usize>();
+        entry + label + width * size_of::<f64>() * 5 / 4
+    }
+}
+
+/// The answer to a query, reduced to pods of classes.
+#[derive(Clone, Debug, Default)]
+pub struct QueryRows {
+    /// As [`crate::provider::SeriesSet::partial`].
+    pub partial: bool,
+    /// The size of the answer, and of the values that are kept.
+    pub(super) bytes: usize,
+    pub(super) kept_bytes: usize,
+    /// Series without a pod of a class.
+    pub(super) ignored: usize,
+    /// By the number of the pod.
+    by_pod: BTreeMap<usize, PodRows>,
+}
+
+impl QueryRows {
+    pub(super) fn get(&self, pod: usize) -> Option<&PodRows> {
+        self.by_pod.get(&pod).filter(|_| !self.partial)
+    }
+}
+
+/// Keeps the values of the pods of classes, and nothing else of an answer.
+pub(super) struct RowSink {
+    query: Query,
+    window: Window,
+    index: Arc<PodIndex>,
+    pass: Arc<PassBudget>,
+    kept: Mutex<Kept>,
+}
+
+struct Kept {
+    budget: AnswerBudget,
+    rows: QueryRows,
+    /// A query that was replaced may leave labels that CRM doesn't know; which of the series of these
+    /// pods is meant can't be told.
+    ambiguous: BTreeSet<usize>,
+}
+
+impl Kept {
+    fn new(pass: &Arc<PassBudget>) -> Self {
+        Self { budget: pass.start_answer(), rows: QueryRows::default(), ambiguous: BTreeSet::new() }
+    }
+}
+
+impl RowSink {
+    pub(super) fn new(
+        query: Query,
+        window: Window,
+        index: &Arc<PodIndex>,
+        pass: &Arc<PassBudget>,
+    ) -> Self {
+        let (index, pass) = (Arc::clone(index), Arc::clone(pass));
+        Self { query, window, index, kept: Mutex::new(Kept::new(&pass)), pass }
+    }
+
+    /// What was kept of an answer that is valid.
+    pub(super) fn take(&self, received: Received) -> QueryRows {
+        let mut kept = self.kept.lock();
+        let mut rows = mem::take(&mut kept.rows);
+        rows.by_pod.retain(|pod, _| !kept.ambiguous.contains(pod));
+        (rows.partial, rows.bytes) = (received.partial, received.bytes);
+        rows.kept_bytes = kept.budget.keep();
         rows
     }
+}
 
-    pub(super) fn get(&self, query: Query, pod: usize) -> Option<&PodRows<'a>> {
-        self.by_pod.get(&(query, pod))
+impl SeriesSink for RowSink {
+    fn reset(&self) {
+        *self.kept.lock() = Kept::new(&self.pass);
     }
 
-    fn add(
-        &mut self,
-        query: Query,
-        series: &'a Series,
-        window: Window,
-        index: &PodIndex,
-        ambiguous: &mut BTreeSet<(Query, usize)>,
-    ) {
-        let label = |name: &str| series.labels.get(name).map_or("", String::as_str);
-        let pods: Vec<_> = index.named(label("namespace"), label("pod")).collect();
-        if pods.is_empty() {
-            self.ignored += 1;
-            return;
+    fn accept(&self, labels: &Labels, points: &[Point]) -> Result<(), QueryError> {
+        let mut kept = self.kept.lock();
+        let Kept { budget, rows, ambiguous } = &mut *kept;
+        let pods = || self.index.named(labels.get("namespace"), labels.get("pod"));
+        if pods().next().is_none() {
+            rows.ignored += 1;
+            return Ok(());
         }
-        let Some(dimension) = dimension(query, label(query.dimension().unwrap_or_default())) else {
-            return;
-        };
-        for (number, pod) in &pods {
-            if query.source() == Source::CAdvisor && label("container") != pod.container {
+        let name = self.query.dimension().unwrap_or_default();
+        let Some(dimension) = dimension(self.query, labels.get(name)) else { return Ok(()) };
+        let width = self.window.len();
+        for (number, pod) in pods() {
+            if self.query.source() == Source::CAdvisor && labels.get("container") != pod.container {
                 continue;
             }
+            if rows.by_pod.get(&number).is_some_and(|rows| rows.get(&dimension).is_some()) {
+                ambiguous.insert(number);
+                continue;
+            }
+            budget.take(PodRows::row_bytes(&dimension, width))?;
+            let of_pod = rows.by_pod.entry(number).or_insert_with(|| PodRows::new(width));
+            let row = of_pod.insert(dimension.clone());
             // A point belongs to the last pod with the name that existed at the time.
-            let next = pods.iter().find(|(other, _)| other > number).map(|(_, next)| next.created);
-            let mut row = vec![None; window.len()];
-            for point in &series.points {
+            let next = pods().find(|(other, _)| *other > number).map(|(_, next)| next.created);
+            for point in points {
                 let own = point.at >= pod.created && next.is_none_or(|next| point.at < next);
-                let cell = window.index(point.at).filter(|_| own);
+                let cell = self.window.index(point.at).filter(|_| own);
                 if let Some(cell) = cell.and_then(|index| row.get_mut(index)) {
-                    *cell = known_value(point.value);
+                    *cell = known_value(point.value).unwrap_or(f64::NAN);
                 }
             }
-            let rows = self.by_pod.entry((query, *number)).or_default();
-            if rows.insert(dimension, row).is_some() {
-                ambiguous.insert((query, *number));
-            }
         }
+        Ok(())
     }
 }
 
 /// None for a bucket without a valid bound.
-fn dimension(query: Query, label: &str) -> Option<Dimension<'_>> {
-    if query.dimension() != Some("le") {
-        return Some(Dimension::Label(label));
+fn dimension(query: Query, label: &str) -> Option<Dimension> {
+    if !query.is_histogram() {
+        return Some(Dimension::Label(label.into()));
     }
     let bound: f64 = label.parse().ok().filter(|bound| *bound >= 0.0)?;
     Some(Dimension::UpperBound((bound + 0.0).to_bits()))

@@ -3,7 +3,7 @@
 //! The queries are those of a pass, over longer steps. They are sent far less often, because their
 //! answers change slowly.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -57,33 +57,47 @@ pub struct ComponentUsage {
     pub memory: Option<Vec<Point>>,
 }
 
+/// The pods with the image of the newest one of their component: only these count.
+pub struct UsagePods {
+    index: Arc<PodIndex>,
+    images: BTreeMap<ComponentId, String>,
+}
+
+impl UsagePods {
+    pub fn new(pods: Vec<PodRef>) -> Self {
+        let mut newest: BTreeMap<ComponentId, (Timestamp, String)> = BTreeMap::new();
+        for pod in &pods {
+            let found = newest.entry(pod.component_id()).or_default();
+            if found.1.is_empty() || pod.created > found.0 {
+                *found = (pod.created, pod.image.clone());
+            }
+        }
+        let images: BTreeMap<_, _> =
+            newest.into_iter().map(|(id, (_, image))| (id, image)).collect();
+        let is_newest = |pod: &PodRef| images.get(&pod.component_id()) == Some(&pod.image);
+        let index = PodIndex::new(pods.into_iter().filter(is_newest));
+        Self { index: Arc::new(index), images }
+    }
+}
+
 pub async fn collect_usage(
     provider: &dyn MetricsProvider,
     queries: &QueryTable,
+    pods: &UsagePods,
     now: Timestamp,
     range: Duration,
     limit: Duration,
 ) -> QueryResults {
-    collect(provider, queries, Window::ending_at(now, range, USAGE_STEP), limit).await
+    let window = Window::ending_at(now, range, USAGE_STEP);
+    collect(provider, queries, window, &pods.index, limit).await
 }
 
-/// Only pods with the image of the newest one count.
-pub fn fold_usage(results: &QueryResults, pods: Vec<PodRef>, now: Timestamp) -> Usage {
-    let mut newest: BTreeMap<ComponentId, (Timestamp, String)> = BTreeMap::new();
-    for pod in &pods {
-        let found = newest.entry(pod.component_id()).or_default();
-        if found.1.is_empty() || pod.created > found.0 {
-            *found = (pod.created, pod.image.clone());
-        }
-    }
-    let is_newest =
-        |pod: &PodRef| newest.get(&pod.component_id()).is_some_and(|it| it.1 == pod.image);
-    let index = PodIndex::new(pods.into_iter().filter(is_newest));
+pub fn fold_usage(results: &QueryResults, pods: &UsagePods, now: Timestamp) -> Usage {
     let is_known = |query: Query| {
         let answer = results.answers.get(&query);
         answer.is_some_and(|it| it.as_ref().is_ok_and(|set| !set.partial))
     };
-    let components = fold(results, &index, USAGE_STEP, now).components.into_iter();
+    let components = fold(results, &pods.index, USAGE_STEP, now).components.into_iter();
     let usage = components.map(|(id, signals)| {
         let points = |query: Query, signal: Signal| {
             let points = || signals.get(signal).map(|it| it.points.clone()).unwrap_or_default();
@@ -92,7 +106,7 @@ pub fn fold_usage(results: &QueryResults, pods: Vec<PodRef>, now: Timestamp) -> 
         let usage = ComponentUsage {
             cpu: points(Query::Cpu, Signal::CpuMax),
             memory: points(Query::Memory, Signal::MemoryMax),
-            image: newest.get(&id).map(|it| it.1.clone()).unwrap_or_default(),
+            image: pods.images.get(&id).cloned().unwrap_or_default(),
         };
         (id, usage)
     });

@@ -27,6 +27,15 @@ impl Window {
         Self { start: end.saturating_sub(length), step, steps }
     }
 
+    /// Every `stride`-th time, such that the last one is the same.
+    pub(super) fn every(&self, stride: usize) -> Self {
+        let stride = stride.clamp(1, self.steps.max(1));
+        let factor = i64::try_from(stride).unwrap_or(i64::MAX);
+        let (step, steps) = (self.step.saturating_mul(factor), self.steps / stride);
+        let length = i64::try_from(steps).unwrap_or_default().saturating_mul(step);
+        Self { start: self.end_millisecond().saturating_sub(length), step, steps }
+    }
+
     pub fn start(&self) -> Timestamp {
         self.at(0)
     }
@@ -45,8 +54,16 @@ impl Window {
     }
 
     pub fn at(&self, index: usize) -> Timestamp {
+        Timestamp::from_millisecond(self.millisecond(index)).unwrap_or(Timestamp::MAX)
+    }
+
+    fn millisecond(&self, index: usize) -> i64 {
         let offset = i64::try_from(index).unwrap_or(i64::MAX).saturating_mul(self.step);
-        Timestamp::from_millisecond(self.start.saturating_add(offset)).unwrap_or(Timestamp::MAX)
+        self.start.saturating_add(offset)
+    }
+
+    fn end_millisecond(&self) -> i64 {
+        self.millisecond(self.steps)
     }
 
     /// None for a time that isn't one of the window.
@@ -91,6 +108,20 @@ mod tests {
         for (time, index) in [(0, 0), (30_000, 0), (30_001, 1), (90_000, 2), (90_001, 3)] {
             assert_eq!(window.first_from(at(time)), index, "{time}");
         }
+    }
+
+    #[test]
+    fn every_second_time_ends_at_the_same_one() {
+        let seconds = Duration::from_secs;
+        let window = Window::ending_at(at(600_000), seconds(50), seconds(10));
+        let coarse = window.every(2);
+        assert_eq!((coarse.start(), coarse.end(), coarse.len()), (at(560_000), at(600_000), 3));
+        assert_eq!(window.every(1), window);
+        assert_eq!(window.every(0), window);
+        let longest = window.every(usize::MAX);
+        assert_eq!((longest.start(), longest.end()), (window.start(), window.end()));
+        let single = Window::ending_at(at(600_000), Duration::ZERO, seconds(10));
+        assert_eq!(single.every(4), single);
     }
 
     #[test]

@@ -32,6 +32,11 @@ pub(crate) fn container_runtime() -> Result<PathBuf> {
     debian::unpack("containers", &["containerd", "runc", "containernetworking-plugins"])
 }
 
+/// Prometheus, built if it is missing. For benchmarks.
+pub fn prometheus_program() -> Result<PathBuf> {
+    go::prometheus()
+}
+
 /// Knative's queue-proxy, built if it is missing. For benchmarks.
 pub fn queue_proxy() -> Result<PathBuf> {
     Ok(go::serving()?.join("queue"))

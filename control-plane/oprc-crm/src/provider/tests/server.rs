@@ -158,9 +158,14 @@ impl Shared {
         socket.write_all(head.as_bytes()).await.ok()?;
         let start = br#"{"status":"success","data":{"resultType":"matrix","result":["#;
         socket.write_all(start).await.ok()?;
-        let series = br#"{"metric":{"pod":"a"},"values":[[1,"1"]]},"#.repeat(1000);
-        while self.sent.load(Ordering::SeqCst) < bytes {
-            socket.write_all(&series).await.ok()?;
+        let points = r#"[1,"1"],"#.repeat(1000);
+        for number in 0_u64.. {
+            if self.sent.load(Ordering::SeqCst) >= bytes {
+                break;
+            }
+            let series =
+                format!(r#"{{"metric":{{"pod":"{number}"}},"other":[{points}0],"values":[]}},"#);
+            socket.write_all(series.as_bytes()).await.ok()?;
             self.sent.fetch_add(series.len(), Ordering::SeqCst);
         }
         socket.shutdown().await.ok()

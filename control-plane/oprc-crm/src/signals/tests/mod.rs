@@ -1,14 +1,15 @@
 mod collecting;
 mod end_to_end;
 mod folding;
+mod histograms;
 mod properties;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::*;
-use crate::provider::{Point, QueryError, Series, SeriesSet};
+use super::{rows::RowSink, *};
+use crate::provider::{Point, QueryError, Received, Series, SeriesSet, SeriesSink as _};
 
 const STEP: i64 = 30;
 const SCRAPE_INTERVAL: Duration = Duration::from_secs(15);
@@ -76,9 +77,21 @@ fn answer(series: Vec<Series>) -> Result<SeriesSet, QueryError> {
     Ok(SeriesSet { series, partial: false })
 }
 
+/// What a pass keeps of these answers.
+fn query_results(answers: Answers, index: &Arc<PodIndex>) -> QueryResults {
+    let keep = |query: Query, set: SeriesSet| {
+        let sink = RowSink::new(query, window(), index, &Arc::default());
+        set.series.iter().try_for_each(|series| sink.accept(&series.into(), &series.points))?;
+        Ok(sink.take(Received { partial: set.partial, bytes: 0 }))
+    };
+    let answers = answers.into_iter();
+    let answers = answers.map(|(query, set)| (query, set.and_then(|set| keep(query, set))));
+    QueryResults { window: window(), histogram_window: window(), answers: answers.collect() }
+}
+
 fn folded(answers: Answers, pods: impl IntoIterator<Item = PodRef>) -> Folded {
-    let results = QueryResults { window: window(), answers };
-    fold(&results, &PodIndex::new(pods), SCRAPE_INTERVAL, at(NOW))
+    let index = Arc::new(PodIndex::new(pods));
+    fold(&query_results(answers, &index), &index, SCRAPE_INTERVAL, at(NOW))
 }
 
 /// The signals of class `a` from one answer.

@@ -63,17 +63,13 @@ fn any_pod() -> impl Strategy<Value = PodRef> {
     )
 }
 
-fn results(all: &[(Query, Series)]) -> QueryResults {
+fn fold_all(all: &[(Query, Series)], pods: &[PodRef]) -> Folded {
     let mut answers = Answers::new();
     for (query, series) in all {
         let set = answers.entry(*query).or_insert_with(|| answer(vec![]));
         set.as_mut().unwrap().series.push(series.clone());
     }
-    QueryResults { window: window(), answers }
-}
-
-fn fold_all(all: &[(Query, Series)], pods: &[PodRef]) -> Folded {
-    fold(&results(all), &PodIndex::new(pods.to_vec()), SCRAPE_INTERVAL, at(NOW))
+    folded(answers, pods.to_vec())
 }
 
 /// Bit by bit, so that also the order of additions has to be the same.

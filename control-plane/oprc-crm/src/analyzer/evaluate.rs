@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use oprc_nfr::capacity::LoadSample;
 use oprc_nfr::compliance::{
     LoadPoint, LoadWindow, Requirement, RequirementKind, State, StoredState, UnknownReason,
-    availability, error_budget, evaluate as evaluate_requirement,
+    Verdict, availability, error_budget, evaluate as evaluate_requirement,
 };
 use oprc_unit::{FunctionRequirements, Shape, function_requirements, spec::EnforcementMode};
 
@@ -170,6 +170,7 @@ fn observe(
     let verdicts = requirements_of(requirements).into_iter().map(|(requirement, required)| {
         let stored = stored_state(class, function, requirement.kind(), required);
         let verdict = evaluate_requirement(requirement, &window, stored);
+        let verdict = with_stored_time(verdict, stored, &window);
         let error_budget = error_budget(requirement, &window);
         RequirementVerdict { requirement, required, verdict, error_budget }
     });
@@ -246,6 +247,22 @@ fn load(signals: &ComponentSignals, window: &Window) -> FunctionLoad {
         throttling: points(Signal::CpuThrottling),
         ..FunctionLoad::default()
     }
+}
+
+/// Keeps the stored time of a state that a pass finds a little later. Passes read histograms at different
+/// times, so they differ by up to one distance of those.
+fn with_stored_time(
+    verdict: Verdict,
+    stored: Option<StoredState>,
+    window: &LoadWindow<'_>,
+) -> Verdict {
+    let tolerance = window.max_gap.saturating_add(window.max_gap / MAX_GAP_STEPS);
+    let is_close = |it: &StoredState| {
+        it.state == verdict.state
+            && (0..=tolerance).contains(&verdict.since.saturating_sub(it.since))
+    };
+    let since = stored.filter(is_close).map_or(verdict.since, |it| it.since);
+    Verdict { since, ..verdict }
 }
 
 /// The requirements that can be measured, each with the required value as it is reported.

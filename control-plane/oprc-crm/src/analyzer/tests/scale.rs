@@ -42,7 +42,10 @@ impl MetricsProvider for Slowing {
         query: &RangeQuery,
         sink: Arc<dyn SeriesSink>,
     ) -> Result<Received, QueryError> {
-        let kind = self.texts.iter().find(|(_, text)| *text == query.promql).unwrap().0;
+        // Others are about usage.
+        let Some((kind, _)) = self.texts.iter().find(|(_, text)| *text == query.promql) else {
+            return Ok(Received::default());
+        };
         let add = |label: (&str, &str), value: &dyn Fn(Timestamp) -> f64| {
             let mut series = series("shop-0", label, 0.0, query);
             for point in &mut series.points {
@@ -91,7 +94,8 @@ async fn transition_is_written_once_although_histograms_have_longer_steps() {
     let [(_, before), (noticed, after)] = written.as_slice() else { panic!("{written:?}") };
     assert_eq!(before["nfr_compliance"][0]["state"], "met");
     assert_eq!(after["nfr_compliance"][0]["state"], "violated");
-    assert!(at(*noticed).duration_since(since) <= SignedDuration::from_secs(15), "{noticed}");
+    // A single value isn't a violation.
+    assert!(at(*noticed).duration_since(since) <= SignedDuration::from_secs(30), "{noticed}");
     let reported: Timestamp =
         after["nfr_compliance"][0]["since"].as_str().unwrap().parse().unwrap();
     let error = reported.duration_since(since).abs();

@@ -139,7 +139,7 @@ impl Comparison<'_> {
             Step::Keep
         } else if live.must_be_recreated(&object.object) {
             Step::Recreate
-        } else if is_in_sync(live, object) {
+        } else if live.is_in_sync_with(&object.object) {
             Step::Keep
         } else if !self.grid_ready && starts_using_grid(live, object) {
             Step::Wait(Blocked::DataGrid)
@@ -230,12 +230,6 @@ pub(super) fn is_scaled_by_others(
 ) -> bool {
     let all = view.autoscalers(&identity.namespace, deployment);
     all.iter().any(|autoscaler| !autoscaler.is_owned_by(&identity.uid))
-}
-
-/// Whether an apply would change nothing. An object that an admission webhook changes is in sync
-/// once the manifest was applied: applying it again would lead to the same.
-pub(super) fn is_in_sync(live: &Child, object: &DesiredObject) -> bool {
-    !live.differs_from(&object.object) || live.was_applied_as(&object.object)
 }
 
 /// Whether the update makes pods use the data grid that don't yet. Pods that use it already are

@@ -127,6 +127,12 @@ impl Child {
         self.owned().is_none_or(|owned| owned.differs_from(manifest))
     }
 
+    /// Whether an apply would change nothing. An object that an admission webhook changes is in sync
+    /// once the manifest was applied: applying it again would lead to the same.
+    pub fn is_in_sync_with(&self, manifest: &Value) -> bool {
+        !self.differs_from(manifest) || self.was_applied_as(manifest)
+    }
+
     /// The API server's response to an apply of the manifest.
     #[must_use]
     pub fn with_applied(mut self, manifest: &Value) -> Self {

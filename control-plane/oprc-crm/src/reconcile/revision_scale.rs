@@ -8,7 +8,6 @@ use serde_json::Value;
 
 pub(crate) use super::shapes::knative::MIN_SCALE;
 use super::{
-    diff::is_in_sync,
     manifest::add_spec_hash,
     observe::{Child, ObservedState},
     render::DesiredObject,
@@ -57,7 +56,7 @@ pub(super) fn leave_revision(
         annotations(&mut unchanged.object, OF_SERVICE)?
             .insert(REVISION_SCALE.to_owned(), stored.clone());
     }
-    if !is_in_sync(live, &unchanged) {
+    if !live.is_in_sync_with(&unchanged.object) {
         return None;
     }
     *object = unchanged;

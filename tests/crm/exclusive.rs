@@ -2,6 +2,7 @@
 //! timeouts; the time until changed or deleted objects are restored; latencies; and a thousand
 //! concurrent calls. `tools/test.sh` runs them last.
 
+mod enforcement;
 mod nfr;
 
 use std::{

@@ -7,7 +7,6 @@ mod bystander;
 mod crd;
 mod data_grid;
 mod drift;
-mod enforcement;
 mod exclusive;
 mod id_collisions;
 mod lifecycle;

@@ -53,7 +53,7 @@ pub struct Situation<'a> {
 pub struct Floor {
     /// None if enforcement has set none.
     pub instances: Option<u32>,
-    /// Whether the cluster was told: otherwise it is only recommended.
+    /// Whether it is applied. Otherwise it is only recommended.
     pub applied: bool,
     /// Seconds since it was set.
     pub since_change: Option<f64>,

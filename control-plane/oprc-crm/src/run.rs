@@ -236,7 +236,7 @@ impl LeaderElection {
     }
 }
 
-/// Whether CRM was started by hand, and isn't told where the Lease is.
+/// Whether CRM runs outside of the cluster without a configured namespace of the Lease.
 fn runs_outside(config: &Config, client: &Client) -> bool {
     let own = client.default_namespace();
     config.lease_namespace.is_none() && !config.namespaced && own != INSTALLED_NAMESPACE

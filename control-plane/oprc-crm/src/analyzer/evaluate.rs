@@ -65,7 +65,7 @@ pub(super) fn is_measured(class: &ObservedClass) -> bool {
 }
 
 /// The mode of the annotation, or else of the specification. An annotation that isn't a mode only
-/// observes: whoever set it wanted something else than what the specification says.
+/// observes: the specification doesn't apply either, because the annotation overrides it.
 pub(super) fn requested_mode(class: &ObservedClass) -> EnforcementMode {
     if let Some(annotation) = &class.enforcement {
         return EnforcementMode::parse(annotation).unwrap_or(EnforcementMode::Observe);

@@ -104,7 +104,7 @@ pub(super) fn plan_report(
         .collect();
     let stored = stored_status(class);
     let (mut status, transitions) = match finding {
-        // Compliance that nobody measures any more isn't reported; what was applied stays.
+        // Without measurements there is no compliance to report. What was applied stays.
         Finding::Disabled(disabled) if is_measured(class) && has_requirements(class) => {
             let conditions = disabled_conditions(class, *disabled, now);
             (NfrStatus { conditions, ..NfrStatus::default() }, Vec::new())

@@ -132,7 +132,7 @@ impl CrmClient {
             let correlation_id = new_id();
             let read = self.client.class_status(id, namespace, &correlation_id);
             if let Ok(Some(latest)) = self.guard(read).await {
-                // Nothing that decisions depend on has changed, so nobody is notified.
+                // No input of a decision has changed, so no class is enqueued.
                 Arc::make_mut(&mut self.cache.write()).apply_measurements(&latest);
             }
         });

@@ -53,7 +53,7 @@ pub(super) struct ClassInput<'a> {
     pub(super) usage: BTreeMap<&'a str, &'a ComponentUsage>,
     /// Of pods of the class.
     pub(super) oom_kills: &'a [(PodRef, OomKill)],
-    /// Empty if nothing is to be recommended.
+    /// Empty if the class gets no recommendations.
     pub(super) scaling: &'a [FunctionScaling],
     pub(super) options: &'a EnforcementOptions,
     pub(super) frozen: bool,

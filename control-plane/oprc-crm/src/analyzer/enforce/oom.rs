@@ -24,7 +24,7 @@ const REPORTED: f64 = DAY;
 
 /// Adds new kills to status, and removes old ones.
 pub(super) fn update(enforced: &mut Enforced, input: &ClassInput<'_>) {
-    // Without functions the specification is rejected, or nothing is to be recommended.
+    // Without functions the specification is rejected, or the class gets no recommendations.
     if input.scaling.is_empty() {
         return;
     }

@@ -254,7 +254,7 @@ impl Function<'_> {
     }
 
     /// The entry of status: the stored one unless it changes, so that nothing is written while nothing
-    /// changes. None if the resource is as it should be.
+    /// changes. None if the resource needs no change.
     fn recommendation(&self, outcome: &Outcome) -> Option<Recommendation> {
         let effect = Some(outcome.effect.clone()).filter(|it| *it != EffectStatus::default());
         let Some(ResourceChange { request, limit }) = outcome.change else {

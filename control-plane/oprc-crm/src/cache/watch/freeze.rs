@@ -84,7 +84,7 @@ impl Switch {
     }
 }
 
-/// A value that is neither `true` nor `false` freezes: whoever wrote it wanted something to stop.
+/// A value that is neither `true` nor `false` freezes enforcement, because that is the safe state.
 fn is_frozen(found: &ConfigMap) -> bool {
     let value = found.data.as_ref().and_then(|data| data.get(KEY));
     match value.map(|value| value.trim()) {

@@ -7,6 +7,7 @@
 //! | `sleep_ms=N` | delays the response by N milliseconds |
 //! | `burn_ms=N` | uses N milliseconds of CPU time, which take longer under a CPU limit |
 //! | `hold_mb=N` | allocates N megabytes until the response |
+//! | `keep_mb=N` | allocates N megabytes until the process ends |
 //! | `fail=N` | responds with status N |
 //!
 //! The response has the number of concurrent requests at its start, with itself.

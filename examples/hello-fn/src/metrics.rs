@@ -1,12 +1,17 @@
-//! Prometheus metrics: number and duration of requests.
+//! Prometheus metrics: number and duration of requests, CPU time and memory of the process.
 
-use std::time::Duration;
+use std::{fmt, fs, time::Duration};
 
 use axum::http::{Method, StatusCode};
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
-    metrics::{family::Family, histogram::Histogram},
-    registry::Registry,
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text::encode},
+    metrics::{counter::ConstCounter, family::Family, gauge::ConstGauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use rustix::{
+    param::page_size,
+    time::{ClockId, clock_gettime},
 };
 
 const BUCKETS: [f64; 13] =
@@ -30,6 +35,7 @@ impl Default for Metrics {
         let mut registry = Registry::default();
         let help = "Duration of invocations";
         registry.register("http_server_requests_seconds", help, requests.clone());
+        registry.register_collector(Box::new(Process));
         Self { registry, requests }
     }
 }
@@ -52,6 +58,39 @@ impl Metrics {
     }
 }
 
+/// What the process uses, under the names that client libraries use.
+#[derive(Debug)]
+struct Process;
+
+impl Collector for Process {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let time: Duration = clock_gettime(ClockId::ProcessCPUTime).try_into().unwrap_or_default();
+        let mut add = |name: &str, help: &str, unit: Unit, metric: &dyn EncodeMetric| {
+            metric.encode(encoder.encode_descriptor(
+                name,
+                help,
+                Some(&unit),
+                metric.metric_type(),
+            )?)
+        };
+        let time = ConstCounter::new(time.as_secs_f64());
+        add("process_cpu", "CPU time of the process", Unit::Seconds, &time)?;
+        match resident_bytes() {
+            Some(bytes) => {
+                let help = "Memory of the process";
+                add("process_resident_memory", help, Unit::Bytes, &ConstGauge::new(bytes))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn resident_bytes() -> Option<u64> {
+    let pages = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = pages.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * u64::try_from(page_size()).ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +108,16 @@ mod tests {
             "{text}"
         );
         assert!(text.contains(r#"method="other""#), "{text}");
+    }
+
+    #[test]
+    fn reports_cpu_time_and_memory() {
+        let text = Metrics::default().text();
+        let value = |name: &str| -> f64 {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("{text}")).trim().parse().unwrap()
+        };
+        assert!(value("process_cpu_seconds_total ") > 0.0, "{text}");
+        assert!(value("process_resident_memory_bytes ") > 1e5, "{text}");
     }
 }

@@ -16,6 +16,7 @@ pub(crate) struct RequestOptions {
     sleep_ms: u64,
     burn_ms: u64,
     hold_mb: usize,
+    keep_mb: usize,
     fail: Option<u16>,
 }
 
@@ -27,8 +28,10 @@ impl RequestOptions {
                 return Err(format!("{field}: at most {MAX_DURATION_MS}"));
             }
         }
-        if self.hold_mb > MAX_MEMORY_MB {
-            return Err(format!("hold_mb: at most {MAX_MEMORY_MB}"));
+        for (field, value) in [("hold_mb", self.hold_mb), ("keep_mb", self.keep_mb)] {
+            if value > MAX_MEMORY_MB {
+                return Err(format!("{field}: at most {MAX_MEMORY_MB}"));
+            }
         }
         if self.fail.is_some_and(|status| !(200..600).contains(&status)) {
             return Err("fail: must be a status from 200 to 599".to_owned());
@@ -40,6 +43,7 @@ impl RequestOptions {
     pub(crate) async fn simulate(&self) -> StatusCode {
         // Non-zero, because the kernel allocates pages on the first write.
         let held = vec![1_u8; self.hold_mb << 20];
+        std::mem::forget(std::hint::black_box(vec![1_u8; self.keep_mb << 20]));
         tokio::time::sleep(Duration::from_millis(self.sleep_ms)).await;
         if self.burn_ms > 0 {
             let amount = Duration::from_millis(self.burn_ms);
@@ -80,6 +84,10 @@ mod tests {
         assert!(
             rejection(RequestOptions { hold_mb: 1025, ..RequestOptions::default() })
                 .starts_with("hold_mb")
+        );
+        assert!(
+            rejection(RequestOptions { keep_mb: 1025, ..RequestOptions::default() })
+                .starts_with("keep_mb")
         );
         assert!(
             rejection(RequestOptions { fail: Some(42), ..RequestOptions::default() })

@@ -139,6 +139,9 @@ fn adapt(mut object: Value) -> Option<Value> {
                 // Scales to zero within seconds instead of a minute, for demos and tests.
                 json!({"scale-to-zero-grace-period": "10s", "stable-window": "15s"})
             }
+            Some(("knative-serving", "config-observability")) => {
+                json!({"request-metrics-protocol": "prometheus"})
+            }
             _ => json!({}),
         };
         if let (Some(Value::Object(data)), Value::Object(settings)) =

@@ -77,11 +77,12 @@ pub(crate) fn config(layout: &Layout) -> Value {
     let mut pods = vec![keep(&pod("scrape")), path(&pod("path")), port(&pod("port"))];
     pods.push(drop("__meta_kubernetes_pod_phase", "Succeeded|Failed"));
     pods.extend(pod_labels.clone());
-    // The metrics of proxies in front of functions, beside those of the functions.
+    // The metrics of proxies in front of functions, beside those of the functions: CRM's proxy, and
+    // Knative's queue-proxy.
     let mut proxies = vec![json!({
         "source_labels": ["__meta_kubernetes_pod_container_port_name"],
         "action": "keep",
-        "regex": "proxy-metrics",
+        "regex": "proxy-metrics|http-usermetric",
     })];
     proxies.push(drop("__meta_kubernetes_pod_phase", "Succeeded|Failed"));
     proxies.extend(pod_labels.clone());

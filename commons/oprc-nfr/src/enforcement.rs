@@ -17,6 +17,8 @@ const MAX_STARTUP: f64 = 120.0;
 const STARTUPS_UNTIL_MISSING: f64 = 2.0;
 /// Seconds in addition to that.
 const MISSING_AFTER: f64 = 30.0;
+/// Seconds in which a backlog is worked off. Instances for it would stay long after it.
+const CATCH_UP: f64 = 60.0;
 /// Intervals after the start of new instances until their effect is measured.
 const SETTLE_INTERVALS: f64 = 3.0;
 /// A change has an effect only if the load per instance fell to this fraction.
@@ -200,7 +202,7 @@ fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
     {
         // By Little's law, as many are in progress if none takes longer than the bound.
         let backlog = (waiting - last.rate * bound).max(0.0);
-        *rate += backlog / (startup + interval);
+        *rate += backlog / (startup + interval).max(CATCH_UP);
     }
     offered
 }

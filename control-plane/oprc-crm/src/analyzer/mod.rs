@@ -19,10 +19,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use oprc_nfr::Safeguards;
 use oprc_server::stopped;
 use oprc_unit::spec::EnforcementMode;
-use tokio::{
-    sync::watch,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::{sync::watch, time::sleep_until};
 
 pub use self::enforce::EnforcementOptions;
 use self::{
@@ -52,6 +49,8 @@ use crate::{
 const REPORT_AFTER_FAILURES: u32 = 3;
 /// Usage over hours changes slowly: it is read once in this many intervals.
 const USAGE_INTERVALS: u32 = 5;
+/// Milliseconds after which Prometheus has stored a scrape.
+const SCRAPE_DELAY_MS: i64 = 500;
 /// How long a write in progress may take at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -145,8 +144,7 @@ impl Analyzer {
     /// this returns.
     pub async fn run(self, stopping: watch::Receiver<bool>) {
         let mut leadership = self.applier.leadership.changes();
-        let mut ticks = interval(self.options.urgent_interval);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next = tokio::time::Instant::now();
         let mut memory = Memory::default();
         let mut freeze = self.freeze.clone();
         loop {
@@ -163,31 +161,40 @@ impl Analyzer {
                         self.observations.publish(Observations::default());
                         memory = Memory::default();
                     }
-                    ticks.reset_immediately();
+                    next = tokio::time::Instant::now();
                 }
                 Ok(()) = freeze.changed() => {
                     memory.last_pass = None;
-                    ticks.reset_immediately();
+                    next = tokio::time::Instant::now();
                 }
-                _ = ticks.tick(), if is_leader => {
-                    if !self.is_due(&memory) {
-                        continue;
+                () = sleep_until(next), if is_leader => {
+                    if self.is_due(&memory) {
+                        memory.last_pass = Some(Instant::now());
+                        let reports = tokio::select! {
+                            () = stopped(stopping.clone()) => return,
+                            reports = self.measure(&mut memory) => reports,
+                        };
+                        tokio::select! {
+                            () = async {
+                                stopped(stopping.clone()).await;
+                                tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
+                            } => return,
+                            () = self.write(reports, &stopping) => {}
+                        }
                     }
-                    memory.last_pass = Some(Instant::now());
-                    let reports = tokio::select! {
-                        () = stopped(stopping.clone()) => return,
-                        reports = self.measure(&mut memory) => reports,
-                    };
-                    tokio::select! {
-                        () = async {
-                            stopped(stopping.clone()).await;
-                            tokio::time::sleep(SHUTDOWN_TIMEOUT).await;
-                        } => return,
-                        () = self.write(reports, &stopping) => {}
-                    }
+                    next = tokio::time::Instant::now() + self.until_next();
                 }
             }
         }
+    }
+
+    /// The time until the next pass. Passes are shortly after multiples of their interval, at which queries
+    /// have values: otherwise the latest would be older.
+    fn until_next(&self) -> Duration {
+        let interval = self.options.urgent_interval.as_millis().max(1);
+        let interval = i64::try_from(interval).unwrap_or(i64::MAX);
+        let past = (self.clock)().as_millisecond().saturating_sub(SCRAPE_DELAY_MS);
+        Duration::from_millis((interval - past.rem_euclid(interval)).unsigned_abs())
     }
 
     fn is_frozen(&self) -> bool {

@@ -12,7 +12,7 @@ OPRC := $(BUILT)/oprc
 IMAGES := hello-fn odgm-stand-in oprc-crm oprc-pm oprc-proxy
 # For tests and benchmarks the whole workspace is built, so that they reuse the same features and crates.
 PROGRAMS := $(if $(filter dev release,$(PROFILE)),--workspace --bins,-p oprc-cli $(addprefix -p ,$(IMAGES)))
-BENCHES := analyzer crm function_proxy nfr pm proxy
+BENCHES := analyzer class_start crm function_proxy nfr pm proxy
 # Name of the sandbox cluster; set it to run a second one.
 NAME ?= oprc
 # Number of clusters that `make up` creates.

@@ -127,7 +127,8 @@ pub(super) fn pods(
     container.lifecycle = Some(Lifecycle { pre_stop: Some(pre_stop), ..Lifecycle::default() });
     let mut spec = pod::pod_spec(function, container);
     let proxy = plan.proxied.then(|| context.proxy(function));
-    let init_containers = context.wait_for_grid().into_iter().chain(proxy).collect::<Vec<_>>();
+    // The proxy starts while the data grid does.
+    let init_containers = proxy.into_iter().chain(context.wait_for_grid()).collect::<Vec<_>>();
     spec.init_containers = (!init_containers.is_empty()).then_some(init_containers);
     spec.termination_grace_period_seconds = Some(pod::grace_seconds(function, plan.proxied));
     spec.topology_spread_constraints = Some(context.spread(plan));

@@ -3,10 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{Pod, Service},
-};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, ResourceExt as _,
     api::ListParams,
@@ -19,7 +16,7 @@ use oprc_tests::{
     class::{self, classes, deploy, hello, spec_of, url, wait_available, with_odgm},
     crm::{Crm, Options},
     eventually,
-    fixture::{address, exactly, lasting, with_crm},
+    fixture::{address, exactly, lasting, reach, with_crm},
     http::get_ok,
     load::{Connection, Load, Target},
     program,
@@ -181,20 +178,6 @@ async fn a_rolling_update_under_load_drops_no_request() {
         assert!(now.len() == 2 && now.iter().all(|pod| variable(pod, "COLOUR") == Some("green")));
     })
     .await;
-}
-
-/// How this machine reaches a function's URL.
-async fn reach(ns: &TestNamespace, url: &str) -> Target {
-    let host = url.strip_prefix("http://").unwrap().to_owned();
-    let service = host.split('.').next().unwrap();
-    if service.ends_with("-kn") {
-        let gateways: Api<Service> = Api::namespaced(ns.client.clone(), "kourier-system");
-        let gateway = gateways.get("kourier-internal").await.unwrap();
-        let url = format!("http://{}", gateway.spec.unwrap().cluster_ip.unwrap());
-        Target { url, host: Some(host) }
-    } else {
-        Target::plain(&address(ns, service).await)
-    }
 }
 
 /// Directs the load to the URL in the class's status while it is polled, and records the URLs.

@@ -8,6 +8,7 @@ use oprc_tests::{
     class::{AVAILABLE_TIMEOUT, deploy, hello, spec_of, wait_available, wait_for_status},
     crm::{Crm, CrmProcess, Options},
     proof as proofs,
+    write_cutoff::WriteCutoff,
 };
 use rustix::process::Signal;
 use serde_json::json;
@@ -19,7 +20,6 @@ use crate::{
         wait_for_stage, wait_for_state,
     },
     request_counts::writes_of,
-    write_cutoff::WriteCutoff,
 };
 
 /// Attempts for a stage that ended with fewer writes than the baseline.

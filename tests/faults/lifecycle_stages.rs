@@ -19,13 +19,12 @@ use oprc_tests::{
     },
     crm::{Client, Options},
     eventually,
+    write_cutoff::WriteCutoff,
 };
 use oprc_unit::names;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
-
-use crate::write_cutoff::WriteCutoff;
 
 /// Create, change, remove a function, remove the data grid, replace by a Job, delete.
 pub(crate) const STAGES: usize = 6;

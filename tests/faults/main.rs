@@ -8,7 +8,6 @@ mod lifecycle_stages;
 mod outage;
 mod request_counts;
 mod watches;
-mod write_cutoff;
 mod write_errors;
 
 use oprc_sandbox::{NodeChoice, Options};

@@ -18,6 +18,7 @@ use crate::{
     class::list_objects,
     crm::{Crm, Options},
     eventually, in_namespace,
+    load::Target,
 };
 
 /// Includes the grace period of pods.
@@ -54,6 +55,20 @@ pub async fn address(ns: &TestNamespace, service: &str) -> String {
     let api: Api<Service> = Api::namespaced(ns.client.clone(), &ns.name);
     let service = api.get(service).await.unwrap();
     format!("http://{}", service.spec.unwrap().cluster_ip.unwrap())
+}
+
+/// How this machine reaches a function's URL.
+pub async fn reach(ns: &TestNamespace, url: &str) -> Target {
+    let host = url.strip_prefix("http://").unwrap().to_owned();
+    let service = host.split('.').next().unwrap();
+    if service.ends_with("-kn") {
+        let gateways: Api<Service> = Api::namespaced(ns.client.clone(), "kourier-system");
+        let gateway = gateways.get("kourier-internal").await.unwrap();
+        let url = format!("http://{}", gateway.spec.unwrap().cluster_ip.unwrap());
+        Target { url, host: Some(host) }
+    } else {
+        Target::plain(&address(ns, service).await)
+    }
 }
 
 /// Watches an object from a resource version until it matches, and returns when that was. No

@@ -10,14 +10,17 @@ pub mod crm;
 pub mod etcd;
 pub mod exclusivity;
 pub mod fixture;
+pub mod generator;
 pub mod http;
 pub mod inventory;
 pub mod load;
 pub mod manifest;
 pub mod objects;
 pub mod pm;
+pub mod prometheus;
 pub mod proof;
 pub mod relay;
+pub mod write_cutoff;
 
 use std::{
     future::Future,

@@ -1,9 +1,6 @@
 //! Compliance with requirements, measured by the proxy and read from the cluster's Prometheus.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::time::Duration;
 
 use k8s_openapi::{
     api::{core::v1::ConfigMap, events::v1::Event},
@@ -22,14 +19,12 @@ use oprc_tests::{
     eventually,
     exclusivity::exclusively,
     fixture::{address, with_crm},
-    http::{client, get_by, get_ok},
+    generator::{Generator, Outcome, p95},
+    http::get_ok,
+    load::{Connection, Target},
     shared,
 };
 use serde_json::{Value, json};
-use tokio::{
-    task::{JoinHandle, JoinSet},
-    time::{Instant, MissedTickBehavior, interval},
-};
 
 use crate::metrics::{NFR_METRICS, assert_series, of_series, samples};
 
@@ -44,56 +39,22 @@ const PASSES: u32 = 5;
 /// Allowed difference, as a fraction.
 const TOLERANCE: f64 = 0.1;
 
-/// Requests at a constant rate, with the time and latency of each.
-struct Generator {
-    responses: Arc<Mutex<Vec<(Timestamp, Duration)>>>,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Generator {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Generator {
-    fn start(url: String, period: Duration) -> Self {
-        let responses = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&responses);
-        let task = tokio::spawn(async move {
-            let client = client();
-            let mut ticks = interval(period);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut requests = JoinSet::new();
-            loop {
-                ticks.tick().await;
-                let (client, url, kept) = (client.clone(), url.clone(), Arc::clone(&kept));
-                requests.spawn(async move {
-                    let sent = Instant::now();
-                    let (status, body) = get_by(&client, &url, None).await.unwrap();
-                    assert_eq!(status, 200, "{body}");
-                    kept.lock().unwrap().push((Timestamp::now(), sent.elapsed()));
-                });
-                while let Some(done) = requests.try_join_next() {
-                    done.unwrap();
-                }
+/// Requests per second and the 95th percentile of latency in milliseconds, in the [`SAMPLE`] before
+/// a time.
+fn measured(generator: &Generator, until: Timestamp) -> (f64, f64) {
+    let mut latencies = Vec::new();
+    for sent in generator.sent() {
+        assert_ne!(sent.outcome, Outcome::Failed);
+        if let Outcome::Ok(took) = sent.outcome {
+            let answered = sent.at + took;
+            if answered <= until && answered > until - SAMPLE {
+                latencies.push(took);
             }
-        });
-        Self { responses, task }
+        }
     }
-
-    /// Requests per second and the 95th percentile of latency in milliseconds, in the [`SAMPLE`] before
-    /// a time.
-    fn measured(&self, until: Timestamp) -> (f64, f64) {
-        assert!(!self.task.is_finished(), "a request failed");
-        let responses = self.responses.lock().unwrap();
-        let within = responses.iter().filter(|(at, _)| *at <= until && *at > until - SAMPLE);
-        let mut latencies: Vec<_> = within.map(|(_, latency)| *latency).collect();
-        latencies.sort();
-        let count = u32::try_from(latencies.len()).unwrap();
-        let p95 = latencies[latencies.len() * 95 / 100];
-        (f64::from(count) / SAMPLE.as_secs_f64(), p95.as_secs_f64() * 1000.0)
-    }
+    let count = u32::try_from(latencies.len()).unwrap();
+    let p95 = p95(latencies).unwrap();
+    (f64::from(count) / SAMPLE.as_secs_f64(), p95.as_secs_f64() * 1000.0)
 }
 
 /// A class with the function `greet`, which exports no metrics of its own.
@@ -126,6 +87,16 @@ async fn reported(crm: &Crm, name: &str) -> Option<NfrCompliance> {
 
 fn near(found: f64, expected: f64) -> bool {
     (found - expected).abs() <= expected * TOLERANCE
+}
+
+/// CPU time in seconds and memory in bytes that the function itself reports. CRM doesn't read that.
+async fn usage(url: &str) -> (f64, f64) {
+    let text = get_ok(&format!("{url}/metrics")).await.unwrap();
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name}: {text}")).trim().parse().unwrap()
+    };
+    (value("process_cpu_seconds_total "), value("process_resident_memory_bytes "))
 }
 
 /// Averages of rate and latency.
@@ -163,7 +134,7 @@ async fn compare(crm: &Crm, name: &str, generator: &Generator) -> (Averages, Ave
         })
         .await;
         by_crm.add(found.throughput_actual.unwrap(), found.latency_p95_ms.unwrap());
-        let (rate, p95) = generator.measured(found.observed_at.parse().unwrap());
+        let (rate, p95) = measured(generator, found.observed_at.parse().unwrap());
         by_generator.add(rate, p95);
         last = found.observed_at;
     }
@@ -194,12 +165,22 @@ async fn reports_what_a_load_generator_measures() {
         let mut strict = spec(30);
         strict["constraints"] = json!({"hard_latency_ms": 40});
         let late = deployed(ns, crm, "measured-2", &strict).await;
-        let many = Generator::start(format!("{slow}/?sleep_ms=200"), Duration::from_millis(50));
-        let few = Generator::start(format!("{late}/?sleep_ms=50"), Duration::from_millis(200));
+        let start = |url: &str, rate| Generator::start(Target::plain(url), Connection::Kept, rate);
+        let many = start(&format!("{slow}/?sleep_ms=200&burn_ms=5"), 20);
+        let few = start(&format!("{late}/?sleep_ms=50"), 5);
         // On a busy machine the generator would measure how long it waits for a CPU.
         let (by_crm, by_generator) = exclusively(async {
+            get_ok(&format!("{slow}/?keep_mb=100")).await.unwrap();
+            let ((before, _), since) = (usage(&slow).await, Timestamp::now());
             wait_for_pass(crm, "measured", Timestamp::now() + WARM_UP).await;
-            compare(crm, "measured", &many).await
+            let compared = compare(crm, "measured", &many).await;
+            let (after, memory) = usage(&slow).await;
+            let cpu = (after - before) / Timestamp::now().duration_since(since).as_secs_f64();
+            let found = reported(crm, "measured").await.unwrap();
+            let by_crm = (found.cpu_cores.unwrap(), found.memory_bytes.unwrap());
+            println!("CPU and memory: CRM {by_crm:?}, function {:?}", (cpu, memory));
+            assert!(near(by_crm.0, cpu) && near(by_crm.1, memory), "{by_crm:?} {cpu} {memory}");
+            compared
         })
         .await;
         assert!(near(by_crm.rate, by_generator.rate), "{by_crm:?} {by_generator:?}");
@@ -241,7 +222,7 @@ async fn reports_what_a_load_generator_measures() {
         assert!(breaches >= 10.0, "{samples:#?}");
         let first = [("function_key", "measured/greet"), ("environment", "default")];
         let throughput = of_series(&samples, "crm_function_throughput", &first);
-        assert!(near(throughput, many.measured(Timestamp::now()).0), "{samples:#?}");
+        assert!(near(throughput, measured(&many, Timestamp::now()).0), "{samples:#?}");
     })
     .await;
 }

@@ -7,24 +7,30 @@ use std::{
 };
 
 use axum::http::{Method, Request, Response};
-use futures::future::BoxFuture;
-use kube::client::ClientBuilder;
+use futures::{FutureExt as _, future::BoxFuture};
+use kube::client::{Body, ClientBuilder};
 use oprc_crm::cache::ApiHealth;
-use oprc_tests::{
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tower::{BoxError, Layer, Service};
+
+use crate::{
     TestNamespace,
     crm::{Crm, Options, kube_config},
 };
-use tokio::sync::{Notify, watch};
-use tower::{BoxError, Layer, Service};
 
 /// After this time without a write CRM is idle.
 const QUIET: Duration = Duration::from_millis(1500);
 
+/// Which writes count, by their bodies.
+type Counts = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
+
 /// Forwards writes up to a chosen one, and none after it.
 #[derive(Clone)]
-pub(crate) struct WriteCutoff {
+pub struct WriteCutoff {
     /// Counted from 1.
     at: u64,
+    counts: Counts,
     /// Whether that write is executed; its response is lost either way.
     carried_out: bool,
     writes: watch::Sender<u64>,
@@ -32,39 +38,55 @@ pub(crate) struct WriteCutoff {
 }
 
 impl WriteCutoff {
-    pub(crate) fn at(write: u64, carried_out: bool) -> Self {
+    pub fn at(write: u64, carried_out: bool) -> Self {
         let (writes, _) = watch::channel(0);
-        Self { at: write, carried_out, writes, reached: Arc::default() }
+        let counts = Arc::new(|_: &Value| true);
+        Self { at: write, counts, carried_out, writes, reached: Arc::default() }
     }
 
-    pub(crate) fn never() -> Self {
+    /// At the first write with such a body.
+    pub fn at_first(
+        counts: impl Fn(&Value) -> bool + Send + Sync + 'static,
+        carried_out: bool,
+    ) -> Self {
+        Self { counts: Arc::new(counts), ..Self::at(1, carried_out) }
+    }
+
+    pub fn never() -> Self {
         Self::at(u64::MAX, true)
     }
 
     /// Starts a CRM with this layer.
-    pub(crate) async fn start(&self, ns: &TestNamespace, options: &Options) -> Crm {
+    pub async fn start(&self, ns: &TestNamespace, options: &Options) -> Crm {
         let config = kube_config(ns, options).await;
         let client = ClientBuilder::try_from(config).unwrap().with_layer(self).build();
         Crm::with_client(ns, options, client, ApiHealth::default()).await
     }
 
-    pub(crate) fn writes(&self) -> u64 {
+    pub fn writes(&self) -> u64 {
         *self.writes.borrow()
     }
 
-    pub(crate) async fn reached(&self) {
+    pub async fn reached(&self) {
         self.reached.notified().await;
     }
 
     /// Waits until there are no more writes.
-    pub(crate) async fn quiet(&self) {
+    pub async fn quiet(&self) {
         let mut writes = self.writes.subscribe();
         while tokio::time::timeout(QUIET, writes.changed()).await.is_ok() {}
     }
 }
 
+/// The JSON of a body that isn't streamed, otherwise null.
+fn content(body: &Body) -> Value {
+    let bytes = body.try_clone().and_then(|body| body.collect_bytes().now_or_never());
+    let bytes = bytes.and_then(Result::ok).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
+}
+
 #[derive(Clone)]
-pub(crate) struct CutoffService<S> {
+pub struct CutoffService<S> {
     inner: S,
     cut: WriteCutoff,
 }
@@ -77,9 +99,9 @@ impl<S> Layer<S> for WriteCutoff {
     }
 }
 
-impl<S, B, C> Service<Request<B>> for CutoffService<S>
+impl<S, C> Service<Request<Body>> for CutoffService<S>
 where
-    S: Service<Request<B>, Response = Response<C>, Error = BoxError>,
+    S: Service<Request<Body>, Response = Response<C>, Error = BoxError>,
     S::Future: Send + 'static,
     C: Send + 'static,
 {
@@ -91,16 +113,19 @@ where
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let mut number = 0;
-        if request.method() != Method::GET {
-            self.cut.writes.send_modify(|writes| {
-                *writes += 1;
-                number = *writes;
-            });
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if request.method() == Method::GET {
+            return Box::pin(self.inner.call(request));
         }
         let cut = self.cut.clone();
-        if number > cut.at || (number == cut.at && !cut.carried_out) {
+        let counts = (cut.counts)(&content(request.body()));
+        let (mut before, mut number) = (0, 0);
+        cut.writes.send_modify(|writes| {
+            before = *writes;
+            *writes += u64::from(counts);
+            number = *writes;
+        });
+        if before >= cut.at || (number == cut.at && !cut.carried_out) {
             cut.reached.notify_one();
             return Box::pin(std::future::pending());
         }

@@ -1,0 +1,122 @@
+//! Enforcement of requirements under load.
+
+mod load_step;
+mod plot;
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, ResourceExt, api::ListParams};
+use oprc_crm::crd::ClassRuntimeStatus;
+use oprc_tests::{
+    TestNamespace,
+    class::{deploy, hello, spec_of, url, wait_available},
+    crm::{Crm, Options},
+    eventually,
+    fixture::reach,
+    http::get,
+    load::Target,
+    shared,
+};
+use serde_json::{Value, json};
+
+const TIMEOUT: Duration = Duration::from_mins(3);
+/// Bound on the 95th percentile of latency.
+const BOUND: Duration = Duration::from_millis(500);
+/// CPU time of a request. With a limit of 100m an instance serves 20 requests/s.
+const BURN_MS: u32 = 5;
+const LOW: u32 = 8;
+const HIGH: u32 = 60;
+const MAX_INSTANCES: u32 = 10;
+
+/// How the class is scaled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scaling {
+    /// By an autoscaler alone, with a target of 70 % CPU.
+    Autoscaler,
+    /// By enforcement, which sets the minimum of the autoscaler.
+    EnforcedAutoscaler,
+    /// By enforcement, which sets the replicas.
+    EnforcedReplicas,
+    /// By Knative's autoscaler alone.
+    Knative,
+    /// By enforcement, which sets the minimum of Knative's autoscaler.
+    EnforcedKnative,
+}
+
+impl Scaling {
+    fn is_enforced(self) -> bool {
+        !matches!(self, Self::Autoscaler | Self::Knative)
+    }
+
+    fn is_knative(self) -> bool {
+        matches!(self, Self::Knative | Self::EnforcedKnative)
+    }
+
+    /// The name of the class.
+    fn class(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
+    fn spec(self) -> Value {
+        let mut busy = hello("busy");
+        let provision = &mut busy["provision"];
+        provision["requests"] = json!({"cpu": "100m", "memory": "16Mi"});
+        provision["limits"] = json!({"cpu": "100m", "memory": "64Mi"});
+        provision["min_scale"] = json!(1);
+        provision["max_scale"] = json!(MAX_INSTANCES);
+        // Knative's grace period is the timeout of a call.
+        busy["config"] = json!({"timeout_ms": 20000});
+        let mut spec = spec_of(&[busy]);
+        let template = if self.is_knative() { "knative" } else { "k8s_deployment" };
+        spec["selected_template"] = json!(template);
+        spec["telemetry"] = json!({"metrics": false});
+        spec["nfr_requirements"] = json!({"max_latency_ms": BOUND.as_millis()});
+        let mode = if self.is_enforced() { "enforce" } else { "observe" };
+        spec["nfr"] = json!({"enforcement": {"mode": mode, "dimensions": ["replicas"]}});
+        spec
+    }
+
+    /// A CRM with the safeguards of production, unless `variables` say otherwise.
+    async fn options(self, variables: &[(&str, &str)]) -> Options {
+        let autoscaler = self != Self::EnforcedReplicas;
+        let options = Options::default()
+            .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
+            .with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
+            .with("OPRC_CRM_FEATURES_HPA", &autoscaler.to_string())
+            // The next CRM of the test needs no lease.
+            .with("OPRC_CRM_FEATURES_LEADER_ELECTION", "false")
+            .with("OPRC_CRM_PROM_URL", &shared().await.spec().prometheus_url().unwrap())
+            .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s");
+        variables.iter().fold(options, |options, (name, value)| options.with(name, value))
+    }
+
+    /// Deploys the class and returns how its function is called.
+    async fn deployed(self, ns: &TestNamespace, crm: &Crm) -> Target {
+        deploy(&crm.client, &self.class(), &self.spec()).await.unwrap();
+        let status = wait_available(ns, &self.class()).await;
+        let mut target = reach(ns, &url(&status, "busy")).await;
+        // kube-proxy doesn't report when it has programmed the pods.
+        eventually("a response", TIMEOUT, || async {
+            let (status, body) = get(&target.url, target.host.as_deref()).await?;
+            if status == 200 { Ok(()) } else { Err(format!("{status}: {body}")) }
+        })
+        .await;
+        target.url = format!("{}/?burn_ms={BURN_MS}", target.url);
+        target
+    }
+}
+
+/// Instances that aren't terminating, be they ready or not.
+async fn instances(ns: &TestNamespace) -> Vec<String> {
+    let api: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);
+    let pods = api.list(&ListParams::default()).await.unwrap();
+    let stay = pods.iter().filter(|it| it.metadata.deletion_timestamp.is_none());
+    stay.map(ResourceExt::name_any).collect()
+}
+
+fn is_met(status: &ClassRuntimeStatus) -> bool {
+    status.is_true("NfrEnforced")
+        && status.nfr_compliance.iter().all(|it| it.state.as_str() == "met")
+        && status.phase.as_str() == "Available"
+}

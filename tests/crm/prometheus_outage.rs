@@ -1,0 +1,108 @@
+//! Prometheus is killed, hangs and fails: nothing is changed, the status says why, and CRM recovers.
+
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::Api;
+use oprc_crm::crd::ClassRuntimeStatus;
+use oprc_tests::{
+    TestNamespace,
+    class::{deploy, hello, spec_of, wait_available, wait_for_status},
+    crm::{Crm, Options},
+    eventually,
+    fixture::{address, with_crm},
+    generator::Generator,
+    http::get_ok,
+    load::{Connection, Target},
+    prometheus::Prometheus,
+    shared,
+};
+use serde_json::json;
+
+const TIMEOUT: Duration = Duration::from_mins(3);
+
+/// A Prometheus with the series of the cluster's.
+async fn follower() -> Prometheus {
+    let source = shared().await.spec().prometheus_url().unwrap();
+    let names = r#"{__name__=~"oprc_proxy_.+|container_.+"}"#;
+    Prometheus::start(&json!({
+        "scrape_configs": [{
+            "job_name": "cluster",
+            "scrape_interval": "5s",
+            "honor_labels": true,
+            "metrics_path": "/federate",
+            "params": {"match[]": [names]},
+            "static_configs": [{"targets": [source.strip_prefix("http://").unwrap()]}],
+        }],
+    }))
+    .await
+}
+
+#[tokio::test]
+async fn nothing_changes_while_prometheus_fails() {
+    let mut prometheus = follower().await;
+    let options = Options::default()
+        .with("OPRC_CRM_FEATURES_PROMETHEUS", "true")
+        .with("OPRC_CRM_FEATURES_NFR_ENFORCEMENT", "true")
+        .with("OPRC_CRM_PROM_URL", &prometheus.url)
+        .with("OPRC_CRM_PROM_QUERY_TIMEOUT_SECS", "1")
+        .with("OPRC_CRM_PROM_SCRAPE_INTERVAL", "5s")
+        .with("OPRC_CRM_PROM_STEP", "5s")
+        .with("OPRC_CRM_ANALYZER_URGENT_INTERVAL_SECS", "2")
+        .with("OPRC_CRM_ANALYZER_INTERVAL_SECS", "2");
+    with_crm(&options, async |ns: &TestNamespace, crm: &Crm| {
+        let mut spec = spec_of(&[hello("greet")]);
+        spec["selected_template"] = json!("k8s_deployment");
+        spec["nfr_requirements"] = json!({"max_latency_ms": 500});
+        spec["nfr"] = json!({"enforcement": {"mode": "enforce"}});
+        deploy(&crm.client, "watched", &spec).await.unwrap();
+        wait_available(ns, "watched").await;
+        let url = address(ns, "watched--greet").await;
+        eventually("a response", TIMEOUT, || get_ok(&url)).await;
+        let _load = Generator::start(Target::plain(&url), Connection::Kept, 5);
+        let measured = async || {
+            let is_measured = |it: &ClassRuntimeStatus| {
+                it.is_true("NfrObserved")
+                    && it.nfr_compliance.iter().all(|it| it.state.as_str() == "met")
+            };
+            wait_for_status(ns, "watched", "measurements", TIMEOUT, is_measured).await
+        };
+        let failing = async |what: &str| {
+            let has_failed = |it: &ClassRuntimeStatus| {
+                let observed = it.conditions.iter().find(|it| it.type_ == "NfrObserved");
+                observed.is_some_and(|it| it.reason == "PrometheusUnavailable")
+            };
+            let status = wait_for_status(ns, "watched", what, TIMEOUT, has_failed).await;
+            let observed = status.conditions.into_iter().find(|it| it.type_ == "NfrObserved");
+            observed.unwrap().message
+        };
+        let deployments: Api<Deployment> = Api::namespaced(ns.client.clone(), &ns.name);
+        let generation =
+            async || deployments.get("watched--greet").await.unwrap().metadata.generation;
+        measured().await;
+        let before = generation().await;
+
+        prometheus.kill();
+        let message = failing("a killed Prometheus").await;
+        assert!(message.contains("connect"), "{message}");
+        prometheus.restart().await;
+        measured().await;
+
+        prometheus.set_running(false);
+        let message = failing("a Prometheus that hangs").await;
+        assert!(message.contains("did not answer in time"), "{message}");
+        prometheus.set_running(true);
+        measured().await;
+
+        prometheus.damage().await;
+        let message = failing("a Prometheus that fails").await;
+        assert!(message.contains("expanding series"), "{message}");
+        prometheus.kill();
+        prometheus.restart().await;
+        let status = measured().await;
+
+        assert_eq!(generation().await, before);
+        assert_eq!(status.nfr_history, []);
+    })
+    .await;
+}

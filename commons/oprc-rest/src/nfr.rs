@@ -105,8 +105,11 @@ document! {
         pub component: String,
         /// Dimension: `replicas`, `memory` (bytes) or `cpu` (cores).
         pub dimension: String,
-        /// Recommended value.
+        /// Recommended value; for `memory` and `cpu` the request.
         pub target: f64,
+        /// Limit that goes with the request, if the function has one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub limit: Option<f64>,
         /// How the value follows from the measurements.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub basis: String,
@@ -145,6 +148,19 @@ document! {
         /// How the value follows from the measurements.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub basis: String,
+    }
+
+    /// Out-of-memory kills of the instances of a function in the last 7 days.
+    pub struct OomKills {
+        /// Key of the function.
+        pub function: String,
+        /// Time of the last kill.
+        pub at: String,
+        /// Number of kills since the image or the specified resources last changed.
+        pub count: i32,
+        /// Highest memory limit in bytes at which an instance was killed; absent without a limit.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub limit: Option<f64>,
     }
 
     /// Whether the requirements of a class are measured: the condition `NfrObserved` of its

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{NfrChange, NfrCompliance, NfrObserved, Recommendation, document, string_enum};
+use crate::{
+    NfrChange, NfrCompliance, NfrObserved, OomKills, Recommendation, document, string_enum,
+};
 
 string_enum! {
     /// Condition of a unit or a function. PENDING: not started. DEPLOYING: being rolled out. RUNNING:
@@ -91,6 +93,9 @@ document! {
         /// The last changes that enforcement made.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub nfr_history: Vec<NfrChange>,
+        /// Out-of-memory kills of each function that had some in the last 7 days.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub oom_kills: Vec<OomKills>,
     }
 
     /// Observed status of a function of a unit.

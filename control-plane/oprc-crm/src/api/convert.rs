@@ -198,6 +198,12 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
             to: it.to,
             basis: it.basis.clone(),
         }),
+        oom_kills: each(&status.oom_kills, |it| wire::OomKills {
+            function: it.function.clone(),
+            at: it.at.0.to_string(),
+            count: it.count,
+            limit: it.limit,
+        }),
     }
 }
 
@@ -217,6 +223,7 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
         max: it.max,
         since: time(it.since.as_ref()),
         stopped: it.effect.as_ref().and_then(|it| it.stopped.clone()).unwrap_or_default(),
+        limit: it.limit,
     }
 }
 
@@ -350,5 +357,34 @@ mod tests {
         assert_eq!(functions[1].nfr_compliance, None);
         let nothing = class(&shop, &Observations::default()).status.unwrap().functions;
         assert_eq!(nothing[0].nfr_compliance, None);
+    }
+
+    #[test]
+    fn status_has_limits_and_out_of_memory_kills() {
+        let at = "2027-01-15T08:00:00Z";
+        let raw = json!({
+            "metadata": {"name": "shop", "namespace": "n"},
+            "status": {
+                "nfr_recommendations": [
+                    {"component": "cart", "dimension": "memory", "target": 2.0, "limit": 4.0},
+                    {"component": "cart", "dimension": "cpu", "target": 0.5},
+                ],
+                "oom_kills": [
+                    {"function": "cart", "at": at, "count": 3, "limit": 1.0, "made_for": "x"},
+                    {"function": "pay", "at": at, "count": 1, "made_for": "x"},
+                ],
+            },
+        });
+        let shop = decode(&serde_json::from_value(raw).unwrap());
+        let status = class(&shop, &Observations::default()).status.unwrap();
+        let limits: Vec<_> = status.nfr_recommendations.iter().map(|it| it.limit).collect();
+        assert_eq!(limits, [Some(4.0), None]);
+        let kills = |function: &str, count, limit| wire::OomKills {
+            function: function.to_owned(),
+            at: at.to_owned(),
+            count,
+            limit,
+        };
+        assert_eq!(status.oom_kills, [kills("cart", 3, Some(1.0)), kills("pay", 1, None)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use oprc_grpc::deployment as wire;
 use oprc_rest::{
-    NfrChange, NfrCompliance, NfrDecision, NfrObserved, NfrSamples, Recommendation,
+    NfrChange, NfrCompliance, NfrDecision, NfrObserved, NfrSamples, OomKills, Recommendation,
     RequirementCompliance,
 };
 
@@ -65,6 +65,7 @@ pub(super) fn recommendations(all: Vec<wire::Recommendation>) -> Vec<Recommendat
         component: it.component,
         dimension: it.dimension,
         target: it.target,
+        limit: known(it.limit),
         basis: it.basis,
         confidence: known(it.confidence),
         generation: it.generation,
@@ -86,6 +87,16 @@ pub(super) fn history(all: Vec<wire::NfrChange>) -> Vec<NfrChange> {
         basis: it.basis,
     };
     all.into_iter().map(change).collect()
+}
+
+pub(super) fn oom_kills(all: Vec<wire::OomKills>) -> Vec<OomKills> {
+    let kills = |it: wire::OomKills| OomKills {
+        function: it.function,
+        at: it.at,
+        count: it.count,
+        limit: known(it.limit),
+    };
+    all.into_iter().map(kills).collect()
 }
 
 pub(super) fn observed(conditions: &[wire::Condition]) -> Option<NfrObserved> {

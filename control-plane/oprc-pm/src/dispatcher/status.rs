@@ -125,6 +125,7 @@ pub fn class_status(cluster: &str, class: &ClassRuntime, contact: Contact) -> Un
         last_applied_recommendations: nfr::recommendations(status.last_applied_recommendations),
         last_applied_at: text(status.last_applied_at),
         nfr_history: nfr::history(status.nfr_history),
+        oom_kills: nfr::oom_kills(status.oom_kills),
         phase: status.phase,
     }
 }
@@ -160,7 +161,7 @@ fn function_condition(state: FunctionState) -> Condition {
 mod tests {
     use oprc_grpc::deployment::{
         self as wire, Condition as WireCondition, NfrChange, NfrCompliance, NfrDecision,
-        NfrSamples, Recommendation, RequirementCompliance, Status,
+        NfrSamples, OomKills, Recommendation, RequirementCompliance, Status,
     };
     use serde_json::{Value, json};
 
@@ -272,9 +273,17 @@ mod tests {
             max: Some(50.0),
             since: AT.to_owned(),
             stopped: "no effect".to_owned(),
+            limit: None,
         };
-        let applied =
-            Recommendation { confidence: Some(0.0), generation: None, ..recommendation.clone() };
+        let applied = Recommendation {
+            confidence: Some(0.0),
+            generation: None,
+            limit: Some(6.0),
+            ..recommendation.clone()
+        };
+        let kills =
+            OomKills { function: "cart".to_owned(), at: AT.to_owned(), count: 3, limit: Some(4.0) };
+        let unlimited = OomKills { limit: None, ..kills.clone() };
         let status = document(Status {
             conditions: vec![WireCondition {
                 r#type: NFR_OBSERVED.to_owned(),
@@ -295,6 +304,7 @@ mod tests {
                 to: 3.0,
                 basis: "p95".to_owned(),
             }],
+            oom_kills: vec![kills, unlimited],
             ..Status::default()
         });
         let recommended = json!({
@@ -305,12 +315,18 @@ mod tests {
         let applied = &status["lastAppliedRecommendations"][0];
         assert_eq!(applied["confidence"], 0.0, "zero is a value");
         assert_eq!(applied.get("generation"), None);
+        assert_eq!(applied["limit"], 6.0);
         assert_eq!(status["lastAppliedAt"], AT);
         let change = json!({
             "at": AT, "component": "cart", "dimension": "replicas", "from": 0.0, "to": 3.0,
             "basis": "p95",
         });
         assert_eq!(status["nfrHistory"], json!([change]));
+        let kills = json!([
+            {"function": "cart", "at": AT, "count": 3, "limit": 4.0},
+            {"function": "cart", "at": AT, "count": 3},
+        ]);
+        assert_eq!(status["oomKills"], kills);
         let observed =
             json!({"measured": false, "reason": "NoData", "message": "cart", "since": AT});
         assert_eq!(status["nfrObserved"], observed);
@@ -326,6 +342,7 @@ mod tests {
             "lastAppliedRecommendations",
             "lastAppliedAt",
             "nfrHistory",
+            "oomKills",
         ] {
             assert_eq!(status.get(field), None, "{field}");
         }

@@ -172,7 +172,13 @@ fn class_runtime() -> Value {
     });
     unit["nfrObserved"] =
         json!({"measured": true, "reason": "Measured", "message": "all functions", "since": at});
-    unit["nfrRecommendations"] = json!([recommendation]);
+    let memory = json!({
+        "component": "increment", "dimension": "memory", "target": 134_217_728.0,
+        "limit": 268_435_456.0, "since": at,
+    });
+    unit["nfrRecommendations"] = json!([recommendation, memory]);
+    unit["oomKills"] =
+        json!([{"function": "increment", "at": at, "count": 2, "limit": 134_217_728.0}]);
     unit["lastAppliedRecommendations"] = json!([recommendation]);
     unit["lastAppliedAt"] = json!(at);
     unit["nfrHistory"] = json!([{

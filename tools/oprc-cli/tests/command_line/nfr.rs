@@ -22,6 +22,7 @@ fn shows_a_class_by_any_of_its_names() {
             "function increment, measured ",
             "latency p95   <= 200ms   300ms (",
             "replicas (enforce): 3 -> 5\n  basis: p95 of 300 ms\n",
+            "out-of-memory kills: 2, last ",
             "next change: possible now, waits for the cooldown of 120 s",
             "throughput   : #  min 10/s, max 41.5/s",
             "replicas    2 -> 3   p95 of 250 ms",
@@ -62,6 +63,7 @@ fn says_what_to_do_if_a_class_is_not_measured() {
         unit["functions"][0].as_object_mut().unwrap().remove("nfrCompliance");
         unit["nfrHistory"] = json!([]);
         unit["nfrRecommendations"] = json!([]);
+        unit["oomKills"] = json!([]);
         unit["nfrObserved"] = json!({"reason": reason});
         if reason.is_empty() {
             unit.as_object_mut().unwrap().remove("nfrObserved");

@@ -89,7 +89,9 @@ struct Found {
 impl Found {
     fn has_history(&self) -> bool {
         let unit = &self.class.unit;
-        !unit.nfr_history.is_empty() || !unit.nfr_recommendations.is_empty()
+        !unit.nfr_history.is_empty()
+            || !unit.nfr_recommendations.is_empty()
+            || !unit.oom_kills.is_empty()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use oprc_rest::{
     ClassRuntime, Contact, FunctionStatus, NfrChange, NfrCompliance, NfrDecision, NfrSamples,
-    Recommendation, RequirementCompliance,
+    OomKills, Recommendation, RequirementCompliance, UnitStatus,
 };
 
 use crate::output::{
@@ -37,7 +37,7 @@ pub(super) fn class(class: &ClassRuntime, charset: Charset, wide: bool, headers:
         let _ = writeln!(text, "{}", paint(Tone::Fair, &line));
     }
     for it in &unit.functions {
-        let _ = write!(text, "\n{}", function(it, charset, headers));
+        let _ = write!(text, "\n{}", function(it, unit, charset, headers));
     }
     let decided = unit.functions.iter().filter_map(|it| it.nfr_compliance.as_ref());
     let undecided = decided.flat_map(|it| &it.decisions).next().is_none();
@@ -54,10 +54,17 @@ pub(super) fn class(class: &ClassRuntime, charset: Charset, wide: bool, headers:
     text
 }
 
-fn function(function: &FunctionStatus, charset: Charset, headers: bool) -> String {
+fn function(
+    function: &FunctionStatus,
+    unit: &UnitStatus,
+    charset: Charset,
+    headers: bool,
+) -> String {
     let mut text = format!("function {}", sanitize(&function.key));
+    let kills = unit.oom_kills.iter().filter(|it| it.function == function.key).map(oom_kills);
     let Some(compliance) = &function.nfr_compliance else {
         text.push_str(": no measurements\n");
+        text.extend(kills);
         return text;
     };
     let age = duration::age(&compliance.observed_at);
@@ -69,11 +76,21 @@ fn function(function: &FunctionStatus, charset: Charset, headers: bool) -> Strin
         let rows: Vec<_> = compliance.requirements.iter().map(row).collect();
         text.push_str(&table(&rows, REQUIREMENT_COLUMNS, headers));
     }
+    text.extend(kills);
     for it in &compliance.decisions {
-        text.push_str(&decision(it, charset));
+        let mut own = unit.nfr_recommendations.iter().filter(|it| it.component == function.key);
+        let recommended = own.find(|own| own.dimension == it.dimension);
+        text.push_str(&decision(it, recommended, charset));
     }
     text.extend(compliance.samples.iter().map(|it| samples(it, charset)));
     text
+}
+
+fn oom_kills(it: &OomKills) -> String {
+    let last = duration::age(&it.at);
+    let limit = it.limit.map(|it| format!(", limit {}", bytes(it))).unwrap_or_default();
+    let line = format!("out-of-memory kills: {}, last {last} ago{limit}", it.count);
+    format!("{}\n", paint(Tone::Bad, &line))
 }
 
 /// The measured values, without those that are unknown.
@@ -131,12 +148,15 @@ const REQUIREMENT_COLUMNS: &[Column<Row>] = &[
 ];
 
 /// What enforcement does, how it follows from the measurements, and what comes next.
-fn decision(it: &NfrDecision, charset: Charset) -> String {
+fn decision(it: &NfrDecision, recommended: Option<&Recommendation>, charset: Charset) -> String {
     let value = |value: f64| quantity(&it.dimension, value);
     let change = format!("{} {} {}", value(it.current), charset.arrow(), value(it.target));
     let mut text = format!("{} ({}): {change}\n", sanitize(&it.dimension), sanitize(&it.mode));
     if !it.basis.is_empty() {
         let _ = writeln!(text, "  basis: {}", sanitize(&it.basis));
+    }
+    if let Some(it) = recommended.filter(|it| it.limit.is_some()) {
+        let _ = writeln!(text, "  recommendation: {}", target(it));
     }
     let when = match duration::until(&it.next_change_at) {
         None => String::new(),
@@ -192,11 +212,19 @@ fn samples(samples: &NfrSamples, charset: Charset) -> String {
 const RECOMMENDATION_COLUMNS: &[Column<Recommendation>] = &[
     ("COMPONENT", |it| it.component.clone()),
     ("DIMENSION", |it| it.dimension.clone()),
-    ("TARGET", |it| quantity(&it.dimension, it.target)),
+    ("TARGET", target),
     ("CONFIDENCE", |it| it.confidence.map(percent).unwrap_or_default()),
     ("AGE", |it| duration::age(&it.since)),
     ("BASIS", |it| join_non_empty(&[&it.basis, &it.stopped], "; ")),
 ];
+
+fn target(it: &Recommendation) -> String {
+    let target = quantity(&it.dimension, it.target);
+    match it.limit {
+        Some(limit) => format!("request {target}, limit {}", quantity(&it.dimension, limit)),
+        None => target,
+    }
+}
 
 const CHANGE_COLUMNS: &[Column<[String; 6]>] = &[
     ("TIME", |it| it[0].clone()),
@@ -381,6 +409,19 @@ mod tests {
             unit: UnitStatus {
                 class: "Order".to_owned(),
                 functions,
+                nfr_recommendations: vec![Recommendation {
+                    component: "place".to_owned(),
+                    dimension: "memory".to_owned(),
+                    target: 268_435_456.0,
+                    limit: Some(536_870_912.0),
+                    ..Recommendation::default()
+                }],
+                oom_kills: vec![OomKills {
+                    function: "place".to_owned(),
+                    at: ago(300),
+                    count: 3,
+                    limit: Some(134_217_728.0),
+                }],
                 nfr_history: vec![
                     change("2026-11-16T11:00:00Z", 1.0, 2.0),
                     change("2026-11-16T12:00:00Z", 2.0, 3.0),
@@ -409,10 +450,12 @@ mod tests {
              latency p95    <= 80ms    95.4ms (12s ago)    violated          60m     25%\n\
              availability   >= 99.9%   99.996% (12s ago)   met               60m     -\n\
              hard latency   <= 5s      -                   unknown: NoData   60m     -\n\
+             out-of-memory kills: 3, last 5m ago, limit 128Mi\n\
              replicas (enforce): 3 → 5\n  \
              basis: 412 requests/s expected\n  \
              next change: possible in 90s, waits for cooldown\n\
              memory (observe): 256Mi → 256Mi\n  \
+             recommendation: request 256Mi, limit 512Mi\n  \
              next change: not needed\n\
              throughput   ▃▄ █  min 100/s, max 412/s, last 60s\n\n\
              function cancel: no measurements\n"
@@ -460,6 +503,19 @@ mod tests {
             text.contains("place       cpu         1.5      -            -     no effect"),
             "{text}"
         );
+        class.unit.nfr_recommendations[0].limit = Some(2.0);
+        let text = rendered(&class, Charset::Ascii);
+        assert!(text.contains("place       cpu         request 1.5, limit 2   -  "), "{text}");
+    }
+
+    #[test]
+    fn out_of_memory_kills_are_shown_without_measurements() {
+        let mut class = sample();
+        class.unit.functions[0].nfr_compliance = None;
+        class.unit.oom_kills[0].limit = None;
+        let text = rendered(&class, Charset::Ascii);
+        let expected = "function place: no measurements\nout-of-memory kills: 3, last 5m ago\n";
+        assert!(text.contains(expected), "{text}");
     }
 
     #[test]

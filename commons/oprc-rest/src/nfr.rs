@@ -29,7 +29,9 @@ document! {
         /// Number of ready instances.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub instances: Option<i32>,
-        /// Time of the measurement.
+        /// Time of the measurement. Absent if the replica of CRM that answered isn't the one that
+        /// measures: then only `requirements` are known, without observed values.
+        #[serde(skip_serializing_if = "String::is_empty")]
         pub observed_at: String,
         /// Compliance with each requirement of the function.
         #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -216,5 +218,6 @@ mod tests {
         };
         let all = serde_json::to_value(all).unwrap();
         assert!(all["latencyP95"] == 1.0 && all["availabilityActual"] == 1.0, "{all}");
+        assert_eq!(all.get("observedAt"), None, "it isn't measured there");
     }
 }

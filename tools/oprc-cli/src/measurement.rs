@@ -27,7 +27,7 @@ pub(crate) enum Unmeasured {
     Unreachable,
     /// The enforcement mode of the class is `off`.
     ModeOff,
-    /// The status says that CRM measures it, but PM gets no measurements.
+    /// The status says that CRM measures it, but the replica that PM asks has no measurements.
     NotLeader,
     NotYet,
 }
@@ -44,8 +44,8 @@ impl Unmeasured {
             Self::MissingCrds => "the CRDs of the Prometheus Operator are missing",
             Self::Unreachable => "CRM cannot read Prometheus",
             Self::ModeOff => "its enforcement mode is off",
-            Self::NotLeader => "the CRM that the package manager is connected to measures nothing",
-            Self::NotYet => "CRM has not measured it yet",
+            Self::NotLeader => "only the leader of CRM measures",
+            Self::NotYet => "CRM has not reported measurements yet",
         }
     }
 
@@ -68,18 +68,18 @@ impl Unmeasured {
             }
             Self::ModeOff => "set enforcement.mode of the deployment to OBSERVE or ENFORCE",
             Self::NotLeader => {
-                "only the leader measures: retry in a minute; if that doesn't help, the package \
-                 manager is connected to another replica of CRM: see the Lease in its namespace"
+                "retry in a minute; if that doesn't help, the package manager is connected to another \
+                 replica than the leader: see the Lease in the namespace of CRM"
             }
-            Self::NotYet => "retry in a minute (nfr.interval of CRM)",
+            Self::NotYet => "retry in a minute (nfr.interval of CRM); only its leader measures",
         }
     }
 }
 
-/// The time of the latest measurement of the class.
+/// The time of the latest measurement of the class. None if the replica of CRM that PM asks has none.
 pub(crate) fn observed_at(class: &ClassRuntime) -> Option<&str> {
     let measured = class.unit.functions.iter().filter_map(|it| it.nfr_compliance.as_ref());
-    measured.map(|it| it.observed_at.as_str()).max()
+    measured.map(|it| it.observed_at.as_str()).filter(|it| !it.is_empty()).max()
 }
 
 /// Whether CRM of the cluster reads Prometheus, if it reports that.
@@ -161,7 +161,10 @@ mod tests {
         let off = unmeasured(&fresh(""), None, Some(EnforcementMode::Off));
         assert_eq!(off, Some(Unmeasured::ModeOff));
         let mut measured = fresh("NoData");
-        measured.unit.functions[0].nfr_compliance = Some(NfrCompliance::default());
+        let at = |at: &str| NfrCompliance { observed_at: at.to_owned(), ..Default::default() };
+        measured.unit.functions[0].nfr_compliance = Some(at(""));
+        assert_eq!(unmeasured(&measured, None, None), Some(Unmeasured::NotLeader));
+        measured.unit.functions[0].nfr_compliance = Some(at("2026-11-16T12:00:00Z"));
         assert_eq!(unmeasured(&measured, None, None), None);
     }
 }

@@ -48,22 +48,38 @@ pub(super) fn class(class: &ObservedClass, observations: &Observations) -> wire:
     }
 }
 
+/// Adds the latest measurements. A process that measures nothing has the verdicts of status instead.
 fn with_compliance(
     mut status: wire::Status,
     class: &ObservedClass,
     observations: &Observations,
 ) -> wire::Status {
-    let (Some(observed_at), Some(functions)) = (
-        observations.observed_at,
-        observations.class(&(class.namespace.clone(), class.name.clone())),
-    ) else {
-        return status;
-    };
+    let measured = observations.class(&(class.namespace.clone(), class.name.clone()));
+    let measured = observations.observed_at.zip(measured);
     for function in &mut status.functions {
-        let observation = functions.get(&function.key);
-        function.nfr_compliance = observation.map(|it| compliance(it, observed_at));
+        let live = measured.and_then(|(observed_at, functions)| {
+            Some(compliance(functions.get(&function.key)?, observed_at))
+        });
+        function.nfr_compliance = live.or_else(|| stored_compliance(class, &function.key));
     }
     status
+}
+
+/// The values of status are those of the last transitions, so they aren't reported as current ones.
+fn stored_compliance(class: &ObservedClass, function: &str) -> Option<wire::NfrCompliance> {
+    let stored = class.status.iter().flat_map(|it| &it.nfr_compliance);
+    let own = stored.filter(|it| it.function == function);
+    let requirements = own.map(|it| wire::RequirementCompliance {
+        requirement: it.requirement.clone(),
+        state: it.state.as_str().to_owned(),
+        since: it.since.0.to_string(),
+        required: Some(it.required),
+        reason: it.reason.clone().unwrap_or_default(),
+        ..wire::RequirementCompliance::default()
+    });
+    let requirements: Vec<_> = requirements.collect();
+    let is_judged = !requirements.is_empty();
+    is_judged.then(|| wire::NfrCompliance { requirements, ..wire::NfrCompliance::default() })
 }
 
 fn compliance(function: &FunctionObservation, observed_at: Timestamp) -> wire::NfrCompliance {
@@ -357,6 +373,43 @@ mod tests {
         assert_eq!(functions[1].nfr_compliance, None);
         let nothing = class(&shop, &Observations::default()).status.unwrap().functions;
         assert_eq!(nothing[0].nfr_compliance, None);
+    }
+
+    #[test]
+    fn follower_has_the_verdicts_of_status_without_live_values() {
+        let at = "2027-01-15T08:00:00Z";
+        let entry = |function: &str, requirement: &str, state: &str| {
+            json!({
+                "function": function, "requirement": requirement, "state": state, "since": at,
+                "required": 100.0, "observed": 250.0,
+            })
+        };
+        let mut unknown = entry("cart", "throughput", "unknown");
+        unknown["reason"] = json!("NoData");
+        let raw = json!({
+            "metadata": {"name": "shop", "namespace": "n"},
+            "status": {
+                "functions": [{"key": "cart"}, {"key": "other"}],
+                "nfr_compliance": [entry("cart", "latency", "violated"), unknown],
+                "nfr_recommendations": [{"component": "cart", "dimension": "replicas", "target": 3.0}],
+            },
+        });
+        let shop = decode(&serde_json::from_value(raw).unwrap());
+        let status = class(&shop, &Observations::default()).status.unwrap();
+        let verdict = |requirement: &str, state: &str, reason: &str| wire::RequirementCompliance {
+            requirement: requirement.to_owned(),
+            state: state.to_owned(),
+            since: at.to_owned(),
+            required: Some(100.0),
+            reason: reason.to_owned(),
+            ..wire::RequirementCompliance::default()
+        };
+        let requirements =
+            vec![verdict("latency", "violated", ""), verdict("throughput", "unknown", "NoData")];
+        let expected = wire::NfrCompliance { requirements, ..wire::NfrCompliance::default() };
+        assert_eq!(status.functions[0].nfr_compliance, Some(expected));
+        assert_eq!(status.functions[1].nfr_compliance, None);
+        assert_eq!(status.nfr_recommendations.len(), 1);
     }
 
     #[test]

@@ -75,11 +75,30 @@ fn says_what_to_do_if_a_class_is_not_measured() {
         (None, "observe", "", "set prometheus.url of CRM; if it is set"),
         (Some(true), "off", "", "set enforcement.mode of the deployment"),
         (Some(true), "observe", "PrometheusUnavailable", "check prometheus.url of CRM"),
-        (Some(true), "observe", "Measured", "only the leader measures"),
+        (Some(true), "observe", "Measured", "only the leader of CRM measures"),
         (Some(true), "observe", "", "retry in a minute"),
     ] {
         let (code, stdout, stderr) = with(prometheus, mode, reason);
         assert_eq!((code, stdout.as_str()), (Some(1), ""), "{expected}");
         assert!(stderr.contains("hint: ") && stderr.contains(expected), "{expected}: {stderr}");
+    }
+}
+
+#[test]
+fn shows_verdicts_of_a_crm_that_is_not_the_leader() {
+    let mut responses = fixtures::all();
+    let path = "GET /api/v1/class-runtimes/counter.Counter..east";
+    let unit = &mut responses.get_mut(path).unwrap()["unit"];
+    unit["contact"] = json!("FRESH");
+    let latency = json!({"requirement": "latency", "state": "violated", "required": 200.0});
+    unit["functions"][0]["nfrCompliance"] = json!({"requirements": [latency]});
+    let (code, stdout, stderr) = run(responses, &["Counter"]);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    for part in [
+        "function increment: no live values",
+        "latency p95   <= 200ms   -          violated",
+        "no live values: only the leader of CRM measures; retry in a minute",
+    ] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
     }
 }

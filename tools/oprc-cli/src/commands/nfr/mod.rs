@@ -80,18 +80,29 @@ pub(crate) async fn run(mut command: Command) -> Result<()> {
     }
 }
 
-/// A class and why it isn't measured.
+/// A class and why it has no live values.
 struct Found {
     class: ClassRuntime,
     unmeasured: Option<Unmeasured>,
 }
 
 impl Found {
-    fn has_history(&self) -> bool {
+    /// Whether there is anything to show without live values.
+    fn has_status(&self) -> bool {
         let unit = &self.class.unit;
-        !unit.nfr_history.is_empty()
+        self.has_verdicts()
+            || !unit.nfr_history.is_empty()
             || !unit.nfr_recommendations.is_empty()
             || !unit.oom_kills.is_empty()
+    }
+
+    fn has_verdicts(&self) -> bool {
+        self.class.unit.functions.iter().any(|it| it.nfr_compliance.is_some())
+    }
+
+    /// Why the class isn't measured; none if the leader of CRM measures it.
+    fn not_measured(&self) -> Option<Unmeasured> {
+        self.unmeasured.filter(|it| *it != Unmeasured::NotLeader || !self.has_verdicts())
     }
 }
 
@@ -101,10 +112,10 @@ impl Command {
         let classes: Vec<_> = found.iter().map(|it| &it.class).collect();
         let names: Vec<_> = classes.iter().map(|it| it.id.as_str()).collect();
         let show = &self.api.show;
-        let reasons = found.iter().map(|it| it.unmeasured).collect::<Option<Vec<_>>>();
+        let reasons = found.iter().map(Found::not_measured).collect::<Option<Vec<_>>>();
         let unmeasured = reasons.and_then(|reasons| reasons.first().copied());
         let is_text = matches!(show.output, Format::Table | Format::Wide);
-        if !is_text || unmeasured.is_none() || found.iter().any(Found::has_history) {
+        if !is_text || unmeasured.is_none() || found.iter().any(Found::has_status) {
             show.one(&classes, &names, |wide| text(&found, wide, !show.no_headers))?;
         }
         // Documents and names are complete without measurements.
@@ -230,10 +241,11 @@ async fn enforcement_mode(
 
 fn text(found: &[Found], wide: bool, headers: bool) -> String {
     let charset = Charset::of_environment();
-    let classes = found.iter().map(|Found { class, unmeasured }| {
-        let mut text = render::class(class, charset, wide, headers);
-        if let Some(why) = unmeasured {
-            let _ = writeln!(text, "not measured: {}; {}", why.description(), why.hint());
+    let classes = found.iter().map(|it| {
+        let mut text = render::class(&it.class, charset, wide, headers);
+        if let Some(why) = it.unmeasured {
+            let what = if it.not_measured().is_some() { "not measured" } else { "no live values" };
+            let _ = writeln!(text, "{what}: {}; {}", why.description(), why.hint());
         }
         text
     });

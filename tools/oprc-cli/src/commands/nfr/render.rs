@@ -68,7 +68,11 @@ fn function(
         return text;
     };
     let age = duration::age(&compliance.observed_at);
-    let _ = writeln!(text, ", measured {age} ago: {}", measured(compliance));
+    if compliance.observed_at.is_empty() {
+        text.push_str(": no live values\n");
+    } else {
+        let _ = writeln!(text, ", measured {age} ago: {}", measured(compliance));
+    }
     if compliance.requirements.is_empty() {
         text.push_str("no requirements\n");
     } else {
@@ -506,6 +510,26 @@ mod tests {
         class.unit.nfr_recommendations[0].limit = Some(2.0);
         let text = rendered(&class, Charset::Ascii);
         assert!(text.contains("place       cpu         request 1.5, limit 2   -  "), "{text}");
+    }
+
+    #[test]
+    fn verdicts_without_live_values_have_no_observed_value() {
+        let mut class = sample();
+        let requirements = vec![RequirementCompliance {
+            observed: None,
+            ..requirement("latency", "violated", 80.0, 0.0)
+        }];
+        class.unit.functions[0].nfr_compliance =
+            Some(NfrCompliance { requirements, ..NfrCompliance::default() });
+        let text = rendered(&class, Charset::Ascii);
+        let expected = "function place: no live values\n\
+             REQUIREMENT   REQUIRED   OBSERVED   STATUS     SINCE   ERROR BUDGET LEFT\n\
+             latency p95   <= 80ms    -          violated   60m     -\n";
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("\nrecommendations\n") && text.contains("\nlast changes\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -49,6 +49,7 @@ fn pod_ref(pod: Pod) -> PodRef {
         created: pod.metadata.creation_timestamp.unwrap().0,
         ready: ready.is_some(),
         ready_at: ready.and_then(|it| it.last_transition_time).map(|time| time.0),
+        unschedulable: false,
         deleted_at: None,
         namespace,
     }

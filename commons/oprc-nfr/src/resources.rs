@@ -12,6 +12,7 @@ mod enforce;
 mod growth;
 mod histogram;
 mod recommend;
+mod rollout;
 mod units;
 
 pub use self::{
@@ -21,6 +22,7 @@ pub use self::{
         Allocation, MIN_SAMPLES, OomKills, ResourceBounds, ResourceInput, ResourceRecommendation,
         Throttling, recommend_cpu, recommend_memory,
     },
+    rollout::Rollout,
     units::Resource,
 };
 

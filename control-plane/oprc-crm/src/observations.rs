@@ -106,6 +106,8 @@ pub enum HeldBy {
     Specification,
     /// The highest usage needs what there is.
     Peak,
+    /// Instances can't be scheduled.
+    Unschedulable,
 }
 
 impl HeldBy {
@@ -124,6 +126,7 @@ impl HeldBy {
             Self::History => "History",
             Self::Specification => "Specification",
             Self::Peak => "Peak",
+            Self::Unschedulable => Reason::Unschedulable.as_str(),
         }
     }
 }
@@ -149,6 +152,7 @@ impl From<WaitReason> for HeldBy {
             WaitReason::Cooldown { .. } => Self::Cooldown,
             WaitReason::Specification { .. } => Self::Specification,
             WaitReason::Peak { .. } => Self::Peak,
+            WaitReason::Unschedulable | WaitReason::Reverted => Self::Unschedulable,
         }
     }
 }

@@ -94,6 +94,10 @@ pub enum WaitReason {
         resource: Resource,
         peak: f64,
     },
+    /// An instance can't be scheduled.
+    Unschedulable,
+    /// Instances with a higher request couldn't be scheduled, so there is no other raise.
+    Reverted,
 }
 
 impl WaitReason {
@@ -102,7 +106,11 @@ impl WaitReason {
         match *self {
             Self::History { known, needed } => Some((needed - known).max(0.0)),
             Self::Cooldown { left } => Some(left),
-            Self::Samples { .. } | Self::Specification { .. } | Self::Peak { .. } => None,
+            Self::Samples { .. }
+            | Self::Specification { .. }
+            | Self::Peak { .. }
+            | Self::Unschedulable
+            | Self::Reverted => None,
         }
     }
 }
@@ -123,6 +131,8 @@ impl fmt::Display for WaitReason {
                 let peak = resource.show(peak);
                 write!(f, "usage was up to {peak} in the measured window")
             }
+            Self::Unschedulable => f.write_str("instances that can't be scheduled"),
+            Self::Reverted => f.write_str("instances with a higher request could not be scheduled"),
         }
     }
 }

@@ -18,8 +18,8 @@ use crate::{
     provider::Point,
     reconcile::ObservedClass,
     signals::{
-        ClassKey, Component, ComponentId, ComponentSignals, Folding, QueryResults, Signal, Source,
-        Window,
+        ClassKey, Component, ComponentId, ComponentSignals, Folding, PodRef, QueryResults, Signal,
+        Source, Window,
     },
 };
 
@@ -34,6 +34,7 @@ pub(super) struct Evaluated {
     pub(super) breaches: ByFunction<Vec<Point>>,
     /// The loads that enforcement decides by.
     pub(super) loads: ByFunction<FunctionLoad>,
+    pub(super) instances: ByFunction<Instances>,
     /// Whether all queries about requests have answers. Otherwise what is unknown may exist.
     pub(super) complete: bool,
 }
@@ -56,6 +57,33 @@ pub(super) struct FunctionLoad {
     pub(super) memory: Vec<Point>,
     /// Shares of CPU periods that are throttled.
     pub(super) throttling: Vec<Point>,
+}
+
+/// The pods of a function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Instances {
+    pub(super) ready: u32,
+    /// When the oldest of those that are ready was created.
+    pub(super) ready_since: Option<Timestamp>,
+    /// When the oldest of those that can't be scheduled was created.
+    pub(super) unschedulable_since: Option<Timestamp>,
+}
+
+impl Instances {
+    pub(super) fn by_component(pods: &[PodRef]) -> BTreeMap<ComponentId, Self> {
+        let mut all: BTreeMap<_, Self> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| pod.ready || pod.unschedulable) {
+            let own = all.entry(pod.component_id()).or_default();
+            let oldest = |since: Option<Timestamp>| since.into_iter().chain([pod.created]).min();
+            if pod.ready {
+                own.ready += 1;
+                own.ready_since = oldest(own.ready_since);
+            } else {
+                own.unschedulable_since = oldest(own.unschedulable_since);
+            }
+        }
+        all
+    }
 }
 
 /// Whether the metrics of a class are read.
@@ -98,12 +126,11 @@ fn runs_as_job(class: &ObservedClass, function: &str) -> bool {
     found == Some(Shape::Job.as_str())
 }
 
-/// `serving` are the components that have ready pods, with their number.
 pub(super) fn evaluate(
     classes: &[Arc<ObservedClass>],
     folding: &Folding<'_>,
     results: &QueryResults,
-    serving: &BTreeMap<ComponentId, u32>,
+    instances: &BTreeMap<ComponentId, Instances>,
 ) -> Evaluated {
     let window = results.window;
     let step = i64::try_from(window.step().as_millis()).unwrap_or(i64::MAX);
@@ -128,7 +155,10 @@ pub(super) fn evaluate(
             let id = ComponentId { class: key.clone(), component };
             let signals = folding.component(&id);
             let signals = signals.as_ref();
-            let ready = serving.get(&id).copied().unwrap_or_default();
+            let instances = instances.get(&id).copied().unwrap_or_default();
+            let ready = instances.ready;
+            let of_class = evaluated.instances.entry(key.clone()).or_default();
+            of_class.insert(function.to_owned(), instances);
             let observation = FunctionObservation {
                 is_serving: ready > 0,
                 instances: ready,

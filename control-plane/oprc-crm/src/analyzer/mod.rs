@@ -24,7 +24,7 @@ use tokio::{sync::watch, time::sleep_until};
 pub use self::enforce::EnforcementOptions;
 use self::{
     enforce::{ClassInput, Enforced, carry, enforce},
-    evaluate::{Evaluated, evaluate, requested_mode, wants_recommendations},
+    evaluate::{Evaluated, Instances, evaluate, requested_mode, wants_recommendations},
     report::{Disabled, Finding, Report, Transition, plan_report},
 };
 use crate::{
@@ -336,7 +336,7 @@ impl Analyzer {
     ) -> BTreeMap<ClassKey, Enforced> {
         let platform = (self.platform)();
         let frozen = self.is_frozen();
-        let none = BTreeMap::new();
+        let (no_loads, no_instances) = (BTreeMap::new(), BTreeMap::new());
         let mut oom_kills: HashMap<ClassKey, Vec<_>> = HashMap::new();
         for (pod, kill) in self.cache.oom_kills(before(now, self.options.range)) {
             oom_kills.entry(pod.class.clone()).or_default().push((pod, kill));
@@ -358,7 +358,8 @@ impl Analyzer {
                 if wants_recommendations(class) { function_scaling(&input) } else { Vec::new() };
             let input = ClassInput {
                 class,
-                loads: evaluated.loads.get(&key).unwrap_or(&none),
+                loads: evaluated.loads.get(&key).unwrap_or(&no_loads),
+                instances: evaluated.instances.get(&key).unwrap_or(&no_instances),
                 usage: usage_by_class.remove(&key).unwrap_or_default(),
                 oom_kills: oom_kills.get(&key).map_or(&[], Vec::as_slice),
                 scaling: &scaling,
@@ -384,10 +385,7 @@ impl Analyzer {
         let queries = if knative { queries } else { queries.without(Source::Knative) };
         let window = Window::ending_at(now, range, step);
         let pods = self.pods_since(now, range);
-        let mut serving = BTreeMap::new();
-        for pod in pods.iter().filter(|pod| pod.ready) {
-            *serving.entry(pod.component_id()).or_default() += 1;
-        }
+        let instances = Instances::by_component(&pods);
         let pods = Arc::new(PodIndex::new(pods));
         let results = collect(provider, &queries, window, &pods, urgent_interval).await;
         self.count_queries(&results);
@@ -397,7 +395,7 @@ impl Analyzer {
         }
         let work = move || {
             let folding = Folding::new(&results, &pods, scrape_interval, now);
-            evaluate(&classes, &folding, &results, &serving)
+            evaluate(&classes, &folding, &results, &instances)
         };
         tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
     }

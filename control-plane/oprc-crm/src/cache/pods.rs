@@ -16,6 +16,8 @@ use crate::{
 
 /// The kubelet's reason.
 const OOM_KILLED: &str = "OOMKilled";
+/// The scheduler's reason.
+const UNSCHEDULABLE: &str = "Unschedulable";
 /// Bound on the deleted pods that are kept.
 const MAX_DELETED: usize = 4096;
 
@@ -34,6 +36,8 @@ pub struct PodRecord {
     pub ready: bool,
     /// When it became ready, the first time as far as this process knows.
     pub ready_at: Option<Timestamp>,
+    /// Whether no node has room for it; false if it is being deleted.
+    pub unschedulable: bool,
     /// The image of the container that is measured.
     pub image: String,
     /// The last time that this container was out of memory.
@@ -47,10 +51,16 @@ impl PodRecord {
         let meta = &pod.metadata;
         let labels = meta.labels.as_ref()?;
         let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
         let ready = conditions
-            .into_iter()
-            .flatten()
+            .clone()
             .find(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let unschedulable = conditions.any(|condition| {
+            condition.type_ == "PodScheduled"
+                && condition.reason.as_deref() == Some(UNSCHEDULABLE)
+                && condition.status == "False"
+        });
+        let is_deleting = meta.deletion_timestamp.is_some();
         let ready_at = ready.and_then(|it| it.last_transition_time.as_ref()).map(|time| time.0);
         let function = labels.get(FUNCTION).cloned();
         let container_name = container_name(function.is_none());
@@ -63,8 +73,9 @@ impl PodRecord {
             class: labels.get(OWNER)?.clone(),
             function,
             created: meta.creation_timestamp.as_ref()?.0,
-            ready: ready.is_some() && meta.deletion_timestamp.is_none(),
+            ready: ready.is_some() && !is_deleting,
             ready_at,
+            unschedulable: unschedulable && !is_deleting,
             image: container.and_then(|it| it.image.clone()).unwrap_or_default(),
             oom_kill: oom_kill(pod, container_name, container),
             deleted_at: None,
@@ -84,6 +95,7 @@ impl PodRecord {
             image: self.image.clone(),
             ready: self.ready,
             ready_at: self.ready_at,
+            unschedulable: self.unschedulable,
             deleted_at: self.deleted_at,
         }
     }
@@ -152,6 +164,7 @@ impl Pods {
         self.existing.get(key).filter(|known| known.uid == uid)?;
         let mut pod = self.existing.remove(key)?;
         pod.ready = false;
+        pod.unschedulable = false;
         pod.deleted_at = Some(now);
         if self.deleted.len() >= MAX_DELETED {
             self.deleted.pop_front();
@@ -214,6 +227,28 @@ mod tests {
         }
         assert_eq!(pods.deleted.len(), MAX_DELETED);
         assert_eq!(pods.existing.len(), 2);
+    }
+
+    #[test]
+    fn pods_without_a_node_are_unschedulable() {
+        let of = |reason: &str, deleted: bool| {
+            let mut pod = json!({
+                "metadata": {
+                    "name": "a", "creationTimestamp": at(1).to_string(),
+                    "labels": {OWNER: "shop", FUNCTION: "cart"},
+                },
+                "status": {"conditions": [
+                    {"type": "PodScheduled", "status": "False", "reason": reason},
+                ]},
+            });
+            if deleted {
+                pod["metadata"]["deletionTimestamp"] = json!(at(2).to_string());
+            }
+            PodRecord::of(&serde_json::from_value(pod).unwrap()).unwrap().unschedulable
+        };
+        assert!(of("Unschedulable", false) && !of("Unschedulable", true));
+        assert!(!of("SchedulingGated", false));
+        assert!(!pod("a", "1", None).unschedulable);
     }
 
     #[test]

@@ -330,9 +330,23 @@ pub struct Recommendation {
     /// not applied. For `memory` and `cpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub made_for: Option<String>,
+    /// What instances had before the latest change. It is restored if instances with the target can't
+    /// be scheduled. Omitted if that is the specification. For `memory` and `cpu`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub previous: Option<PreviousValue>,
     /// Whether raising the value helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectStatus>,
+}
+
+/// Request and limit that enforcement applied before.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, Default, PartialEq)]
+pub struct PreviousValue {
+    /// Request.
+    pub target: f64,
+    /// Limit that goes with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<f64>,
 }
 
 /// Out-of-memory kills of the instances of a function.
@@ -364,7 +378,8 @@ pub struct EffectStatus {
     #[serde(default)]
     pub ineffective: i32,
     /// Why the value is not raised any more. Removed when the requirement is met again or the
-    /// specification changes.
+    /// specification changes; after a raise that couldn't be scheduled when the image or the specified
+    /// resources change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }

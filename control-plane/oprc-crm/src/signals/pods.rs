@@ -37,6 +37,8 @@ pub struct PodRef {
     pub ready: bool,
     /// When it became ready.
     pub ready_at: Option<Timestamp>,
+    /// Whether no node has room for it.
+    pub unschedulable: bool,
     /// When it was deleted. Pods that were deleted within the window should be passed, too: otherwise
     /// what they contributed is missing in past sums.
     pub deleted_at: Option<Timestamp>,

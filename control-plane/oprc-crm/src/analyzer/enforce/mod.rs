@@ -17,7 +17,7 @@ use k8s_openapi::{
 use oprc_nfr::{Safeguards, resources::Resource};
 use oprc_unit::spec::{Dimension, EnforcementMode};
 
-use super::evaluate::{FunctionLoad, requested_mode};
+use super::evaluate::{FunctionLoad, Instances, requested_mode};
 use crate::{
     cache::OomKill,
     crd::{NfrChange, OomKillStatus, Recommendation},
@@ -49,6 +49,7 @@ pub struct EnforcementOptions {
 pub(super) struct ClassInput<'a> {
     pub(super) class: &'a ObservedClass,
     pub(super) loads: &'a BTreeMap<String, FunctionLoad>,
+    pub(super) instances: &'a BTreeMap<String, Instances>,
     /// By function.
     pub(super) usage: BTreeMap<&'a str, &'a ComponentUsage>,
     /// Of pods of the class.
@@ -249,6 +250,7 @@ struct Problems {
     frozen: bool,
     foreign: Vec<String>,
     missing: Vec<String>,
+    unschedulable: Vec<String>,
     stopped: Vec<String>,
     limited: Vec<String>,
 }
@@ -274,6 +276,8 @@ impl Problems {
             (false, Reason::ForeignAutoscaler, message)
         } else if !self.missing.is_empty() {
             (false, Reason::InstancesMissing, join(&self.missing))
+        } else if !self.unschedulable.is_empty() {
+            (false, Reason::Unschedulable, join(&self.unschedulable))
         } else if !self.stopped.is_empty() {
             (false, Reason::NoEffect, join(&self.stopped))
         } else if !self.limited.is_empty() {

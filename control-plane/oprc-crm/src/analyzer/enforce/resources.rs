@@ -5,14 +5,14 @@
 
 use oprc_nfr::resources::{
     Allocation, MIN_SAMPLES, OomKills, Resource, ResourceBounds, ResourceChange, ResourceDecision,
-    ResourceInput, ResourceRecommendation, ResourceSafeguards, Throttling, UsageSample, WaitReason,
-    decide as decide_change, recommend_cpu, recommend_memory,
+    ResourceInput, ResourceRecommendation, ResourceSafeguards, Rollout, Throttling, UsageSample,
+    WaitReason, decide as decide_change, recommend_cpu, recommend_memory,
 };
 use oprc_unit::spec::EnforcementMode;
 
 use super::{ClassInput, Enforced, FunctionLoad, Problems, find, oom, round, seconds};
 use crate::{
-    crd::{EffectStatus, NfrChange, Recommendation},
+    crd::{EffectStatus, NfrChange, PreviousValue, Recommendation},
     observations::{FunctionObservation, HeldBy, LiveDecision},
     provider::Point,
     reconcile::{
@@ -32,6 +32,9 @@ const MAX_THROTTLING: f64 = 0.25;
 const MAX_INEFFECTIVE: i32 = 2;
 /// Seconds without a kill after which memory may be raised again.
 const QUIET: f64 = 86_400.0;
+/// Share of the effect window after which a raise that can't be scheduled is taken back: it leaves a
+/// cluster autoscaler time to add a node, and is less than Knative's deadline for a revision.
+const PATIENCE: f64 = 0.5;
 const STOPPED: &str = "more memory did not prevent out-of-memory kills, twice";
 
 /// Decides on both resources of a function.
@@ -46,7 +49,7 @@ pub(super) fn decide(
         let dimension = dimension(resource);
         // A foreign autoscaler compares the usage with the CPU request.
         let is_foreign = resource == Resource::Cpu && scaling.scaled_by_others;
-        let function = Function {
+        let mut function = Function {
             input,
             scaling,
             resource,
@@ -59,6 +62,8 @@ pub(super) fn decide(
             is_foreign,
             applies: input.enforces(dimension) && !is_foreign,
         };
+        function.revert(enforced);
+        problems.unschedulable.extend(function.reverted());
         let Some(outcome) = function.decide(enforced) else { continue };
         if function.applies {
             problems.stopped.extend(outcome.stopped());
@@ -107,7 +112,7 @@ struct Outcome {
 
 impl Outcome {
     fn stopped(&self) -> Option<String> {
-        let stopped = self.effect.stopped.as_ref()?;
+        let stopped = self.effect.stopped.as_ref().filter(|it| *it == STOPPED)?;
         Some(format!("{}: {stopped}", self.function))
     }
 }
@@ -124,9 +129,11 @@ impl Function<'_> {
         let stored = self.before.as_ref().map(|it| self.stored(it, &found)).unwrap_or_default();
         let since = self.before.as_ref().and_then(|it| self.input.since_change(it));
         let decision = decide_change(&found, stored, since, &self.safeguards(found.urgent));
+        let present = stored.request.or(self.of.current.request);
+        let decision =
+            if self.applies { self.rollout().guard(decision, present) } else { decision };
         let is_known = history.is_some();
         let change = decision.change().filter(|_| is_known || found.urgent);
-        let present = stored.request.or(self.of.current.request);
         let raises = change.filter(|it| present.is_none_or(|present| it.request > present));
         let effect = self.effect(enforced, raises.is_some());
         let is_stopped = raises.is_some() && effect.stopped.is_some();
@@ -149,6 +156,58 @@ impl Function<'_> {
             limited,
             found,
         })
+    }
+
+    /// Takes back a raise whose instances can't be scheduled.
+    fn revert(&mut self, enforced: &mut Enforced) {
+        let is_active = self.applies && self.is_applied && !self.input.frozen;
+        let Some(before) = self.before.as_ref().filter(|_| is_active) else { return };
+        let applied = self.of.applied(before.target, before.limit);
+        let previous = before.previous.as_ref();
+        let previous =
+            previous.map_or(self.of.specified, |it| self.of.applied(it.target, it.limit));
+        let rollout = self.rollout();
+        let patience = self.input.options.effect_window.as_secs_f64() * PATIENCE;
+        let (Some(from), Some(to), true) =
+            (applied.request, previous.request, rollout.reverts(previous, applied, patience))
+        else {
+            return;
+        };
+        let stopped = Some(WaitReason::Reverted.to_string());
+        let entry = Recommendation {
+            target: to,
+            limit: previous.limit,
+            previous: None,
+            basis: Some(rollout.explain(self.resource, from)),
+            effect: Some(EffectStatus { stopped, ..EffectStatus::default() }),
+            ..before.clone()
+        };
+        let entry = self.apply(enforced, entry);
+        enforced.set_recommendation(entry.clone());
+        self.before = Some(entry);
+    }
+
+    /// What the condition says after a raise was taken back.
+    fn reverted(&self) -> Option<String> {
+        let stopped = self.rollout().reverted.then_some(WaitReason::Reverted)?;
+        let name = dimension(self.resource).as_str();
+        Some(format!("{}: {name}: {stopped}", self.scaling.key))
+    }
+
+    /// The instances since the latest change.
+    fn rollout(&self) -> Rollout {
+        let instances = self.input.instances.get(&self.scaling.key).copied().unwrap_or_default();
+        let before = self.before.as_ref().filter(|_| self.applies);
+        let since = before.and_then(|it| it.since.as_ref()).map(|it| it.0);
+        let stopped = before.and_then(|it| it.effect.as_ref()?.stopped.as_ref());
+        let waits_since = instances
+            .unschedulable_since
+            .map(|created| since.map_or(created, |since| since.max(created)));
+        Rollout {
+            complete: instances.ready_since.is_some_and(|created| Some(created) >= since),
+            unschedulable: waits_since.map(|it| self.input.age(it)),
+            reverted: stopped.is_some_and(|it| *it == WaitReason::Reverted.to_string()),
+        }
     }
 
     /// Usage over hours. None if it is unknown, or that of another image.
@@ -228,6 +287,9 @@ impl Function<'_> {
 
     /// A raise of memory has no effect if an instance that has it is killed soon after it.
     fn effect(&self, enforced: &Enforced, raises: bool) -> EffectStatus {
+        if self.rollout().reverted {
+            return self.before.as_ref().and_then(|it| it.effect.clone()).unwrap_or_default();
+        }
         let kill = oom::last_kill(enforced, self.scaling);
         let (Resource::Memory, Some(before), Some(kill), true) =
             (self.resource, &self.before, kill, self.is_applied)
@@ -274,9 +336,20 @@ impl Function<'_> {
             confidence: Some(round(outcome.found.confidence)),
             generation: Some(self.input.class.generation),
             made_for: Some(self.scaling.made_for.clone()),
+            previous: self.previous(),
             effect,
             ..Recommendation::default()
         })
+    }
+
+    /// What instances had before a change that is made now. None if that is the specification.
+    fn previous(&self) -> Option<PreviousValue> {
+        let before = self.before.as_ref().filter(|_| self.applies && self.is_applied)?;
+        if !self.rollout().complete {
+            // Nothing says that the latest change can be scheduled.
+            return before.previous.clone();
+        }
+        Some(PreviousValue { target: before.target, limit: before.limit })
     }
 
     /// Applies a recommendation. What instances get anyway isn't an entry.
@@ -287,6 +360,7 @@ impl Function<'_> {
         if from != to {
             // It may have been recommended long before enforcement was turned on.
             entry.since = Some(seconds(self.input.now));
+            entry.previous = entry.previous.filter(|_| from != self.of.specified);
             enforced.record_change(NfrChange {
                 at: seconds(self.input.now),
                 component: entry.component.clone(),

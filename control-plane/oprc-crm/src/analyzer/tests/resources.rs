@@ -61,6 +61,23 @@ impl Fixture {
         self.analyzer.cache.put_pod(pod, None, at(START));
     }
 
+    /// Adds an instance that no node has room for.
+    fn put_unschedulable(&self, class: &str) {
+        let name = format!("{class}-1");
+        let pod = json!({
+            "metadata": {
+                "name": name, "namespace": "n", "uid": name,
+                "creationTimestamp": at(self.now()).to_string(),
+                "labels": {"oaas.io/owner": class, "oaas.io/function": "f"},
+            },
+            "status": {"conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},
+            ]},
+        });
+        let pod = PodRecord::of(&serde_json::from_value(pod).unwrap()).unwrap();
+        self.analyzer.cache.put_pod(pod, None, at(START));
+    }
+
     fn use_resources(&self, class: &str, cpu: f64, memory: f64) {
         let load = Load { rate: 1.0, slow: 0.0, cpu, memory: memory * MIB };
         self.script.lock().loads.insert(format!("{class}-0"), load);
@@ -205,6 +222,91 @@ async fn memory_that_does_not_prevent_kills_is_not_raised_further() {
     fixture.now.fetch_add(DAYS, Ordering::SeqCst);
     fixture.pass().await;
     assert_eq!(fixture.recommendation("shop", "memory").unwrap().effect, None);
+    assert_eq!(fixture.enforcement("shop"), Some(is("True", "Enforced")));
+}
+
+#[tokio::test]
+async fn raise_that_cannot_be_scheduled_is_reverted_once() {
+    let mut fixture = killed();
+    fixture.pass().await;
+    assert_eq!(fixture.memory("shop"), Some((512.0, 1024.0)));
+    fixture.put_unschedulable("shop");
+    let mut minutes = 0;
+    while fixture.memory("shop").is_some() {
+        // The old instance is out of memory again, which would be worth another raise.
+        fixture.put_instance("shop", &Instance { killed: Some(0), ..INSTANCE });
+        fixture.restart();
+        fixture.pass().await;
+        minutes += 1;
+        assert!(minutes <= 5, "{:?}", fixture.memory("shop"));
+    }
+    assert_eq!(minutes, 5, "half of the effect window");
+    let entry = fixture.recommendation("shop", "memory").unwrap();
+    assert_eq!((entry.target, entry.limit), (256.0 * MIB, Some(512.0 * MIB)));
+    let stopped = "instances with a higher request could not be scheduled";
+    assert_eq!(entry.effect.unwrap().stopped.as_deref(), Some(stopped));
+    let change = fixture.status("shop").nfr_history[0].clone();
+    assert_eq!((change.from, change.to), (512.0 * MIB, 256.0 * MIB));
+    assert_eq!(change.basis, "instances with 512 MiB could not be scheduled for 5 min");
+    assert_eq!(fixture.enforcement("shop"), Some(is("False", "Unschedulable")));
+    fixture.analyzer.cache.remove_pod(&("n".into(), "shop-1".into()), "shop-1", at(START));
+    for _ in 0..30 {
+        fixture.put_instance("shop", &Instance { killed: Some(0), ..INSTANCE });
+        fixture.restart();
+        fixture.pass().await;
+        assert_eq!(fixture.memory("shop"), None);
+    }
+    assert_eq!(fixture.status("shop").nfr_history.len(), 2);
+    assert_eq!(fixture.decision("shop", Dimension::Memory).waits_for.as_deref(), Some(stopped));
+    assert_eq!(fixture.enforcement("shop"), Some(is("False", "Unschedulable")));
+    // Another image starts anew.
+    fixture.edit("shop", |class| {
+        class["spec"]["functions"][0]["image"] = json!("i:2");
+        class["metadata"]["generation"] = json!(2);
+    });
+    let instance = Instance { image: "i:2", age: 60, killed: Some(0), ..INSTANCE };
+    fixture.put_instance("shop", &instance);
+    fixture.pass().await;
+    assert_eq!(fixture.memory("shop"), Some((512.0, 1024.0)));
+    assert_eq!(fixture.enforcement("shop"), Some(is("True", "Enforced")));
+}
+
+#[tokio::test]
+async fn revert_restores_the_last_value_that_was_rolled_out() {
+    let mut fixture = killed();
+    fixture.pass().await;
+    assert_eq!(fixture.memory("shop"), Some((512.0, 1024.0)));
+    // It is rolled out, and an hour later the new instance is out of memory as well.
+    fixture.now.fetch_add(3600, Ordering::SeqCst);
+    let instance = Instance { age: 3600, limit: 1024, killed: Some(0), ..INSTANCE };
+    fixture.put_instance("shop", &instance);
+    fixture.pass().await;
+    assert_eq!(fixture.memory("shop"), Some((1024.0, 2048.0)));
+    fixture.put_unschedulable("shop");
+    for _ in 0..30 {
+        fixture.pass().await;
+    }
+    assert_eq!(fixture.memory("shop"), Some((512.0, 1024.0)));
+    assert_eq!(fixture.status("shop").nfr_history.len(), 3);
+}
+
+#[tokio::test]
+async fn unschedulable_instance_after_the_rollout_only_holds_raises() {
+    let mut fixture = killed();
+    fixture.pass().await;
+    fixture.now.fetch_add(3600, Ordering::SeqCst);
+    fixture.put_instance("shop", &Instance { age: 3600, limit: 1024, ..INSTANCE });
+    fixture.put_unschedulable("shop");
+    for _ in 0..30 {
+        fixture.put_instance(
+            "shop",
+            &Instance { age: 3600, limit: 1024, killed: Some(0), ..INSTANCE },
+        );
+        fixture.pass().await;
+        assert_eq!(fixture.memory("shop"), Some((512.0, 1024.0)));
+    }
+    let waits_for = fixture.decision("shop", Dimension::Memory).waits_for;
+    assert_eq!(waits_for.as_deref(), Some("instances that can't be scheduled"));
     assert_eq!(fixture.enforcement("shop"), Some(is("True", "Enforced")));
 }
 

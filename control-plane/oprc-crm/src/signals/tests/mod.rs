@@ -46,6 +46,7 @@ fn pod(class: &str, name: &str) -> PodRef {
         image: "i".to_owned(),
         ready: true,
         ready_at: Some(at(1020)),
+        unschedulable: false,
         deleted_at: None,
     }
 }

@@ -70,7 +70,8 @@ document! {
 
     /// What enforcement does about one dimension of a function, or would do in mode `observe`.
     pub struct NfrDecision {
-        /// Dimension: `replicas`, `memory` (bytes) or `cpu` (cores).
+        /// Dimension: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
+        /// `k8s_deployment`).
         pub dimension: String,
         /// Mode: `observe` or `enforce`.
         pub mode: String,
@@ -87,6 +88,9 @@ document! {
         /// Earliest time of the next change, if known.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub next_change_at: String,
+        /// Target by name, for the dimension `template`.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub template: String,
     }
 
     /// Samples of the measured window at equal steps. An unknown value is null.
@@ -105,7 +109,8 @@ document! {
     pub struct Recommendation {
         /// Key of the function, or `odgm`.
         pub component: String,
-        /// Dimension: `replicas`, `memory` (bytes) or `cpu` (cores).
+        /// Dimension: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
+        /// `k8s_deployment`).
         pub dimension: String,
         /// Recommended value; for `memory` and `cpu` the request.
         pub target: f64,
@@ -130,9 +135,12 @@ document! {
         /// Time at which the value was set.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub since: String,
-        /// Why the value is not raised any more.
+        /// Why the value is not raised, or the template not changed any more.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub stopped: String,
+        /// Recommended template by name, for the dimension `template`.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub template: String,
     }
 
     /// A change that enforcement made.
@@ -141,7 +149,8 @@ document! {
         pub at: String,
         /// Key of the function, or `odgm`.
         pub component: String,
-        /// Dimension: `replicas`, `memory` (bytes) or `cpu` (cores).
+        /// Dimension: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
+        /// `k8s_deployment`).
         pub dimension: String,
         /// Value before the change.
         pub from: f64,
@@ -150,6 +159,9 @@ document! {
         /// How the value follows from the measurements.
         #[serde(skip_serializing_if = "String::is_empty")]
         pub basis: String,
+        /// New template by name, for the dimension `template`.
+        #[serde(skip_serializing_if = "String::is_empty")]
+        pub template: String,
     }
 
     /// Out-of-memory kills of the instances of a function in the last 7 days.

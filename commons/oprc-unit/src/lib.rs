@@ -32,7 +32,10 @@ pub use self::{
     platform::{
         Features, Floors, MonitorKind, Monitors, OdgmImages, Platform, Profile, Scaling, Sizes,
     },
-    select::{Selection, SelectionStatus, Shape, Template, TemplateScore, select, shape_under},
+    select::{
+        Selection, SelectionStatus, Shape, Template, TemplateScore, alternative_shape, select,
+        shape_under, shape_with,
+    },
     sizing::{Capacity, function_sizes, grid_sizes, proxy_sizes, requested},
     spec::UnitSpec,
     unit_id::{UnitId, parse_unit_id, unit_id},

@@ -352,8 +352,13 @@ impl Shape {
             Self::Job => Template::Job.as_str(),
         }
     }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Deployment, Self::Knative, Self::Job].into_iter().find(|it| it.as_str() == name)
+    }
 }
 
+/// The shape that follows from the declaration of a function.
 pub fn shape_under(template: Template, function: &ValidFunction, platform: &Platform) -> Shape {
     match template {
         Template::K8sDeployment => Shape::Deployment,
@@ -363,15 +368,59 @@ pub fn shape_under(template: Template, function: &ValidFunction, platform: &Plat
     }
 }
 
+/// The shape of a function for which another one may have been `decided` by its load.
+pub fn shape_with(
+    template: Template,
+    function: &ValidFunction,
+    platform: &Platform,
+    decided: Option<Shape>,
+) -> Shape {
+    decided
+        .filter(|it| alternative_shape(template, function, platform) == Some(*it))
+        .unwrap_or_else(|| shape_under(template, function, platform))
+}
+
+/// The shape that a function may have instead of the declared one, under `unified`. None if the
+/// declaration or the platform leaves no choice.
+pub fn alternative_shape(
+    template: Template,
+    function: &ValidFunction,
+    platform: &Platform,
+) -> Option<Shape> {
+    if template != Template::Unified {
+        return None;
+    }
+    let is_fast = |limit: Option<i32>, floor: i32| limit.is_none_or(|limit| limit >= floor);
+    match shape(function, platform) {
+        Shape::Knative => is_fast(function.hard_latency, platform.floors.k8s_deployment)
+            .then_some(Shape::Deployment),
+        Shape::Deployment => {
+            // A cold start must meet the required latency, too. Knative has no circuit breaker.
+            let fits = can_be_knative(function, platform)
+                && is_fast(function.latency, knative_floor(function, platform))
+                && !function.circuit_breaker;
+            fits.then_some(Shape::Knative)
+        }
+        Shape::Job => None,
+    }
+}
+
 /// The best shape of a function: Knative for bursts and low cost, a Deployment for low latency and
 /// steady load.
 fn shape(function: &ValidFunction, platform: &Platform) -> Shape {
-    let knative = platform.can_knative()
-        && (function.is_bursty() || function.is_cost_bound())
+    let prefers_knative = function.is_bursty() || function.is_cost_bound();
+    if prefers_knative && can_be_knative(function, platform) {
+        Shape::Knative
+    } else {
+        Shape::Deployment
+    }
+}
+
+fn can_be_knative(function: &ValidFunction, platform: &Platform) -> bool {
+    platform.can_knative()
         && function.latency.is_none_or(|latency| latency >= 50)
         && function.hard_latency.is_none_or(|hard| hard >= knative_floor(function, platform))
-        && knative_incompatibility(function, platform).is_none();
-    if knative { Shape::Knative } else { Shape::Deployment }
+        && knative_incompatibility(function, platform).is_none()
 }
 
 #[cfg(test)]

@@ -393,3 +393,46 @@ fn unified_selects_a_shape_for_each_function() {
     without.knative = false;
     assert_eq!(shape(bursty, json!({}), &without), Shape::Deployment);
 }
+
+#[test]
+fn a_decision_counts_only_where_unified_leaves_a_choice() {
+    use Shape::{Deployment, Knative};
+    let mut without = platform();
+    without.features.knative = false;
+    let (steady, bursty) = (json!({"min_scale": 2}), json!({"min_scale": 0, "max_scale": 4}));
+    let check = |spec: &Value, platform: &Platform, declared: Shape, may: Option<Shape>| {
+        let class = class(spec);
+        let function = &class.functions[0];
+        assert_eq!(alternative_shape(Template::Unified, function, platform), may, "{spec}");
+        for decided in [None, Some(Deployment), Some(Knative), Some(Shape::Job)] {
+            let shape = shape_with(Template::Unified, function, platform, decided);
+            let expected = if decided == may { decided.unwrap_or(declared) } else { declared };
+            assert_eq!(shape, expected, "{decided:?}: {spec}");
+        }
+        for template in [Template::K8sDeployment, Template::Knative, Template::Job] {
+            assert_eq!(alternative_shape(template, function, platform), None);
+        }
+    };
+    let limited = |provision: &Value, latency: i32, hard: i32| {
+        let mut spec = function(provision, &json!({"max_latency_ms": latency}));
+        spec["functions"][0]["constraints"] = json!({"hard_latency_ms": hard});
+        spec
+    };
+    let plain = |provision: &Value| function(provision, &json!({}));
+    check(&plain(&steady), &platform(), Deployment, Some(Knative));
+    check(&plain(&bursty), &platform(), Knative, Some(Deployment));
+    check(&plain(&steady), &without, Deployment, None);
+    check(&plain(&bursty), &without, Deployment, None);
+    // Warm, Knative takes 10 ms; from zero 3 s.
+    check(&limited(&steady, 50, 3000), &platform(), Deployment, Some(Knative));
+    check(&limited(&steady, 49, 3000), &platform(), Deployment, None);
+    check(&limited(&json!({}), 3000, 3000), &platform(), Deployment, Some(Knative));
+    check(&limited(&json!({}), 2999, 3000), &platform(), Deployment, None);
+    check(&limited(&json!({}), 3000, 2999), &platform(), Deployment, None);
+    let mut breaker = limited(&steady, 50, 3000);
+    breaker["functions"][0]["constraints"]["circuit_breaker"] = json!(true);
+    check(&breaker, &platform(), Deployment, None);
+    let mut port = plain(&steady);
+    port["functions"][0]["port"] = json!(9090);
+    check(&port, &platform(), Deployment, None);
+}

@@ -7,6 +7,7 @@ use oprc_nfr::{
     Wait,
     compliance::{Requirement, Verdict},
     enforcement::Hold,
+    migration::MigrationHold,
     resources::WaitReason,
 };
 use oprc_unit::spec::{Dimension, EnforcementMode};
@@ -108,6 +109,8 @@ pub enum HeldBy {
     Peak,
     /// Instances can't be scheduled.
     Unschedulable,
+    /// The class isn't Available.
+    Rollout,
 }
 
 impl HeldBy {
@@ -127,6 +130,7 @@ impl HeldBy {
             Self::Specification => "Specification",
             Self::Peak => "Peak",
             Self::Unschedulable => Reason::Unschedulable.as_str(),
+            Self::Rollout => "Rollout",
         }
     }
 }
@@ -153,6 +157,17 @@ impl From<WaitReason> for HeldBy {
             WaitReason::Specification { .. } => Self::Specification,
             WaitReason::Peak { .. } => Self::Peak,
             WaitReason::Unschedulable | WaitReason::Reverted => Self::Unschedulable,
+        }
+    }
+}
+
+impl From<MigrationHold> for HeldBy {
+    fn from(hold: MigrationHold) -> Self {
+        match hold {
+            MigrationHold::Stopped(_) => Self::NoEffect,
+            MigrationHold::Violated => Self::Violated,
+            MigrationHold::Rollout => Self::Rollout,
+            MigrationHold::Cooldown(_) => Self::Cooldown,
         }
     }
 }

@@ -133,7 +133,7 @@ models! {
         /// are reported. ENFORCE: recommendations are applied if `features.nfr_enforcement` of CRM is
         /// on.
         mode: Option<EnforcementMode>,
-        /// Resources that enforcement may change; by default all.
+        /// What enforcement may change; by default all.
         dimensions: Vec<Dimension>,
     }
 }
@@ -150,7 +150,7 @@ string_enums! {
         Enforce = "ENFORCE",
     }
 
-    /// A resource that enforcement may change.
+    /// What enforcement may change.
     Dimension {
         /// Number of instances.
         #[default]
@@ -159,6 +159,8 @@ string_enums! {
         Memory = "MEMORY",
         /// CPU of each instance.
         Cpu = "CPU",
+        /// Template of each function of a class with template `unified`.
+        Template = "TEMPLATE",
     }
 }
 

@@ -129,7 +129,7 @@ same! {
     AccessPattern => AccessPattern { ReadWrite, ReadOnly, WriteOnly, BatchRead }
     CachingStrategy => CachingStrategy { None, ReadThrough, WriteThrough }
     Consistency => Consistency { Eventual, Strong }
-    Dimension => Dimension { Replicas, Memory, Cpu }
+    Dimension => Dimension { Replicas, Memory, Cpu, Template }
     EnforcementMode => EnforcementMode { Off, Observe, Enforce }
     FunctionType => FunctionType { Builtin, Task, Macro, Logical, Custom }
     OnDelete => OnDelete { Retain, Delete }

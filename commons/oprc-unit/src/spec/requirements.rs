@@ -81,9 +81,9 @@ unit_types! {
         /// `enforce` applies them within safeguards. Defaults to `observe`.
         #[serde(default)]
         mode: EnforcementMode,
-        /// Quantities that enforcement may change: `replicas`, `memory` and `cpu`. Defaults to all
+        /// What enforcement may change: `replicas`, `memory`, `cpu` and `template`. Defaults to all
         /// of them.
-        #[schemars(length(max = 3))]
+        #[schemars(length(max = 4))]
         dimensions?: Vec<Dimension>,
     }
 }
@@ -116,7 +116,7 @@ pub enum EnforcementMode {
     Enforce,
 }
 
-/// A quantity that enforcement may change: `replicas`, `memory` or `cpu`.
+/// What enforcement may change: `replicas`, `memory`, `cpu` or `template`.
 #[derive(JsonSchema, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Dimension {
@@ -126,6 +126,8 @@ pub enum Dimension {
     Memory,
     /// CPU of each instance.
     Cpu,
+    /// Template of each function of a class with template `unified`.
+    Template,
 }
 
 impl EnforcementMode {
@@ -143,13 +145,14 @@ impl EnforcementMode {
 }
 
 impl Dimension {
-    pub const ALL: [Self; 3] = [Self::Replicas, Self::Memory, Self::Cpu];
+    pub const ALL: [Self; 4] = [Self::Replicas, Self::Memory, Self::Cpu, Self::Template];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Replicas => "replicas",
             Self::Memory => "memory",
             Self::Cpu => "cpu",
+            Self::Template => "template",
         }
     }
 

@@ -50,6 +50,8 @@ pub(super) struct FunctionLoad {
     pub(super) startup: Option<f64>,
     /// Instances that are ready.
     pub(super) ready: u32,
+    /// Instances that were ready, at each time of the window.
+    pub(super) ready_at: Vec<u32>,
     /// Bound on the 95th percentile of latency, in seconds.
     pub(super) latency_bound: Option<f64>,
     /// CPU and memory of the instance that uses most.
@@ -272,6 +274,7 @@ fn load(signals: &ComponentSignals, window: &Window) -> FunctionLoad {
         samples: (start..end).filter_map(sample).collect(),
         interval: window.step().as_secs_f64(),
         startup: signals.start_up.map(|it| it.p90),
+        ready_at: signals.ready.clone(),
         cpu: points(Signal::CpuMax),
         memory: points(Signal::MemoryMax),
         throttling: points(Signal::CpuThrottling),

@@ -27,6 +27,7 @@ use crate::{
 
 mod enforcement;
 mod resources;
+mod template;
 
 const STEP: i64 = 30;
 const START: i64 = 1_800_000_000;
@@ -56,6 +57,8 @@ struct Script {
     loads: BTreeMap<String, Load>,
     /// Bytes per second by which memory grows from the start.
     leak: f64,
+    /// The second from which requests are slow.
+    slow_from: i64,
     /// Queries about the usage over hours.
     usage_queries: u32,
 }
@@ -96,7 +99,10 @@ impl MetricsProvider for Liar {
                 Query::ProxyLatency => {
                     let fast = rate * (1.0 - slow);
                     for (bound, count) in [("0.1", fast), ("1", *rate), ("+Inf", *rate)] {
-                        all.push(series(pod, ("le", bound), count, query));
+                        let mut series = series(pod, ("le", bound), count, query);
+                        let before = |it: &&mut Point| it.at < at(script.slow_from);
+                        series.points.iter_mut().filter(before).for_each(|it| it.value = *rate);
+                        all.push(series);
                     }
                 }
                 Query::Cpu if *cpu > 0.0 => {

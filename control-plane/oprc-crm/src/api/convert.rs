@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use oprc_grpc::{deployment as wire, odgm};
-use oprc_nfr::compliance::State;
-use oprc_unit::{ADDONS, Template};
+use oprc_nfr::{compliance::State, migration::WorkloadKind};
+use oprc_unit::{ADDONS, Template, spec::Dimension};
 
 use crate::{
     crd::{ClassRuntimeStatus, ComplianceState, Recommendation},
@@ -112,6 +112,7 @@ fn compliance(function: &FunctionObservation, observed_at: Timestamp) -> wire::N
             basis: it.basis.clone(),
             waits_for: it.waits_for.clone().unwrap_or_default(),
             next_change_at: it.next_change_at.map(|at| at.to_string()).unwrap_or_default(),
+            template: template_name(it.dimension.as_str(), it.target),
         }),
         samples: Some(samples(&function.samples)),
         latency_p50_ms: function.latency_p50.map(|seconds| seconds * 1000.0),
@@ -213,6 +214,7 @@ fn status(status: &ClassRuntimeStatus, deleting: bool) -> wire::Status {
             from: it.from,
             to: it.to,
             basis: it.basis.clone(),
+            template: template_name(&it.dimension, it.to),
         }),
         oom_kills: each(&status.oom_kills, |it| wire::OomKills {
             function: it.function.clone(),
@@ -240,7 +242,14 @@ fn recommendation(it: &Recommendation) -> wire::Recommendation {
         since: time(it.since.as_ref()),
         stopped: it.effect.as_ref().and_then(|it| it.stopped.clone()).unwrap_or_default(),
         limit: it.limit,
+        template: it.template.clone().unwrap_or_default(),
     }
+}
+
+/// The value by name; empty for other dimensions than the template.
+fn template_name(dimension: &str, value: f64) -> String {
+    let is_template = dimension == Dimension::Template.as_str();
+    if is_template { WorkloadKind::of_value(value).as_str().to_owned() } else { String::new() }
 }
 
 /// What the cluster has and supports.

@@ -93,7 +93,7 @@ fn dimensions(settings: &Resolved) -> Result<Vec<Dimension>, Error> {
     let names: Vec<String> = settings.get("enforcement.dimensions")?;
     let parse = |name: &String| {
         Dimension::parse(name).ok_or_else(|| {
-            let allowed = "replicas, memory and cpu are allowed";
+            let allowed = "replicas, memory, cpu and template are allowed";
             Error::Inconsistent(format!("enforcement.dimensions: {name:?}: {allowed}"))
         })
     };

@@ -476,9 +476,9 @@ const SETTINGS: &[Setting] = &[
         path: "enforcement.dimensions",
         env: &["OPRC_CRM_ENFORCEMENT_DIMENSIONS"],
         kind: Kind::List,
-        help: "What enforcement may change: replicas, memory and cpu; a class can restrict it further",
+        help: "What enforcement may change: replicas, memory, cpu and template; a class can restrict it further",
         default: |profile| {
-            let all = "replicas,memory,cpu";
+            let all = "replicas,memory,cpu,template";
             Some(if profile == "edge" { "replicas" } else { all }.to_owned())
         },
     },

@@ -86,7 +86,8 @@ pub struct ClassRuntimeStatus {
     #[x_kube(merge_strategy = ListMerge::Map(vec!["component".into(), "dimension".into()]))]
     pub nfr_recommendations: Vec<Recommendation>,
     /// What enforcement applies now, if it differs from what the specification requires: for
-    /// `replicas` the lowest number of instances, for `memory` and `cpu` the request.
+    /// `replicas` the lowest number of instances, for `memory` and `cpu` the request, for `template` the
+    /// workload of the function.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["component".into(), "dimension".into()]))]
@@ -294,10 +295,14 @@ impl ComplianceState {
 pub struct Recommendation {
     /// Component to change: the key of a function, or `odgm`.
     pub component: String,
-    /// Quantity to change: `replicas`, `memory` (bytes) or `cpu` (cores).
+    /// What to change: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
+    /// `k8s_deployment`).
     pub dimension: String,
     /// Recommended value.
     pub target: f64,
+    /// Recommended template by name. For `template`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// Lowest allowed value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<f64>,
@@ -334,7 +339,7 @@ pub struct Recommendation {
     /// be scheduled. Omitted if that is the specification. For `memory` and `cpu`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub previous: Option<PreviousValue>,
-    /// Whether raising the value helps.
+    /// Whether the latest change helps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effect: Option<EffectStatus>,
 }
@@ -374,12 +379,13 @@ pub struct EffectStatus {
     /// Requests per second and instance before the change. Omitted once the effect is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<f64>,
-    /// Number of consecutive changes without effect.
+    /// Number of consecutive changes without effect. For `template`, of migrations that reversed the one
+    /// before.
     #[serde(default)]
     pub ineffective: i32,
     /// Why the value is not raised any more. Removed when the requirement is met again or the
     /// specification changes; after a raise that couldn't be scheduled when the image or the specified
-    /// resources change.
+    /// resources change. For `template`, why it is not changed until the specification is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
@@ -391,7 +397,8 @@ pub struct NfrChange {
     pub at: Time,
     /// Component that was changed: the key of a function, or `odgm`.
     pub component: String,
-    /// Quantity that was changed: `replicas`, `memory` (bytes) or `cpu` (cores).
+    /// What was changed: `replicas`, `memory` (bytes), `cpu` (cores) or `template` (1 for `knative`, 0 for
+    /// `k8s_deployment`).
     pub dimension: String,
     /// Value before the change.
     pub from: f64,

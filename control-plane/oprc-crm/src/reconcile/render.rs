@@ -2,7 +2,7 @@
 
 use oprc_unit::{
     InstanceBounds, Platform, Scaling, Selection, Shape, ValidClass, ValidFunction,
-    instance_bounds, names, shape_under, spec::Dimension,
+    instance_bounds, names, shape_with, spec::Dimension,
 };
 
 use super::{
@@ -71,10 +71,18 @@ pub fn max_floor(function: &ValidFunction, min: i32, scaling: &Scaling) -> i32 {
     function.max_scale.unwrap_or(scaling.max_instances).min(scaling.max_instances).max(min)
 }
 
+fn applied_to<'a>(
+    function: &ValidFunction,
+    dimension: Dimension,
+    applied: &'a [Recommendation],
+) -> Option<&'a Recommendation> {
+    let mut of_function = applied.iter().filter(|it| it.component == function.key);
+    of_function.find(|it| it.dimension == dimension.as_str())
+}
+
 /// What enforcement decided, within what the specification and the settings allow now.
 fn floor(function: &ValidFunction, min: i32, scaling: &Scaling, applied: &[Recommendation]) -> i32 {
-    let mut of_function = applied.iter().filter(|it| it.component == function.key);
-    let target = of_function.find(|it| it.dimension == Dimension::Replicas.as_str());
+    let target = applied_to(function, Dimension::Replicas, applied);
     #[allow(clippy::cast_possible_truncation)]
     let target = target.map_or(min, |it| it.target.round() as i32);
     target.clamp(min, max_floor(function, min, scaling))
@@ -86,7 +94,9 @@ fn plan(
     applied: &[Recommendation],
 ) -> FunctionPlan {
     let (identity, selection) = (&context.class.identity, context.selection);
-    let shape = shape_under(selection.template, function, context.platform);
+    let decided = applied_to(function, Dimension::Template, applied);
+    let decided = decided.and_then(|it| Shape::parse(it.template.as_deref()?));
+    let shape = shape_with(selection.template, function, context.platform, decided);
     let rules = shapes::of(shape);
     let workload = (rules.workload_name)(identity, function.name_key.as_deref());
     let called = rules.address_kind.is_some();

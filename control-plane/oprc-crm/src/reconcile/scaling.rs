@@ -1,7 +1,7 @@
 //! How enforcement may scale the functions of a class.
 
 use oprc_nfr::resources::Resource;
-use oprc_unit::{Shape, ValidFunction};
+use oprc_unit::{Shape, ValidFunction, alternative_shape, instance_bounds, shape_under};
 
 use super::{
     Input,
@@ -17,6 +17,12 @@ use super::{
 pub struct FunctionScaling {
     pub key: String,
     pub shape: Shape,
+    /// The shape that follows from the declaration.
+    pub declared_shape: Shape,
+    /// The shape that enforcement may choose instead.
+    pub alternative_shape: Option<Shape>,
+    /// Whether Knative would run no instance without requests.
+    pub scales_to_zero: bool,
     /// What the specification requires.
     pub min: i32,
     /// The highest number that enforcement may set.
@@ -54,6 +60,9 @@ pub fn function_scaling(input: &Input<'_>) -> Vec<FunctionScaling> {
         made_for: made_for(function),
         max_concurrency: function.max_concurrency,
         shape: plan.shape,
+        declared_shape: shape_under(selection.template, function, input.platform),
+        alternative_shape: alternative_shape(selection.template, function, input.platform),
+        scales_to_zero: instance_bounds(function, Shape::Knative, selection.profile).min == 0,
         key: plan.key,
     });
     scaling.collect()

@@ -29,6 +29,7 @@ pub(super) fn compliance(it: wire::NfrCompliance) -> NfrCompliance {
         basis: it.basis,
         waits_for: it.waits_for,
         next_change_at: it.next_change_at,
+        template: it.template,
     });
     NfrCompliance {
         throughput_actual: known(it.throughput_actual),
@@ -73,6 +74,7 @@ pub(super) fn recommendations(all: Vec<wire::Recommendation>) -> Vec<Recommendat
         max: known(it.max),
         since: it.since,
         stopped: it.stopped,
+        template: it.template,
     };
     all.into_iter().map(recommendation).collect()
 }
@@ -85,6 +87,7 @@ pub(super) fn history(all: Vec<wire::NfrChange>) -> Vec<NfrChange> {
         from: it.from,
         to: it.to,
         basis: it.basis,
+        template: it.template,
     };
     all.into_iter().map(change).collect()
 }

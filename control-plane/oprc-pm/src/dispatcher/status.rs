@@ -226,6 +226,7 @@ mod tests {
                 basis: "p95".to_owned(),
                 waits_for: "cooldown".to_owned(),
                 next_change_at: at.clone(),
+                template: String::new(),
             }],
             samples: Some(NfrSamples {
                 start: at,
@@ -274,6 +275,7 @@ mod tests {
             since: AT.to_owned(),
             stopped: "no effect".to_owned(),
             limit: None,
+            template: "knative".to_owned(),
         };
         let applied = Recommendation {
             confidence: Some(0.0),
@@ -303,6 +305,7 @@ mod tests {
                 from: 0.0,
                 to: 3.0,
                 basis: "p95".to_owned(),
+                template: String::new(),
             }],
             oom_kills: vec![kills, unlimited],
             ..Status::default()
@@ -310,6 +313,7 @@ mod tests {
         let recommended = json!({
             "component": "cart", "dimension": "replicas", "target": 5.0, "basis": "p95",
             "generation": 7, "min": 1.0, "max": 50.0, "since": AT, "stopped": "no effect",
+            "template": "knative",
         });
         assert_eq!(status["nfrRecommendations"], json!([recommended]));
         let applied = &status["lastAppliedRecommendations"][0];

@@ -2,11 +2,13 @@
 //!
 //! A class that is only observed gets the same recommendations as one that is enforced, under the same
 //! safeguards; they are just not applied. [`replicas`] decides on the number of instances,
-//! [`resources`] on their CPU and memory, for which [`oom`] keeps the out-of-memory kills.
+//! [`resources`] on their CPU and memory, for which [`oom`] keeps the out-of-memory kills, and
+//! [`template`] on what a function of template `unified` runs as.
 
 mod oom;
 mod replicas;
 mod resources;
+mod template;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,7 +16,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
     jiff::{SignedDuration, Timestamp},
 };
-use oprc_nfr::{Safeguards, resources::Resource};
+use oprc_nfr::{Safeguards, migration::WorkloadKind, resources::Resource};
 use oprc_unit::spec::{Dimension, EnforcementMode};
 
 use super::evaluate::{FunctionLoad, Instances, requested_mode};
@@ -115,6 +117,7 @@ impl Enforced {
             let show = |value: f64| match Dimension::parse(dimension) {
                 Some(Dimension::Memory) => Resource::Memory.show(value).to_string(),
                 Some(Dimension::Cpu) => Resource::Cpu.show(value).to_string(),
+                Some(Dimension::Template) => WorkloadKind::of_value(value).as_str().to_owned(),
                 Some(Dimension::Replicas) | None => value.to_string(),
             };
             let note = format!("{component}: {dimension} {} → {}: {basis}", show(*from), show(*to));
@@ -200,6 +203,7 @@ pub(super) fn enforce(
         let Some(observation) = functions.get_mut(&scaling.key) else { continue };
         replicas::decide(&mut enforced, &mut problems, input, scaling, observation);
         resources::decide(&mut enforced, &mut problems, input, scaling, observation);
+        template::decide(&mut enforced, &mut problems, input, scaling, observation);
     }
     if mode == EnforcementMode::Enforce {
         let is_enforced = Dimension::ALL.into_iter().any(|it| input.enforces(it));
@@ -209,7 +213,7 @@ pub(super) fn enforce(
 }
 
 /// False for functions that are gone, and for what a decision was made for and is no longer there: a
-/// requirement, or the image and resources.
+/// requirement, the image and resources, or the choice of a shape.
 fn is_current(
     entry: &Recommendation,
     functions: &BTreeMap<String, FunctionObservation>,
@@ -222,6 +226,7 @@ fn is_current(
         Some(Dimension::Memory | Dimension::Cpu) => {
             entry.made_for.as_ref().is_some_and(|it| *it == scaling.made_for)
         }
+        Some(Dimension::Template) => scaling.alternative_shape.is_some(),
         None => false,
     }
 }

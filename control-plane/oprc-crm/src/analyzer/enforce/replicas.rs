@@ -101,10 +101,7 @@ fn situation<'a>(
         interval: load.interval,
         latency_bound: load.latency_bound,
         violated,
-        limits: InstanceLimits {
-            cpu: scaling.cpu_of_instance().unwrap_or(options.default_cpu),
-            concurrency: scaling.max_concurrency.map(count),
-        },
+        limits: limits(scaling, options),
         startup: load.startup,
         ready: load.ready,
         bounds: Bounds { min: count(scaling.min), max: count(scaling.max) },
@@ -112,8 +109,15 @@ fn situation<'a>(
     }
 }
 
+pub(super) fn limits(scaling: &FunctionScaling, options: &EnforcementOptions) -> InstanceLimits {
+    InstanceLimits {
+        cpu: scaling.cpu_of_instance().unwrap_or(options.default_cpu),
+        concurrency: scaling.max_concurrency.map(count),
+    }
+}
+
 /// What status says about the latest change.
-fn stored_floor(input: &ClassInput<'_>, before: &Recommendation) -> Floor {
+pub(super) fn stored_floor(input: &ClassInput<'_>, before: &Recommendation) -> Floor {
     let since_change = input.since_change(before);
     // What was learned about another version, or how that behaved, says little about this one.
     let is_same = before.generation == Some(input.class.generation);

@@ -18,7 +18,7 @@ pub(super) fn enforced() -> Value {
 }
 
 impl Fixture {
-    fn set_busy(&self, pod: &str, rate: f64, slow: f64) {
+    pub(super) fn set_busy(&self, pod: &str, rate: f64, slow: f64) {
         let load = Load { rate, slow, cpu: rate * CPU, memory: 0.0 };
         self.script.lock().loads.insert(pod.to_owned(), load);
     }

@@ -1,13 +1,17 @@
-//! What enforcement decided is rendered, and nothing but the number of instances changes by it.
+//! What enforcement decided is rendered, and nothing else changes by it.
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::{cluster::Cluster, specs};
 use crate::{
-    crd::Phase,
+    crd::{AVAILABLE, Phase},
     kinds::{AUTOSCALER, DEPLOYMENT, KNATIVE_SERVICE, Kind},
     reconcile::revision_scale::RevisionScale,
 };
+
+const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";
 
 impl Cluster {
     fn set_floor(&mut self, target: f64) {
@@ -88,7 +92,6 @@ fn floor_outlives_a_change_of_the_specification() {
 
 #[test]
 fn floor_of_knative_changes_the_revision_and_not_the_template() {
-    const MIN_SCALE: &str = "autoscaling.knative.dev/min-scale";
     let mut cluster = Cluster::with(&with_bounds("knative", &json!({"min_scale": 1})));
     let template = |cluster: &Cluster| cluster.only(&KNATIVE_SERVICE)["spec"]["template"].clone();
     let first = template(&cluster);
@@ -114,4 +117,41 @@ fn floor_of_knative_changes_the_revision_and_not_the_template() {
     cluster.converge();
     assert_eq!(template(&cluster)["metadata"]["annotations"][MIN_SCALE], "3");
     assert_eq!(cluster.revision_scales, []);
+}
+
+#[test]
+fn decision_on_the_template_switches_the_workload_and_keeps_the_floor() {
+    let spec = |template: &str| with_bounds(template, &json!({"min_scale": 1}));
+    let mut cluster = Cluster::with(&spec("unified"));
+    cluster.edit_status(|status| {
+        status["last_applied_recommendations"] = json!([
+            {"component": "alpha", "dimension": "replicas", "target": 3},
+            {"component": "alpha", "dimension": "template", "target": 1, "template": "knative"},
+        ]);
+    });
+    cluster.stopped.insert(KNATIVE_SERVICE);
+    for _ in 0..3 {
+        cluster.reconcile();
+        cluster.run_controllers();
+        cluster.advance(Duration::from_secs(30));
+    }
+    assert_eq!(cluster.only(&DEPLOYMENT)["spec"]["replicas"], json!(1), "it serves as before");
+    assert_eq!(cluster.status().functions[0].runs_as.as_deref(), Some("k8s_deployment"));
+    assert!(cluster.status().is_true(AVAILABLE), "the former workload serves");
+    cluster.stopped.clear();
+    cluster.converge();
+    assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
+    assert_eq!(cluster.phase().0, Phase::Available);
+    let template = &cluster.only(&KNATIVE_SERVICE)["spec"]["template"];
+    assert_eq!(template["metadata"]["annotations"][MIN_SCALE], "3");
+    // Without a choice, the decision doesn't count.
+    cluster.set_spec(&spec("k8s_deployment"));
+    cluster.converge();
+    assert_eq!(cluster.only(&DEPLOYMENT)["spec"]["replicas"], json!(3));
+    cluster.set_spec(&spec("unified"));
+    cluster.converge();
+    assert_eq!(cluster.names(), ["KnativeService shop--alpha-kn"]);
+    cluster.environment.features.knative = false;
+    cluster.converge();
+    assert_eq!(cluster.only(&DEPLOYMENT)["spec"]["replicas"], json!(3));
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use oprc_nfr::migration::WorkloadKind;
 use oprc_rest::{
     ClassRuntime, Contact, FunctionStatus, NfrChange, NfrCompliance, NfrDecision, NfrSamples,
     OomKills, Recommendation, RequirementCompliance, UnitStatus,
@@ -263,6 +264,7 @@ fn quantity(dimension: &str, value: f64) -> String {
     match dimension {
         "memory" => bytes(value),
         "cpu" => cores(value),
+        "template" => WorkloadKind::of_value(value).as_str().to_owned(),
         _ => number(value),
     }
 }
@@ -373,12 +375,21 @@ mod tests {
                     basis: "412 requests/s expected".to_owned(),
                     waits_for: "cooldown".to_owned(),
                     next_change_at: ago(-90),
+                    ..NfrDecision::default()
                 },
                 NfrDecision {
                     dimension: "memory".to_owned(),
                     mode: "observe".to_owned(),
                     current: 268_435_456.0,
                     target: 268_435_456.0,
+                    ..NfrDecision::default()
+                },
+                NfrDecision {
+                    dimension: "template".to_owned(),
+                    mode: "observe".to_owned(),
+                    current: 0.0,
+                    target: 1.0,
+                    template: "knative".to_owned(),
                     ..NfrDecision::default()
                 },
             ],
@@ -397,6 +408,7 @@ mod tests {
             from,
             to,
             basis: "412 requests/s".to_owned(),
+            ..NfrChange::default()
         };
         let functions = vec![
             FunctionStatus {
@@ -461,6 +473,8 @@ mod tests {
              memory (observe): 256Mi → 256Mi\n  \
              recommendation: request 256Mi, limit 512Mi\n  \
              next change: not needed\n\
+             template (observe): k8s_deployment → knative\n  \
+             next change: none, because the mode is observe\n\
              throughput   ▃▄ █  min 100/s, max 412/s, last 60s\n\n\
              function cancel: no measurements\n"
         );

@@ -343,6 +343,36 @@ mod tests {
         }
     }
 
+    fn decisions() -> Vec<NfrDecision> {
+        vec![
+            NfrDecision {
+                dimension: "replicas".to_owned(),
+                mode: "enforce".to_owned(),
+                current: 3.0,
+                target: 5.0,
+                basis: "412 requests/s expected".to_owned(),
+                waits_for: "cooldown".to_owned(),
+                next_change_at: ago(-90),
+                ..NfrDecision::default()
+            },
+            NfrDecision {
+                dimension: "memory".to_owned(),
+                mode: "observe".to_owned(),
+                current: 268_435_456.0,
+                target: 268_435_456.0,
+                ..NfrDecision::default()
+            },
+            NfrDecision {
+                dimension: "template".to_owned(),
+                mode: "observe".to_owned(),
+                current: 0.0,
+                target: 1.0,
+                template: "knative".to_owned(),
+                ..NfrDecision::default()
+            },
+        ]
+    }
+
     fn sample() -> ClassRuntime {
         let latency = RequirementCompliance {
             error_budget: Some(0.25),
@@ -366,33 +396,7 @@ mod tests {
                     ..requirement("hard_latency", "unknown", 5000.0, 0.0)
                 },
             ],
-            decisions: vec![
-                NfrDecision {
-                    dimension: "replicas".to_owned(),
-                    mode: "enforce".to_owned(),
-                    current: 3.0,
-                    target: 5.0,
-                    basis: "412 requests/s expected".to_owned(),
-                    waits_for: "cooldown".to_owned(),
-                    next_change_at: ago(-90),
-                    ..NfrDecision::default()
-                },
-                NfrDecision {
-                    dimension: "memory".to_owned(),
-                    mode: "observe".to_owned(),
-                    current: 268_435_456.0,
-                    target: 268_435_456.0,
-                    ..NfrDecision::default()
-                },
-                NfrDecision {
-                    dimension: "template".to_owned(),
-                    mode: "observe".to_owned(),
-                    current: 0.0,
-                    target: 1.0,
-                    template: "knative".to_owned(),
-                    ..NfrDecision::default()
-                },
-            ],
+            decisions: decisions(),
             samples: Some(NfrSamples {
                 start: ago(60),
                 step_seconds: 15.0,

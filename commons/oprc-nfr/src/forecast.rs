@@ -2,7 +2,7 @@
 //!
 //! The forecast is the present rate plus its trend. The margin for what the trend doesn't explain is
 //! learned from the load itself: from its deviation around the trend, and from how far it exceeded
-//! earlier forecasts.
+//! earlier forecasts. A jump of the load is neither a trend nor a deviation.
 
 use serde::Serialize;
 
@@ -12,12 +12,14 @@ use crate::convert::{ceil_items, count};
 const TREND_SAMPLES: usize = 8;
 /// Samples whose forecasts are compared with the actual rates: ten minutes at intervals of 15 s.
 const MEMORY: usize = 40;
-/// Fewer comparisons say nothing.
-const MIN_COMPARISONS: usize = 8;
+/// Fewer comparisons say nothing: a single jump affects up to four of them.
+const MIN_COMPARISONS: usize = 16;
 /// The share of earlier forecasts that were exceeded by less than [`Forecast::surprise`].
 const SURPRISE_QUANTILE: f64 = 0.7;
-/// The growth that a trend may predict, as a fraction of the present rate. A jump looks like a steep
-/// trend, which doesn't continue.
+/// A step from sample to sample is a jump if it differs from the median by this many deviations.
+const JUMP: f64 = 3.0;
+/// The growth that a trend may predict, as a fraction of the present rate. A burst that takes some samples
+/// looks like a steep trend, which doesn't continue.
 const MAX_GROWTH: f64 = 0.2;
 /// Deviations added to the forecast.
 const DEVIATIONS: f64 = 2.0;
@@ -77,7 +79,7 @@ impl Forecast {
 
 /// Forecasts the rate after `horizon` seconds. None without a sample.
 pub fn forecast(history: &History<'_>, horizon: f64) -> Option<Forecast> {
-    let recent = history.last(TREND_SAMPLES);
+    let recent = &without_jumps(history.last(TREND_SAMPLES));
     let line = Line::fit(recent);
     let (level, growth) = line.follow(recent, horizon / history.interval)?;
     let surprise = surprise(history, horizon) * (level + growth);
@@ -129,13 +131,30 @@ impl Line {
     }
 }
 
+/// The samples as they would have been before the present one, if the load hadn't jumped.
+fn without_jumps(samples: &[f64]) -> Vec<f64> {
+    let Some(present) = samples.last() else { return Vec::new() };
+    let steps: Vec<f64> = samples.iter().zip(samples.iter().skip(1)).map(|(a, b)| b - a).collect();
+    let middle = quantile(&mut steps.clone(), 0.5);
+    let mut distances: Vec<f64> = steps.iter().map(|step| (step - middle).abs()).collect();
+    let limit = JUMP * NORMAL * quantile(&mut distances, 0.5);
+    let mut rate = *present;
+    let earlier = steps.iter().rev().map(|step| {
+        rate = (rate - step.max(middle - limit).min(middle + limit)).max(0.0);
+        rate
+    });
+    let mut rates: Vec<f64> = std::iter::once(*present).chain(earlier).collect();
+    rates.reverse();
+    rates
+}
+
 /// How far the load exceeded earlier forecasts, as a fraction of them. 0 if there are too few.
 fn surprise(history: &History<'_>, horizon: f64) -> f64 {
     let steps = ceil_items(horizon / history.interval).max(1);
     let history = History { samples: history.last(MEMORY), ..*history };
     let compare = |ago: usize| {
         let known = history.before(ago);
-        let known = known.last(TREND_SAMPLES);
+        let known = &without_jumps(known.last(TREND_SAMPLES));
         let (level, growth) = Line::fit(known).follow(known, horizon / history.interval)?;
         let forecast = level + growth;
         let actual = history.before(ago - steps).samples.last()?;
@@ -188,10 +207,13 @@ mod tests {
 
     #[test]
     fn a_jump_is_not_continued() {
-        let mut rates = vec![10.0; 20];
-        rates.extend([50.0; 2]);
-        let forecast = of(&rates, 60.0);
-        assert!((forecast.level - 50.0).abs() < 1e-9 && forecast.growth <= 10.0, "{forecast:?}");
+        for jump in [&[60.0, 60.0] as &[f64], &[20.0, 58.0, 60.0], &[25.0, 60.0, 60.0, 60.0]] {
+            let mut rates: Vec<f64> = (0..8_u32).map(|at| 8.0 + f64::from(at % 2) / 10.0).collect();
+            rates.extend(jump);
+            let forecast = of(&rates, 30.0);
+            assert!((forecast.level - 60.0).abs() < 1e-9, "{forecast:?}");
+            assert!(forecast.growth + forecast.margin() < 1.0, "{forecast:?}");
+        }
     }
 
     #[test]

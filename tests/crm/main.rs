@@ -13,6 +13,7 @@ mod lifecycle;
 mod malformed_specs;
 mod memory;
 mod metrics;
+mod migration;
 mod owned_fields;
 mod prometheus_outage;
 mod proxy;

@@ -38,19 +38,17 @@ enum Scaling {
     EnforcedAutoscaler,
     /// By enforcement, which sets the replicas.
     EnforcedReplicas,
-    /// By Knative's autoscaler alone.
-    Knative,
     /// By enforcement, which sets the minimum of Knative's autoscaler.
     EnforcedKnative,
 }
 
 impl Scaling {
     fn is_enforced(self) -> bool {
-        !matches!(self, Self::Autoscaler | Self::Knative)
+        self != Self::Autoscaler
     }
 
     fn is_knative(self) -> bool {
-        matches!(self, Self::Knative | Self::EnforcedKnative)
+        self == Self::EnforcedKnative
     }
 
     /// The name of the class.

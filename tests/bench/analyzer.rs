@@ -47,7 +47,7 @@ use oprc_crm::{
         MetricsProvider, PrometheusOptions, PrometheusProvider, QueryError, RangeQuery, Received,
         SeriesSet, SeriesSink,
     },
-    signals::{QueryTable, rate_window, usage_queries},
+    signals::{QueryTable, RateWindows, usage_queries},
 };
 use oprc_nfr::Safeguards;
 use oprc_tests::{eventually, http::get_ok};
@@ -452,7 +452,7 @@ fn analyzer(provider: Counting, server: &Arc<ApiServer>, newest: i64) -> Analyze
             range: RANGE,
             step: STEP,
             scrape_interval: SCRAPE_INTERVAL,
-            queries: QueryTable::new(&BTreeMap::new(), rate_window(SCRAPE_INTERVAL, STEP), None),
+            queries: QueryTable::new(&BTreeMap::new(), RateWindows::new(SCRAPE_INTERVAL, STEP), None),
         },
         provider: Some(Box::new(provider)),
         cache,

@@ -6,8 +6,8 @@ use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use oprc_crm::{
     provider::{MetricsProvider as _, PrometheusOptions, PrometheusProvider},
     signals::{
-        Component, ComponentSignals, PodIndex, PodRef, QueryTable, Signal, Source, Window, collect,
-        fold, rate_window,
+        Component, ComponentSignals, PodIndex, PodRef, QueryTable, RateWindows, Signal, Source,
+        Window, collect, fold,
     },
 };
 use oprc_tests::{
@@ -59,8 +59,8 @@ fn pod_ref(pod: Pod) -> PodRef {
 async fn observe(ns: &TestNamespace, provider: &PrometheusProvider) -> ComponentSignals {
     let index = Arc::new(PodIndex::new([pod_ref(pod_of(ns, "measured").await)]));
     let now = Timestamp::now();
-    let window = rate_window(SCRAPE_INTERVAL, STEP);
-    let table = QueryTable::new(&BTreeMap::new(), window, Some(&ns.name));
+    let windows = RateWindows::new(SCRAPE_INTERVAL, STEP);
+    let table = QueryTable::new(&BTreeMap::new(), windows, Some(&ns.name));
     let range = Window::ending_at(now, RANGE, STEP);
     let results = collect(provider, &table, range, &index, LIMIT).await;
     for (query, answer) in &results.answers {

@@ -24,11 +24,17 @@ const MAX_CORRECTION: f64 = 4.0;
 /// Of the loads at which the bound was exceeded, those above this quantile count: a backlog exceeds it
 /// at any load.
 const SATURATION_QUANTILE: f64 = 0.9;
+/// A load is steady if its highest rate is at most this multiple of the lowest.
+const STEADY_LOAD: f64 = 1.2;
+/// Latencies are measured over as many seconds, and hold for as many.
+const LATENCY_SECONDS: f64 = 60.0;
 /// The fraction of a load that exceeded the bound which is expected to keep it.
 const SATURATION_MARGIN: f64 = 0.95;
 /// Seconds for which a correction is kept, and after which half of the rest is forgotten each: what
 /// limits an instance may be gone.
 const CORRECTION_MEMORY: f64 = 24.0 * 3600.0;
+/// A correction that exceeds the remembered one by this factor replaces it.
+const NEW_CORRECTION: f64 = 1.02;
 /// Points after which half of the confidence is reached.
 const HALF_CONFIDENCE: f64 = 5.0;
 
@@ -100,7 +106,7 @@ pub struct Learned {
     pub service_time: f64,
     /// The factor by which observed violations lengthened it; at least 1.
     pub correction: f64,
-    /// Seconds since then.
+    /// Seconds since the violations.
     pub age: f64,
 }
 
@@ -115,6 +121,14 @@ pub struct Capacity {
     pub evidence: Evidence,
     /// From 0 to 1.
     pub confidence: f64,
+}
+
+impl Capacity {
+    /// The correction by violations that are observed now. None if the remembered one covers it.
+    pub fn new_correction(&self, earlier: Option<Learned>) -> Option<f64> {
+        let remembered = earlier.map_or(1.0, remembered_correction);
+        Some(self.correction).filter(|it| *it > remembered * NEW_CORRECTION)
+    }
 }
 
 /// Learns the capacity from samples at equal intervals in seconds. `bound` is that of the latency. None if nothing
@@ -139,13 +153,14 @@ pub fn learn(
     let measured = measure(&steady, limits).or_else(|| measure(&used, limits));
     let Some((service_time, evidence)) = measured else {
         let service_time = earlier.map(|it| it.service_time).filter(|it| is_valid(*it))?;
-        let wait = wait(&used, bound, service_time);
+        let wait = wait(&used, interval, bound, service_time);
         let evidence = Evidence::Earlier;
         return Some(Capacity { service_time, correction: 1.0, wait, evidence, confidence });
     };
-    let wait = wait(&used, bound, service_time);
+    let wait = wait(&used, interval, bound, service_time);
     let uncorrected = Capacity { service_time, correction: 1.0, wait, evidence, confidence };
-    let observed = bound.and_then(|bound| correction(&used, &uncorrected, bound)).unwrap_or(1.0);
+    let observed =
+        bound.and_then(|bound| correction(&used, interval, &uncorrected, bound)).unwrap_or(1.0);
     let remembered = earlier.map_or(1.0, remembered_correction);
     let correction = observed.max(remembered);
     if correction <= 1.0 {
@@ -184,33 +199,43 @@ fn remembered_correction(earlier: Learned) -> f64 {
     1.0 + (correction - 1.0) * 0.5_f64.powf((age / CORRECTION_MEMORY - 1.0).max(0.0))
 }
 
-/// What the bound leaves beside the latency of an idle function: the lowest that was observed.
-fn wait(samples: &[LoadSample], bound: Option<f64>, service_time: f64) -> f64 {
+/// What the bound leaves beside the latency of an idle function: the lowest that was observed, without
+/// the time that requests waited in it.
+fn wait(samples: &[LoadSample], interval: f64, bound: Option<f64>, service_time: f64) -> f64 {
     let Some(bound) = bound else { return DEFAULT_WAIT * service_time };
-    let within = samples.iter().filter_map(|it| it.latency).filter(|it| *it <= bound);
-    let idle = within.reduce(f64::min).unwrap_or(service_time);
-    (bound - idle).max(bound * MIN_WAIT)
+    let idle = |(at, sample): (usize, &LoadSample)| {
+        let latency = sample.latency.filter(|it| *it <= bound)?;
+        if !is_steady(samples, at, interval) {
+            return Some(latency);
+        }
+        let instances = crate::convert::ceil(sample.instances);
+        let waited = wait_quantile(instances, sample.rate * service_time) * service_time;
+        Some((latency - waited).max(latency.min(service_time)))
+    };
+    let idle = samples.iter().enumerate().filter_map(idle).reduce(f64::min);
+    (bound - idle.unwrap_or(service_time)).max(bound * MIN_WAIT)
 }
 
 /// By how much longer a request keeps an instance busy than `capacity` says, if the bound was exceeded
 /// at loads that it would allow.
-fn correction(samples: &[LoadSample], capacity: &Capacity, bound: f64) -> Option<f64> {
+fn correction(
+    samples: &[LoadSample],
+    interval: f64,
+    capacity: &Capacity,
+    bound: f64,
+) -> Option<f64> {
     let mut violated = Vec::new();
     let mut met = 0.0_f64;
     let mut instances = 0.0_f64;
-    for (before, sample) in samples.iter().zip(samples.iter().skip(1)) {
+    for (at, sample) in samples.iter().enumerate() {
         let (Some(load), Some(latency)) = (sample.load_per_instance(), sample.latency) else {
             continue;
         };
-        // The load of an instance that was just added is still that of the others.
-        if (before.instances - sample.instances).abs() > 0.5 {
-            continue;
-        }
-        if latency > bound {
+        if latency <= bound {
+            met = met.max(load);
+        } else if is_steady(samples, at, interval) {
             violated.push(load);
             instances = instances.max(sample.instances);
-        } else {
-            met = met.max(load);
         }
     }
     violated.sort_by(f64::total_cmp);
@@ -218,6 +243,22 @@ fn correction(samples: &[LoadSample], capacity: &Capacity, bound: f64) -> Option
     let saturated = violated.get(at).copied().filter(|it| *it > met && *it > 0.0)?;
     let factor = highest_load(capacity, instances) / (saturated * SATURATION_MARGIN);
     (factor > 1.0).then(|| factor.min(MAX_CORRECTION))
+}
+
+/// Whether load and instances were constant while the latency of a sample was measured: otherwise it is
+/// that of other loads.
+fn is_steady(samples: &[LoadSample], at: usize, interval: f64) -> bool {
+    let distance = ceil_items(LATENCY_SECONDS / interval);
+    let Some(start) = at.checked_sub(distance) else { return false };
+    let end = samples.len().min(at + distance);
+    let around = samples.get(start..end).unwrap_or_default();
+    let range = |value: fn(&LoadSample) -> f64| {
+        let values = around.iter().map(value);
+        (values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max))
+    };
+    let (lowest, highest) = range(|it| it.rate);
+    let (fewest, most) = range(|it| it.instances);
+    highest <= lowest * STEADY_LOAD && most - fewest < 0.5
 }
 
 /// The highest load per instance that keeps waiting times within the bound.
@@ -316,6 +357,33 @@ mod tests {
         assert!((factor(2.0 * CORRECTION_MEMORY) - 1.5).abs() < 1e-9);
         assert!((factor(-1e9) - 2.0).abs() < 1e-9, "a clock that jumped back");
         assert!(factor(1e9) < 1.001);
+    }
+
+    #[test]
+    fn only_a_new_correction_replaces_the_remembered_one() {
+        let capacity = |correction: f64| {
+            let capacity = learn(&[sample(10.0, 1.0, 0.02); 5], 15.0, &LIMITS, None, None);
+            Capacity { correction, ..capacity.unwrap() }
+        };
+        let earlier = |age: f64| Some(Learned { service_time: 0.1, correction: 2.0, age });
+        assert_eq!(capacity(1.01).new_correction(None), None);
+        assert_eq!(capacity(1.5).new_correction(None), Some(1.5));
+        assert_eq!(capacity(2.03).new_correction(earlier(0.0)), None);
+        assert_eq!(capacity(2.5).new_correction(earlier(0.0)), Some(2.5));
+        // It has faded, and is observed again.
+        assert_eq!(capacity(2.0).new_correction(earlier(3.0 * CORRECTION_MEMORY)), Some(2.0));
+    }
+
+    #[test]
+    fn a_burst_is_no_saturation() {
+        // The latency is that of the burst, for all samples that it is measured over.
+        let mut samples = vec![sample(4.0, 1.0, 0.02); 8];
+        samples.extend([sample(4.0, 1.0, 0.9), sample(16.0, 1.0, 0.9), sample(20.0, 1.0, 0.9)]);
+        samples.extend([sample(12.0, 2.0, 0.9); 4]);
+        for known in 8..=samples.len() {
+            let capacity = learn(&samples[..known], 15.0, &LIMITS, Some(0.2), None).unwrap();
+            assert_eq!(capacity.evidence, Evidence::Cpu, "{known}: {capacity:?}");
+        }
     }
 
     #[test]

@@ -27,6 +27,8 @@ const RELIEVED: f64 = 0.9;
 const IMPROVED: f64 = 0.95;
 /// ... and must not rise to this one.
 const WORSENED: f64 = 1.2;
+/// Seconds in which a backlog is to be served. Less costs instances that are needed no longer soon.
+const CATCH_UP: f64 = 120.0;
 /// Consecutive changes without effect after which the number isn't raised any more.
 const MAX_INEFFECTIVE: u32 = 2;
 
@@ -154,7 +156,10 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
     let offered = offered(situation, startup);
     let current =
         floor.instances.unwrap_or(bounds.min).clamp(bounds.min, bounds.max.max(bounds.min));
-    let needs = Needs { service_time: capacity.service_time, wait: capacity.wait, startup };
+    // Samples are up to an interval old.
+    let serves_after = startup + interval;
+    let Capacity { service_time, wait, .. } = capacity;
+    let needs = Needs { service_time, wait, startup: serves_after };
     let change = decide(&Input {
         history: History { interval, samples: &offered },
         needs,
@@ -180,8 +185,8 @@ pub fn decide_floor(situation: &Situation<'_>, floor: &Floor) -> Option<Decision
     Some(Decision { floor, change, capacity, effect, hold, missing, basis })
 }
 
-/// The rates at which requests arrived: those that ended, those that were added to the ones in
-/// progress, and at last those that have to be caught up with.
+/// The rates at which requests arrived: those that ended, and those that were added to the ones in
+/// progress. At last, those that have to be caught up with.
 fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
     let Situation { samples, interval, latency_bound, .. } = *situation;
     let waiting =
@@ -193,7 +198,7 @@ fn offered(situation: &Situation<'_>, startup: f64) -> Vec<f64> {
             let now = waiting(sample);
             let added = now.zip(before).map_or(0.0, |(now, before)| (now - before) / interval);
             before = now;
-            sample.rate + sample.rejected + added.max(0.0)
+            (sample.rate + sample.rejected + added).max(0.0)
         })
         .collect();
     if let (Some(bound), Some(last), Some(rate)) =

@@ -15,6 +15,15 @@ pub fn wait_quantile(instances: u32, offered: f64) -> f64 {
     queue.wait_quantile()
 }
 
+/// The share of calls that wait. The load must not exceed the instances.
+pub(crate) fn wait_probability(instances: u32, offered: f64) -> f64 {
+    let mut queue = Queue::new(offered);
+    for _ in 0..instances {
+        queue.add_instance();
+    }
+    queue.wait_probability()
+}
+
 /// The smallest number of instances whose waiting times stay within a bound in service times, at
 /// least 1 and at most `max`.
 pub fn instances_for(offered: f64, wait: f64, max: u32) -> u32 {

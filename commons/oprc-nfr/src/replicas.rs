@@ -19,10 +19,9 @@ use crate::{
 
 /// Capacity that is kept free, as a fraction of the load.
 const HEADROOM: f64 = 0.08;
-/// The precaution never costs more than an autoscaler with this CPU target ...
+/// The precaution never costs more than an autoscaler with this CPU target, or one instance more than the
+/// expected load needs.
 const REFERENCE_UTILISATION: f64 = 0.7;
-/// ... by more than this factor, or one instance more than the expected load needs.
-const MAX_PRECAUTION: f64 = 1.05;
 /// The precaution follows the highest rate of this time, in seconds.
 const PRECAUTION_SECONDS: f64 = 180.0;
 /// Bound on the reported need.
@@ -175,8 +174,8 @@ fn recommend(input: &Input<'_>, history: &History<'_>) -> Option<Change> {
     let with_margin = (forecast.expected() + forecast.margin()) * (1.0 + HEADROOM);
     let cautious = needs.instances(with_margin, bounds.max);
     let peak = history.peak(ceil_items(PRECAUTION_SECONDS / history.interval));
-    let reference = peak * needs.service_time / REFERENCE_UTILISATION;
-    let affordable = ceil(reference * MAX_PRECAUTION).max(needed.saturating_add(1));
+    let reference = ceil(peak * needs.service_time / REFERENCE_UTILISATION);
+    let affordable = reference.max(needed.saturating_add(1));
     let recommended = cautious.min(affordable).clamp(bounds.min, bounds.max);
     Some(Change { instances: recommended, needed, recommended, forecast, wait: None })
 }

@@ -8,11 +8,13 @@
 //! from its creation to its deletion.
 //!
 //! A policy gets no signals that it wouldn't have in a cluster: the autoscaler sees CPU usage of 15 to 30 seconds
-//! ago, and enforcement sees request rates of 5 to 25 seconds ago.
+//! ago, and enforcement sees what CRM reads from Prometheus, see `signals`. From that it learns the
+//! capacity of an instance and decides with the same function as CRM.
 
 mod comparison;
 mod curves;
 mod hpa;
+mod signals;
 mod trace;
 
 use std::collections::VecDeque;
@@ -20,25 +22,26 @@ use std::collections::VecDeque;
 use serde::Serialize;
 
 use crate::{
+    capacity::{InstanceLimits, Learned, LoadSample},
+    compliance::{Requirement, State, StoredState, evaluate},
     convert::{ceil, count},
-    forecast::History,
+    enforcement::{Decision, Effect, Floor, Situation, decide_floor},
     queueing::{instances_for, wait_quantile},
-    replicas::{Bounds, Input, Needs, Safeguards, decide},
+    replicas::{Bounds, Safeguards},
 };
 
-use self::hpa::{Autoscaler, PodCpu};
 pub use self::{
     comparison::Comparison,
     curves::Curve,
     trace::{TraceError, parse_trace, scale_to_instances},
 };
+use self::{
+    hpa::{Autoscaler, PodCpu},
+    signals::{Second, Signals, points, window},
+};
 
 /// Seconds between two decisions, of the autoscaler and of enforcement.
 const INTERVAL: u32 = 15;
-/// Age of the newest request rate, in seconds: half of a scrape interval of 10 s.
-const RATE_DELAY: usize = 5;
-/// Seconds over which a request rate is measured: two scrape intervals.
-const RATE_WINDOW: usize = 20;
 /// The autoscaler's CPU target in percent.
 const CPU_TARGET: u32 = 70;
 /// Calls that wait longer than this many seconds give up.
@@ -121,7 +124,9 @@ pub fn simulate(load: &[f64], function: &Function, policy: Policy) -> Outcome {
     for (now, &rate) in (0_u32..).zip(load) {
         run.serve(now, rate);
         if now > 0 && now % INTERVAL == 0 {
-            controller.observe(load, now);
+            if matches!(policy, Policy::Enforced | Policy::EnforcedWithHpa) {
+                run.signals.sample();
+            }
             let number = controller.decide(&run, now);
             run.scale(now, number);
         }
@@ -171,6 +176,7 @@ struct Run<'a> {
     backlog: f64,
     /// The share of busy instances in each second.
     utilisation: Vec<f64>,
+    signals: Signals,
     outcome: Outcome,
 }
 
@@ -180,7 +186,8 @@ impl<'a> Run<'a> {
         let number = ceil(100.0 * offered / f64::from(CPU_TARGET)).clamp(1, function.max_instances);
         let instances = vec![Instance { created: 0, ready: 0 }; number.try_into().unwrap_or(1)];
         let outcome = Outcome { max_replicas: number, ..Outcome::default() };
-        Self { function, instances, backlog: 0.0, utilisation: Vec::new(), outcome }
+        let (utilisation, signals) = (Vec::new(), Signals::default());
+        Self { function, instances, backlog: 0.0, utilisation, signals, outcome }
     }
 
     fn number(&self) -> u32 {
@@ -192,7 +199,9 @@ impl<'a> Run<'a> {
         let Function { service_time, .. } = *self.function;
         let capacity = count(ready) / service_time;
         let served = (rate + self.backlog).min(capacity);
-        self.backlog = (self.backlog + rate - served).min(capacity * PATIENCE);
+        let waiting = self.backlog + rate - served;
+        self.backlog = waiting.min(capacity * PATIENCE);
+        let lost = waiting - self.backlog;
         let ready = u32::try_from(ready).unwrap_or(u32::MAX);
         let wait = wait_quantile(ready, rate * service_time) * service_time;
         let waiting = self.backlog / capacity;
@@ -201,6 +210,8 @@ impl<'a> Run<'a> {
         self.outcome.violation_seconds += u32::from(violated);
         self.outcome.replica_hours += f64::from(self.number()) / 3600.0;
         self.utilisation.push(if capacity > 0.0 { served / capacity } else { 0.0 });
+        let (busy, backlog) = (served * service_time, self.backlog);
+        self.signals.record(Second { ready, rate, busy, lost, backlog, service_time });
     }
 
     /// As a ReplicaSet does: those that started last are deleted first.
@@ -238,26 +249,20 @@ struct Controller<'a> {
     policy: Policy,
     function: &'a Function,
     autoscaler: Autoscaler,
-    /// Observed request rates.
-    samples: Vec<f64>,
     /// The number that enforcement decided on, and when.
     floor: u32,
     changed: Option<u32>,
+    /// With the time of its correction.
+    learned: Option<(Learned, u32)>,
+    effect: Effect,
+    state: Option<StoredState>,
 }
 
 impl<'a> Controller<'a> {
     fn new(policy: Policy, function: &'a Function, floor: u32) -> Self {
         let autoscaler = Autoscaler::new(CPU_TARGET, 1, function.max_instances);
-        Self { policy, function, autoscaler, samples: Vec::new(), floor, changed: None }
-    }
-
-    /// Adds the request rate of the interval that ended a little while ago.
-    fn observe(&mut self, load: &[f64], now: u32) {
-        let Ok(now) = usize::try_from(now) else { return };
-        let Some(end) = now.checked_sub(RATE_DELAY) else { return };
-        let start = end.saturating_sub(RATE_WINDOW);
-        let Some(rates) = load.get(start..end).filter(|it| !it.is_empty()) else { return };
-        self.samples.push(rates.iter().sum::<f64>() / count(rates.len()));
+        let (changed, learned, effect, state) = (None, None, Effect::default(), None);
+        Self { policy, function, autoscaler, floor, changed, learned, effect, state }
     }
 
     fn decide(&mut self, run: &Run<'_>, now: u32) -> u32 {
@@ -265,34 +270,67 @@ impl<'a> Controller<'a> {
         match self.policy {
             Policy::Fixed | Policy::Oracle => current,
             Policy::Hpa => self.autoscaler.decide(now, current, &run.cpu(now)),
-            Policy::Enforced => self.enforce(now),
+            Policy::Enforced => self.enforce(&run.signals, now),
             Policy::EnforcedWithHpa => {
                 let scaled = self.autoscaler.decide(now, current, &run.cpu(now));
-                scaled.max(self.enforce(now))
+                scaled.max(self.enforce(&run.signals, now))
             }
         }
     }
 
-    fn enforce(&mut self, now: u32) -> u32 {
-        let needs = Needs {
-            service_time: self.function.service_time,
-            wait: self.function.wait(),
-            startup: f64::from(self.function.startup) + count(RATE_DELAY),
-        };
-        let decision = decide(&Input {
-            history: History { interval: f64::from(INTERVAL), samples: &self.samples },
-            needs,
-            current: self.floor,
-            running: self.floor,
-            bounds: Bounds { min: 1, max: self.function.max_instances },
-            safeguards: Safeguards::default(),
-            since_change: self.changed.map(|changed| f64::from(now - changed)),
-        });
-        if let Some(change) = decision.filter(|it| it.instances != self.floor) {
-            self.floor = change.instances;
+    /// As CRM does it in a pass.
+    fn enforce(&mut self, signals: &Signals, now: u32) -> u32 {
+        let samples = signals.read();
+        let since = |at: u32| f64::from(now - at);
+        let learned = self.learned.map(|(learned, at)| Learned { age: since(at), ..learned });
+        let decision = decide_floor(
+            &Situation {
+                samples: &samples,
+                interval: f64::from(INTERVAL),
+                latency_bound: Some(self.function.p95),
+                violated: self.is_violated(&samples, now),
+                limits: InstanceLimits { cpu: 1.0, concurrency: None },
+                startup: Some(f64::from(self.function.startup)),
+                ready: signals.ready(),
+                bounds: Bounds { min: 1, max: self.function.max_instances },
+                safeguards: Safeguards::default(),
+            },
+            &Floor {
+                instances: Some(self.floor),
+                applied: true,
+                since_change: self.changed.map(since),
+                learned,
+                effect: self.effect,
+            },
+        );
+        let Some(decision) = decision else { return self.floor };
+        self.effect = decision.effect;
+        self.remember(&decision, learned, now);
+        self.floor
+    }
+
+    /// As CRM stores it in status.
+    fn remember(&mut self, decision: &Decision, learned: Option<Learned>, now: u32) {
+        let corrected = decision.capacity.new_correction(learned);
+        let is_changed = decision.floor != self.floor;
+        if is_changed {
+            self.floor = decision.floor;
             self.changed = Some(now);
         }
-        self.floor
+        if is_changed || corrected.is_some() {
+            let before = self.learned.map_or((1.0, now), |(it, at)| (it.correction, at));
+            let (correction, at) = corrected.map_or(before, |it| (it, now));
+            let service_time = decision.capacity.service_time;
+            self.learned = Some((Learned { service_time, correction, age: 0.0 }, at));
+        }
+    }
+
+    fn is_violated(&mut self, samples: &[LoadSample], now: u32) -> bool {
+        let points = points(samples, now);
+        let requirement = Requirement::Latency(self.function.p95 * 1000.0);
+        let verdict = evaluate(requirement, &window(&points, now), self.state);
+        self.state = Some(StoredState { state: verdict.state, since: verdict.since });
+        verdict.state == State::Violated
     }
 }
 

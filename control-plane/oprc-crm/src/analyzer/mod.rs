@@ -39,7 +39,7 @@ use crate::{
     },
     signals::{
         ClassKey, Component, ComponentUsage, Folding, PodIndex, PodRef, QueryResults, QueryTable,
-        Source, Usage, UsagePods, Window, collect, collect_usage, fold_usage, rate_window,
+        RateWindows, Source, Usage, UsagePods, Window, collect, collect_usage, fold_usage,
         usage_queries,
     },
 };
@@ -81,7 +81,7 @@ impl Options {
         let urgent_interval = nfr.pass_interval();
         // Decisions need a value that is as new as they are.
         let step = prometheus.step.min(urgent_interval);
-        let rate_window = rate_window(prometheus.scrape_interval, step);
+        let rate_windows = RateWindows::new(prometheus.scrape_interval, step);
         Self {
             interval: nfr.interval,
             urgent_interval,
@@ -101,7 +101,7 @@ impl Options {
             range: prometheus.range,
             step,
             scrape_interval: prometheus.scrape_interval,
-            queries: QueryTable::new(&prometheus.queries, rate_window, namespace),
+            queries: QueryTable::new(&prometheus.queries, rate_windows, namespace),
             usage_range: prometheus.resource_range,
             usage_queries: usage_queries(&prometheus.queries, namespace, FUNCTION_CONTAINER),
         }

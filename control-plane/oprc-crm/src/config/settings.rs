@@ -299,7 +299,7 @@ const SETTINGS: &[Setting] = &[
         path: "prometheus.scrape_interval",
         env: &["OPRC_CRM_PROM_SCRAPE_INTERVAL"],
         kind: Kind::Duration,
-        help: "Scrape interval of the monitors that CRM creates, or the one that is configured elsewhere; rates are taken over four times as long",
+        help: "Scrape interval of the monitors that CRM creates, or the one that is configured elsewhere; rates are taken over up to four times as long",
         default: |_| Some("15s".to_owned()),
     },
     Setting {

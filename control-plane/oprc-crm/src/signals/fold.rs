@@ -240,7 +240,11 @@ impl<'a> Folder<'a> {
         let mut missing = vec![false; times.len()];
         for (number, pod) in &self.pods {
             let rows = self.rows(query, *number);
-            let row: Row = times.clone().map(|at| rows.and_then(|rows| value(rows, at))).collect();
+            // The latest scrapes of a pod that was deleted say nothing about the present.
+            let end = pod.deleted_at.filter(|_| query.is_recent());
+            let end = end.map_or(usize::MAX, |deleted| window.first_from(deleted));
+            let value = |at: usize| rows.filter(|_| at < end).and_then(|rows| value(rows, at));
+            let row: Row = times.clone().map(value).collect();
             let required_from = self.required_from(pod, &row, window);
             let cells = combined.iter_mut().zip(&mut missing);
             for (at, (of_pod, (cell, missing))) in row.into_iter().zip(cells).enumerate() {

@@ -23,7 +23,7 @@ pub use self::{
     observed::{ComponentSignals, Observed, Signal, StartUpTime},
     pods::{ClassKey, Component, ComponentId, PodIndex, PodRef},
     quantile::bucket_quantile,
-    query::{MAX_QUERY_LENGTH, Query, QueryTable, Source, rate_window},
+    query::{MAX_QUERY_LENGTH, Query, QueryTable, RateWindows, Source},
     rows::QueryRows,
     usage::{
         ComponentUsage, USAGE_STEP, Usage, UsagePods, collect_usage, fold_usage, is_same_image,

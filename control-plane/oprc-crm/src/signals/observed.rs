@@ -18,7 +18,7 @@ pub enum Signal {
     ErrorRatio,
     /// Rejected requests per second, of all pods.
     RejectedRate,
-    /// Requests in progress, on average over the rate window, of all pods.
+    /// Requests in progress at the latest scrape, of all pods.
     InFlight,
     /// Requests that wait for a free slot, of all pods.
     QueueLength,

@@ -5,6 +5,9 @@
 //! - CRM's proxy exports all of its series from its start. A counter or histogram of others has no series
 //!   before its first event: a pod without them counts as zero only if another metric shows that the same
 //!   target was scraped at least twice in the rate window. Without that it is unknown.
+//! - What decisions must know soon is the rate of the latest scrapes, or of the rate window if one of them
+//!   failed. The requests in progress are those at the latest scrape, so that together with the requests that
+//!   ended since the one before they tell how many arrived.
 //! - The buckets of histograms aren't filtered: dropping those that carry no information takes Prometheus
 //!   more time than evaluating and sending them.
 
@@ -30,17 +33,27 @@ macro_rules! by {
     };
 }
 
+/// The rate of the latest scrapes.
+macro_rules! recent_rate {
+    ($metric:literal) => {
+        concat!(
+            "rate(",
+            $metric,
+            "{$namespace_matcher}[$recent]) or rate(",
+            $metric,
+            "{$namespace_matcher}[$window])"
+        )
+    };
+}
+
 /// A metric of OpenTelemetry's HTTP server instrumentation, which functions may export as well: only
 /// targets that are a queue-proxy count.
 macro_rules! of_queue_proxy {
     ($labels:literal, $metric:literal) => {
-        by!(
-            $labels,
-            "rate(",
-            $metric,
-            "{$namespace_matcher}[$window]) and on (job, instance) ",
-            queue_proxy!()
-        )
+        of_queue_proxy!($labels, "rate(", $metric, "{$namespace_matcher}[$window])")
+    };
+    ($labels:literal, $($rate:expr),+) => {
+        by!($labels, $($rate),+, " and on (job, instance) ", queue_proxy!())
     };
 }
 
@@ -52,19 +65,19 @@ macro_rules! container {
 }
 
 pub(super) const PROXY_REQUESTS: &str =
-    by!("namespace, pod, outcome", "rate(oprc_proxy_requests_total{$namespace_matcher}[$window])");
+    by!("namespace, pod, outcome", recent_rate!("oprc_proxy_requests_total"));
 pub(super) const PROXY_LATENCY: &str = by!(
     "namespace, pod, le",
     "rate(oprc_proxy_request_duration_seconds_bucket{$namespace_matcher}[$window])"
 );
 pub(super) const PROXY_IN_FLIGHT: &str = by!(
     "namespace, pod",
-    "avg_over_time(oprc_proxy_requests_in_flight{$namespace_matcher}[$window])"
+    "last_over_time(oprc_proxy_requests_in_flight{$namespace_matcher}[$window])"
 );
 pub(super) const PROXY_QUEUE_LENGTH: &str =
-    by!("namespace, pod", "max_over_time(oprc_proxy_queue_length{$namespace_matcher}[$window])");
+    by!("namespace, pod", "max_over_time(oprc_proxy_queue_length{$namespace_matcher}[$recent])");
 pub(super) const PROXY_REJECTED: &str =
-    by!("namespace, pod", "rate(oprc_proxy_rejected_total{$namespace_matcher}[$window])");
+    by!("namespace, pod", recent_rate!("oprc_proxy_rejected_total"));
 pub(super) const PROXY_HARD_LATENCY_BREACHES: &str = by!(
     "namespace, pod",
     "rate(oprc_proxy_hard_latency_breaches_total{$namespace_matcher}[$window])"
@@ -72,7 +85,9 @@ pub(super) const PROXY_HARD_LATENCY_BREACHES: &str = by!(
 pub(super) const KNATIVE_REQUESTS: &str = concat!(
     of_queue_proxy!(
         "namespace, pod, http_response_status_code",
-        "http_server_request_duration_seconds_count"
+        "(",
+        recent_rate!("http_server_request_duration_seconds_count"),
+        ")"
     ),
     " or 0 * ",
     queue_proxy_was_scraped!()
@@ -86,7 +101,12 @@ pub(super) const KNATIVE_LATENCY: &str = concat!(
 /// Little's law: the seconds that requests took in each second. queue-proxy has no gauge of
 /// its requests: `kn_serving_queue_depth` is only set when one arrives.
 pub(super) const KNATIVE_IN_FLIGHT: &str = concat!(
-    of_queue_proxy!("namespace, pod", "http_server_request_duration_seconds_sum"),
+    of_queue_proxy!(
+        "namespace, pod",
+        "(",
+        recent_rate!("http_server_request_duration_seconds_sum"),
+        ")"
+    ),
     " or 0 * ",
     queue_proxy_was_scraped!()
 );
@@ -102,10 +122,8 @@ pub(super) const KNATIVE_QUEUE_LENGTH: &str = concat!(
     ", 0) or 0 * ",
     queue_proxy_was_scraped!()
 );
-pub(super) const OWN_REQUESTS: &str = by!(
-    "namespace, pod, status",
-    "rate(http_server_requests_seconds_count{$namespace_matcher}[$window])"
-);
+pub(super) const OWN_REQUESTS: &str =
+    by!("namespace, pod, status", recent_rate!("http_server_requests_seconds_count"));
 pub(super) const OWN_LATENCY: &str = by!(
     "namespace, pod, le",
     "rate(http_server_requests_seconds_bucket{$namespace_matcher}[$window])"

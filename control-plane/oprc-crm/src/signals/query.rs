@@ -104,8 +104,8 @@ impl Query {
         }
     }
 
-    /// With the placeholders `$window`, the rate window, and `$namespace_matcher`, which is empty or
-    /// a label matcher.
+    /// With the placeholders `$window` and `$recent`, see [`RateWindows`], and `$namespace_matcher`, which
+    /// is empty or a label matcher.
     pub fn default_promql(self) -> &'static str {
         match self {
             Self::ProxyRequests => promql::PROXY_REQUESTS,
@@ -142,6 +142,20 @@ impl Query {
         self.dimension() == Some("le")
     }
 
+    /// Whether its values are those of the latest scrapes rather than of the whole rate window.
+    pub(super) fn is_recent(self) -> bool {
+        matches!(
+            self,
+            Self::ProxyRequests
+                | Self::ProxyInFlight
+                | Self::ProxyQueueLength
+                | Self::ProxyRejected
+                | Self::KnativeRequests
+                | Self::KnativeInFlight
+                | Self::OwnRequests
+        )
+    }
+
     /// Whether requests with this value of [`Self::dimension`] failed on the server's side.
     pub(super) fn is_error(self, outcome: &str) -> bool {
         match self {
@@ -155,9 +169,27 @@ impl Query {
 /// Steps between two values of a histogram: requirements count as measured over gaps of three steps.
 const MAX_HISTOGRAM_STRIDE: u128 = 4;
 
-/// The time over which rates are taken: several scrapes, and no gap between two steps.
-pub fn rate_window(scrape_interval: Duration, step: Duration) -> Duration {
-    scrape_interval.saturating_mul(SCRAPES).max(step)
+/// The times over which rates are taken. They leave no gap between two steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateWindows {
+    /// Several scrapes.
+    pub window: Duration,
+    /// The latest scrapes, for what decisions must know soon. One that fails makes it too short.
+    pub recent: Duration,
+}
+
+impl RateWindows {
+    pub fn new(scrape_interval: Duration, step: Duration) -> Self {
+        let window = scrape_interval.saturating_mul(SCRAPES).max(step);
+        let recent = scrape_interval.saturating_add(step.max(scrape_interval)).min(window);
+        Self { window, recent }
+    }
+}
+
+impl From<Duration> for RateWindows {
+    fn from(window: Duration) -> Self {
+        Self { window, recent: window }
+    }
 }
 
 /// The queries of a pass, as they are sent.
@@ -172,15 +204,18 @@ impl QueryTable {
     /// namespace are read.
     pub fn new(
         replaced: &BTreeMap<Query, String>,
-        rate_window: Duration,
+        windows: impl Into<RateWindows>,
         namespace: Option<&str>,
     ) -> Self {
-        let window = format!("{}ms", rate_window.as_millis().max(1));
+        let RateWindows { window: rate_window, recent } = windows.into();
+        let [window, recent] =
+            [rate_window, recent].map(|it| format!("{}ms", it.as_millis().max(1)));
         // The name of a namespace needs no escapes.
         let matcher = namespace.map(|name| format!(r#"namespace="{name}""#)).unwrap_or_default();
         let render = |query: Query| {
             let text = replaced.get(&query).map_or_else(|| query.default_promql(), String::as_str);
-            (query, text.replace("$window", &window).replace("$namespace_matcher", &matcher))
+            let text = text.replace("$window", &window).replace("$recent", &recent);
+            (query, text.replace("$namespace_matcher", &matcher))
         };
         Self { queries: Query::ALL.map(render).into(), rate_window }
     }
@@ -246,7 +281,7 @@ mod tests {
                 text(&table, Query::ProxyInFlight),
                 format!(
                     "max by (namespace, pod) (sum by (namespace, pod, job, instance) \
-                     (avg_over_time(oprc_proxy_requests_in_flight{{{matcher}}}[60000ms])))"
+                     (last_over_time(oprc_proxy_requests_in_flight{{{matcher}}}[60000ms])))"
                 )
             );
         }
@@ -264,10 +299,18 @@ mod tests {
     }
 
     #[test]
-    fn rate_window_has_several_scrapes_and_covers_a_step() {
+    fn rate_windows_have_several_scrapes_and_cover_a_step() {
         let seconds = Duration::from_secs;
-        assert_eq!(rate_window(seconds(15), seconds(30)), seconds(60));
-        assert_eq!(rate_window(seconds(5), seconds(30)), seconds(30));
+        for (scrape, step, window, recent) in
+            [(15, 15, 60, 30), (15, 30, 60, 45), (5, 30, 30, 30), (15, 5, 60, 30)]
+        {
+            let expected = RateWindows { window: seconds(window), recent: seconds(recent) };
+            assert_eq!(RateWindows::new(seconds(scrape), seconds(step)), expected);
+        }
+        let windows = RateWindows::new(seconds(15), seconds(15));
+        let table = QueryTable::new(&BTreeMap::new(), windows, None);
+        let text = text(&table, Query::ProxyRequests);
+        assert!(text.contains("[30000ms]) or rate(") && text.contains("[60000ms]"), "{text}");
     }
 
     #[test]

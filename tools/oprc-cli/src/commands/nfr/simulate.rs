@@ -24,7 +24,7 @@ const MAX_TRACE_SIZE: usize = 256 << 20;
 /// each way to choose the number of instances.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The model: an instance serves one call at a time, and calls wait while all instances are busy (M/M/n).\nA second is in violation if the 95th percentile of waiting times plus --service-time exceeds --p95.\n\nPolicies: fixed (the number for the first second), hpa (a HorizontalPodAutoscaler with a CPU target of\n70 %), enforced, enforcedWithHpa (enforcement sets the minimum of the autoscaler) and oracle (perfect\nforesight).\n\nExamples:\n  oprc nfr simulate --trace load.txt --service-time 100ms --p95 300ms --startup 15s\n  oprc nfr simulate --trace load.txt --service-time 20ms --p95 50ms --startup 40s --peak-replicas 20 -o json"
+    after_help = "The model: an instance serves one call at a time, and calls wait while all instances are busy (M/M/n).\nA second is in violation if the 95th percentile of waiting times plus --service-time exceeds --p95.\nEnforcement learns the service time from measurements, as CRM does.\n\nPolicies: fixed (the number for the first second), hpa (a HorizontalPodAutoscaler with a CPU target of\n70 %), enforced, enforcedWithHpa (enforcement sets the minimum of the autoscaler) and oracle (perfect\nforesight).\n\nExamples:\n  oprc nfr simulate --trace load.txt --service-time 100ms --p95 300ms --startup 15s\n  oprc nfr simulate --trace load.txt --service-time 20ms --p95 50ms --startup 40s --peak-replicas 20 -o json"
 )]
 pub(crate) struct Simulate {
     /// File with the requests of each second, one number per line; `-` reads standard input.

@@ -312,7 +312,8 @@ pub struct Recommendation {
     /// Time at which the target was set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// How the target follows from the measurements, in one line.
+    /// How the target follows from the measurements, in one line. Of a recommendation those at the latest
+    /// change of this status; of an applied one those at which it was decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub basis: Option<String>,
     /// Confidence from 0 to 1.
@@ -327,6 +328,9 @@ pub struct Recommendation {
     /// Factor by which observed violations lengthened `service_time`, from 1 to 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub correction: Option<f64>,
+    /// Time of these violations. After a day, `correction` fades.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correction_at: Option<Time>,
     /// Limit that goes with the target, which is the request. For `memory` and `cpu` of functions with
     /// a limit.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -124,6 +124,7 @@ pub(super) fn stored_floor(input: &ClassInput<'_>, before: &Recommendation) -> F
     let effect = before.effect.as_ref().filter(|_| is_same);
     let baseline =
         effect.and_then(|it| Some(Baseline { latency: it.latency_ms? / 1000.0, load: it.load? }));
+    let corrected_at = before.correction_at.as_ref().map(|it| input.age(it.0));
     Floor {
         instances: Some(instances(before.target)),
         applied: false,
@@ -131,7 +132,7 @@ pub(super) fn stored_floor(input: &ClassInput<'_>, before: &Recommendation) -> F
         learned: before.service_time.map(|service_time| Learned {
             service_time,
             correction: before.correction.filter(|_| is_same).unwrap_or(1.0),
-            age: since_change.unwrap_or_default(),
+            age: corrected_at.or(since_change).unwrap_or_default(),
         }),
         effect: effect.map_or_else(Effect::default, |it| Effect {
             before: baseline,
@@ -141,39 +142,49 @@ pub(super) fn stored_floor(input: &ClassInput<'_>, before: &Recommendation) -> F
     }
 }
 
-/// The entry of status: the stored one unless the target or its effect has changed, so that nothing is
-/// written while nothing changes.
+/// The entry of status: the stored one unless the target, its effect or what was learned has changed, so
+/// that nothing is written while nothing changes.
 fn recommendation(
     input: &ClassInput<'_>,
     scaling: &FunctionScaling,
     decision: &Decision,
     before: Option<&Recommendation>,
 ) -> Recommendation {
-    let target = f64::from(decision.floor);
-    let effect = effect_status(&decision.effect);
-    let unchanged = before.filter(|it| instances(it.target) == decision.floor);
-    if let Some(before) = unchanged {
-        let since = input.corrected_since(before);
-        // A new version starts over, with the instances of the last.
-        let is_same = before.generation == Some(input.class.generation);
-        let correction = before.correction.filter(|_| is_same);
-        let generation = Some(input.class.generation);
-        return Recommendation { since, generation, correction, effect, ..before.clone() };
-    }
-    Recommendation {
+    let generation = Some(input.class.generation);
+    // A new version starts over, with the instances of the last.
+    let same_version = before.filter(|it| it.generation == generation);
+    let learned = same_version.and_then(|it| stored_floor(input, it).learned);
+    let corrected = decision.capacity.new_correction(learned);
+    let (correction, correction_at) = corrected.map_or_else(
+        || same_version.map(|it| (it.correction, it.correction_at.clone())).unwrap_or_default(),
+        |it| (Some(round(it)), Some(seconds(input.now))),
+    );
+    let new = Recommendation {
         component: scaling.key.clone(),
         dimension: Dimension::Replicas.as_str().to_owned(),
-        target,
+        target: f64::from(decision.floor),
         min: Some(f64::from(scaling.min)),
         max: Some(f64::from(scaling.max)),
         since: Some(seconds(input.now)),
         basis: Some(decision.basis.clone()),
         confidence: Some(round(decision.capacity.confidence)),
-        generation: Some(input.class.generation),
+        generation,
         service_time: Some(decision.capacity.service_time),
-        correction: Some(round(decision.capacity.correction)).filter(|it| *it > 1.0),
-        effect,
+        correction,
+        correction_at,
+        effect: effect_status(&decision.effect),
         ..Recommendation::default()
+    };
+    let Some(before) = before.filter(|it| instances(it.target) == decision.floor) else {
+        return new;
+    };
+    let service_time = if corrected.is_some() { new.service_time } else { before.service_time };
+    Recommendation {
+        since: input.corrected_since(before),
+        basis: before.basis.clone(),
+        confidence: before.confidence,
+        service_time,
+        ..new
     }
 }
 

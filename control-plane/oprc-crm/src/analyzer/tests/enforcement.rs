@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    crd::{ClassRuntimeStatus, NFR_ENFORCED},
+    crd::{ClassRuntimeStatus, NFR_ENFORCED, Recommendation},
     kinds::AUTOSCALER,
     reconcile::{ENFORCEMENT, observe::Child},
 };
@@ -330,5 +330,79 @@ async fn instances_that_do_not_start_are_reported() {
     for _ in 0..5 {
         fixture.pass().await;
         assert_eq!(fixture.floor("shop"), floor, "more wouldn't start either");
+    }
+}
+
+#[tokio::test]
+async fn basis_is_written_with_transitions_only_and_stays_with_what_is_applied() {
+    let mut fixture = Fixture::new();
+    fixture.add("shop", &enforced());
+    fixture.set_busy("shop-0", 40.0, 0.9);
+    fixture.pass().await;
+    fixture.add_pod("shop", 1);
+    fixture.add_pod("shop", 2);
+    for pod in 0..3 {
+        fixture.set_busy(&format!("shop-{pod}"), 38.0 / 3.0, 0.0);
+    }
+    fixture.pass().await;
+    let basis = |status: &ClassRuntimeStatus| {
+        let of = |all: &[Recommendation]| all[0].basis.clone().unwrap();
+        (of(&status.nfr_recommendations), of(&status.last_applied_recommendations))
+    };
+    let (recommended, applied) = basis(&fixture.status("shop"));
+    assert!(recommended.starts_with("38.0 req/s"), "met again: {recommended}");
+    assert!(applied.starts_with("40.0 req/s"), "{applied}");
+    for pod in 0..3 {
+        fixture.set_busy(&format!("shop-{pod}"), 37.0 / 3.0, 0.0);
+    }
+    for _ in 0..3 {
+        assert_eq!(fixture.pass().await, [], "another basis alone");
+    }
+    fixture.edit("shop", |class| {
+        class["spec"]["nfr_requirements"]["max_latency_ms"] = json!(250);
+        class["spec"]["functions"][0]["provision"] = json!({"max_scale": 9});
+        class["metadata"]["generation"] = json!(2);
+    });
+    assert_eq!(fixture.pass().await.len(), 1);
+    let status = fixture.status("shop");
+    assert_eq!(status.nfr_recommendations[0].max, Some(9.0));
+    let (recommended, applied) = basis(&status);
+    assert!(recommended.contains("37.0 req/s") && recommended.contains("250 ms"), "{recommended}");
+    assert!(applied.starts_with("40.0 req/s"), "{applied}");
+}
+
+#[tokio::test]
+async fn correction_is_stored_while_the_floor_stays_and_survives_a_restart() {
+    let mut fixture = Fixture::new();
+    let mut spec = enforced();
+    spec["nfr"]["enforcement"]["mode"] = json!("observe");
+    fixture.add("shop", &spec);
+    let correction = |fixture: &Fixture| {
+        let entry = fixture.status("shop").nfr_recommendations[0].clone();
+        (entry.target, entry.correction, entry.correction_at.map(|it| it.0.as_second()))
+    };
+    // By its CPU one pod is enough, and it is.
+    fixture.set_busy("shop-0", 4.0, 0.0);
+    fixture.pass().await;
+    assert_eq!(correction(&fixture), (1.0, None, None));
+    // At the same load it is too slow now, for which there are as many instances as there may be.
+    fixture
+        .edit("shop", |class| class["spec"]["functions"][0]["provision"] = json!({"max_scale": 1}));
+    fixture.set_busy("shop-0", 4.0, 0.9);
+    fixture.pass().await;
+    let (target, factor, at) = correction(&fixture);
+    assert_eq!((target, at), (1.0, Some(fixture.now.load(Ordering::SeqCst))));
+    assert!(factor > Some(1.1), "{factor:?}");
+    for _ in 0..5 {
+        fixture.restart();
+        fixture.pass().await;
+        assert_eq!(correction(&fixture), (target, factor, at));
+    }
+    // A load that is met says nothing about a higher one.
+    fixture.set_busy("shop-0", 1.0, 0.0);
+    for _ in 0..5 {
+        fixture.restart();
+        fixture.pass().await;
+        assert_eq!(correction(&fixture), (target, factor, at));
     }
 }

@@ -37,11 +37,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::client::Body;
 use oprc_crm::{
     analyzer::{Analyzer, EnforcementOptions, Options},
-    cache::{ApiHealth, Cache, PodRecord},
-    controller::Applier,
+    cache::{Cache, PodRecord},
     decode::decode,
-    leader::Leadership,
-    metrics::Metrics,
     observations::ObservationStore,
     provider::{
         MetricsProvider, PrometheusOptions, PrometheusProvider, QueryError, RangeQuery, Received,
@@ -55,7 +52,6 @@ use oprc_unit::{Platform, Profile, spec::Dimension};
 use parking_lot::Mutex;
 use prost::Message;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 const CLASSES: usize = 1000;
 const PASSES: usize = 10;
@@ -416,60 +412,42 @@ fn add_class(class: usize, server: &ApiServer, cache: &Cache, newest: Timestamp)
 }
 
 fn analyzer(provider: Counting, server: &Arc<ApiServer>, newest: i64) -> Analyzer {
-    let cache = Arc::new(Cache::default());
-    let now = Timestamp::from_second(newest).unwrap();
-    for class in 0..CLASSES {
-        add_class(class, server, &cache, now);
-    }
     let handler = Arc::clone(server);
     let service = tower::service_fn(move |request| Arc::clone(&handler).serve(request));
     let client = kube::Client::new(service, "shop");
-    let observations = Arc::new(ObservationStore::default());
-    let (leadership, api_health) = (Leadership::always(), ApiHealth::default());
-    let metrics = Metrics::new(
-        &api_health,
-        Arc::clone(&cache),
-        leadership.clone(),
-        Arc::clone(&observations),
-    );
-    let applier =
-        Applier { client, cache: Arc::clone(&cache), leadership, identity: "bench".to_owned() };
-    Analyzer {
-        options: Options {
-            interval: SCRAPE_INTERVAL,
-            urgent_interval: SCRAPE_INTERVAL,
-            enforcement: EnforcementOptions {
-                enabled: true,
-                dimensions: Dimension::ALL.to_vec(),
-                safeguards: Safeguards::default(),
-                default_cpu: 0.5,
-                resource_range: USAGE_RANGE,
-                effect_window: RANGE,
-            },
-            frozen: false,
-            usage_range: USAGE_RANGE,
-            usage_queries: usage_queries(&BTreeMap::new(), None, "function"),
-            range: RANGE,
-            step: STEP,
-            scrape_interval: SCRAPE_INTERVAL,
-            queries: QueryTable::new(&BTreeMap::new(), RateWindows::new(SCRAPE_INTERVAL, STEP), None),
+    let now = Timestamp::from_second(newest).unwrap();
+    let options = Options {
+        interval: SCRAPE_INTERVAL,
+        urgent_interval: SCRAPE_INTERVAL,
+        enforcement: EnforcementOptions {
+            enabled: true,
+            dimensions: Dimension::ALL.to_vec(),
+            safeguards: Safeguards::default(),
+            default_cpu: 0.5,
+            resource_range: USAGE_RANGE,
+            effect_window: RANGE,
         },
-        provider: Some(Box::new(provider)),
-        cache,
-        api_health,
-        applier: Arc::new(applier),
+        frozen: false,
+        usage_range: USAGE_RANGE,
+        usage_queries: usage_queries(&BTreeMap::new(), None, "function"),
+        range: RANGE,
+        step: STEP,
+        scrape_interval: SCRAPE_INTERVAL,
+        queries: QueryTable::new(&BTreeMap::new(), RateWindows::new(SCRAPE_INTERVAL, STEP), None),
+    };
+    let analyzer = Analyzer {
         // All queries are sent, also those for Knative.
         platform: Arc::new(|| {
             let mut platform = Platform { knative: true, ..Platform::of(Profile::Dev) };
             platform.features.knative = true;
             platform
         }),
-        clock: Arc::new(move || now),
-        observations,
-        metrics: Arc::new(metrics),
-        freeze: watch::channel(false).1,
-        lacks_monitors: Box::new(|| false),
+        ..Analyzer::standalone(options, Box::new(provider), client, Arc::new(move || now))
+    };
+    for class in 0..CLASSES {
+        add_class(class, server, &analyzer.cache, now);
     }
+    analyzer
 }
 
 /// A value of `/proc/self/status` in megabytes.

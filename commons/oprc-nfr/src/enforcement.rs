@@ -17,8 +17,6 @@ const MAX_STARTUP: f64 = 120.0;
 const STARTUPS_UNTIL_MISSING: f64 = 2.0;
 /// Seconds in addition to that.
 const MISSING_AFTER: f64 = 30.0;
-/// Seconds in which a backlog is worked off. Instances for it would stay long after it.
-const CATCH_UP: f64 = 60.0;
 /// Intervals after the start of new instances until their effect is measured.
 const SETTLE_INTERVALS: f64 = 3.0;
 /// A change has an effect only if the load per instance fell to this fraction.

@@ -18,7 +18,7 @@ use std::{
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use oprc_nfr::Safeguards;
 use oprc_server::stopped;
-use oprc_unit::spec::EnforcementMode;
+use oprc_unit::{Platform, Profile, spec::EnforcementMode};
 use tokio::{sync::watch, time::sleep_until};
 
 pub use self::enforce::EnforcementOptions;
@@ -31,6 +31,7 @@ use crate::{
     cache::{ApiHealth, Cache},
     config::Config,
     controller::{Applier, Clock, PlatformNow},
+    leader::Leadership,
     metrics::Metrics,
     observations::{ObservationStore, Observations},
     provider::{MetricsProvider, Point},
@@ -140,6 +141,38 @@ struct Memory {
 }
 
 impl Analyzer {
+    /// An analyzer that always leads and knows no class yet. For tests and benchmarks.
+    pub fn standalone(
+        options: Options,
+        provider: Box<dyn MetricsProvider>,
+        client: kube::Client,
+        clock: Clock,
+    ) -> Self {
+        let cache = Arc::new(Cache::default());
+        let observations = Arc::new(ObservationStore::default());
+        let (leadership, api_health) = (Leadership::always(), ApiHealth::default());
+        let metrics = Metrics::new(
+            &api_health,
+            Arc::clone(&cache),
+            leadership.clone(),
+            Arc::clone(&observations),
+        );
+        let identity = "standalone".to_owned();
+        Self {
+            options,
+            provider: Some(provider),
+            lacks_monitors: Box::new(|| false),
+            freeze: watch::channel(false).1,
+            applier: Arc::new(Applier { client, cache: Arc::clone(&cache), leadership, identity }),
+            cache,
+            api_health,
+            platform: Arc::new(|| Platform::of(Profile::Dev)),
+            clock,
+            observations,
+            metrics: Arc::new(metrics),
+        }
+    }
+
     /// Runs passes while this process is the leader, until it stops. No request is in progress when
     /// this returns.
     pub async fn run(self, stopping: watch::Receiver<bool>) {

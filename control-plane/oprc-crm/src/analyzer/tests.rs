@@ -11,7 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper::{Method, Request, Response};
 use kube::client::Body;
 use oprc_nfr::compliance::State;
-use oprc_unit::{Platform, Profile, spec::Dimension};
+use oprc_unit::spec::Dimension;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -20,7 +20,6 @@ use crate::{
     cache::PodRecord,
     crd::{ComplianceState, NFR_OBSERVED},
     decode::decode,
-    leader::Leadership,
     provider::{QueryError, RangeQuery, Received, Series, SeriesSet, SeriesSink},
     signals::{Query, USAGE_STEP},
 };
@@ -189,15 +188,6 @@ impl Fixture {
         let handler = Arc::clone(&server);
         let service = tower::service_fn(move |request| serve(Arc::clone(&handler), request));
         let client = kube::Client::new(service, "n");
-        let cache = Arc::new(Cache::default());
-        let observations = Arc::new(ObservationStore::default());
-        let (leadership, api_health) = (Leadership::always(), ApiHealth::default());
-        let metrics = Metrics::new(
-            &api_health,
-            Arc::clone(&cache),
-            leadership.clone(),
-            Arc::clone(&observations),
-        );
         let queries = QueryTable::new(&BTreeMap::new(), Duration::from_mins(1), None);
         let script = Arc::new(Mutex::new(Script::default()));
         let usage_queries = usage_queries(&BTreeMap::new(), None, FUNCTION_CONTAINER);
@@ -208,41 +198,31 @@ impl Fixture {
         let freeze = watch::Sender::new(false);
         let lacks_monitors = Arc::new(AtomicBool::new(false));
         let lacks = Arc::clone(&lacks_monitors);
-        let analyzer = Analyzer {
-            options: Options {
-                interval: Duration::from_mins(1),
-                urgent_interval: Duration::from_mins(1),
-                enforcement: EnforcementOptions {
-                    enabled: true,
-                    dimensions: Dimension::ALL.to_vec(),
-                    safeguards: Safeguards::default(),
-                    default_cpu: 0.5,
-                    resource_range: Duration::from_hours(24),
-                    effect_window: Duration::from_mins(10),
-                },
-                frozen: false,
-                range: Duration::from_mins(5),
-                step: Duration::from_secs(30),
-                scrape_interval: Duration::from_secs(15),
-                queries,
-                usage_range: Duration::from_hours(24),
-                usage_queries,
+        let options = Options {
+            interval: Duration::from_mins(1),
+            urgent_interval: Duration::from_mins(1),
+            enforcement: EnforcementOptions {
+                enabled: true,
+                dimensions: Dimension::ALL.to_vec(),
+                safeguards: Safeguards::default(),
+                default_cpu: 0.5,
+                resource_range: Duration::from_hours(24),
+                effect_window: Duration::from_mins(10),
             },
-            provider: Some(Box::new(Liar { script: Arc::clone(&script), texts })),
+            frozen: false,
+            range: Duration::from_mins(5),
+            step: Duration::from_secs(30),
+            scrape_interval: Duration::from_secs(15),
+            queries,
+            usage_range: Duration::from_hours(24),
+            usage_queries,
+        };
+        let provider = Box::new(Liar { script: Arc::clone(&script), texts });
+        let clock = Arc::new(move || at(clock.load(Ordering::SeqCst)));
+        let analyzer = Analyzer {
             lacks_monitors: Box::new(move || lacks.load(Ordering::SeqCst)),
             freeze: freeze.subscribe(),
-            applier: Arc::new(Applier {
-                client,
-                cache: Arc::clone(&cache),
-                leadership,
-                identity: "test".to_owned(),
-            }),
-            cache,
-            api_health,
-            platform: Arc::new(|| Platform::of(Profile::Dev)),
-            clock: Arc::new(move || at(clock.load(Ordering::SeqCst))),
-            observations,
-            metrics: Arc::new(metrics),
+            ..Analyzer::standalone(options, provider, client, clock)
         };
         let memory = Memory::default();
         Self { analyzer, memory, server, script, now, freeze, lacks_monitors }

@@ -32,7 +32,8 @@ mod proof {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn steady_load_moves_a_function_from_knative_to_a_deployment() {
-        let proof = proof::begin("steady load on Knative, in minutes until it is migrated", 0, MINUTES);
+        let proof =
+            proof::begin("steady load on Knative, in minutes until it is migrated", 0, MINUTES);
         if !proof::whole() {
             return;
         }

@@ -29,24 +29,6 @@ const SHORT: [(&str, &str); 4] = [
 /// The lowest rate of noise is the mean divided by this; the highest is as far above the mean.
 const NOISE: u32 = 2;
 
-/// What a run achieved, second by second.
-#[derive(Debug, Default)]
-pub(super) struct Run {
-    pub(super) latencies: Vec<Option<Duration>>,
-    pub(super) instances: Vec<u32>,
-}
-
-impl Run {
-    fn violation_seconds(&self) -> u32 {
-        let violated = self.latencies.iter().flatten().filter(|it| **it > BOUND);
-        u32::try_from(violated.count()).unwrap()
-    }
-
-    fn instance_seconds(&self) -> u32 {
-        self.instances.iter().sum()
-    }
-}
-
 /// Records the instances of each second, and afterwards the 95th percentile of latency of the requests
 /// that were sent in it.
 async fn record(ns: &TestNamespace, generator: &Generator, seconds: u32) -> Run {
@@ -272,7 +254,7 @@ mod proof {
         generator.set_rate(HIGH);
         tokio::time::sleep(Duration::from_secs(STEP.into())).await;
         generator.set_rate(LOW);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// One run in a namespace of its own: a load step, and the time until an autoscaler has lowered the

@@ -105,6 +105,24 @@ impl Scaling {
     }
 }
 
+/// What a run achieved, second by second.
+#[derive(Debug, Default)]
+struct Run {
+    latencies: Vec<Option<Duration>>,
+    instances: Vec<u32>,
+}
+
+impl Run {
+    fn violation_seconds(&self) -> u32 {
+        let violated = self.latencies.iter().flatten().filter(|it| **it > BOUND);
+        u32::try_from(violated.count()).unwrap()
+    }
+
+    fn instance_seconds(&self) -> u32 {
+        self.instances.iter().sum()
+    }
+}
+
 /// Instances that aren't terminating, be they ready or not.
 async fn instances(ns: &TestNamespace) -> Vec<String> {
     let api: Api<Pod> = Api::namespaced(ns.client.clone(), &ns.name);

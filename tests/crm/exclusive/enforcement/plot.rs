@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::{BOUND, HIGH, LOW, load_step::Run};
+use super::{BOUND, HIGH, LOW, Run};
 
 /// The two runs above each other: latency and instances over time.
 pub(super) fn plot(alone: &Run, enforced: &Run) -> String {

@@ -35,8 +35,8 @@ pub(super) struct Evaluated {
     /// The loads that enforcement decides by.
     pub(super) loads: ByFunction<FunctionLoad>,
     pub(super) instances: ByFunction<Instances>,
-    /// Whether all queries about requests have answers. Otherwise what is unknown may exist.
-    pub(super) complete: bool,
+    /// Why a query about requests has no answer. If one has none, what is unknown may exist.
+    pub(super) missing: Option<String>,
 }
 
 /// The load of a function over the window.
@@ -142,10 +142,14 @@ pub(super) fn evaluate(
         end: window.end().as_millisecond(),
         max_gap: step.saturating_mul(MAX_GAP_STEPS),
     };
-    let complete = results.answers.iter().all(|(query, answer)| {
-        query.source() == Source::CAdvisor || answer.as_ref().is_ok_and(|set| !set.partial)
+    let about_requests =
+        results.answers.iter().filter(|(query, _)| query.source() != Source::CAdvisor);
+    let missing = about_requests.filter_map(|(_, answer)| match answer {
+        Ok(rows) if rows.partial => Some("an answer of Prometheus is incomplete".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
     });
-    let mut evaluated = Evaluated { complete, ..Evaluated::default() };
+    let mut evaluated = Evaluated { missing: missing.min(), ..Evaluated::default() };
     for class in classes.iter().filter(|class| is_measured(class)) {
         let Ok(spec) = &class.spec else { continue };
         let key: ClassKey = (class.namespace.clone(), class.name.clone());

@@ -25,7 +25,7 @@ pub use self::enforce::EnforcementOptions;
 use self::{
     enforce::{ClassInput, Enforced, carry, enforce},
     evaluate::{Evaluated, Instances, evaluate, requested_mode, wants_recommendations},
-    report::{Disabled, Finding, Report, Transition, plan_report},
+    report::{Disabled, Finding, MissingAnswer, Report, Transition, plan_report},
 };
 use crate::{
     cache::{ApiHealth, Cache},
@@ -130,6 +130,8 @@ pub struct Analyzer {
 #[derive(Default)]
 struct Memory {
     consecutive_failures: u32,
+    /// Consecutive passes in which a query about requests had no answer.
+    incomplete_passes: u32,
     /// Why the latest pass read no metrics.
     disabled: Option<Disabled>,
     /// When the latest pass started.
@@ -306,7 +308,11 @@ impl Analyzer {
             Ok(mut evaluated) => {
                 memory.consecutive_failures = 0;
                 self.count_breaches(&evaluated, memory);
-                let complete = evaluated.complete;
+                let missing = evaluated.missing.take();
+                memory.incomplete_passes =
+                    missing.as_ref().map_or(0, |_| memory.incomplete_passes.saturating_add(1));
+                let persists = memory.incomplete_passes >= REPORT_AFTER_FAILURES;
+                let missing = missing.map(|error| MissingAnswer { error, persists });
                 let usage = self.usage(provider, memory, now).await;
                 let enforced = self.enforce(&mut evaluated, classes, &usage, now);
                 self.observations.publish(Observations {
@@ -314,7 +320,7 @@ impl Analyzer {
                     failure: None,
                     classes: Arc::new(evaluated.classes),
                 });
-                (Finding::Measured { complete }, enforced)
+                (Finding::Measured { missing }, enforced)
             }
             Err(error) => {
                 memory.consecutive_failures = memory.consecutive_failures.saturating_add(1);

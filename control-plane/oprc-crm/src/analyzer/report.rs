@@ -31,15 +31,22 @@ const OWN_CONDITIONS: [&str; 3] = [NFR_OBSERVED, NFR_ENFORCED, PROMETHEUS_DISABL
 #[derive(Clone, Debug)]
 pub(super) enum Finding {
     Disabled(Disabled),
-    /// `complete` says whether all queries about requests have answers.
     Measured {
-        complete: bool,
+        missing: Option<MissingAnswer>,
     },
     /// `persists` says whether earlier passes failed as well.
     Failed {
         error: String,
         persists: bool,
     },
+}
+
+/// A query about requests has no answer.
+#[derive(Clone, Debug)]
+pub(super) struct MissingAnswer {
+    pub(super) error: String,
+    /// Whether earlier passes had none as well.
+    pub(super) persists: bool,
 }
 
 /// Why metrics aren't read.
@@ -88,7 +95,7 @@ pub(super) fn plan_report(
     class: &ObservedClass,
     observations: &Observations,
     finding: &Finding,
-    enforced: Enforced,
+    mut enforced: Enforced,
     now: Timestamp,
 ) -> Option<Report> {
     if class.deleting.is_some() {
@@ -112,18 +119,29 @@ pub(super) fn plan_report(
         Finding::Disabled(_) => Default::default(),
         // Nothing is required, or nothing may be measured.
         Finding::Measured { .. } if verdicts.is_empty() => Default::default(),
-        Finding::Measured { complete } => {
+        Finding::Measured { missing } => {
             let mut entries = Vec::new();
             let mut transitions = Vec::new();
             for (function, is_serving, verdict) in &verdicts {
                 let kind = verdict.requirement.kind();
                 let before = stored_entry(class, function, kind);
                 // A function that starts or is scaled to zero has no metrics.
-                let entry = entry(function, verdict, before, *complete && *is_serving);
+                let entry = entry(function, verdict, before, missing.is_none() && *is_serving);
                 transitions.extend(transition(&entry, kind, before));
                 entries.push(entry);
             }
-            let conditions = observed_condition(class, &entries, *complete, now);
+            let is_unknown = verdicts.iter().any(|(_, is_serving, verdict)| {
+                *is_serving && matches!(verdict.verdict.state, State::Unknown(_))
+            });
+            let conditions = match missing {
+                Some(MissingAnswer { error, persists: true }) if is_unknown => {
+                    let failure = (false, Reason::PrometheusUnavailable, error.clone());
+                    enforced.condition = enforced.condition.map(|_| failure);
+                    let failure = (false, Reason::PrometheusUnavailable, error.as_str());
+                    vec![condition(class, NFR_OBSERVED, failure, now)]
+                }
+                _ => observed_condition(class, &entries, missing.is_none(), now),
+            };
             (NfrStatus { conditions, nfr_compliance: entries, ..NfrStatus::default() }, transitions)
         }
         Finding::Failed { .. } if !is_measured(class) => Default::default(),

@@ -397,13 +397,17 @@ async fn unknown_is_neither_met_nor_violated() {
     }
     fixture.set_load("shop", 10.0, 0.0);
     assert_eq!(condition(&fixture.pass().await[0].1), ("True", "Measured"));
-    // Partial answers don't show that metrics are missing.
+    // Partial answers don't show that metrics are missing, but that they can't be read.
     fixture.script.lock().partial = true;
-    for _ in 0..5 {
+    for _ in 1..REPORT_AFTER_FAILURES {
         assert_eq!(fixture.pass().await, []);
     }
-    fixture.script.lock().partial = false;
+    let written = fixture.pass().await;
+    assert_eq!(condition(&written[0].1), ("False", "PrometheusUnavailable"));
+    assert_eq!(written[0].1["nfr_compliance"][0]["state"], "met", "the last that was known");
     assert_eq!(fixture.pass().await, []);
+    fixture.script.lock().partial = false;
+    assert_eq!(condition(&fixture.pass().await[0].1), ("True", "Measured"));
     assert_eq!(fixture.events(), []);
 }
 
